@@ -1,0 +1,48 @@
+# The commands a person needs. `make setup` and `make run` need Python 3.11, pip, venv and make only.
+PYTHON ?= python3
+PORT ?= 8080
+VENV := .venv
+BIN := $(VENV)/bin
+PEERS_DIR ?= $(HOME)/.cache/content-gateway/peers
+export PEERS_DIR
+
+.PHONY: setup run test check bench peers lock clean
+
+setup: $(VENV)/.runtime ## build .venv from requirements.lock
+
+run: setup ## start the embedded default on http://127.0.0.1:8080 (PORT=9000 changes the port)
+	@exec $(BIN)/content-gateway dev --port $(PORT)
+
+test: $(VENV)/.dev ## run every test; those of real servers skip unless `make peers` was run
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev ## style, types, import rules
+	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev ## speed against a bare ASGI function, in one run
+	$(BIN)/python -m bench
+
+peers: ## install the real servers that tests use into PEERS_DIR
+	tools/peers
+
+lock: $(VENV)/.dev ## resolve the dependencies anew
+	$(BIN)/pip install -q pip-tools
+	$(BIN)/pip-compile -q --generate-hashes --strip-extras --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host -o requirements.lock pyproject.toml
+	$(BIN)/pip-compile -q --generate-hashes --strip-extras --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --allow-unsafe --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(VENV)/.runtime: requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; say PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@

@@ -1,0 +1,1 @@
+"""Speed, measured against a bare ASGI function in one run."""

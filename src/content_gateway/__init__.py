@@ -1,0 +1,1 @@
+"""Content Gateway: one HTTP API in front of name services and IPFS."""

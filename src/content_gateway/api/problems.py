@@ -1,0 +1,161 @@
+"""Problems: every error as the body a client reads (RFC 9457), from one table.
+
+Knows which status, code and title each error has, and the words for people; an error's own
+detail is passed on only where it is meant for the caller. Nothing else in the project writes
+an error body."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from content_gateway.errors import (
+    ContractBroken,
+    GatewayError,
+    InvalidCid,
+    InvalidDomain,
+    KeyRefused,
+    NameNotFound,
+    ScopeMissing,
+    StorageUnavailable,
+    UnexpectedBody,
+    UpstreamNonsense,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+
+Headers = list[tuple[bytes, bytes]]
+
+MEDIA_TYPE: Final = b"application/problem+json"
+_TYPE_PREFIX: Final = "urn:content-gateway:problem:"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of problem. *detail* is said when the error brings none that a caller may read."""
+
+    status: int
+    code: str
+    title: str
+    detail: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+def _later(seconds: int) -> tuple[tuple[bytes, bytes], ...]:
+    return ((b"retry-after", str(seconds).encode()),)
+
+
+_CLOSE: Final = ((b"connection", b"close"),)
+
+UNKNOWN_PATH: Final = Kind(404, "not-found", "Not found", "There is nothing at this path.")
+WRONG_METHOD: Final = Kind(
+    405, "method-not-allowed", "Method not allowed", "This path does not take that method."
+)
+BAD_REQUEST: Final = Kind(
+    400, "bad-request", "Bad request", "The request is not valid HTTP/1.1.", _CLOSE
+)
+SLOW_REQUEST: Final = Kind(
+    408, "request-timeout", "Request timeout", "The request did not arrive in time.", _CLOSE
+)
+LONG_PATH: Final = Kind(
+    414, "uri-too-long", "URI too long", "The path is longer than 2048 bytes.", _CLOSE
+)
+LARGE_HEAD: Final = Kind(
+    431,
+    "header-fields-too-large",
+    "Header fields too large",
+    "The request has more than 64 header fields or 16 KiB of them.",
+    _CLOSE,
+)
+TOO_MANY_CONNECTIONS: Final = Kind(
+    503,
+    "too-many-connections",
+    "Too many connections",
+    "Too many connections are open from this address.",
+    (*_later(1), *_CLOSE),
+)
+INTERNAL: Final = Kind(
+    500, "internal-error", "Internal error", "Something went wrong on our side; it was logged."
+)
+# One body for every reason: which keys exist is nobody's business.
+_UNAUTHORIZED: Final = Kind(
+    401,
+    "unauthorized",
+    "Unauthorized",
+    "A valid API key is required in the x-api-key header.",
+    ((b"www-authenticate", b'ApiKey realm="content-gateway", header="x-api-key"'),),
+)
+# The details of these are for the log; the words here are for the caller.
+_FIXED: Final[dict[type[GatewayError], Kind]] = {KeyRefused: _UNAUTHORIZED}
+_TABLE: Final[dict[type[GatewayError], Kind]] = {
+    InvalidDomain: Kind(400, "invalid-domain", "Invalid domain", "The domain is not valid."),
+    InvalidCid: Kind(400, "invalid-cid", "Invalid CID", "The CID is not valid."),
+    UnexpectedBody: Kind(
+        400, "unexpected-body", "Unexpected body", "No operation here takes a request body.", _CLOSE
+    ),
+    ScopeMissing: Kind(403, "scope-missing", "Forbidden", "The API key may not do this."),
+    NameNotFound: Kind(404, "domain-not-found", "Domain not found", "There is no such domain."),
+    UpstreamUnavailable: Kind(
+        503,
+        "upstream-unavailable",
+        "Upstream unavailable",
+        "The name service cannot be reached.",
+        _later(5),
+    ),
+    UpstreamTimeout: Kind(
+        504,
+        "upstream-timeout",
+        "Upstream timeout",
+        "The name service did not answer in time.",
+        _later(5),
+    ),
+    UpstreamNonsense: Kind(
+        502, "upstream-nonsense", "Bad upstream answer", "The name service gave no valid answer."
+    ),
+    StorageUnavailable: Kind(
+        503,
+        "storage-unavailable",
+        "Storage unavailable",
+        "The ledger is not available; nothing was recorded.",
+        _later(2),
+    ),
+    ContractBroken: Kind(
+        500, "contract-broken", "Description unavailable", "The OpenAPI description is broken."
+    ),
+}
+
+
+def kind_of(error: Exception) -> tuple[Kind, str]:
+    """The kind of problem that *error* is, and the detail its caller may read."""
+    for error_type in type(error).__mro__:
+        if error_type in _FIXED:
+            return _FIXED[error_type], _FIXED[error_type].detail
+        if error_type in _TABLE:
+            kind = _TABLE[error_type]
+            return kind, (error.detail if isinstance(error, GatewayError) else "") or kind.detail
+    return INTERNAL, INTERNAL.detail
+
+
+def body_of(kind: Kind, detail: str, request_id: str) -> bytes:
+    """The problem document; `message` repeats `detail`, so that every body here has one."""
+    return msgspec.json.encode(
+        {
+            "type": _TYPE_PREFIX + kind.code,
+            "title": kind.title,
+            "status": kind.status,
+            "detail": detail,
+            "code": kind.code,
+            "requestId": request_id,
+            "message": detail,
+        }
+    )
+
+
+def headers_of(kind: Kind, request_id: str) -> Headers:
+    """The header fields of a problem, except its length."""
+    return [
+        (b"content-type", MEDIA_TYPE),
+        (b"cache-control", b"no-store"),
+        (b"x-request-id", request_id.encode()),
+        *kind.headers,
+    ]

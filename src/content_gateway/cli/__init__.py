@@ -1,0 +1,1 @@
+"""The command line: the same objects as the server, for people and scripts."""

@@ -1,0 +1,133 @@
+"""`content-gateway keys`: issue, list, rotate and revoke API keys.
+
+A key is printed once, on standard output, and kept only as a hash; everything else goes to
+standard error."""
+
+import re
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+import msgspec
+
+from content_gateway.cli import common
+from content_gateway.errors import GatewayError
+from content_gateway.keys import SCOPES, IssuedKeys, KeyRecord
+from content_gateway.settings import Settings
+
+T = TypeVar("T")
+
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+class _Lifetime(click.ParamType[timedelta]):
+    """A number and a unit: 90d, 12h, 30m."""
+
+    name = "lifetime"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        match = re.fullmatch(r"([1-9]\d{0,5})([smhd])", str(value))
+        if match is None:
+            self.fail("must be a number and s, m, h or d, as in 90d", param, ctx)
+        return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+@click.group("keys", epilog="Example: content-gateway keys create --name wallet-team")
+def command() -> None:
+    """Issue, list, rotate and revoke API keys."""
+
+
+@command.command(
+    "create",
+    epilog="Example: content-gateway keys create --name ci --scope resolve --expires 90d",
+)
+@click.option("--name", required=True, help="Who it is for; unique.")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    type=click.Choice(SCOPES),
+    default=SCOPES,
+    show_default=True,
+    help="What it may do; can be given more than once.",
+)
+@click.option("--expires", type=_Lifetime(), help="Lifetime, as in 90d; without it, for ever.")
+@common.config_option
+def create(
+    name: str, scopes: tuple[str, ...], expires: timedelta | None, config: Path | None
+) -> None:
+    """Issue a key and print it: the only time it is shown."""
+    created = _with_keys(config, lambda keys: keys.create(name, scopes, expires))
+    if created is None:
+        raise GatewayError(f"There is a key named {name} already.")
+    key, record = created
+    click.echo(f"Key {record.name} may {' and '.join(sorted(record.scopes))}. Keep it:", err=True)
+    click.echo(key)
+
+
+@command.command("list", epilog="Example: content-gateway keys list --json")
+@common.config_option
+@common.json_option
+def list_keys(config: Path | None, as_json: bool) -> None:
+    """Print every key, without its secret."""
+
+    async def ask(keys: IssuedKeys) -> list[KeyRecord]:
+        return list(keys.all())
+
+    rows = [_row(record) for record in _with_keys(config, ask)]
+    if as_json:
+        click.echo(msgspec.json.encode(rows))
+        return
+    for row in rows:
+        click.echo("  ".join(f"{value or '-'}" for value in row.values()))
+
+
+@command.command("rotate", epilog="Example: content-gateway keys rotate wallet-team")
+@click.argument("name")
+@common.config_option
+def rotate(name: str, config: Path | None) -> None:
+    """Give the key NAME a new secret and print it; the old one stops working, pins stay."""
+    key = _with_keys(config, lambda keys: keys.rotate(name))
+    if key is None:
+        raise GatewayError(f"There is no key named {name}, or it is revoked.")
+    click.echo(key)
+
+
+@command.command("revoke", epilog="Example: content-gateway keys revoke wallet-team")
+@click.argument("name")
+@common.config_option
+def revoke(name: str, config: Path | None) -> None:
+    """Stop the key NAME for good; its pins stay."""
+    if not _with_keys(config, lambda keys: keys.revoke(name)):
+        raise GatewayError(f"There is no key named {name}, or it is revoked already.")
+    click.echo(f"Key {name} is revoked.", err=True)
+
+
+def _with_keys(config: Path | None, ask: Callable[[IssuedKeys], Awaitable[T]]) -> T:
+    return common.run(_opened(common.load(config).settings, ask))
+
+
+async def _opened(chosen: Settings, ask: Callable[[IssuedKeys], Awaitable[T]]) -> T:
+    from content_gateway.app import opened
+
+    async with opened(chosen) as gateway:
+        return await ask(gateway.issued_keys)
+
+
+def _row(record: KeyRecord) -> dict[str, str | None]:
+    return {
+        "name": record.name,
+        "prefix": record.prefix,
+        "scopes": " ".join(sorted(record.scopes)),
+        "created": _text(record.created_at),
+        "expires": _text(record.expires_at),
+        "state": record.refusal(datetime.now(UTC)) or "valid",
+    }
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat(timespec="seconds")

@@ -1,0 +1,62 @@
+"""The command `content-gateway` and its table of subcommands.
+
+A subcommand's module is imported when it is called, so that `--help` is quick. Errors of ours
+become one line on standard error: exit 2 when the settings are wrong, 1 for anything else."""
+
+import sys
+from importlib import import_module
+from typing import Final
+
+import click
+
+from content_gateway.errors import GatewayError, WrongSettings
+
+_COMMANDS: Final = {
+    "dev": "the embedded default, with a demonstration, on loopback",
+    "serve": "the service, from settings",
+    "keys": "create, list, rotate and revoke API keys",
+    "resolve": "what a domain points at",
+    "pin": "add a pin, or show one",
+    "config": "show the settings and where each came from",
+}
+
+
+class _Commands(click.Group):
+    """Subcommands by name, each in a module of that name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command = import_module(f"content_gateway.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)  # noqa: S101 - our own modules
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Try it: content-gateway dev",
+)
+@click.version_option(package_name="content-gateway")
+def cli() -> None:
+    """One HTTP API in front of name services and IPFS."""
+
+
+def main() -> None:
+    """Run the command line; ends the process."""
+    try:
+        cli()
+    except WrongSettings as wrong:
+        for line in wrong.detail.splitlines():
+            click.echo(f"wrong setting: {line}", err=True)
+        sys.exit(2)
+    except GatewayError as error:
+        click.echo(error.detail or type(error).__name__, err=True)
+        sys.exit(1)

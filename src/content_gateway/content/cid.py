@@ -1,0 +1,105 @@
+"""The content identifier (CID): any spelling in, one identity out.
+
+Knows the CID specification (multiformats/cid) and which codecs a cluster can walk. Parsing is
+the only door: a Cid is right for ever, and two spellings of one CID are equal."""
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+from content_gateway.content.multiformats import (
+    BASE32,
+    BASE58BTC,
+    SHA2_256,
+    check_multihash,
+    decode_multibase,
+    read_varint,
+    varint,
+)
+from content_gateway.errors import InvalidCid
+
+RAW: Final = 0x55
+DAG_PB: Final = 0x70
+DAG_CBOR: Final = 0x71
+LIBP2P_KEY: Final = 0x72
+DAG_JSON: Final = 0x0129
+JSON: Final = 0x0200
+CBOR: Final = 0x51
+# What Kubo can walk (its default plugins included); anything else could never become pinned.
+CODECS: Final = {
+    RAW: "raw",
+    DAG_PB: "dag-pb",
+    DAG_CBOR: "dag-cbor",
+    DAG_JSON: "dag-json",
+    CBOR: "cbor",
+    JSON: "json",
+    0x78: "git-raw",
+    0x85: "dag-jose",
+}
+
+MAX_TEXT = 1200  # the longest CID we accept (identity, 128 bytes) in the longest base (binary)
+_V0_LENGTH = 46
+
+
+@dataclass(frozen=True, slots=True)
+class Cid:
+    """A CID in its canonical form: version 1, so that v0 and v1 of one DAG are the same value.
+
+    *codec* and *hash_code* are multicodec numbers, *digest* the bare digest."""
+
+    codec: int
+    hash_code: int
+    digest: bytes
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The CID spelt *text*, in any version and multibase; raises InvalidCid."""
+        if not text or len(text) > MAX_TEXT:
+            raise InvalidCid("The CID is empty." if not text else "The CID is too long.")
+        try:
+            if text.startswith("Qm") and len(text) == _V0_LENGTH:
+                return cls._from_multihash(DAG_PB, BASE58BTC.decode(text))
+            data = decode_multibase(text)
+            if data[:2] == bytes((SHA2_256, 32)):
+                raise ValueError("a version 0 CID has no multibase prefix")
+            return cls.from_bytes(data)
+        except ValueError as wrong:
+            raise InvalidCid(f"The CID cannot be read: {wrong}.") from wrong
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """The CID whose binary form is exactly *data*; ValueError says what is wrong.
+
+        Takes both versions, as links inside a DAG do."""
+        if data[:2] == bytes((SHA2_256, 32)) and len(data) == 34:
+            return cls._from_multihash(DAG_PB, data)
+        version, at = read_varint(data)
+        if version != 1:
+            raise ValueError(f"there is no CID version {version}")
+        codec, at = read_varint(data, at)
+        if codec == LIBP2P_KEY:
+            raise ValueError("it names an IPNS key, not content")
+        if codec not in CODECS:
+            raise ValueError(f"the codec 0x{codec:x} is not accepted")
+        return cls._from_multihash(codec, data[at:])
+
+    @classmethod
+    def _from_multihash(cls, codec: int, data: bytes) -> Self:
+        code, at = read_varint(data)
+        length, at = read_varint(data, at)
+        digest = data[at:]
+        if len(digest) != length:
+            raise ValueError(f"the digest should have {length} bytes and has {len(digest)}")
+        check_multihash(code, digest)
+        return cls(codec, code, digest)
+
+    @property
+    def multihash(self) -> bytes:
+        """Hash function, length and digest: what a block is stored under."""
+        return varint(self.hash_code) + varint(len(self.digest)) + self.digest
+
+    def __bytes__(self) -> bytes:
+        return b"\x01" + varint(self.codec) + self.multihash
+
+    def __str__(self) -> str:
+        """The canonical text: version 1, base32 (`bafy...`, `bafk...`)."""
+        return "b" + BASE32.encode(bytes(self))

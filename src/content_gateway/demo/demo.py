@@ -1,0 +1,76 @@
+"""The demonstration, set up: key, record and zone file below one folder, and who serves them.
+
+Makes what is missing and signs the IPNS record anew at each start; three names below `demo`
+then show a wallet, IPFS content and IPNS content. How the service uses them is decided by the
+`dev` command."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from content_gateway.content.cid import Cid
+from content_gateway.demo.origin import origin, serving
+from content_gateway.demo.publisher import ipns_name, sign_record, site
+from content_gateway.errors import WrongSettings
+
+WALLET: Final = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
+
+_ZONE: Final = """\
+# Written by `content-gateway dev`; the format is described in names/zone.py.
+authority = ["demo"]
+
+[names."alias.demo"]
+address = "{wallet}"
+
+[names."site.demo"]
+address = "{wallet}"
+content = "ipfs://{root}"
+
+[names."blog.demo"]
+address = "{wallet}"
+content = "ipns://{name}"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """A running demonstration: where its content is served, its zone, and the site's CID."""
+
+    url: str
+    zone_file: Path
+    root: Cid
+
+
+@asynccontextmanager
+async def running(folder: Path) -> AsyncIterator[Demo]:
+    """The demonstration below *folder*; raises WrongSettings when that cannot be written."""
+    root, blocks = site()
+    key, zone_file = _prepare(folder, root)
+    record = sign_record(key, f"/ipfs/{root}", sequence=int(time.time()))
+    async with serving(origin(blocks, {ipns_name(key): record})) as url:
+        yield Demo(url, zone_file, root)
+
+
+def _prepare(folder: Path, root: Cid) -> tuple[Ed25519PrivateKey, Path]:
+    """The key of the demonstration's IPNS name, and a zone file that has names for all of it."""
+    zone_file = folder / "zone.toml"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        key = _key(folder / "ipns.key")
+        zone_file.write_text(_ZONE.format(wallet=WALLET, root=root, name=ipns_name(key)))
+    except (OSError, ValueError) as wrong:
+        raise WrongSettings(f"data_dir: {folder} cannot be used: {wrong}") from wrong
+    return key, zone_file
+
+
+def _key(path: Path) -> Ed25519PrivateKey:
+    """The key in *path*, made if it is not there."""
+    if not path.exists():
+        path.touch(mode=0o600)
+        path.write_bytes(Ed25519PrivateKey.generate().private_bytes_raw())
+    return Ed25519PrivateKey.from_private_bytes(path.read_bytes())

@@ -1,0 +1,111 @@
+"""Everything that can go wrong, sorted by whose fault it is.
+
+    GatewayError
+    ├─ CallerError            the request cannot be right, whatever the world looks like
+    │  ├─ InvalidDomain
+    │  ├─ InvalidCid
+    │  ├─ InvalidIpnsName
+    │  ├─ UnexpectedBody
+    │  ├─ KeyRefused          no key, or none that lets anybody in; the reason is for the log only
+    │  └─ ScopeMissing        a good key that may not do this
+    ├─ NotFound               we looked, and there is nothing
+    │  ├─ NameNotFound
+    │  └─ PinNotFound
+    ├─ UpstreamError          somebody we depend on
+    │  ├─ UpstreamUnavailable   cannot be reached, or says that it cannot
+    │  ├─ UpstreamTimeout       did not answer in time
+    │  ├─ UpstreamNonsense      answered, and the answer cannot be right
+    │  └─ PinFailed             the pin backend works, but could not pin that content
+    └─ OwnFault               us
+       ├─ StorageUnavailable
+       ├─ ContractBroken      spec.yaml is missing or is not a description
+       └─ WrongSettings
+
+Absence (NotFound) and outage (UpstreamError) are never confused: only absence lets a search
+go on. Knows no HTTP; api/problems.py writes the words that people read."""
+
+
+class GatewayError(Exception):
+    """Base of every error this package raises on purpose.
+
+    *detail* is one sentence for the person who asked; it never holds a secret."""
+
+    def __init__(self, detail: str = "") -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class CallerError(GatewayError):
+    """The request cannot be right, whatever the world looks like."""
+
+
+class InvalidDomain(CallerError):
+    """The text is not a domain name that any name service could hold."""
+
+
+class InvalidCid(CallerError):
+    """The text is not a CID that can be pinned."""
+
+
+class InvalidIpnsName(CallerError):
+    """The text is neither an IPNS key nor a DNSLink name."""
+
+
+class UnexpectedBody(CallerError):
+    """The request carries a body, and no operation has one."""
+
+
+class KeyRefused(CallerError):
+    """No key, or none that lets anybody in. *detail* says why, for the log only."""
+
+
+class ScopeMissing(CallerError):
+    """The key is good, but not for this operation."""
+
+
+class NotFound(GatewayError):
+    """We looked, and there is nothing."""
+
+
+class NameNotFound(NotFound):
+    """No name service knows the name, or it holds neither wallet nor content."""
+
+
+class PinNotFound(NotFound):
+    """The requestor holds no pin of that CID."""
+
+
+class UpstreamError(GatewayError):
+    """A server we depend on failed us; nothing is known about what was asked."""
+
+
+class UpstreamUnavailable(UpstreamError):
+    """The server cannot be reached, or says itself that it cannot answer now."""
+
+
+class UpstreamTimeout(UpstreamError):
+    """The server did not answer within the deadline."""
+
+
+class UpstreamNonsense(UpstreamError):
+    """The server answered, and the answer cannot be right."""
+
+
+class PinFailed(UpstreamError):
+    """The pin backend is well, but that content cannot be pinned now; *detail* says why."""
+
+
+class OwnFault(GatewayError):
+    """Something of ours is broken."""
+
+
+class StorageUnavailable(OwnFault):
+    """The ledger cannot be read or written now; nothing was recorded."""
+
+
+class ContractBroken(OwnFault):
+    """spec.yaml is missing, unreadable, or not an OpenAPI description."""
+
+
+class WrongSettings(OwnFault):
+    """The settings do not hold together; *detail* names every wrong one, one a line."""

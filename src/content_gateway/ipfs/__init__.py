@@ -1,0 +1,1 @@
+"""Talking to IPFS: clusters, Kubo, delegated routers, gateways, and our own block store."""

@@ -1,0 +1,94 @@
+"""The links of a block: what must be kept with it for a DAG to be whole.
+
+Knows dag-pb (ipld/specs `dag-pb.md`), dag-cbor (links are tag 42), dag-json (links are
+`{"/": "cid"}`) and that raw, cbor and json have no links. Does no I/O."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+import cbor2
+
+from content_gateway.content.cid import CBOR, DAG_CBOR, DAG_JSON, DAG_PB, JSON, RAW, Cid
+from content_gateway.content.multiformats import read_varint
+from content_gateway.errors import InvalidCid
+
+_LINK_TAG: Final = 42
+_PB_LINKS: Final = 0x12  # field 2 of PBNode, length-delimited
+_PB_DATA: Final = 0x0A  # field 1 of PBNode
+_PB_HASH: Final = 0x0A  # field 1 of PBLink
+
+
+def links(cid: Cid, data: bytes) -> list[Cid]:
+    """The CIDs that the block *cid* with the bytes *data* links to, in order.
+
+    ValueError when the block is malformed, links to what we cannot keep, or is of a codec that
+    the embedded store does not walk."""
+    if cid.codec in (RAW, CBOR, JSON):
+        return []
+    try:
+        if cid.codec == DAG_PB:
+            return [Cid.from_bytes(link) for link in _pb_links(data)]
+        if cid.codec == DAG_CBOR:
+            return [Cid.from_bytes(link) for link in _cbor_links(cbor2.loads(data))]
+        if cid.codec == DAG_JSON:
+            return [Cid.parse(link) for link in _json_links(json.loads(data))]
+    except (cbor2.CBORDecodeError, InvalidCid, RecursionError) as wrong:
+        raise ValueError(f"the block {cid} cannot be read: {wrong}") from wrong
+    raise ValueError(f"the embedded store cannot walk blocks of the codec 0x{cid.codec:x}")
+
+
+def _pb_links(data: bytes) -> Iterator[bytes]:
+    """The Hash of every PBLink of a PBNode."""
+    for tag, value in _pb_fields(data):
+        if tag == _PB_LINKS:
+            hashes = [inner for inner_tag, inner in _pb_fields(value) if inner_tag == _PB_HASH]
+            if len(hashes) != 1:
+                raise ValueError("a dag-pb link has not one hash")
+            yield hashes[0]
+        elif tag != _PB_DATA:
+            raise ValueError("a dag-pb node has an unknown field")
+
+
+def _pb_fields(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Tag and bytes of every field; a number counts as no bytes (a link's size, not needed)."""
+    at = 0
+    while at < len(data):
+        tag, at = read_varint(data, at)
+        number, at = read_varint(data, at)
+        wire_type = tag & 7
+        if wire_type == 0:
+            yield tag, b""
+            continue
+        if wire_type != 2 or at + number > len(data):
+            raise ValueError("a dag-pb field is malformed")
+        yield tag, data[at : at + number]
+        at += number
+
+
+def _cbor_links(value: Any) -> Iterator[bytes]:
+    if isinstance(value, cbor2.CBORTag):
+        if value.tag != _LINK_TAG or not isinstance(value.value, bytes):
+            raise ValueError("a dag-cbor tag is not a link")
+        # Binary CIDs in CBOR stand behind a zero byte (the identity multibase).
+        if value.value[:1] != b"\0":
+            raise ValueError("a dag-cbor link has no multibase prefix")
+        yield value.value[1:]
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _cbor_links(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _cbor_links(item)
+
+
+def _json_links(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if value.keys() == {"/"} and isinstance(value["/"], str):
+            yield value["/"]
+            return
+        for item in value.values():
+            yield from _json_links(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _json_links(item)

@@ -1,0 +1,191 @@
+"""API keys: issue, verify, rotate, revoke; and the requestor behind a key.
+
+Knows the form of our keys (prefix, 32 base62 letters, CRC32) and that only their SHA-256 is
+kept: 190 random bits need no slow hash. Where hashes are kept is the KeyStore's business, and
+how a key arrives and what a refusal looks like is the API's."""
+
+import hashlib
+import secrets
+import time
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, Protocol
+
+from content_gateway.errors import KeyRefused
+
+SCOPES: Final = ("resolve", "pin")
+PREFIX: Final = "cg_"
+_BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_RANDOM_LETTERS: Final = 32
+_CHECK_LETTERS: Final = 6
+_KEY_LENGTH: Final = len(PREFIX) + _RANDOM_LETTERS + _CHECK_LETTERS
+_SHOWN_LETTERS: Final = 8
+MAX_OPEN_KEY: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Requestor:
+    """Who asks: *id* is what pins are kept under, and survives the rotation of a key."""
+
+    id: str
+    scopes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRecord:
+    """An issued key as it is kept; *prefix* is all that is left of its letters."""
+
+    id: str
+    name: str
+    prefix: str
+    secret_hash: bytes
+    scopes: frozenset[str]
+    created_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+    def refusal(self, now: datetime) -> str | None:
+        """Why the key lets nobody in at *now*; None if it does let in."""
+        if self.revoked_at is not None:
+            return "revoked"
+        if self.expires_at is not None and self.expires_at <= now:
+            return "expired"
+        return None
+
+
+class KeyStore(Protocol):
+    """Where issued keys are kept. Every method raises StorageUnavailable."""
+
+    def find(self, secret_hash: bytes) -> KeyRecord | None:
+        """The key with that hash."""
+
+    def all(self) -> Sequence[KeyRecord]:
+        """Every key, oldest first."""
+
+    async def insert(self, record: KeyRecord) -> bool:
+        """Keep a new key; False if the name is taken."""
+
+    async def replace_secret(self, name: str, secret_hash: bytes, prefix: str) -> bool:
+        """Give a key that is not revoked a new secret; False if there is no such key."""
+
+    async def revoke(self, name: str, at: datetime) -> bool:
+        """Revoke a key; False if there is no such key, or it is revoked already."""
+
+
+class IssuedKeys:
+    """The keys an operator has issued. A verified key is remembered for a second."""
+
+    REMEMBERED_SECONDS = 1.0
+    MAX_REMEMBERED = 10_000
+
+    def __init__(
+        self,
+        store: KeyStore,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        today: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._today = today
+        self._remembered: dict[bytes, tuple[Requestor, float]] = {}
+
+    def identify(self, key: str) -> Requestor:
+        """The requestor behind *key*.
+
+        Raises KeyRefused with the reason (for the log), and StorageUnavailable when nobody can
+        be let in because the store cannot be asked."""
+        secret_hash = hashed(key)
+        now = self._clock()
+        remembered = self._remembered.get(secret_hash)
+        if remembered is not None and now < remembered[1]:
+            return remembered[0]
+        if not is_well_formed(key):
+            raise KeyRefused("malformed")
+        record = self._store.find(secret_hash)
+        if record is None:
+            raise KeyRefused("unknown")
+        if refusal := record.refusal(self._today()):
+            raise KeyRefused(refusal)
+        requestor = Requestor(record.id, record.scopes)
+        if len(self._remembered) >= self.MAX_REMEMBERED:
+            self._remembered.clear()
+        self._remembered[secret_hash] = (requestor, now + self.REMEMBERED_SECONDS)
+        return requestor
+
+    async def create(
+        self, name: str, scopes: Iterable[str], lifetime: timedelta | None
+    ) -> tuple[str, KeyRecord] | None:
+        """A new key, shown this once, and its record; None if the name is taken."""
+        key, now = mint(), self._today()
+        record = KeyRecord(
+            id=f"key_{secrets.token_hex(8)}",
+            name=name,
+            prefix=_shown(key),
+            secret_hash=hashed(key),
+            scopes=frozenset(scopes),
+            created_at=now,
+            expires_at=None if lifetime is None else now + lifetime,
+        )
+        return (key, record) if await self._store.insert(record) else None
+
+    async def rotate(self, name: str) -> str | None:
+        """A new key in place of the old one, which stops working; the pins stay.
+
+        None if there is no such key or it is revoked."""
+        key = mint()
+        return key if await self._store.replace_secret(name, hashed(key), _shown(key)) else None
+
+    async def revoke(self, name: str) -> bool:
+        """Stop a key for good; its pins stay. False if there is none, or it is revoked."""
+        return await self._store.revoke(name, self._today())
+
+    def all(self) -> Sequence[KeyRecord]:
+        """Every key that was ever issued, oldest first."""
+        return self._store.all()
+
+
+class OpenKeys:
+    """Any printable key of 1 to 256 characters names a requestor of its own; for loopback only."""
+
+    def identify(self, key: str) -> Requestor:
+        """The requestor named by *key*; raises KeyRefused."""
+        if not 1 <= len(key) <= MAX_OPEN_KEY or not (key.isascii() and key.isprintable()):
+            raise KeyRefused("malformed")
+        return Requestor(f"open_{hashed(key).hex()}", frozenset(SCOPES))
+
+
+def mint() -> str:
+    """A new random key with its checksum."""
+    body = PREFIX + "".join(secrets.choice(_BASE62) for _ in range(_RANDOM_LETTERS))
+    return body + _check_letters(body)
+
+
+def is_well_formed(key: str) -> bool:
+    """Whether *key* has the form and checksum of a key we minted: refuses typos cheaply."""
+    body = key[:-_CHECK_LETTERS]
+    return (
+        len(key) == _KEY_LENGTH
+        and key.isascii()
+        and key.startswith(PREFIX)
+        and key[-_CHECK_LETTERS:] == _check_letters(body)
+    )
+
+
+def hashed(key: str) -> bytes:
+    """The SHA-256 of *key*: all that is ever stored or remembered of it."""
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+
+
+def _check_letters(body: str) -> str:
+    value, letters = zlib.crc32(body.encode()), ""
+    for _ in range(_CHECK_LETTERS):
+        value, digit = divmod(value, len(_BASE62))
+        letters += _BASE62[digit]
+    return letters
+
+
+def _shown(key: str) -> str:
+    return key[:_SHOWN_LETTERS]

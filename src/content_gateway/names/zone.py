@@ -1,0 +1,125 @@
+"""Local zone file: names the operator answers for without asking any chain.
+
+Reads one TOML file and reloads it when it changes; a file that breaks later keeps the last good
+zone. Knows file syntax only; order of services, caching and IPNS are the directory's business.
+
+    authority = ["demo"]        # below these suffixes an unlisted name does not exist
+
+    [names."site.demo"]
+    address = "0x..."           # optional: 20 bytes in hex
+    content = "ipfs://bafy..."  # optional: ipfs://CID or ipns://NAME; one of the two is needed"""
+
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from content_gateway.content.cid import Cid
+from content_gateway.content.domain import DomainName
+from content_gateway.content.ipns_name import IpnsName
+from content_gateway.content.records import ContentRecord, IpfsContent, IpnsContent, Records
+from content_gateway.errors import CallerError, NameNotFound, WrongSettings
+from content_gateway.names.ens import checksummed
+
+MAX_FILE_BYTES: Final = 16 * 1024 * 1024
+_ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{40}")
+
+log = structlog.get_logger(__name__)
+
+Stamp = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A parsed zone file: the names it lists, and the suffixes it has the last word on."""
+
+    names: dict[str, Records]
+    authority: tuple[str, ...]
+
+    def find(self, name: DomainName) -> Records | None:
+        """The listed records, None if another service may know; raises NameNotFound if not."""
+        records = self.names.get(name.text)
+        if records is None and self.authority and name.text.endswith(self.authority):
+            raise NameNotFound("The zone file that holds this domain does not list the name.")
+        return records
+
+
+class ZoneFile:
+    """The zone file at *path*, read again when its modification time, size or inode changes."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises WrongSettings when the file cannot be used."""
+        self._path = path
+        try:
+            self._stamp = _stamp(path)
+            self._zone = _read(path)
+        except (OSError, ValueError) as wrong:
+            raise WrongSettings(f"names.zone_file: {path}: {wrong}") from wrong
+
+    def find(self, name: DomainName) -> Records | None:
+        """As Zone.find, on the file as it stands now."""
+        try:
+            stamp = _stamp(self._path)
+            if stamp != self._stamp:
+                self._stamp = stamp
+                self._zone = _read(self._path)
+        except (OSError, ValueError) as wrong:
+            log.error("zone file is broken, the last good one serves", reason=str(wrong))
+        return self._zone.find(name)
+
+
+def parse_zone(text: str) -> Zone:
+    """The zone in *text*; ValueError names the entry that is wrong."""
+    try:
+        table = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if unknown := table.keys() - {"names", "authority"}:
+        raise ValueError(f"unknown key {min(unknown)!r}")
+    authority, names = table.get("authority", []), table.get("names", {})
+    if not isinstance(authority, list) or not all(isinstance(item, str) for item in authority):
+        raise ValueError("authority must be a list of suffixes")
+    if not isinstance(names, dict):
+        raise ValueError("names must be a table")
+    parsed = {}
+    for name, entry in names.items():
+        try:
+            parsed[DomainName.parse(name).text] = _parse_entry(entry)
+        except (ValueError, CallerError) as wrong:
+            raise ValueError(f"{name}: {wrong}") from wrong
+    return Zone(parsed, tuple("." + item.strip(".").lower() for item in authority))
+
+
+def _parse_entry(entry: Any) -> Records:
+    if not isinstance(entry, dict) or not entry or entry.keys() - {"address", "content"}:
+        raise ValueError("an entry has address, content, or both")
+    address, content = entry.get("address"), entry.get("content")
+    if address is not None and not (isinstance(address, str) and _ADDRESS.fullmatch(address)):
+        raise ValueError("address must be 0x and 40 hex digits")
+    wallet = checksummed(bytes.fromhex(address[2:])) if address else None
+    return Records(wallet, None if content is None else _parse_content(content))
+
+
+def _parse_content(content: Any) -> ContentRecord:
+    scheme, separator, rest = str(content).partition("://")
+    if separator and scheme == "ipfs":
+        return IpfsContent(Cid.parse(rest))
+    if separator and scheme == "ipns":
+        return IpnsContent(IpnsName.parse(rest))
+    raise ValueError("content must be ipfs://CID or ipns://NAME")
+
+
+def _stamp(path: Path) -> Stamp:
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+def _read(path: Path) -> Zone:
+    with path.open("rb") as file:
+        data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise ValueError(f"the file has more than {MAX_FILE_BYTES} bytes")
+    return parse_zone(data.decode())

@@ -1,0 +1,98 @@
+"""The outbound HTTP client: every call to somebody else's server goes through here.
+
+Each call has a deadline and a byte cap, follows no redirect, keeps no cookie, reads no proxy
+from the environment and undoes no compression (facts-edge section 3). Knows HTTP only; what an
+answer means is left to the adapter that asked."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Self
+
+import aiohttp
+
+from content_gateway.errors import UpstreamNonsense, UpstreamTimeout, UpstreamUnavailable
+
+MAX_CONNECTIONS = 256
+_USER_AGENT = "content-gateway"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A complete HTTP answer; *content_type* is the bare media type, in lower case."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+class Outbound:
+    """One connection pool for the operator's own upstreams; open it with `async with`."""
+
+    _session: aiohttp.ClientSession
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS, limit_per_host=64),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"},
+            auto_decompress=False,
+            trust_env=False,
+            max_line_size=8190,
+            max_field_size=8190,
+        )
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._session.close()
+
+    async def ask(
+        self,
+        method: str,
+        url: str,
+        *,
+        seconds: float,
+        max_bytes: int,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> Answer:
+        """The whole answer to one request, whatever its status.
+
+        Raises UpstreamTimeout after *seconds*, UpstreamNonsense above *max_bytes* or when it
+        is not HTTP, UpstreamUnavailable when the server cannot be reached or hangs up."""
+        async with self._exchange(method, url, seconds, headers, body) as response:
+            declared = response.content_length
+            if declared is not None and declared > max_bytes:
+                raise UpstreamNonsense(f"The answer has {declared} bytes; {max_bytes} is the cap.")
+            read = bytearray()
+            async for chunk in response.content.iter_any():
+                read += chunk
+                if len(read) > max_bytes:
+                    raise UpstreamNonsense(f"The answer has more than {max_bytes} bytes.")
+            return Answer(response.status, response.content_type.lower(), bytes(read))
+
+    @asynccontextmanager
+    async def _exchange(
+        self,
+        method: str,
+        url: str,
+        seconds: float,
+        headers: Mapping[str, str] | None,
+        body: bytes | None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The answer's head, with everything that can go wrong until its end translated."""
+        try:
+            async with (
+                asyncio.timeout(seconds),
+                self._session.request(
+                    method, url, headers=headers, data=body, allow_redirects=False
+                ) as response,
+            ):
+                yield response
+        except TimeoutError as late:
+            raise UpstreamTimeout(f"No complete answer within {seconds:g} s.") from late
+        except (aiohttp.ClientResponseError, aiohttp.http.HttpProcessingError) as wrong:
+            raise UpstreamNonsense("The answer is not HTTP.") from wrong
+        except (aiohttp.ClientError, OSError) as gone:
+            raise UpstreamUnavailable(f"The server cannot be reached: {gone}.") from gone

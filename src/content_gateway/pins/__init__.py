@@ -1,0 +1,1 @@
+"""Pinning: the promise made to requestors, and the reconciler that keeps it."""

@@ -1,0 +1,96 @@
+"""Issued API keys in SQL. Knows the table `api_keys`; what a key may do is decided in keys.py."""
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from content_gateway.keys import KeyRecord
+from content_gateway.storage.sqlite import Database
+
+_COLUMNS = "id, name, prefix, secret_hash, scopes, created_at, expires_at, revoked_at"
+
+
+class SqliteKeys:
+    """The keys of one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def find(self, secret_hash: bytes) -> KeyRecord | None:
+        """The key with that hash."""
+        row = self._database.read(
+            lambda connection: connection.execute(
+                f"SELECT {_COLUMNS} FROM api_keys WHERE secret_hash = ?",  # noqa: S608 - constant
+                (secret_hash,),
+            ).fetchone()
+        )
+        return None if row is None else _record(row)
+
+    def all(self) -> Sequence[KeyRecord]:
+        """Every key, oldest first."""
+        rows = self._database.read(
+            lambda connection: connection.execute(
+                f"SELECT {_COLUMNS} FROM api_keys ORDER BY created_at, id"  # noqa: S608 - constant
+            ).fetchall()
+        )
+        return [_record(row) for row in rows]
+
+    async def insert(self, record: KeyRecord) -> bool:
+        """Keep a new key; False if the name is taken."""
+        row = (
+            record.id,
+            record.name,
+            record.prefix,
+            record.secret_hash,
+            " ".join(sorted(record.scopes)),
+            _milliseconds(record.created_at),
+            _milliseconds(record.expires_at),
+            _milliseconds(record.revoked_at),
+        )
+        return await self._changes(
+            f"INSERT INTO api_keys ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+            " ON CONFLICT (name) DO NOTHING",
+            row,
+        )
+
+    async def replace_secret(self, name: str, secret_hash: bytes, prefix: str) -> bool:
+        """Give a key that is not revoked a new secret; False if there is no such key."""
+        return await self._changes(
+            "UPDATE api_keys SET secret_hash = ?, prefix = ? WHERE name = ? AND revoked_at IS NULL",
+            (secret_hash, prefix, name),
+        )
+
+    async def revoke(self, name: str, at: datetime) -> bool:
+        """Revoke a key; False if there is no such key, or it is revoked already."""
+        return await self._changes(
+            "UPDATE api_keys SET revoked_at = ? WHERE name = ? AND revoked_at IS NULL",
+            (_milliseconds(at), name),
+        )
+
+    async def _changes(self, statement: str, values: tuple[object, ...]) -> bool:
+        def job(connection: sqlite3.Connection) -> bool:
+            return connection.execute(statement, values).rowcount > 0
+
+        return await self._database.write(job)
+
+
+def _record(row: tuple[str, str, str, bytes, str, int, int | None, int | None]) -> KeyRecord:
+    key_id, name, prefix, secret_hash, scopes, created_at, expires_at, revoked_at = row
+    return KeyRecord(
+        id=key_id,
+        name=name,
+        prefix=prefix,
+        secret_hash=secret_hash,
+        scopes=frozenset(scopes.split()),
+        created_at=datetime.fromtimestamp(created_at / 1000, UTC),
+        expires_at=_moment(expires_at),
+        revoked_at=_moment(revoked_at),
+    )
+
+
+def _moment(milliseconds: int | None) -> datetime | None:
+    return None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def _milliseconds(moment: datetime | None) -> int | None:
+    return None if moment is None else round(moment.timestamp() * 1000)

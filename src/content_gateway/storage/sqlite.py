@@ -1,0 +1,200 @@
+"""The embedded database: SQLite with one writer thread and group commit.
+
+All writes of the process queue for one thread, which runs what has gathered in one transaction
+and syncs it to disk once (WAL, synchronous=FULL); a write is answered after that sync, never
+before. Knows nothing of tables: what is written and read is left to the stores beside it."""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+import structlog
+
+from content_gateway.errors import GatewayError, StorageUnavailable, WrongSettings
+
+T = TypeVar("T")
+
+MAX_QUEUED_WRITES: Final = 10_000
+MAX_GROUP: Final = 256
+_WRITER_BUSY_MS: Final = 5_000
+_READER_BUSY_MS: Final = 50  # reads run on the event loop: they must not wait
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Write:
+    """One queued write: *job* may run more than once, so it depends on the connection alone."""
+
+    job: Callable[[sqlite3.Connection], Any]
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: Exception | None = None
+
+    def settle(self) -> None:
+        """Hand the outcome to whoever waits; on the event loop."""
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+class Database:
+    """One SQLite file, opened on entering; brings its tables up to date first."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._writes: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._write_all, name="sqlite writer", daemon=True)
+        self._writer: sqlite3.Connection
+        self._reader: sqlite3.Connection
+
+    async def __aenter__(self) -> Self:
+        """Raises WrongSettings when the file cannot be made or is not ours."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = _connect(self._path, _WRITER_BUSY_MS)
+            migrate(self._writer)
+            self._reader = _connect(self._path, _READER_BUSY_MS)
+        except (OSError, sqlite3.Error) as wrong:
+            raise WrongSettings(f"data_dir: {self._path} cannot be used: {wrong}") from wrong
+        self._thread.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._writes.put(None)
+        await asyncio.to_thread(self._thread.join)
+        self._reader.close()
+        self._writer.close()
+
+    async def write(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        """What *job* returns, once its changes are durable.
+
+        Raises StorageUnavailable when they are not; then nothing of them is kept."""
+        if self._writes.qsize() >= MAX_QUEUED_WRITES:
+            raise StorageUnavailable("Too many writes are waiting.")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._writes.put(_Write(job, loop, future))
+        return await future
+
+    def read(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        """What *job* returns. For look-ups by key, which take microseconds: it runs here and now.
+
+        Raises StorageUnavailable."""
+        try:
+            return job(self._reader)
+        except sqlite3.Error as wrong:
+            raise StorageUnavailable("The ledger cannot be read now.") from wrong
+
+    def _write_all(self) -> None:
+        """The writer thread: gather, commit, answer, until None arrives."""
+        running = True
+        while running:
+            group: list[_Write] = []
+            write = self._writes.get()
+            while write is not None:
+                group.append(write)
+                if len(group) >= MAX_GROUP or self._writes.empty():
+                    break
+                write = self._writes.get()
+            running = write is not None
+            if group:
+                self._commit(group)
+                _answer(group)
+
+    def _commit(self, group: list[_Write]) -> None:
+        """Run *group* in one transaction; if it fails, each of it in its own."""
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
+            for write in group:
+                write.result = write.job(self._writer)
+            self._writer.execute("COMMIT")
+        except Exception as wrong:
+            self._roll_back()
+            if len(group) > 1:
+                for write in group:
+                    self._commit([write])
+            else:
+                group[0].error = _as_ours(wrong)
+
+    def _roll_back(self) -> None:
+        try:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+        except sqlite3.Error as wrong:
+            log.error("rollback failed", reason=str(wrong))
+
+
+def _answer(group: list[_Write]) -> None:
+    """Wake every waiter of *group*, with one call a loop."""
+
+    def settle_all() -> None:
+        for write in group:
+            write.settle()
+
+    try:
+        group[0].loop.call_soon_threadsafe(settle_all)
+    except RuntimeError:
+        log.warning("a write was committed after its loop had closed")
+
+
+def _as_ours(wrong: Exception) -> Exception:
+    if isinstance(wrong, GatewayError):
+        return wrong
+    if isinstance(wrong, sqlite3.Error):
+        log.error("ledger write failed", reason=str(wrong))
+        unavailable = StorageUnavailable("The ledger cannot be written now.")
+        unavailable.__cause__ = wrong
+        return unavailable
+    return wrong
+
+
+def _connect(path: Path, busy_ms: int) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute(f"PRAGMA busy_timeout = {busy_ms}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Apply the numbered migrations that the file lacks (`PRAGMA user_version` counts them).
+
+    Raises WrongSettings when a newer version of this program has made the file."""
+    steps = sorted(
+        (step for step in resources.files(__package__).joinpath("migrations").iterdir()),
+        key=lambda step: step.name,
+    )
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version > len(steps):
+            raise WrongSettings("data_dir: the ledger was made by a newer version")
+        for step in steps[version:]:
+            for statement in _statements(step.read_text()):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {len(steps)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _statements(script: str) -> list[str]:
+    statements, current = [], ""
+    for line in script.splitlines(keepends=True):
+        current += line
+        if sqlite3.complete_statement(current):
+            statements.append(current)
+            current = ""
+    return statements

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.26;
+
+/// Answers every name below the one it is set on with the same two records (ENSIP-10).
+contract WildcardResolver {
+    error UnsupportedResolverProfile(bytes4 selector);
+
+    address private wallet;
+    bytes private content;
+
+    constructor(address wallet_, bytes memory content_) {
+        (wallet, content) = (wallet_, content_);
+    }
+
+    function supportsInterface(bytes4 id) external pure returns (bool) {
+        return id == 0x01ffc9a7 || id == 0x9061b923;
+    }
+
+    function resolve(bytes calldata, bytes calldata data) external view returns (bytes memory) {
+        if (bytes4(data) == 0x3b3b57de) return abi.encode(wallet); // addr(bytes32)
+        if (bytes4(data) == 0xbc1c58d1) return abi.encode(content); // contenthash(bytes32)
+        revert UnsupportedResolverProfile(bytes4(data));
+    }
+}
+
+/// Keeps its records behind gateways: what a gateway answers is the ABI-encoded record (EIP-3668).
+contract OffchainResolver {
+    error OffchainLookup(address sender, string[] urls, bytes callData, bytes4 callbackFunction, bytes extraData);
+
+    string[] private urls;
+
+    constructor(string[] memory urls_) {
+        urls = urls_;
+    }
+
+    function supportsInterface(bytes4 id) external pure returns (bool) {
+        return id == 0x01ffc9a7 || id == 0x9061b923;
+    }
+
+    function resolve(bytes calldata, bytes calldata data) external view returns (bytes memory) {
+        revert OffchainLookup(address(this), urls, data, this.resolveCallback.selector, data);
+    }
+
+    function resolveCallback(bytes calldata response, bytes calldata) external pure returns (bytes memory) {
+        return response;
+    }
+}
+
+/// A resolver of the early days: it knows an address and has never heard of contenthash.
+contract AddressOnlyResolver {
+    address private wallet;
+
+    constructor(address wallet_) {
+        wallet = wallet_;
+    }
+
+    function addr(bytes32) external view returns (address) {
+        return wallet;
+    }
+}
+
+/// Owns names in the registry on behalf of wallets, as far as `ownerOf` goes.
+contract NameWrapper {
+    mapping(uint256 => address) public ownerOf;
+
+    function wrap(uint256 node, address owner) external {
+        ownerOf[node] = owner;
+    }
+}

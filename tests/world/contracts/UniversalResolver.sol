@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.26;
+
+interface Registry {
+    function resolver(bytes32 node) external view returns (address);
+}
+
+interface ExtendedResolver {
+    function resolve(bytes calldata name, bytes calldata data) external view returns (bytes memory);
+}
+
+interface BatchGateway {
+    struct Request {
+        address sender;
+        string[] urls;
+        bytes data;
+    }
+
+    function query(Request[] calldata requests) external view returns (bool[] memory failures, bytes[] memory responses);
+}
+
+/// Stands in for the Universal Resolver of mainnet, as its callers see it: same
+/// calls, same answers, same errors, same off-chain rounds (EIP-3668, ENSIP-21).
+/// Left out: reverse lookups, caller-chosen gateways, ENSIP-22 resolvers (they
+/// are asked element by element), labels written as [hash], resolvers so old
+/// that they know no revert.
+contract UniversalResolver {
+    error DNSDecodingFailed(bytes name);
+    error ResolverNotFound(bytes name);
+    error ResolverNotContract(bytes name, address resolver);
+    error UnsupportedResolverProfile(bytes4 selector);
+    error ResolverError(bytes errorData);
+    error OffchainLookup(address sender, string[] urls, bytes callData, bytes4 callbackFunction, bytes extraData);
+
+    /// What became of one call.
+    enum Outcome { Waiting, Answered, Failed, GatewayFailed }
+
+    struct Lookup {
+        bytes4 selector;
+        Outcome outcome;
+        bytes data; // the answer, the error, or the OffchainLookup it waits for
+    }
+
+    struct Session {
+        address resolver;
+        bool extended;
+        bool many;
+        Lookup[] lookups;
+    }
+
+    bytes4 private constant MULTICALL = 0xac9650d8;
+
+    Registry public immutable registry;
+
+    constructor(Registry registry_) {
+        registry = registry_;
+    }
+
+    /// What *data* (one call, or a multicall of several) answers for *name*, and who answered.
+    function resolve(bytes calldata name, bytes calldata data) external view returns (bytes memory, address) {
+        Session memory session;
+        (session.resolver, session.extended) = requireResolver(name);
+        session.many = bytes4(data) == MULTICALL;
+        bytes[] memory calls = new bytes[](1);
+        if (session.many) calls = abi.decode(data[4:], (bytes[]));
+        else calls[0] = data;
+
+        session.lookups = new Lookup[](calls.length);
+        for (uint256 i; i < calls.length; ++i) {
+            bytes memory call = session.extended ? abi.encodeCall(ExtendedResolver.resolve, (name, calls[i])) : calls[i];
+            session.lookups[i].selector = bytes4(call);
+            ask(session.lookups[i], session.resolver, call);
+        }
+        return conclude(session);
+    }
+
+    /// The second half of `resolve`, once the batch gateway has answered (EIP-3668).
+    function resolveCallback(bytes calldata response, bytes calldata extraData) external view returns (bytes memory, address) {
+        (bool[] memory failures, bytes[] memory responses) = abi.decode(response, (bool[], bytes[]));
+        Session memory session = abi.decode(extraData, (Session));
+        uint256 next;
+        for (uint256 i; i < session.lookups.length; ++i) {
+            Lookup memory lookup = session.lookups[i];
+            if (lookup.outcome != Outcome.Waiting) continue;
+            bytes memory answer = responses[next];
+            if (failures[next++]) {
+                (lookup.outcome, lookup.data) = (Outcome.GatewayFailed, answer);
+            } else {
+                (address sender,,, bytes4 callback, bytes memory extra) = offchainLookup(lookup.data);
+                ask(lookup, sender, abi.encodeWithSelector(callback, answer, extra));
+            }
+        }
+        return conclude(session);
+    }
+
+    /// The resolver of *name* or of its nearest ancestor that has one (ENSIP-10).
+    function findResolver(bytes memory name) public view returns (address resolver, bytes32 node, uint256 offset) {
+        return findResolver(name, 0);
+    }
+
+    function findResolver(bytes memory name, uint256 offset) private view returns (address resolver, bytes32 node, uint256 found) {
+        uint256 size = offset < name.length ? uint8(name[offset]) : 0;
+        uint256 next = offset + 1 + size;
+        if (size == 0 ? next != name.length : next >= name.length) revert DNSDecodingFailed(name);
+        if (size == 0) return (address(0), 0, 0);
+        bytes32 labelHash;
+        assembly {
+            labelHash := keccak256(add(add(name, 33), offset), size)
+        }
+        (resolver, node, found) = findResolver(name, next);
+        node = keccak256(abi.encodePacked(node, labelHash));
+        address own = registry.resolver(node);
+        if (own != address(0)) (resolver, found) = (own, offset);
+    }
+
+    function requireResolver(bytes memory name) private view returns (address resolver, bool extended) {
+        uint256 offset;
+        (resolver,, offset) = findResolver(name);
+        if (resolver == address(0)) revert ResolverNotFound(name);
+        extended = isExtended(resolver);
+        if (extended) return (resolver, extended);
+        if (offset != 0) revert ResolverNotFound(name); // an ancestor's resolver must be a wildcard
+        if (resolver.code.length == 0) revert ResolverNotContract(name, resolver);
+    }
+
+    function isExtended(address resolver) private view returns (bool) {
+        bytes memory question = abi.encodeWithSignature("supportsInterface(bytes4)", ExtendedResolver.resolve.selector);
+        (bool ok, bytes memory answer) = resolver.staticcall{gas: 30000}(question);
+        return ok && answer.length >= 32 && uint256(bytes32(answer)) != 0;
+    }
+
+    function ask(Lookup memory lookup, address target, bytes memory call) private view {
+        bool ok;
+        (ok, lookup.data) = target.staticcall(call);
+        if (ok) lookup.outcome = Outcome.Answered;
+        else if (bytes4(lookup.data) == OffchainLookup.selector) lookup.outcome = Outcome.Waiting;
+        else lookup.outcome = Outcome.Failed;
+    }
+
+    function conclude(Session memory session) private view returns (bytes memory, address) {
+        revertIfWaiting(session);
+        if (!session.many) return (answerOrRevert(session.lookups[0], session.extended), session.resolver);
+        bytes[] memory answers = new bytes[](session.lookups.length);
+        for (uint256 i; i < answers.length; ++i) {
+            answers[i] = unwrapped(session.lookups[i], session.extended);
+        }
+        return (abi.encode(answers), session.resolver);
+    }
+
+    /// An answer as the resolver's profile gave it; an error, or nothing, as it is.
+    function unwrapped(Lookup memory lookup, bool extended) private pure returns (bytes memory) {
+        if (!extended || lookup.outcome != Outcome.Answered || lookup.data.length == 0) return lookup.data;
+        return abi.decode(lookup.data, (bytes));
+    }
+
+    function answerOrRevert(Lookup memory lookup, bool extended) private pure returns (bytes memory) {
+        bytes memory data = lookup.data;
+        if (lookup.outcome == Outcome.Answered) {
+            if (data.length == 0) revert UnsupportedResolverProfile(lookup.selector);
+            return unwrapped(lookup, extended);
+        }
+        if (lookup.outcome == Outcome.Failed && bytes4(data) != UnsupportedResolverProfile.selector) revert ResolverError(data);
+        assembly {
+            revert(add(data, 32), mload(data))
+        }
+    }
+
+    /// Sends the caller to the batch gateway with all the lookups that are still waiting.
+    function revertIfWaiting(Session memory session) private view {
+        BatchGateway.Request[] memory requests = new BatchGateway.Request[](session.lookups.length);
+        uint256 count;
+        for (uint256 i; i < session.lookups.length; ++i) {
+            if (session.lookups[i].outcome != Outcome.Waiting) continue;
+            (address sender, string[] memory urls, bytes memory callData,,) = offchainLookup(session.lookups[i].data);
+            requests[count++] = BatchGateway.Request(sender, urls, callData);
+        }
+        if (count == 0) return;
+        assembly {
+            mstore(requests, count)
+        }
+        string[] memory gateways = new string[](1);
+        gateways[0] = "x-batch-gateway:true";
+        bytes memory query = abi.encodeCall(BatchGateway.query, (requests));
+        revert OffchainLookup(address(this), gateways, query, this.resolveCallback.selector, abi.encode(session));
+    }
+
+    function offchainLookup(bytes memory data) private pure returns (address, string[] memory, bytes memory, bytes4, bytes memory) {
+        bytes memory arguments = new bytes(data.length - 4);
+        for (uint256 i; i < arguments.length; ++i) arguments[i] = data[i + 4];
+        return abi.decode(arguments, (address, string[], bytes, bytes4, bytes));
+    }
+}

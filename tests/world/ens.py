@@ -1,0 +1,225 @@
+"""Real ENS contracts on a real node, at the addresses they have on mainnet.
+
+Registry and public resolver are ENS's own compiled code; the Universal Resolver
+and the odd characters of `contracts/` are ours, compiled when first needed. Puts
+names on the chain; asking for them is what the tests are about."""
+
+import asyncio
+import hashlib
+import json
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from Crypto.Hash import keccak
+from eth_abi.abi import encode
+
+from .ethereum import Anvil
+from .peers import absent, require_peer
+
+REGISTRY = "0x00000000000C2E074eC69A0dFb2997BA6C7d2e1e"
+UNIVERSAL_RESOLVER = "0xeEeEEEeE14D718C2B47D9923Deab1335E144EeEe"
+NAME_WRAPPER = "0xD4416b13d2b3a9aBae7AcD5D6C2BbDBE25686401"
+NOBODY = "0x" + "00" * 20
+
+# Reads a standard JSON input on stdin, compiles it with npm's solc, writes its output.
+COMPILE = """
+const solc = require(process.argv[1]);
+process.stdout.write(solc.compile(require("fs").readFileSync(0, "utf8")));
+"""
+
+
+def keccak256(data: bytes) -> bytes:
+    """The Keccak-256 hash of *data*."""
+    return keccak.new(digest_bits=256, data=data).digest()
+
+
+def namehash(name: str) -> bytes:
+    """The node of *name* (EIP-137); the root for the empty name."""
+    if not name:
+        return bytes(32)
+    label, _, parent = name.partition(".")
+    return keccak256(namehash(parent) + keccak256(label.encode()))
+
+
+def dns_wire(name: str) -> bytes:
+    """*name* in DNS wire format, without compression."""
+    labels = [label.encode() for label in name.split(".")]
+    return b"".join(bytes([len(label)]) + label for label in labels) + b"\0"
+
+
+def checksummed(address: str) -> str:
+    """*address* with the upper and lower case of EIP-55."""
+    digits = address[2:].lower()
+    digest = keccak256(digits.encode()).hex()
+    return "0x" + "".join(
+        d.upper() if int(h, 16) > 7 else d for d, h in zip(digits, digest, strict=False)
+    )
+
+
+def calldata(signature: str, *arguments: Any) -> bytes:
+    """A call of the function with this flat *signature*, such as `addr(bytes32)`."""
+    types = signature[signature.index("(") + 1 : -1].split(",")
+    return keccak256(signature.encode())[:4] + encode([t for t in types if t], arguments)
+
+
+class EnsWorld:
+    """ENS on one node. Names are set up by their owners, whoever these are."""
+
+    registry = REGISTRY
+    universal_resolver = UNIVERSAL_RESOLVER
+
+    def __init__(self, anvil: Anvil, public_resolver: str, contracts: dict[str, bytes]) -> None:
+        self.public_resolver = public_resolver
+        self._anvil = anvil
+        self._contracts = contracts
+
+    @classmethod
+    async def deploy(cls, anvil: Anvil) -> "EnsWorld":
+        """Put the contracts on *anvil*'s chain; its first account owns the root."""
+        contracts = await _compiled()
+        registry = _truffle("@ensdomains/ens", "ENSRegistry")
+        await _deploy(anvil, registry, at=REGISTRY)
+        # The constructor's one write, repeated: slot 0 maps the root node to its record.
+        slot, owner = keccak256(bytes(64)), encode(["address"], [anvil.account])
+        await anvil.rpc("anvil_setStorageAt", REGISTRY, "0x" + slot.hex(), "0x" + owner.hex())
+        of_registry = encode(["address"], [REGISTRY])
+        universal = contracts["UniversalResolver"] + of_registry
+        await _deploy(anvil, universal, at=UNIVERSAL_RESOLVER)
+        await _deploy(anvil, contracts["NameWrapper"], at=NAME_WRAPPER)
+        resolver = _truffle("@ensdomains/resolver", "PublicResolver")
+        return cls(anvil, await _deploy(anvil, resolver + of_registry), contracts)
+
+    async def name(
+        self,
+        name: str,
+        *,
+        address: str | None = None,
+        contenthash: bytes | None = None,
+        owner: str | None = None,
+    ) -> None:
+        """Let *name* exist, with these records in the public resolver and this owner at last.
+
+        None leaves a record as it is, unset for a new name; an owner of its own is
+        the first account, unless its parent has another.
+        """
+        node = await self._node(name)
+        await self.set_resolver(name, self.public_resolver)
+        if address is not None:
+            await self._record(node, calldata("setAddr(bytes32,address)", node, address))
+        if contenthash is not None:
+            await self._record(node, calldata("setContenthash(bytes32,bytes)", node, contenthash))
+        if owner is not None:
+            await self._register(node, calldata("setOwner(bytes32,address)", node, owner))
+
+    async def set_resolver(self, name: str, resolver: str) -> None:
+        """Let *name* exist with whatever *resolver*: no contract, none at all (NOBODY) ..."""
+        node = await self._node(name)
+        await self._register(node, calldata("setResolver(bytes32,address)", node, resolver))
+
+    async def wrap(self, name: str, owner: str) -> None:
+        """Give *name* to the NameWrapper, which holds it for *owner*."""
+        node = await self._node(name)
+        number = int.from_bytes(node)
+        await self._anvil.send(NAME_WRAPPER, calldata("wrap(uint256,address)", number, owner))
+        await self._register(node, calldata("setOwner(bytes32,address)", node, NAME_WRAPPER))
+
+    async def wildcard_resolver(self, address: str, contenthash: bytes = b"") -> str:
+        """A new resolver that gives every subname these records (ENSIP-10)."""
+        records = encode(["address", "bytes"], [address, contenthash])
+        return await _deploy(self._anvil, self._contracts["WildcardResolver"] + records)
+
+    async def offchain_resolver(self, *urls: str) -> str:
+        """A new resolver that sends the caller to *urls* for every record (EIP-3668).
+
+        A gateway answers with the ABI-encoded record.
+        """
+        gateways = encode(["string[]"], [urls])
+        return await _deploy(self._anvil, self._contracts["OffchainResolver"] + gateways)
+
+    async def address_only_resolver(self, address: str) -> str:
+        """A new resolver that has no function `contenthash`."""
+        record = encode(["address"], [address])
+        return await _deploy(self._anvil, self._contracts["AddressOnlyResolver"] + record)
+
+    async def owner(self, name: str) -> str:
+        """Who owns *name* in the registry; NOBODY when it does not exist."""
+        return await self._owner(namehash(name))
+
+    async def _owner(self, node: bytes) -> str:
+        answer = await self._anvil.call(REGISTRY, calldata("owner(bytes32)", node))
+        return checksummed("0x" + answer[12:].hex())
+
+    async def _node(self, name: str) -> bytes:
+        """The node of *name*, created with its ancestors where they are missing."""
+        node = namehash(name)
+        if name and await self._owner(node) == NOBODY:
+            label, _, rest = name.partition(".")
+            parent = await self._node(rest)
+            owner, label_hash = await self._owner(parent), keccak256(label.encode())
+            signature = "setSubnodeOwner(bytes32,bytes32,address)"
+            await self._register(parent, calldata(signature, parent, label_hash, owner))
+        return node
+
+    async def _register(self, node: bytes, data: bytes) -> None:
+        await self._anvil.send(REGISTRY, data, sender=await self._owner(node))
+
+    async def _record(self, node: bytes, data: bytes) -> None:
+        await self._anvil.send(self.public_resolver, data, sender=await self._owner(node))
+
+
+async def _deploy(anvil: Anvil, code: bytes, *, at: str | None = None) -> str:
+    """Create a contract; with *at*, put a copy of its code (not its storage) there."""
+    created = (await anvil.send(None, code))["contractAddress"]
+    if at is None:
+        return checksummed(created)
+    await anvil.rpc("anvil_setCode", at, await anvil.rpc("eth_getCode", created, "latest"))
+    return at
+
+
+def _truffle(package: str, contract: str) -> bytes:
+    """The creation code of *contract* as its authors compiled it."""
+    build = require_peer(package) / "build" / "contracts" / f"{contract}.json"
+    return bytes.fromhex(json.loads(build.read_text())["bytecode"][2:])
+
+
+async def _compiled() -> dict[str, bytes]:
+    """Creation code of everything in `contracts/`; kept beside the compiler between runs."""
+    solc = require_peer("solc")
+    sources = sorted((Path(__file__).parent / "contracts").glob("*.sol"))
+    task = json.dumps(
+        {
+            "language": "Solidity",
+            "sources": {path.name: {"content": path.read_text()} for path in sources},
+            "settings": {
+                "evmVersion": "cancun",
+                "optimizer": {"enabled": True},
+                "outputSelection": {"*": {"*": ["evm.bytecode.object"]}},
+            },
+        }
+    )
+    version = (solc / "package.json").read_bytes()
+    key = hashlib.sha256(version + task.encode()).hexdigest()[:16]
+    kept = solc.parent.parent / f"contracts-{key}.json"
+    if not kept.exists():
+        await asyncio.to_thread(_compile, solc, task, kept)
+    output = json.loads(kept.read_text())
+    return {
+        name: bytes.fromhex(contract["evm"]["bytecode"]["object"])
+        for file in output["contracts"].values()
+        for name, contract in file.items()
+    }
+
+
+def _compile(solc: Path, task: str, output: Path) -> None:
+    node = shutil.which("node") or absent("node is not installed: the Solidity compiler needs it")
+    command = [node, "-e", COMPILE, str(solc)]
+    done = subprocess.run(command, input=task.encode(), capture_output=True, check=True)
+    errors = [e for e in json.loads(done.stdout).get("errors", []) if e["severity"] == "error"]
+    if errors:
+        raise RuntimeError("\n".join(e["formattedMessage"] for e in errors))
+    with tempfile.NamedTemporaryFile(dir=output.parent, delete=False) as file:
+        file.write(done.stdout)
+    Path(file.name).replace(output)
