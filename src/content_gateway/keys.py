@@ -11,7 +11,10 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final, Protocol
+
+import msgspec
 
 from content_gateway.errors import KeyRefused
 
@@ -23,11 +26,13 @@ _CHECK_LETTERS: Final = 6
 _KEY_LENGTH: Final = len(PREFIX) + _RANDOM_LETTERS + _CHECK_LETTERS
 _SHOWN_LETTERS: Final = 8
 MAX_OPEN_KEY: Final = 256
+_ALL_SCOPES: Final = frozenset(SCOPES)
 
 
-@dataclass(frozen=True, slots=True)
-class Requestor:
-    """Who asks: *id* is what pins are kept under, and survives the rotation of a key."""
+class Requestor(msgspec.Struct, frozen=True):
+    """Who asks: *id* is what pins are kept under, and survives the rotation of a key.
+
+    A Struct, as it is made for a request: six times cheaper to make than a frozen dataclass."""
 
     id: str
     scopes: frozenset[str]
@@ -154,7 +159,12 @@ class OpenKeys:
         """The requestor named by *key*; raises KeyRefused."""
         if not 1 <= len(key) <= MAX_OPEN_KEY or not (key.isascii() and key.isprintable()):
             raise KeyRefused("malformed")
-        return Requestor(f"open_{hashed(key).hex()}", frozenset(SCOPES))
+        return _open_requestor(key)
+
+
+@lru_cache(maxsize=10_000)
+def _open_requestor(key: str) -> Requestor:
+    return Requestor(f"open_{hashed(key).hex()}", _ALL_SCOPES)
 
 
 def mint() -> str:

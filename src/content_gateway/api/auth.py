@@ -4,8 +4,9 @@ Knows the header and that exactly one of it must be there; whether a key is good
 the keys it is given. Says nothing to the caller: a refusal's reason is for the log."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from content_gateway.errors import KeyRefused, ScopeMissing
 from content_gateway.keys import Requestor
@@ -20,8 +21,7 @@ class Keys(Protocol):
         """The requestor behind *key*; raises KeyRefused or StorageUnavailable."""
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(msgspec.Struct, frozen=True):
     """A requestor that may do what it asked for, and the key as it was sent."""
 
     requestor: Requestor

@@ -6,15 +6,14 @@ specification section 2); what they say comes from the directory and the pinning
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import msgspec
 import structlog
-from starlette.exceptions import HTTPException
-from starlette.routing import Route, Router
-from starlette.types import Receive, Scope, Send
+from starlette.routing import Match, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from content_gateway.api.answers import JSON, RenderedResolutions, Reply, pin_added, pin_exists
 from content_gateway.api.auth import Admitted, Keys, admit
 from content_gateway.api.contract import Contract, Operation
 from content_gateway.api.problems import (
@@ -29,8 +28,6 @@ from content_gateway.api.problems import (
 )
 from content_gateway.api.server import ENCODED_SLASH
 from content_gateway.content.domain import DomainName
-from content_gateway.content.pins import Pin
-from content_gateway.content.records import IpfsContent, IpnsContent, OtherContent, Resolution
 from content_gateway.errors import (
     KeyRefused,
     OwnFault,
@@ -44,31 +41,15 @@ from content_gateway.telemetry import request_ids
 
 log = structlog.get_logger(__name__)
 
-_JSON: Final = (b"content-type", b"application/json")
-_NO_STORE: Final = (b"cache-control", b"no-store")
 _REVALIDATE: Final = (b"cache-control", b"no-cache")
 
-ALREADY_PINNED: Final = msgspec.json.encode(
-    {"message": "A pin already exists for this CID and API key"}
-)
 
-
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """One request: its path parameter, its header fields, and who asks (None: no key needed)."""
 
     argument: str
     headers: Iterable[tuple[bytes, bytes]]
     admitted: Admitted | None
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """One answer, complete."""
-
-    body: bytes
-    headers: Headers = field(default_factory=lambda: [_JSON, _NO_STORE])
-    status: int = 200
 
 
 Handler = Callable[[Call], Awaitable[Reply]]
@@ -81,6 +62,7 @@ class Handlers:
         self._contract = contract
         self._directory = directory
         self._pinning = pinning
+        self._rendered = RenderedResolutions()
 
     @property
     def by_id(self) -> Mapping[str, Handler]:
@@ -112,60 +94,13 @@ class Handlers:
             if text.isascii()
             else await asyncio.to_thread(DomainName.parse, text)
         )
-        resolution = await self._directory.resolve(name)
-        return Reply(resolution_body(resolution), resolution_headers(resolution))
+        return self._rendered.of(await self._directory.resolve(name))
 
     async def add_pin(self, call: Call) -> Reply:
         """A new pin for the requestor, or the notice that it exists."""
         admitted = cast(Admitted, call.admitted)
         pin = await self._pinning.add(admitted.requestor.id, call.argument)
-        return Reply(ALREADY_PINNED if pin is None else pin_body(pin, admitted.key))
-
-
-def resolution_body(resolution: Resolution) -> bytes:
-    """The domain resolution result (section 2.3)."""
-    records, notes = resolution.records, []
-    body: dict[str, Any] = {"message": ""}
-    match records.content:
-        case IpfsContent(cid):
-            body["content"] = {"type": "ipfs", "cid": str(cid)}
-        case IpnsContent(name):
-            body["content"] = {"type": "ipns", "name": name.text}
-            if resolution.ipns_cache is not None:
-                body["content"]["ipnsCache"] = str(resolution.ipns_cache)
-        case OtherContent(codec):
-            notes.append(f"its content is of the type {codec}, which is not served here")
-    if records.wallet is not None:
-        body["walletAddress"] = {"type": "address", "addr": records.wallet}
-    else:
-        notes.append("it has no wallet address")
-    body["message"] = "; ".join(["Domain resolved", *notes])
-    return msgspec.json.encode(body)
-
-
-def resolution_headers(resolution: Resolution) -> Headers:
-    """The header fields of a resolution: whose wallet it is, how stale the answer (RFC 9211)."""
-    headers = [_JSON, _NO_STORE]
-    if resolution.records.wallet_is_owner:
-        headers.append((b"content-gateway-wallet", b"owner"))
-    if resolution.stale is not None:
-        age, overdue = resolution.stale.age, resolution.stale.overdue
-        ttl = -int(overdue.total_seconds())
-        headers.append((b"age", str(int(age.total_seconds())).encode()))
-        headers.append((b"cache-status", f"content-gateway; hit; ttl={ttl}".encode()))
-    return headers
-
-
-def pin_body(pin: Pin, key: str) -> bytes:
-    """The Pin Add response (section 2.5) for a new pin; the key is put in here and kept nowhere."""
-    timestamp = pin.created_at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return msgspec.json.encode(
-        {
-            "message": "Pin added",
-            "result": {"cid": pin.spelling, "type": "pin", "timestamp": timestamp},
-            "apiKey": key,
-        }
-    )
+        return pin_exists() if pin is None else pin_added(pin, admitted.key)
 
 
 def _validated(call: Call, etag: bytes, body: bytes) -> Reply:
@@ -176,7 +111,15 @@ def _validated(call: Call, etag: bytes, body: bytes) -> Reply:
             known = [tag.strip().removeprefix(b"W/") for tag in value.split(b",")]
             if etag in known or b"*" in known:
                 return Reply(b"", headers, 304)
-    return Reply(body, [_JSON, *headers])
+    return Reply(body, [JSON, *headers])
+
+
+class UnknownPath(Exception):
+    """No operation has this path."""
+
+
+class WrongMethod(Exception):
+    """The path takes other methods; its text is the value of Allow."""
 
 
 class _Endpoint:
@@ -215,26 +158,42 @@ class Api:
         if problems := _mismatch(described, handlers):
             raise WrongSettings("\n".join(problems))
         routes = []
-        for operation in operations:
+        # The router tries one route after the other; those with a parameter are the busy ones.
+        for operation in sorted(operations, key=lambda operation: "{" not in operation.path):
             endpoint = _Endpoint(operation, handlers[operation.id], keys)
             route = Route(operation.path, endpoint, methods=[operation.method])
             # An operation exists only if the contract describes it; Starlette adds HEAD.
             route.methods = {operation.method}
             routes.append(route)
-        self._router = Router(routes, redirect_slashes=False, default=_unknown_path)
+        self._routes = routes
         self._request_ids = request_ids()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; nothing raised below goes further than here."""
         request_id = next(self._request_ids)
         scope["request_id"] = request_id
-        scope["app"] = self
         try:
-            await self._router(scope, receive, send)
+            await self._endpoint(scope)(scope, receive, send)
         except Exception as error:
             kind, detail, extra = _problem(error, request_id)
             body = body_of(kind, detail, request_id)
             await _send(send, kind.status, headers_of(kind, request_id) + extra, body, None)
+
+    def _endpoint(self, scope: Scope) -> ASGIApp:
+        """The operation that *scope* asks for, its path parameter put into *scope*.
+
+        Raises UnknownPath, or WrongMethod with the methods that the path takes."""
+        allowed: set[str] = set()
+        for route in self._routes:
+            match, found = route.matches(scope)
+            if match is Match.FULL:
+                scope.update(found)
+                return cast(ASGIApp, route.endpoint)
+            if match is Match.PARTIAL:
+                allowed |= route.methods or set()
+        if allowed:
+            raise WrongMethod(", ".join(sorted(allowed)))
+        raise UnknownPath
 
 
 def _mismatch(described: list[str], handlers: Mapping[str, Handler]) -> list[str]:
@@ -246,16 +205,12 @@ def _mismatch(described: list[str], handlers: Mapping[str, Handler]) -> list[str
     ]
 
 
-async def _unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
-    raise HTTPException(404)
-
-
 def _problem(error: Exception, request_id: str) -> tuple[Kind, str, Headers]:
     """Kind, detail and extra header fields of *error*; logs what an operator should see."""
-    if isinstance(error, HTTPException):
-        kind = WRONG_METHOD if error.status_code == 405 else UNKNOWN_PATH
-        allow = (error.headers or {}).get("Allow")
-        return kind, kind.detail, [(b"allow", allow.encode())] if allow else []
+    if isinstance(error, WrongMethod):
+        return WRONG_METHOD, WRONG_METHOD.detail, [(b"allow", str(error).encode())]
+    if isinstance(error, UnknownPath):
+        return UNKNOWN_PATH, UNKNOWN_PATH.detail, []
     kind, detail = kind_of(error)
     if isinstance(error, KeyRefused):
         log.info("key refused", reason=error.detail, request_id=request_id)

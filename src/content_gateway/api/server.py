@@ -72,6 +72,7 @@ class HardenedProtocol(HttpToolsProtocol):
         self, *args: Any, bounds: Bounds, counts: Counter[str], ids: Iterator[str], **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
+        self.access_log = False  # else uvicorn logs when any logging handler could listen
         self._bounds = bounds
         self._counts = counts  # open connections by address, of the whole server
         self._ids = ids

@@ -1,6 +1,7 @@
 """What the subcommands share: reading the settings, running a coroutine, serving."""
 
 import asyncio
+import gc
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -65,5 +66,6 @@ async def serve(
         gateway.reconciler.start()
         server = make_server(gateway.api)
         host, port = listener.getsockname()[:2]
+        gc.freeze()  # what the start has made lives on: collections need not look at it again
         announce(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
         await server.serve(sockets=[listener])

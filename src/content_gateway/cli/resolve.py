@@ -15,7 +15,7 @@ from content_gateway.settings import Settings
 @common.json_option
 def command(name: str, config: Path | None, as_json: bool) -> None:
     """Print what the domain NAME points at."""
-    from content_gateway.api.routes import resolution_body
+    from content_gateway.api.answers import resolution_body
 
     resolution = common.run(_resolve(common.load(config).settings, name))
     if as_json:

@@ -4,6 +4,7 @@ Knows the CID specification (multiformats/cid) and which codecs a cluster can wa
 the only door: a Cid is right for ever, and two spellings of one CID are equal."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Self
 
 from content_gateway.content.multiformats import (
@@ -102,4 +103,9 @@ class Cid:
 
     def __str__(self) -> str:
         """The canonical text: version 1, base32 (`bafy...`, `bafk...`)."""
-        return "b" + BASE32.encode(bytes(self))
+        return _canonical_text(self)
+
+
+@lru_cache(maxsize=65_536)  # a warm answer writes the same text again and again
+def _canonical_text(cid: Cid) -> str:
+    return "b" + BASE32.encode(bytes(cid))

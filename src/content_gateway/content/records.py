@@ -5,6 +5,8 @@ Knows the fields of the interface specification's section 2.3, not their JSON.""
 from dataclasses import dataclass
 from datetime import timedelta
 
+import msgspec
+
 from content_gateway.content.cid import Cid
 from content_gateway.content.ipns_name import IpnsName
 
@@ -54,9 +56,8 @@ class Staleness:
     overdue: timedelta
 
 
-@dataclass(frozen=True, slots=True)
-class Resolution:
-    """The answer to one resolve request.
+class Resolution(msgspec.Struct, frozen=True):
+    """The answer to one resolve request; a Struct, as one is made for each.
 
     *ipns_cache* is the last verified CID behind IPNS content, None if none was ever verified.
     *stale* is set only when the name service is down and the last known answer serves."""

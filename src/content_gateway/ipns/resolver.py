@@ -7,6 +7,7 @@ the record's TTL, never beyond its validity); where records come from is left to
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -83,10 +84,9 @@ class IpnsResolver:
             return known.cid if known.record.valid_until > self._today() else None
         wait = known.first_wait_ends - now
         if wait > 0 and name in self._flights:
-            try:
-                await asyncio.wait_for(known.answered.wait(), wait)
-            except TimeoutError:
-                return None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await known.answered.wait()
         return known.cid
 
     async def close(self) -> None:

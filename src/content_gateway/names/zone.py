@@ -1,7 +1,8 @@
 """Local zone file: names the operator answers for without asking any chain.
 
-Reads one TOML file and reloads it when it changes; a file that breaks later keeps the last good
-zone. Knows file syntax only; order of services, caching and IPNS are the directory's business.
+Reads one TOML file and reloads it within a second of a change; a file that breaks later keeps
+the last good zone. Knows file syntax only; order of services, caching and IPNS are the
+directory's business.
 
     authority = ["demo"]        # below these suffixes an unlisted name does not exist
 
@@ -10,7 +11,9 @@ zone. Knows file syntax only; order of services, caching and IPNS are the direct
     content = "ipfs://bafy..."  # optional: ipfs://CID or ipns://NAME; one of the two is needed"""
 
 import re
+import time
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -50,9 +53,13 @@ class Zone:
 class ZoneFile:
     """The zone file at *path*, read again when its modification time, size or inode changes."""
 
-    def __init__(self, path: Path) -> None:
+    CHECK_SECONDS: Final = 1.0
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Raises WrongSettings when the file cannot be used."""
         self._path = path
+        self._clock = clock
+        self._check_at = clock() + self.CHECK_SECONDS
         try:
             self._stamp = _stamp(path)
             self._zone = _read(path)
@@ -60,7 +67,13 @@ class ZoneFile:
             raise WrongSettings(f"names.zone_file: {path}: {wrong}") from wrong
 
     def find(self, name: DomainName) -> Records | None:
-        """As Zone.find, on the file as it stands now."""
+        """As Zone.find, on the file as it stood a second ago at most."""
+        if self._clock() >= self._check_at:
+            self._check_at = self._clock() + self.CHECK_SECONDS
+            self._reload()
+        return self._zone.find(name)
+
+    def _reload(self) -> None:
         try:
             stamp = _stamp(self._path)
             if stamp != self._stamp:
@@ -68,7 +81,6 @@ class ZoneFile:
                 self._zone = _read(self._path)
         except (OSError, ValueError) as wrong:
             log.error("zone file is broken, the last good one serves", reason=str(wrong))
-        return self._zone.find(name)
 
 
 def parse_zone(text: str) -> Zone:

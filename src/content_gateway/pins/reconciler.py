@@ -22,6 +22,7 @@ import random
 import secrets
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -125,11 +126,11 @@ class Reconciler:
                 await self._hand_out()
             except StorageUnavailable as wrong:
                 log.error("reconciler cannot read the ledger", reason=wrong.detail)
-            try:
-                # Another process may have promised something, so look once in a while.
-                await asyncio.wait_for(self._awake.wait(), self._policy.idle)
-            except TimeoutError:
-                continue
+            # Another process may have promised something, so look once in a while. Not with
+            # wait_for: before Python 3.12 it can swallow the cancellation that ends this task.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._policy.idle):
+                    await self._awake.wait()
 
     async def _hand_out(self) -> None:
         free = self._policy.workers - len(self._workers)

@@ -1,0 +1,87 @@
+"""The two servers that are compared, each as a process of its own on loopback.
+
+The service is `content-gateway dev`, unchanged; the bare one answers a constant of the same
+size from an ASGI function, under the same server."""
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+_MEGABYTE = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Started:
+    """A running server; *first_answer* is the seconds from the process's start to an answer."""
+
+    pid: int
+    port: int
+    first_answer: float
+
+    def resident_megabytes(self) -> float:
+        """Memory of the process now."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / _MEGABYTE
+
+
+@asynccontextmanager
+async def service(data: Path) -> AsyncIterator[Started]:
+    """`content-gateway dev` with its data in *data* and nobody public to ask."""
+    settings = {
+        "CONTENT_GATEWAY_DATA_DIR": str(data),
+        "CONTENT_GATEWAY_PORT": "0",
+        "CONTENT_GATEWAY_ENS__RPC_URLS": "[]",
+        "CONTENT_GATEWAY_IPNS__ROUTERS": "[]",
+        "CONTENT_GATEWAY_EMBEDDED__GATEWAYS": "[]",
+    }
+    async with _process([sys.executable, "-m", "content_gateway", "dev"], settings) as started:
+        yield started
+
+
+@asynccontextmanager
+async def bare() -> AsyncIterator[Started]:
+    """An ASGI function that answers a constant."""
+    async with _process([sys.executable, "-m", "bench.bare"], {}) as started:
+        yield started
+
+
+@asynccontextmanager
+async def _process(command: list[str], settings: Mapping[str, str]) -> AsyncIterator[Started]:
+    start = time.perf_counter()
+    child = subprocess.Popen(
+        command,
+        env=os.environ | settings | {"PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert child.stdout is not None
+        port = await asyncio.to_thread(_port, child)
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{port}/version") as response,
+        ):
+            assert response.status == 200
+            await response.read()
+        yield Started(child.pid, port, time.perf_counter() - start)
+    finally:
+        child.terminate()
+        child.wait(20)
+
+
+def _port(child: subprocess.Popen[str]) -> int:
+    assert child.stdout is not None
+    for line in child.stdout:
+        if found := re.search(r"istening on http://127\.0\.0\.1:(\d+)", line):
+            return int(found[1])
+    raise RuntimeError("the server did not start")

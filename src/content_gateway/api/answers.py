@@ -1,0 +1,106 @@
+"""The answers to keyed operations: values of the domain to bodies and header fields.
+
+Knows the fields of the interface specification's section 2 and what is said where something had
+to be left out. Who gets an answer, and when, is left to routes.py."""
+
+from typing import Any, Final
+
+import msgspec
+
+from content_gateway.api.problems import Headers
+from content_gateway.content.pins import Pin
+from content_gateway.content.records import IpfsContent, IpnsContent, OtherContent, Resolution
+
+JSON: Final = (b"content-type", b"application/json")
+_KEYED: Final = [JSON, (b"cache-control", b"no-store")]
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """One answer, complete."""
+
+    body: bytes
+    headers: Headers
+    status: int = 200
+
+
+_EXISTS: Final = Reply(
+    msgspec.json.encode({"message": "A pin already exists for this CID and API key"}), _KEYED
+)
+
+
+def pin_exists() -> Reply:
+    """The Pin Add response (section 2.5) for a pin that the requestor holds already."""
+    return _EXISTS
+
+
+def pin_added(pin: Pin, key: str) -> Reply:
+    """The Pin Add response for a new pin; the key is put in here and kept nowhere."""
+    timestamp = pin.created_at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    body = {
+        "message": "Pin added",
+        "result": {"cid": pin.spelling, "type": "pin", "timestamp": timestamp},
+        "apiKey": key,
+    }
+    return Reply(msgspec.json.encode(body), _KEYED)
+
+
+class RenderedResolutions:
+    """Replies to resolve requests, kept ready-made while the same records are given out.
+
+    The directory hands out one Records value until it learns another, so its identity is a key
+    that costs nothing to compare; the value is held here, and its identity with it."""
+
+    MAX_KEPT = 10_000
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, int], tuple[Resolution, Reply]] = {}
+
+    def of(self, resolution: Resolution) -> Reply:
+        """The reply that says *resolution*."""
+        if resolution.stale is not None:
+            return _rendered(resolution)
+        key = (id(resolution.records), id(resolution.ipns_cache))
+        kept = self._kept.get(key)
+        if kept is None:
+            if len(self._kept) >= self.MAX_KEPT:
+                self._kept.clear()
+            kept = self._kept[key] = (resolution, _rendered(resolution))
+        return kept[1]
+
+
+def _rendered(resolution: Resolution) -> Reply:
+    return Reply(resolution_body(resolution), resolution_headers(resolution))
+
+
+def resolution_body(resolution: Resolution) -> bytes:
+    """The domain resolution result (section 2.3)."""
+    records, notes = resolution.records, []
+    body: dict[str, Any] = {"message": ""}
+    match records.content:
+        case IpfsContent(cid):
+            body["content"] = {"type": "ipfs", "cid": str(cid)}
+        case IpnsContent(name):
+            body["content"] = {"type": "ipns", "name": name.text}
+            if resolution.ipns_cache is not None:
+                body["content"]["ipnsCache"] = str(resolution.ipns_cache)
+        case OtherContent(codec):
+            notes.append(f"its content is of the type {codec}, which is not served here")
+    if records.wallet is not None:
+        body["walletAddress"] = {"type": "address", "addr": records.wallet}
+    else:
+        notes.append("it has no wallet address")
+    body["message"] = "; ".join(["Domain resolved", *notes])
+    return msgspec.json.encode(body)
+
+
+def resolution_headers(resolution: Resolution) -> Headers:
+    """The header fields of a resolution: whose wallet it is, how stale the answer (RFC 9211)."""
+    headers = [*_KEYED]
+    if resolution.records.wallet_is_owner:
+        headers.append((b"content-gateway-wallet", b"owner"))
+    if resolution.stale is not None:
+        age, overdue = resolution.stale.age, resolution.stale.overdue
+        ttl = -int(overdue.total_seconds())
+        headers.append((b"age", str(int(age.total_seconds())).encode()))
+        headers.append((b"cache-status", f"content-gateway; hit; ttl={ttl}".encode()))
+    return headers

@@ -1,0 +1,1 @@
+"""Tests: each names a truth, and its docstring says it to a person."""

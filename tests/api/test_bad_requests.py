@@ -1,0 +1,101 @@
+"""Bad input at the API: a clear problem, and nothing recorded."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.service import Service, running_service
+
+CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[Service]:
+    async with running_service(tmp_path) as service:
+        yield service
+
+
+@pytest.mark.parametrize(
+    "cid",
+    [
+        "x",
+        "zQmRAQB6YaCyidP37UdDnjFY5vQuiBrcqdyoW1CuDgwxkD4",
+        "QmRAQB6YaCyidP37UdDnjFY5vQuiBrcqdyoW1CuDgwxkD",
+        CID + "aa",
+        CID[:-2],
+        "bA" + CID[2:],
+        "f0170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f00",
+        "f0170121f29f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f",
+        "f0199011220" + "00" * 32,
+        "f015599" + "0120" + "00" * 32,
+        "f01551100" + "00" * 32,
+        "f81001220" + "00" * 32,
+        "f0255" + "1220" + "00" * 32,
+        "f0172002408011220" + "00" * 32,
+        "f0155" + "00" + "8101" + "00" * 129,
+        "%F0%9F%90%B8",
+        "bafy%2Fbei",
+        "bafy%00bei",
+        "f" + "0" * 1500,
+    ],
+)
+async def test_a_bad_cid_is_a_clear_400(service: Service, cid: str) -> None:
+    """Trailing bytes, wrong lengths, unknown bases, codecs and hashes: refused, nothing queued."""
+    answer = await service.pin(cid)
+    assert (answer.status, answer.json["code"]) == (400, "invalid-cid")
+    assert answer.json["detail"].endswith(".")
+
+
+async def test_a_body_is_refused_wherever_it_is_sent(service: Service) -> None:
+    """No operation takes a body: one that comes is refused, and nothing is done."""
+    for method, path in (
+        ("GET", "/version"),
+        ("GET", "/spec"),
+        ("GET", "/domain/resolve/a.eth"),
+        ("POST", f"/ipfs/pin/add/{CID}"),
+    ):
+        answer = await service.ask(method, path, body=b'{"a": 1}')
+        assert (answer.status, answer.json["code"]) == (400, "unexpected-body")
+        assert answer.headers["connection"] == "close"
+    assert (await service.pin(CID)).json["message"] == "Pin added"
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE", "QUERY"])
+async def test_a_wrong_method_is_405_everywhere(service: Service, method: str) -> None:
+    """Methods that the contract does not list are refused, and Allow says which are taken."""
+    for path, allow in (
+        ("/version", "GET"),
+        ("/spec", "GET"),
+        ("/domain/resolve/a.eth", "GET"),
+        (f"/ipfs/pin/add/{CID}", "POST"),
+    ):
+        answer = await service.ask(method, path, key=None) if method != "HEAD" else None
+        if answer is not None:
+            assert (answer.status, answer.headers["allow"]) == (405, allow)
+            assert answer.json["code"] == "method-not-allowed"
+    assert (await service.ask("GET", f"/ipfs/pin/add/{CID}")).status == 405
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/Version",
+        "/version/",
+        "/spec/x",
+        "/domain/resolve",
+        "/domain/resolve/a/b",
+        "/metrics",
+        "/ipfs/pin/add/",
+        "/docs",
+        "/openapi.json",
+        "/%76ersion/x",
+        "/ipfs/pin/ls",
+    ],
+)
+async def test_an_unknown_path_is_404(service: Service, path: str) -> None:
+    """What the contract does not describe does not exist, with or without a key."""
+    for key in ("me", None):
+        answer = await service.ask("GET", path, key=key)
+        assert (answer.status, answer.json["code"]) == (404, "not-found")

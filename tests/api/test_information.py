@@ -1,0 +1,127 @@
+"""/version and /spec: the description as it stands on disk, whatever else is down."""
+
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from content_gateway.errors import WrongSettings
+from content_gateway.settings import PACKAGED_SPEC
+from tests.service import Service, running_service
+
+CID = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
+
+
+@pytest.fixture
+def spec_file(tmp_path: Path) -> Path:
+    return Path(shutil.copy(PACKAGED_SPEC, tmp_path / "spec.yaml"))
+
+
+@pytest.fixture
+async def service(tmp_path: Path, spec_file: Path) -> AsyncIterator[Service]:
+    async with running_service(tmp_path / "data", spec_file=spec_file) as service:
+        yield service
+
+
+async def test_the_version_needs_no_key(service: Service) -> None:
+    """GET /version answers the version of the description, and nothing else."""
+    answer = await service.ask("GET", "/version", key=None)
+    assert (answer.status, answer.json) == (200, {"version": "0.1.0"})
+
+
+async def test_the_spec_is_the_whole_description(service: Service, spec_file: Path) -> None:
+    """GET /spec is spec.yaml converted to JSON, member for member."""
+    answer = await service.ask("GET", "/spec", key=None)
+    assert answer.json == yaml.safe_load(spec_file.read_text())
+    assert answer.json["info"]["version"] == "0.1.0"
+
+
+async def test_a_date_stays_text(service: Service, spec_file: Path) -> None:
+    """YAML would read an unquoted date as a date; JSON has none, so it is served as written."""
+    text = spec_file.read_text().replace("title: Content Gateway", "title: 2026-11-20", 1)
+    spec_file.write_text(text)
+    assert (await service.ask("GET", "/spec", key=None)).json["info"]["title"] == "2026-11-20"
+
+
+async def test_an_edit_shows_in_the_next_answer(service: Service, spec_file: Path) -> None:
+    """A changed version or summary on disk is served at once, with a new validator."""
+    before = await service.ask("GET", "/spec", key=None)
+    text = spec_file.read_text().replace("version: 0.1.0", "version: 7.8.9", 1)
+    spec_file.write_text(text.replace("summary: Version of the service", "summary: Which one"))
+    assert (await service.ask("GET", "/version", key=None)).json == {"version": "7.8.9"}
+    after = await service.ask("GET", "/spec", key=None)
+    assert after.json["info"]["version"] == "7.8.9"
+    assert after.json["paths"]["/version"]["get"]["summary"] == "Which one"
+    assert after.headers["etag"] != before.headers["etag"]
+
+
+@pytest.mark.parametrize("path", ["/version", "/spec"])
+async def test_a_known_body_is_not_sent_again(service: Service, path: str) -> None:
+    """If-None-Match with the current validator gets 304 and no body."""
+    etag = (await service.ask("GET", path, key=None)).headers["etag"]
+    for value in (etag, f'"other", W/{etag}', "*"):
+        answer = await service.ask("GET", path, key=None, headers=[("If-None-Match", value)])
+        assert (answer.status, answer.body) == (304, b"")
+    answer = await service.ask("GET", path, key=None, headers=[("If-None-Match", '"other"')])
+    assert answer.status == 200
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        None,
+        "",
+        "just words",
+        "openapi: [",
+        "- a list",
+        "info: {title: x}\npaths: {}",
+        "info: {title: x, version: 1.2}\npaths: {}",
+        "info: {title: x, version: 1.2.3}\npaths: [a]",
+        "a: &a [*a]\ninfo: {title: x, version: 1.2.3}\npaths: {}",
+        "\x00",
+        "[" * 5000,
+    ],
+)
+async def test_a_broken_description_takes_only_itself_away(
+    service: Service, spec_file: Path, damage: str | None
+) -> None:
+    """Without a usable spec.yaml these two answer 500, everything else goes on, and it mends."""
+    if damage is None:
+        spec_file.unlink()
+    else:
+        spec_file.write_text(damage)
+    for path in ("/version", "/spec"):
+        answer = await service.ask("GET", path, key=None)
+        assert (answer.status, answer.json["code"]) == (500, "contract-broken")
+    assert (await service.pin(CID)).status == 200
+    shutil.copy(PACKAGED_SPEC, spec_file)
+    assert (await service.ask("GET", "/version", key=None)).json == {"version": "0.1.0"}
+
+
+async def test_a_description_that_is_broken_at_the_start_does_not_stop_it(tmp_path: Path) -> None:
+    """A restart with a broken spec.yaml serves everything but /version and /spec."""
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("openapi: [")
+    async with running_service(tmp_path / "data", spec_file=broken) as service:
+        assert (await service.ask("GET", "/version", key=None)).status == 500
+        assert (await service.pin(CID)).status == 200
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("operationId: addPin", "operationId: addPins", "addPins has no handler"),
+        ("operationId: addPin", "operationId: addPins", "addPin is missing"),
+        ("operationId: addPin", "operationId: getSpec", "getSpec is described twice"),
+    ],
+)
+async def test_operations_and_handlers_match(
+    tmp_path: Path, spec_file: Path, old: str, new: str, said: str
+) -> None:
+    """The start fails, naming the operation, when operations and handlers do not match."""
+    spec_file.write_text(spec_file.read_text().replace(old, new))
+    with pytest.raises(WrongSettings, match=said):
+        async with running_service(tmp_path / "data", spec_file=spec_file):
+            pass

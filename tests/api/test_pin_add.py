@@ -1,0 +1,68 @@
+"""POST /ipfs/pin/add/{cid}: section 4.4 of the interface specification."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.service import Service, running_service
+
+V1 = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
+V0 = "QmRAQB6YaCyidP37UdDnjFY5vQuiBrcqdyoW1CuDgwxkD4"
+EXISTS = {"message": "A pin already exists for this CID and API key"}
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[Service]:
+    async with running_service(tmp_path) as service:
+        yield service
+
+
+async def test_a_new_pin_is_confirmed(service: Service) -> None:
+    """The answer has message, result and the key as it was sent, and is never stored."""
+    answer = await service.pin(V1, key="my key")
+    assert answer.json["message"] == "Pin added"
+    assert answer.json["result"]["cid"] == V1
+    assert answer.json["apiKey"] == "my key"
+    assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_a_repeat_adds_nothing(service: Service) -> None:
+    """The same key and CID get the notice, and only the notice."""
+    await service.pin(V1)
+    assert (await service.pin(V1)).json == EXISTS
+
+
+async def test_another_key_has_a_pin_of_its_own(service: Service) -> None:
+    """The same CID under a second key is a second pin."""
+    await service.pin(V1, key="a")
+    assert (await service.pin(V1, key="b")).json["message"] == "Pin added"
+
+
+async def test_every_spelling_is_one_pin(service: Service) -> None:
+    """CIDv0, base16, base36, base58 and base64 of a pinned CID are the pin that exists."""
+    from multiformats import CID
+
+    assert (await service.pin(V0)).json["result"]["cid"] == V0
+    cid = CID.decode(V1)
+    assert str(CID.decode(V0).set(version=1, base="base32")) == V1
+    for base in ("base16", "base16upper", "base36", "base58btc", "base64", "base64url", "base2"):
+        spelling = str(cid.set(base=base)).replace("/", "%2F")
+        assert (await service.pin(spelling)).json == EXISTS, base
+
+
+async def test_64_at_once_add_one(service: Service) -> None:
+    """64 concurrent requests of one key and CID give one "Pin added" and 63 notices."""
+    answers = await asyncio.gather(*(service.pin(V1) for _ in range(64)))
+    messages = [answer.json["message"] for answer in answers]
+    assert messages.count("Pin added") == 1
+    assert messages.count(EXISTS["message"]) == 63
+
+
+async def test_pins_survive_a_restart(tmp_path: Path) -> None:
+    """What was acknowledged is there when the service comes back."""
+    async with running_service(tmp_path) as service:
+        await service.pin(V1)
+    async with running_service(tmp_path) as service:
+        assert (await service.pin(V1)).json == EXISTS

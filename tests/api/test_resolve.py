@@ -1,0 +1,184 @@
+"""GET /domain/resolve/{domain}: section 4.3, over a zone file and a node in miniature."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from content_gateway.demo.publisher import ipns_name, sign_record
+from tests.fakes.ethereum import Ethereum as FakeEthereum
+from tests.fakes.ethereum import Name, running_ethereum
+from tests.fakes.miniature import Mood
+from tests.fakes.origin import Origin as FakeOrigin
+from tests.fakes.origin import running_origin
+from tests.service import Service, running_service
+
+WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
+CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
+IPFS = bytes.fromhex("e3010170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f")
+SWARM = bytes.fromhex(
+    "e40101fa011b20d1de9994b4d039f6548d191eb26786769f580809256b4685ef316805265ea162"
+)
+ADDRESS = {"type": "address", "addr": WALLET}
+
+
+@pytest.fixture
+async def ethereum() -> AsyncIterator[FakeEthereum]:
+    async with running_ethereum() as ethereum:
+        yield ethereum
+
+
+@pytest.fixture
+async def origin() -> AsyncIterator[FakeOrigin]:
+    async with running_origin() as origin:
+        yield origin
+
+
+@pytest.fixture
+async def service(
+    tmp_path: Path, ethereum: FakeEthereum, origin: FakeOrigin
+) -> AsyncIterator[Service]:
+    async with running_service(
+        tmp_path, ens__rpc_urls=[ethereum.url], ens__timeout=1, ipns__routers=[origin.url]
+    ) as service:
+        yield service
+
+
+async def test_an_alias_has_a_wallet_and_no_content(
+    service: Service, ethereum: FakeEthereum
+) -> None:
+    """Rule 1: a domain that is only a wallet alias yields walletAddress alone."""
+    ethereum.names["alias.eth"] = Name(address=WALLET)
+    answer = await service.resolve("alias.eth")
+    assert answer.json == {"message": "Domain resolved", "walletAddress": ADDRESS}
+    assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_a_site_has_content_and_a_wallet(service: Service, ethereum: FakeEthereum) -> None:
+    """Rule 2: IPFS content comes with its CID, and no ipnsCache (rule 4)."""
+    ethereum.names["site.eth"] = Name(address=WALLET, contenthash=IPFS)
+    assert (await service.resolve("SITE.eth")).json == {
+        "message": "Domain resolved",
+        "content": {"type": "ipfs", "cid": CID},
+        "walletAddress": ADDRESS,
+    }
+
+
+async def test_ipns_content_is_resolved_at_the_first_request(
+    service: Service, ethereum: FakeEthereum, origin: FakeOrigin
+) -> None:
+    """Rules 2 and 3: the request starts an IPNS resolution; the verified CID is ipnsCache."""
+    key = Ed25519PrivateKey.generate()
+    name = ipns_name(key)
+    origin.records[name.text] = sign_record(key, f"/ipfs/{CID}", sequence=1)
+    ethereum.names["blog.eth"] = Name(
+        address=WALLET, contenthash=bytes.fromhex("e5010172") + name.multihash
+    )
+    assert (await service.resolve("blog.eth")).json == {
+        "message": "Domain resolved",
+        "content": {"type": "ipns", "name": name.text, "ipnsCache": CID},
+        "walletAddress": ADDRESS,
+    }
+
+
+async def test_an_unverified_record_is_no_cache(
+    service: Service, ethereum: FakeEthereum, origin: FakeOrigin
+) -> None:
+    """A router that serves somebody else's record is not believed: ipnsCache is left out."""
+    name = ipns_name(Ed25519PrivateKey.generate())
+    forged = sign_record(Ed25519PrivateKey.generate(), f"/ipfs/{CID}", sequence=9)
+    origin.records[name.text] = forged
+    ethereum.names["blog.eth"] = Name(
+        address=WALLET, contenthash=bytes.fromhex("e5010172") + name.multihash
+    )
+    content = (await service.resolve("blog.eth")).json["content"]
+    assert content == {"type": "ipns", "name": name.text}
+
+
+async def test_the_owner_stands_in_for_a_wallet(service: Service, ethereum: FakeEthereum) -> None:
+    """Content without an address record comes with the owner's wallet, and says so."""
+    ethereum.names["site.eth"] = Name(contenthash=IPFS, owner=WALLET)
+    answer = await service.resolve("site.eth")
+    assert answer.json["walletAddress"] == ADDRESS
+    assert answer.headers["content-gateway-wallet"] == "owner"
+
+
+async def test_other_networks_are_named(service: Service, ethereum: FakeEthereum) -> None:
+    """Swarm content is left out, and the message says what it is."""
+    ethereum.names["bzz.eth"] = Name(address=WALLET, contenthash=SWARM)
+    body = (await service.resolve("bzz.eth")).json
+    assert "content" not in body
+    assert "swarm" in body["message"]
+
+
+async def test_an_unknown_name_is_not_found(service: Service) -> None:
+    """A name that ENS does not know is 404, with a code."""
+    answer = await service.resolve("nobody.eth")
+    assert (answer.status, answer.json["code"]) == (404, "domain-not-found")
+
+
+@pytest.mark.parametrize(
+    ("fault", "statuses"), [("html", {502}), ("empty", {502}), ("huge", {502}), ("hang", {504})]
+)
+async def test_a_broken_endpoint_is_never_not_found(
+    service: Service, ethereum: FakeEthereum, fault: Mood, statuses: set[int]
+) -> None:
+    """HTML, `0x`, 40 MB or silence from the node is its fault, not the name's absence."""
+    ethereum.names["site.eth"] = Name(address=WALLET)
+    ethereum.misbehave(fault)
+    assert (await service.resolve("site.eth")).status in statuses
+
+
+async def test_an_outage_is_unavailable(service: Service, ethereum: FakeEthereum) -> None:
+    """With the node gone an unknown name is 503 with Retry-After, and found when it is back."""
+    ethereum.names["site.eth"] = Name(address=WALLET)
+    ethereum.go_dark()
+    answer = await service.resolve("site.eth")
+    assert answer.status == 503
+    assert int(answer.headers["retry-after"]) > 0
+    ethereum.come_back()
+    assert (await service.resolve("site.eth")).status == 200
+
+
+async def test_many_callers_cost_one_lookup(service: Service, ethereum: FakeEthereum) -> None:
+    """500 requests at once for one cold name ask the node once."""
+    ethereum.names["site.eth"] = Name(address=WALLET, contenthash=IPFS)
+    answers = await asyncio.gather(*(service.resolve("site.eth") for _ in range(500)))
+    assert {answer.status for answer in answers} == {200}
+    assert (ethereum.eth_calls, ethereum.posts) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        "",
+        "eth",
+        ".",
+        ".eth",
+        "a..eth",
+        "a.eth.",
+        "a%2Fb.eth",
+        "a%00b.eth",
+        "a%20b.eth",
+        "%FF.eth",
+        "%ED%B0%AF.eth",
+        "a%252Fb.eth",
+        "x" * 300 + ".eth",
+        "xn--.eth",
+        "a_b.eth",
+        "%F0%9F%92%A9%E2%80%8D.eth",
+        "a?.eth".replace("?", "%3F"),
+        "A" * 1500,
+    ],
+)
+async def test_a_bad_domain_is_a_clear_400(
+    service: Service, ethereum: FakeEthereum, domain: str
+) -> None:
+    """What no name service could hold is refused before anybody is asked."""
+    answer = await service.resolve(domain)
+    assert answer.status == (404 if domain == "" else 400)
+    if domain:
+        assert answer.json["code"] == "invalid-domain"
+    assert ethereum.posts == 0

@@ -1,0 +1,146 @@
+"""The command line as a process: data on stdout, the rest on stderr, help on everything."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
+COMMAND = [sys.executable, "-m", "content_gateway"]
+
+
+def run(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """The command with *settings* in the environment, its data in *folder*, nobody to ask."""
+    environment = {name: value for name, value in os.environ.items() if "GATEWAY" not in name}
+    environment |= {
+        "CONTENT_GATEWAY_DATA_DIR": str(folder),
+        "CONTENT_GATEWAY_ENS__RPC_URLS": "[]",
+        "CONTENT_GATEWAY_IPNS__ROUTERS": "[]",
+        "CONTENT_GATEWAY_EMBEDDED__GATEWAYS": "[]",
+    }
+    environment |= {"CONTENT_GATEWAY_" + name: value for name, value in settings.items()}
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+@pytest.fixture
+def zone(tmp_path: Path) -> Path:
+    path = tmp_path / "zone.toml"
+    path.write_text(
+        'authority = ["demo"]\n[names."site.demo"]\n'
+        f'address = "0xd8da6bf26964af9d7eed9e03e53415d37aa96045"\ncontent = "ipfs://{CID}"\n'
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["", "dev", "serve", "keys", "keys create", "keys list", "keys rotate", "keys revoke",
+     "resolve", "pin", "pin add", "pin status", "config", "config show"],
+)  # fmt: skip
+def test_help_has_an_example(tmp_path: Path, command: str) -> None:
+    """Every command explains itself and shows how it is used."""
+    done = run(tmp_path, *command.split(), "--help")
+    assert done.returncode == 0
+    assert "content-gateway " in done.stdout.splitlines()[-1]
+
+
+def test_resolve_prints_what_a_name_points_at(tmp_path: Path, zone: Path) -> None:
+    """Lines for people, JSON for programs, nothing else on standard output."""
+    settings = {"NAMES__ZONE_FILE": str(zone)}
+    done = run(tmp_path, "resolve", "site.demo", **settings)
+    assert done.stdout.split() == [
+        "content", f"ipfs://{CID}", "wallet", "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045",
+    ]  # fmt: skip
+    as_json = json.loads(run(tmp_path, "resolve", "site.demo", "--json", **settings).stdout)
+    assert as_json["content"] == {"type": "ipfs", "cid": CID}
+
+
+def test_errors_go_to_stderr_and_show_in_the_status(tmp_path: Path, zone: Path) -> None:
+    """1 for what could not be done, 2 for wrong settings; standard output stays empty."""
+    settings = {"NAMES__ZONE_FILE": str(zone)}
+    for arguments, code, said in (
+        (("resolve", "nothere.demo"), 1, "does not list"),
+        (("resolve", "..."), 1, "labels"),
+        (("resolve", "site.eth"), 1, "No name service"),
+        (("pin", "status", CID), 1, "No pin"),
+        (("pin", "add", "nonsense"), 1, "CID"),
+    ):
+        done = run(tmp_path, *arguments, **settings)
+        assert (done.returncode, done.stdout) == (code, ""), arguments
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
+    wrong = run(tmp_path, "serve", PORT="eighty", PINS__BACKEND="tape")
+    assert wrong.returncode == 2
+    assert "port" in wrong.stderr
+    assert "pins.backend" in wrong.stderr
+
+
+def test_a_data_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """Serve and dev stop at once, saying which setting and why."""
+    (tmp_path / "file").write_text("")
+    for command in ("serve", "dev"):
+        done = run(tmp_path / "file" / "below", command, PORT="0")
+        assert done.returncode == 2
+        assert "data_dir" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_pins_are_added_once(tmp_path: Path) -> None:
+    """The first add says so, the second says that it exists; both print the pin."""
+    first = run(tmp_path, "pin", "add", CID, "--json")
+    assert "Pin added" in first.stderr
+    assert json.loads(first.stdout)["status"] == "queued"
+    second = run(tmp_path, "pin", "add", CID, "--json")
+    assert "already exists" in second.stderr
+    assert json.loads(second.stdout)["timestamp"] == json.loads(first.stdout)["timestamp"]
+    assert json.loads(run(tmp_path, "pin", "status", CID, "--json").stdout)["cid"] == CID
+
+
+def test_a_key_lives_from_create_to_revoke(tmp_path: Path) -> None:
+    """The key is printed once and is nowhere on disk; rotation and revocation work."""
+    created = run(
+        tmp_path, "keys", "create", "--name", "team", "--scope", "pin", "--expires", "90d"
+    )
+    key = created.stdout.strip()
+    assert key.startswith("cg_")
+    assert run(tmp_path, "keys", "create", "--name", "team").returncode == 1
+    (listed,) = json.loads(run(tmp_path, "keys", "list", "--json").stdout)
+    assert (listed["name"], listed["scopes"], listed["state"]) == ("team", "pin", "valid")
+    assert run(tmp_path, "pin", "add", CID, "--key", key).returncode == 0
+    rotated = run(tmp_path, "keys", "rotate", "team").stdout.strip()
+    assert run(tmp_path, "pin", "status", CID, "--key", key).returncode == 1
+    assert run(tmp_path, "pin", "status", CID, "--key", rotated).returncode == 0
+    assert run(tmp_path, "keys", "revoke", "team").returncode == 0
+    assert run(tmp_path, "keys", "revoke", "team").returncode == 1
+    assert run(tmp_path, "pin", "status", CID, "--key", rotated).returncode == 1
+    for path in tmp_path.iterdir():
+        if path.is_file():
+            assert key.encode() not in path.read_bytes()
+            assert rotated.encode() not in path.read_bytes()
+
+
+@pytest.mark.parametrize("text", ["90", "0d", "d", "-1d", "1w", "9999999d"])
+def test_a_lifetime_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    """--expires takes a number and a unit, and says so."""
+    done = run(tmp_path, "keys", "create", "--name", "n", "--expires", text)
+    assert done.returncode == 2
+    assert "as in 90d" in done.stderr
+
+
+def test_the_configuration_is_shown_with_its_origins(tmp_path: Path) -> None:
+    """Config show prints every setting, masks secrets, and says where each came from."""
+    done = run(tmp_path, "config", "show", IPFS_CLUSTER__PASSWORD="hush")
+    assert 'ipfs_cluster.password = "********"' not in done.stdout.splitlines()[0]
+    assert "hush" not in done.stdout
+    assert "# CONTENT_GATEWAY_IPFS_CLUSTER__PASSWORD" in done.stdout
+    assert "port = 8080  # default" in done.stdout

@@ -1,0 +1,34 @@
+"""What every test gets: nobody but loopback is ever contacted.
+
+An audit hook of the interpreter watches this process's sockets; a test that tries to reach
+anything else fails where it does so. Child processes get settings without public addresses."""
+
+import sys
+from ipaddress import ip_address
+from typing import Any
+
+_NAMES_OF_HERE = {"localhost", "127.0.0.1", "::1", "", None}
+
+
+def _only_loopback(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "socket.getaddrinfo":
+        if not _is_here(arguments[0]):
+            raise PermissionError(f"a test looked up {arguments[0]!r}")
+    elif event == "socket.connect":
+        address = arguments[1]
+        if isinstance(address, tuple) and not _is_here(address[0]):
+            raise PermissionError(f"a test connected to {address!r}")
+
+
+def _is_here(host: object) -> bool:
+    if isinstance(host, bytes):
+        host = host.decode("ascii", "replace")
+    if host in _NAMES_OF_HERE:
+        return True
+    try:
+        return ip_address(str(host)).is_loopback
+    except ValueError:
+        return False
+
+
+sys.addaudithook(_only_loopback)

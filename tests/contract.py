@@ -1,0 +1,104 @@
+"""Every response against spec.yaml: the check that all HTTP tests share.
+
+An answer to an operation of the contract must be one that it describes, header fields and body
+included; an answer to anything else must be a problem document."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from multidict import CIMultiDict
+from openapi_core import Config, OpenAPI
+from openapi_core.datatypes import RequestParameters
+from openapi_core.templating.paths.exceptions import PathError
+from openapi_schema_validator import OAS30ReadValidator
+
+SPEC = Path(__file__).parents[1] / "src" / "content_gateway" / "spec.yaml"
+PROBLEM = "application/problem+json"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A complete HTTP answer; header names in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """The body, decoded."""
+        return msgspec.json.decode(self.body)
+
+
+@dataclass
+class _Request:
+    """A request in openapi-core's words."""
+
+    method: str
+    path: str
+    host_url: str = "http://127.0.0.1"
+    content_type: str = ""
+    body: bytes | None = None
+    parameters: RequestParameters = field(default_factory=RequestParameters)
+
+
+@dataclass(frozen=True)
+class _Response:
+    """A response in openapi-core's words."""
+
+    answer: Answer
+
+    @property
+    def data(self) -> bytes | None:
+        return self.answer.body or None
+
+    @property
+    def status_code(self) -> int:
+        return self.answer.status
+
+    @property
+    def content_type(self) -> str:
+        return self.answer.headers.get("content-type", "")
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return CIMultiDict(self.answer.headers)
+
+
+class ContractCheck:
+    """Compares answers with a description."""
+
+    def __init__(self, spec: Path = SPEC) -> None:
+        self.tree = yaml.safe_load(spec.read_text())
+        problems: dict[str, Any] = {PROBLEM: lambda value, **_: msgspec.json.decode(value)}
+        self._openapi = OpenAPI.from_dict(
+            self.tree, config=Config(extra_media_type_deserializers=problems)
+        )
+        problem = self.tree["components"]["schemas"]["Problem"]
+        self._problem = OAS30ReadValidator(problem)
+
+    def check(self, method: str, path: str, answer: Answer) -> None:
+        """Raises when *answer* to *method* on the bare *path* is not what the contract says."""
+        assert answer.headers["x-request-id"]
+        if answer.status >= 400:
+            self.check_problem(answer)
+        request: Any = _Request(method.lower(), path)
+        try:
+            self._openapi.validate_response(request, _Response(answer))
+        except PathError:
+            assert answer.status in (404, 405), f"{method} {path} is not described"
+
+    def check_problem(self, answer: Answer) -> None:
+        """Raises when *answer* is not a problem document in our form."""
+        assert answer.headers["content-type"] == PROBLEM
+        assert answer.headers["cache-control"] == "no-store"
+        body = answer.json
+        self._problem.validate(body)
+        assert body["status"] == answer.status
+        assert body["message"] == body["detail"]
+        assert body["type"].endswith(body["code"])
+        assert body["requestId"] == answer.headers["x-request-id"]

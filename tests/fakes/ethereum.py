@@ -1,0 +1,190 @@
+"""A miniature Ethereum node: answers `eth_call` to the contracts of ENS from a dict of names.
+
+Speaks JSON-RPC and encodes with eth-abi. Holds the Universal Resolver, the registry and the
+NameWrapper at their mainnet addresses; every other address has no code and answers `0x`."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+from Crypto.Hash import keccak
+from eth_abi.abi import decode, encode
+
+from tests.fakes.miniature import Miniature, running
+
+UNIVERSAL_RESOLVER = "0xeEeEEEeE14D718C2B47D9923Deab1335E144EeEe"
+REGISTRY = "0x00000000000C2E074eC69A0dFb2997BA6C7d2e1e"
+NAME_WRAPPER = "0xD4416b13d2b3a9aBae7AcD5D6C2BbDBE25686401"
+NOBODY = "0x" + "00" * 20
+
+
+@dataclass(frozen=True)
+class Name:
+    """What the chain holds for one name.
+
+    A *wrapped* name belongs to the NameWrapper in the registry and to *owner* in the wrapper.
+    *address_error* and *contenthash_error* stand in the multicall's result as they are; with
+    *refusal* the Universal Resolver reverts, saying just that."""
+
+    address: str | None = None
+    contenthash: bytes | None = None
+    owner: str | None = None
+    wrapped: bool = False
+    address_error: bytes | None = None
+    contenthash_error: bytes | None = None
+    refusal: bytes | None = None
+
+
+class Revert(Exception):
+    """A contract refuses; *data* is what it says."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data.hex())
+        self.data = data
+
+
+class Ethereum(Miniature):
+    """The node. Change `names` at any time; the next block is now."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: dict[str, Name] = {}
+        self.calls: list[tuple[str, bytes]] = []  # (contract, data) of every eth_call
+        self.nested_errors = False  # report revert data as `error.data.data`
+
+    @property
+    def eth_calls(self) -> int:
+        """How many `eth_call` were asked, whatever became of them."""
+        return len(self.calls)
+
+    @property
+    def posts(self) -> int:
+        """How many HTTP requests came in."""
+        return len(self.requests)
+
+    def heard(self, body: bytes) -> None:
+        asked = json.loads(body) if body else {}
+        if asked.get("method") == "eth_call":
+            call = asked["params"][0]
+            self.calls.append((call["to"], bytes.fromhex(call["data"][2:])))
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        asked = json.loads(await request.read())
+        said: dict[str, Any] = {"jsonrpc": "2.0", "id": asked["id"]}
+        try:
+            said["result"] = "0x" + self._result(asked).hex()
+        except Revert as revert:
+            data: Any = "0x" + revert.data.hex()
+            if self.nested_errors:
+                data = {"data": data, "message": "VM exception"}
+            said["error"] = {"code": 3, "message": "execution reverted", "data": data}
+        except LookupError as unknown:
+            said["error"] = {"code": -32000, "message": str(unknown)}
+        return web.json_response(said)
+
+    def _result(self, asked: dict[str, Any]) -> bytes:
+        if self.mood == "empty":
+            return b""
+        if self.mood == "revert":
+            raise Revert(selector("NobodyKnowsThis()"))
+        if self.mood == "lie":
+            return b"\xff" * 160
+        if self.mood == "error":
+            raise LookupError("header not found")
+        if asked["method"] != "eth_call":
+            raise LookupError("the method does not exist")
+        call = asked["params"][0]
+        to, data = call["to"].lower(), bytes.fromhex(call["data"][2:])
+        if to == UNIVERSAL_RESOLVER.lower():
+            return self._resolve(arguments("resolve(bytes,bytes)", data))
+        if to == REGISTRY.lower():
+            return self._owner(*arguments("owner(bytes32)", data))
+        if to == NAME_WRAPPER.lower():
+            return self._owner_of(*arguments("ownerOf(uint256)", data))
+        return b""
+
+    def _resolve(self, asked: Sequence[Any]) -> bytes:
+        wire, data = asked
+        text = _dotted(wire)
+        name = self.names.get(text)
+        if name is None:
+            raise Revert(selector("ResolverNotFound(bytes)") + encode(["bytes"], [wire]))
+        if name.refusal is not None:
+            raise Revert(name.refusal)
+        (calls,) = arguments("multicall(bytes[])", data)
+        results = [self._record(name, namehash(text), call) for call in calls]
+        multicall = encode(["bytes[]"], [results])
+        return encode(["bytes", "address"], [multicall, "0x" + "ab" * 20])
+
+    def _record(self, name: Name, node: bytes, call: bytes) -> bytes:
+        if call == selector("addr(bytes32)") + node:
+            if name.address_error is not None:
+                return name.address_error
+            return encode(["address"], [name.address or NOBODY])
+        if call == selector("contenthash(bytes32)") + node:
+            if name.contenthash_error is not None:
+                return name.contenthash_error
+            return encode(["bytes"], [name.contenthash or b""])
+        unsupported = selector("UnsupportedResolverProfile(bytes4)")
+        return unsupported + encode(["bytes4"], [call[:4]])
+
+    def _owner(self, node: bytes) -> bytes:
+        name = self._by_node(node)
+        if name is not None and name.wrapped:
+            return encode(["address"], [NAME_WRAPPER])
+        return encode(["address"], [name.owner if name and name.owner else NOBODY])
+
+    def _owner_of(self, token: int) -> bytes:
+        name = self._by_node(token.to_bytes(32, "big"))
+        owned = name is not None and name.wrapped and name.owner
+        return encode(["address"], [name.owner if name and owned else NOBODY])
+
+    def _by_node(self, node: bytes) -> Name | None:
+        return next((name for text, name in self.names.items() if namehash(text) == node), None)
+
+
+@asynccontextmanager
+async def running_ethereum() -> AsyncIterator[Ethereum]:
+    """A node that listens on loopback and knows no name yet."""
+    async with running(Ethereum()) as ethereum:
+        yield ethereum
+
+
+def keccak256(data: bytes) -> bytes:
+    """Ethereum's hash."""
+    return bytes(keccak.new(digest_bits=256, data=data).digest())
+
+
+def selector(signature: str) -> bytes:
+    """The four bytes that name a function or an error."""
+    return keccak256(signature.encode())[:4]
+
+
+def arguments(signature: str, data: bytes) -> Sequence[Any]:
+    """The arguments in *data*; reverts without a word when it calls another function."""
+    if data[:4] != selector(signature):
+        raise Revert(b"")
+    types = signature.partition("(")[2].removesuffix(")").split(",")
+    return decode(types, data[4:])
+
+
+def namehash(name: str) -> bytes:
+    """EIP-137, read off the standard."""
+    node = bytes(32)
+    for label in reversed(name.split(".") if name else []):
+        node = keccak256(node + keccak256(label.encode()))
+    return node
+
+
+def _dotted(wire: bytes) -> str:
+    """The name behind a DNS wire form; reverts as the Universal Resolver does."""
+    labels, at = [], 0
+    while at < len(wire) and wire[at]:
+        labels.append(wire[at + 1 : at + 1 + wire[at]])
+        at += 1 + wire[at]
+    if at != len(wire) - 1:
+        raise Revert(selector("DNSDecodingFailed(bytes)") + encode(["bytes"], [wire]))
+    return b".".join(labels).decode()

@@ -1,0 +1,76 @@
+"""The real command as a process of its own: started, asked, killed.
+
+Its settings reach nobody but loopback; it dies with the test."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+COMMAND = [sys.executable, "-m", "content_gateway"]
+QUIET = {
+    "CONTENT_GATEWAY_ENS__RPC_URLS": "[]",
+    "CONTENT_GATEWAY_IPNS__ROUTERS": "[]",
+    "CONTENT_GATEWAY_EMBEDDED__GATEWAYS": "[]",
+}
+
+
+class Running:
+    """A started command that listens at *url*; *said* is what it printed until then."""
+
+    def __init__(self, child: subprocess.Popen[str], url: str, said: str) -> None:
+        self.child = child
+        self.url = url
+        self.said = said
+
+    def kill(self) -> None:
+        """Kill -9, now."""
+        self.child.send_signal(signal.SIGKILL)
+        self.child.wait(10)
+
+    async def stop(self, seconds: float = 20.0) -> int:
+        """SIGTERM, and the exit status once it has ended."""
+        self.child.send_signal(signal.SIGTERM)
+        return await asyncio.to_thread(self.child.wait, seconds)
+
+
+@asynccontextmanager
+async def running(
+    command: str, data: Path, settings: Mapping[str, str] | None = None
+) -> AsyncIterator[Running]:
+    """`content-gateway` *command* (`dev`, `serve`) on a free port, with its data in *data*."""
+    environment = {name: value for name, value in os.environ.items() if "GATEWAY" not in name}
+    environment |= QUIET | {
+        "CONTENT_GATEWAY_DATA_DIR": str(data),
+        "CONTENT_GATEWAY_PORT": "0",
+        "PYTHONUNBUFFERED": "1",
+    }
+    environment |= settings or {}
+    with (data.parent / f"{data.name}.log").open("a+") as log:
+        child = subprocess.Popen(
+            [*COMMAND, command], env=environment, stdout=log, stderr=log, text=True
+        )
+        try:
+            said, url = await _address(child, Path(log.name), log.tell())
+            yield Running(child, url, said)
+        finally:
+            if child.poll() is None:
+                child.kill()
+            child.wait(10)
+
+
+async def _address(child: subprocess.Popen[str], log: Path, start: int) -> tuple[str, str]:
+    """What the child printed, and the address in it."""
+    for _ in range(1000):
+        said = log.read_text()[start:]
+        if found := re.search(r"istening on (http://[^\s,]+)", said):
+            return said, found[1]
+        if child.poll() is not None:
+            raise AssertionError(f"it ended with {child.returncode}: {said}")
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"it does not listen: {said}")

@@ -1,0 +1,123 @@
+"""Names from a real Ethereum node that holds real ENS contracts, through the whole service."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.service import Service, running_service
+from tests.world.ens import EnsWorld
+from tests.world.ethereum import Anvil, CountingProxy, running_anvil
+
+WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
+ADDRESS = {"type": "address", "addr": WALLET}
+CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
+IPFS = bytes.fromhex("e3010170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f")
+IPNS_NAME = "k51qzi5uqu5dihst24f3rp2ej4co9berxohfkxaenbq1wjty7nrd5e9xp4afx1"
+IPNS = bytes.fromhex(
+    "e50101720024080112205cbd1cc86ac20d6640795809c2a185bb2504538a2de8076da5a6971b8acb4715"
+)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def anvil(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Anvil]:
+    async with running_anvil(tmp_path_factory.mktemp("chain")) as anvil:
+        yield anvil
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def ens(anvil: Anvil) -> EnsWorld:
+    world = await EnsWorld.deploy(anvil)
+    await world.name("alias.eth", address=WALLET)
+    await world.name("site.eth", address=WALLET, contenthash=IPFS)
+    await world.name("blog.eth", address=WALLET, contenthash=IPNS)
+    await world.name("owned.eth", contenthash=IPFS, owner=WALLET)
+    await world.name("wrapped.eth", contenthash=IPFS)
+    await world.wrap("wrapped.eth", WALLET)
+    await world.name("bare.eth")
+    return world
+
+
+@pytest.fixture
+async def proxy(anvil: Anvil, ens: EnsWorld) -> AsyncIterator[CountingProxy]:
+    async with CountingProxy(anvil.url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def service(tmp_path: Path, proxy: CountingProxy) -> AsyncIterator[Service]:
+    async with running_service(tmp_path, ens__rpc_urls=[proxy.url]) as service:
+        yield service
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("alias.eth", None),
+        ("site.eth", {"type": "ipfs", "cid": CID}),
+        ("blog.eth", {"type": "ipns", "name": IPNS_NAME}),
+    ],
+)
+async def test_a_name_costs_one_call(
+    service: Service, proxy: CountingProxy, name: str, content: dict[str, str] | None
+) -> None:
+    """Wallet and content of a name come with one eth_call, and a warm answer with none."""
+    expected = {"message": "Domain resolved", "walletAddress": ADDRESS}
+    if content is not None:
+        expected["content"] = content
+    assert (await service.resolve(name)).json == expected
+    assert (await service.resolve(name)).json == expected
+    assert (proxy.eth_calls, len(proxy.requests)) == (1, 1)
+
+
+@pytest.mark.parametrize("name", ["nobody.eth", "sub.nobody.eth", "example.com", "bare.eth"])
+async def test_a_name_that_is_not_there_costs_one_call(
+    service: Service, proxy: CountingProxy, name: str
+) -> None:
+    """An unknown name, and one without records, is 404 after one eth_call."""
+    answer = await service.resolve(name)
+    assert (answer.status, answer.json["code"]) == (404, "domain-not-found")
+    assert (proxy.eth_calls, len(proxy.requests)) == (1, 1)
+
+
+@pytest.mark.parametrize(("name", "calls"), [("owned.eth", 2), ("wrapped.eth", 3)])
+async def test_the_owner_is_the_wallet_of_last_resort(
+    service: Service, proxy: CountingProxy, name: str, calls: int
+) -> None:
+    """Without an address record the owner's wallet is given, seen through the NameWrapper."""
+    answer = await service.resolve(name)
+    assert answer.json["walletAddress"] == ADDRESS
+    assert answer.headers["content-gateway-wallet"] == "owner"
+    assert proxy.eth_calls == calls
+
+
+async def test_odd_resolvers_are_absent_not_broken(
+    service: Service, proxy: CountingProxy, ens: EnsWorld
+) -> None:
+    """A resolver that is no contract has no records; one that knows only addresses, no content."""
+    await ens.set_resolver("eoa.eth", WALLET)
+    await ens.set_resolver("simple.eth", await ens.address_only_resolver(WALLET))
+    assert (await service.resolve("eoa.eth")).status == 404
+    simple = (await service.resolve("simple.eth")).json
+    assert simple == {"message": "Domain resolved", "walletAddress": ADDRESS}
+
+
+async def test_a_wildcard_name_costs_one_call(
+    service: Service, proxy: CountingProxy, ens: EnsWorld
+) -> None:
+    """A name that only its parent's resolver knows (ENSIP-10) is still one eth_call."""
+    await ens.set_resolver("wild.eth", await ens.wildcard_resolver(WALLET, IPFS))
+    body = (await service.resolve("anything.wild.eth")).json
+    assert body["content"] == {"type": "ipfs", "cid": CID}
+    assert body["walletAddress"] == ADDRESS
+    assert proxy.eth_calls == 1
+
+
+async def test_a_wrong_chain_is_not_an_unknown_name(tmp_path: Path, anvil: Anvil) -> None:
+    """A node without the Universal Resolver answers `0x`: that is 502, not absence."""
+    empty = "0x00000000000000000000000000000000000000AA"
+    async with running_service(
+        tmp_path, ens__rpc_urls=[anvil.url], ens__universal_resolver=empty
+    ) as service:
+        assert (await service.resolve("site.eth")).status == 502

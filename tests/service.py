@@ -1,0 +1,92 @@
+"""The real service in this process, on a loopback socket, with its answers checked.
+
+Built by the same app.py as production, from settings; every answer a test gets has passed the
+contract check."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from content_gateway import settings
+from content_gateway.api.server import listen, make_server
+from content_gateway.app import Gateway, opened
+from tests.contract import Answer, ContractCheck
+
+OFFLINE: dict[str, Any] = {
+    "ens.rpc_urls": [],
+    "ipns.routers": [],
+    "embedded.gateways": [],
+    "log.level": "error",
+}
+
+
+@dataclass(frozen=True)
+class Service:
+    """A running service and a client of it."""
+
+    url: str
+    gateway: Gateway
+    session: aiohttp.ClientSession
+    contract: ContractCheck
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        key: str | None = "me",
+        headers: Sequence[tuple[str, str]] = (),
+        body: bytes | None = None,
+    ) -> Answer:
+        """The checked answer to a request for *path*, which is sent as it is spelt."""
+        fields = [*headers, *([("x-api-key", key)] if key is not None else [])]
+        url = URL(self.url + path, encoded=True)
+        async with self.session.request(
+            method, url, headers=fields, data=body, allow_redirects=False
+        ) as response:
+            lower = {name.lower(): value for name, value in response.headers.items()}
+            answer = Answer(response.status, lower, await response.read())
+        self.contract.check(method, path.partition("?")[0], answer)
+        return answer
+
+    async def resolve(self, domain: str, **options: Any) -> Answer:
+        """The answer to a resolve request."""
+        return await self.ask("GET", f"/domain/resolve/{domain}", **options)
+
+    async def pin(self, cid: str, **options: Any) -> Answer:
+        """The answer to a Pin Add request."""
+        return await self.ask("POST", f"/ipfs/pin/add/{cid}", **options)
+
+
+@asynccontextmanager
+async def running_service(data_dir: Path, **chosen: Any) -> AsyncIterator[Service]:
+    """The service with open keys and no upstreams, but as *chosen* (`ens__rpc_urls=...`)."""
+    values = OFFLINE | {"keys.mode": "open", "data_dir": data_dir, "port": 0}
+    values |= {name.replace("__", "."): value for name, value in chosen.items()}
+    loaded = settings.load(environ={}, command_line=values)
+    async with opened(loaded.settings) as gateway:
+        gateway.reconciler.start()
+        listener = listen(loaded.settings.host, loaded.settings.port)
+        server = make_server(gateway.api)
+        server.owns_signals = False
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        connector = aiohttp.TCPConnector(limit=0)
+        async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as session:
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            yield Service(url, gateway, session, ContractCheck())
+        server.should_exit = True
+        await serving
+
+
+async def eventually(question: Any, *, seconds: float = 20.0) -> Any:
+    """The first true answer of the coroutine function *question*; fails after *seconds*."""
+    async with asyncio.timeout(seconds):
+        while not (answer := await question()):
+            await asyncio.sleep(0.02)
+        return answer

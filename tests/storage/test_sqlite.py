@@ -1,0 +1,141 @@
+"""The embedded database: what is acknowledged is durable, what fails leaves nothing."""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from content_gateway.errors import StorageUnavailable, WrongSettings
+from content_gateway.storage.sqlite import Database
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    async with Database(tmp_path / "ledger.sqlite") as database:
+        await database.write(lambda c: c.execute("CREATE TABLE numbers (n INTEGER UNIQUE)"))
+        yield database
+
+
+def count(database: Database) -> int:
+    return int(database.read(lambda c: c.execute("SELECT count(*) FROM numbers").fetchone()[0]))
+
+
+def insert(number: int):  # type: ignore[no-untyped-def]
+    return lambda c: c.execute("INSERT INTO numbers VALUES (?)", (number,)).rowcount
+
+
+async def test_writes_of_many_callers_are_all_kept(database: Database) -> None:
+    """A thousand concurrent writes are all there, and each caller has its own result."""
+    results = await asyncio.gather(*(database.write(insert(n)) for n in range(1000)))
+    assert results == [1] * 1000
+    assert count(database) == 1000
+
+
+async def test_one_failure_in_a_group_harms_nobody_else(database: Database) -> None:
+    """A write that fails is refused alone; the others of its group are committed."""
+    writes = [database.write(insert(n)) for n in (1, 2, 2, 3)]
+    results = await asyncio.gather(*writes, return_exceptions=True)
+    assert [type(result) for result in results] == [int, int, StorageUnavailable, int]
+    assert count(database) == 3
+
+
+async def test_a_bug_in_a_job_is_not_called_an_outage(database: Database) -> None:
+    """An error that is not the database's reaches the caller as itself, and changes nothing."""
+
+    def job(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO numbers VALUES (7)")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await database.write(job)
+    assert count(database) == 0
+
+
+async def test_a_locked_database_is_unavailable_and_recovers(
+    database: Database, tmp_path: Path
+) -> None:
+    """While another process holds the write lock a write waits, then fails; later ones succeed."""
+    other = sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StorageUnavailable):
+        await database.write(insert(1))
+    other.execute("ROLLBACK")
+    other.close()
+    assert await database.write(insert(1)) == 1
+
+
+async def test_a_full_disk_is_unavailable_and_recovers(database: Database) -> None:
+    """When no page can be added the write is refused with nothing kept, and works again later."""
+
+    def pages(limit: int):  # type: ignore[no-untyped-def]
+        return lambda c: c.execute(f"PRAGMA max_page_count = {limit}").fetchone()[0]
+
+    here = await database.write(lambda c: c.execute("PRAGMA page_count").fetchone()[0])
+    await database.write(pages(here))
+    with pytest.raises(StorageUnavailable):
+        await database.write(
+            lambda c: c.executemany("INSERT INTO numbers VALUES (?)", ((n,) for n in range(10_000)))
+        )
+    assert count(database) == 0
+    await database.write(pages(1_000_000))
+    assert await database.write(insert(1)) == 1
+
+
+async def test_the_settings_that_make_it_durable_are_on(database: Database) -> None:
+    """WAL and synchronous=FULL: a commit is on disk before it is answered."""
+    mode = await database.write(lambda c: c.execute("PRAGMA journal_mode").fetchone()[0])
+    level = await database.write(lambda c: c.execute("PRAGMA synchronous").fetchone()[0])
+    assert (mode, level) == ("wal", 2)
+
+
+async def test_a_waiting_caller_does_not_stop_the_loop(database: Database) -> None:
+    """While the writer thread is busy the event loop goes on."""
+    slow = asyncio.create_task(database.write(lambda _: time.sleep(0.3)))
+    turns = 0
+    while not slow.done():
+        await asyncio.sleep(0.01)
+        turns += 1
+    assert turns > 5
+
+
+async def test_a_queue_that_is_full_refuses(tmp_path: Path) -> None:
+    """More waiting writes than the limit are refused at once instead of piling up."""
+    async with Database(tmp_path / "ledger.sqlite") as database:
+        blocked = asyncio.create_task(database.write(lambda _: time.sleep(0.5)))
+        await asyncio.sleep(0.1)
+        writes = [database.write(lambda _: 1) for _ in range(10_050)]
+        results = await asyncio.gather(*writes, return_exceptions=True)
+        refused = [result for result in results if isinstance(result, StorageUnavailable)]
+        assert len(refused) == 50
+        await blocked
+
+
+@pytest.mark.parametrize("place", ["file/ledger.sqlite", "folder"])
+async def test_a_place_that_cannot_be_used_is_a_wrong_setting(tmp_path: Path, place: str) -> None:
+    """A data directory below a file, or a ledger that is a folder, stops the start."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(WrongSettings, match="data_dir"):
+        async with Database(tmp_path / place):
+            pass
+
+
+async def test_a_ledger_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    """A file that a later version has migrated is refused, not guessed at."""
+    path = tmp_path / "ledger.sqlite"
+    async with Database(path) as database:
+        await database.write(lambda c: c.execute("PRAGMA user_version = 99"))
+    with pytest.raises(WrongSettings, match="newer"):
+        async with Database(path):
+            pass
+
+
+async def test_two_processes_can_open_a_new_ledger_at_once(tmp_path: Path) -> None:
+    """Whoever comes second finds the tables made."""
+    path = tmp_path / "ledger.sqlite"
+    async with Database(path) as one, Database(path) as two:
+        await one.write(lambda c: c.execute("SELECT * FROM pins").fetchall())
+        await two.write(lambda c: c.execute("SELECT * FROM pins").fetchall())

@@ -1,0 +1,138 @@
+"""Settings: every source, every mistake named at once, nothing secret shown."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from content_gateway.errors import WrongSettings
+from content_gateway.settings import fields, load
+
+
+def test_the_defaults_are_valid() -> None:
+    """With nothing said, the service listens on loopback with issued keys and embedded pins."""
+    settings = load(environ={}).settings
+    assert (settings.host, settings.port, settings.keys.mode) == ("127.0.0.1", 8080, "issued")
+    assert settings.pins.backend == "embedded"
+    assert settings.ledger_path == Path(".content-gateway/ledger.sqlite")
+
+
+def test_later_sources_win(tmp_path: Path) -> None:
+    """Command line over environment over file over the command's own defaults; origins are kept."""
+    config = tmp_path / "gateway.toml"
+    config.write_text('port = 1\nhost = "::1"\n[ens]\ntimeout = 9.0\n[log]\nlevel = "error"\n')
+    loaded = load(
+        environ={"CONTENT_GATEWAY_PORT": "2", "CONTENT_GATEWAY_HOST": "127.0.0.2", "HOME": "/x"},
+        config=config,
+        command_line={"port": 3, "data_dir": None},
+        profile={"keys.mode": "open", "ens.timeout": 1},
+    )
+    assert (loaded.settings.port, loaded.settings.host) == (3, "127.0.0.2")
+    assert (loaded.settings.ens.timeout, loaded.settings.keys.mode) == (9.0, "open")
+    origins = {name: origin for name, _, origin in loaded.shown()}
+    assert origins["port"] == "command line"
+    assert origins["host"] == "CONTENT_GATEWAY_HOST"
+    assert origins["ens.timeout"] == origins["log.level"] == str(config)
+    assert origins["keys.mode"] == "default of this command"
+    assert origins["pins.backend"] == "default"
+
+
+def test_lists_are_json_in_the_environment() -> None:
+    """CONTENT_GATEWAY_ENS__RPC_URLS takes a JSON list."""
+    loaded = load(environ={"CONTENT_GATEWAY_ENS__RPC_URLS": '["http://127.0.0.1:8545"]'})
+    assert loaded.settings.ens.rpc_urls == ("http://127.0.0.1:8545",)
+
+
+def test_a_secret_can_stand_in_a_file(tmp_path: Path) -> None:
+    """*_FILE names a file that holds the value; spec_file and zone_file are settings themselves."""
+    (tmp_path / "password").write_text("hush\n")
+    loaded = load(
+        environ={
+            "CONTENT_GATEWAY_IPFS_CLUSTER__PASSWORD_FILE": str(tmp_path / "password"),
+            "CONTENT_GATEWAY_SPEC_FILE": "/somewhere/spec.yaml",
+            "CONTENT_GATEWAY_NAMES__ZONE_FILE": "/somewhere/zone.toml",
+        }
+    )
+    assert loaded.settings.ipfs_cluster.password == "hush"
+    assert loaded.settings.spec_file == Path("/somewhere/spec.yaml")
+    assert loaded.settings.names.zone_file == Path("/somewhere/zone.toml")
+
+
+def test_everything_wrong_is_named_at_once(tmp_path: Path) -> None:
+    """One start is enough to see all mistakes of all sources, each with where it stands."""
+    config = tmp_path / "gateway.toml"
+    config.write_text('colour = "blue"\n[pins]\nbackend = "tape"\nsize = 3\n')
+    with pytest.raises(WrongSettings) as refused:
+        load(
+            environ={
+                "CONTENT_GATEWAY_PORT": "eighty",
+                "CONTENT_GATEWAY_ENS__RPC_URLS": "http://127.0.0.1:8545",
+                "CONTENT_GATEWAY_ENS__REGISTRY": "0x12",
+                "CONTENT_GATEWAY_NOPE": "1",
+                "CONTENT_GATEWAY_IPNS__ROUTERS": '["ftp://127.0.0.1"]',
+                "CONTENT_GATEWAY_KUBO__URL_FILE": str(tmp_path / "missing"),
+                "CONTENT_GATEWAY_DATABASE__URL": "mysql://x",
+            },
+            config=config,
+        )
+    lines = refused.value.detail.splitlines()
+    for wrong in (
+        f"colour ({config})",
+        f"pins.size ({config})",
+        f"pins.backend ({config})",
+        "port (CONTENT_GATEWAY_PORT)",
+        "ens.rpc_urls (CONTENT_GATEWAY_ENS__RPC_URLS)",
+        "ens.registry (CONTENT_GATEWAY_ENS__REGISTRY)",
+        "nope (CONTENT_GATEWAY_NOPE)",
+        "ipns.routers (CONTENT_GATEWAY_IPNS__ROUTERS)",
+        "kubo.url (CONTENT_GATEWAY_KUBO__URL_FILE)",
+        "database.url (CONTENT_GATEWAY_DATABASE__URL)",
+    ):
+        assert any(line.startswith(wrong) for line in lines), (wrong, lines)
+
+
+@pytest.mark.parametrize("text", ["[", "port = ", "\x00"])
+def test_a_file_that_is_not_toml_is_named(tmp_path: Path, text: str) -> None:
+    """A configuration file that cannot be read stops the start with its path."""
+    config = tmp_path / "gateway.toml"
+    config.write_text(text)
+    with pytest.raises(WrongSettings, match=r"gateway\.toml"):
+        load(environ={}, config=config)
+    with pytest.raises(WrongSettings, match="missing"):
+        load(environ={}, config=tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    ("host", "is_fine"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("127.9.9.9", True),
+     ("0.0.0.0", False), ("10.0.0.1", False), ("::", False), ("example.org", False)],
+)  # fmt: skip
+def test_open_keys_stay_on_loopback(host: str, is_fine: bool) -> None:
+    """keys.mode "open" is refused on any address that others could reach."""
+    options = {"keys.mode": "open", "host": host}
+    if is_fine:
+        load(environ={}, command_line=options)
+    else:
+        with pytest.raises(WrongSettings, match="loopback"):
+            load(environ={}, command_line=options)
+
+
+def test_secrets_are_masked() -> None:
+    """What is shown has no password, and no path or user of an address that may hold a key."""
+    loaded = load(
+        environ={
+            "CONTENT_GATEWAY_IPFS_CLUSTER__PASSWORD": "hush",
+            "CONTENT_GATEWAY_ENS__RPC_URLS": json.dumps(
+                ["https://user:hush@node.example:8545/v3/hush?key=hush", "http://127.0.0.1:8545"]
+            ),
+        }
+    )
+    shown = "\n".join(" ".join(line) for line in loaded.shown())
+    assert "hush" not in shown
+    assert "https://node.example:8545/********" in shown
+    assert "http://127.0.0.1:8545" in shown
+
+
+def test_every_setting_is_described() -> None:
+    """Each setting says what it does."""
+    assert all(info.description for _, info in fields())
