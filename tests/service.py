@@ -13,9 +13,9 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from content_gateway import settings
 from content_gateway.api.server import listen, make_server
 from content_gateway.app import Gateway, opened
+from content_gateway.settings.sources import load
 from tests.contract import Answer, ContractCheck
 
 OFFLINE: dict[str, Any] = {
@@ -69,7 +69,7 @@ async def running_service(data_dir: Path, **chosen: Any) -> AsyncIterator[Servic
     """The service with open keys and no upstreams, but as *chosen* (`ens__rpc_urls=...`)."""
     values = OFFLINE | {"keys.mode": "open", "data_dir": data_dir, "port": 0}
     values |= {name.replace("__", "."): value for name, value in chosen.items()}
-    loaded = settings.load(environ={}, command_line=values)
+    loaded = load(environ={}, command_line=values)
     async with opened(loaded.settings) as gateway:
         gateway.reconciler.start()
         listener = listen(loaded.settings.host, loaded.settings.port)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from content_gateway.errors import WrongSettings
-from content_gateway.settings import fields, load
+from content_gateway.settings.model import fields
+from content_gateway.settings.sources import load
 
 
 def test_the_defaults_are_valid() -> None:

@@ -28,7 +28,7 @@ from content_gateway.names.zone import ZoneFile
 from content_gateway.outbound import Outbound
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import PinBackend, Reconciler
-from content_gateway.settings import PACKAGED_SPEC, Settings
+from content_gateway.settings.model import PACKAGED_SPEC, Settings
 from content_gateway.storage.api_keys import SqliteKeys
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database

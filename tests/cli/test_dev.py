@@ -1,4 +1,4 @@
-"""`content-gateway dev` as a new user meets it: the printed lines work, with the cable unplugged."""
+"""`content-gateway dev` as a new user meets it: the printed lines work, without the internet."""
 
 import re
 import shlex
@@ -53,7 +53,8 @@ async def test_every_printed_line_works(dev: Running, tmp_path: Path) -> None:
     assert blog["content"]["ipnsCache"] == site["content"]["cid"] == pin["result"]["cid"]
 
     async def is_kept() -> bool:
-        return (tmp_path / "data" / "pins" / pin["result"]["cid"]).exists()
+        cid: str = pin["result"]["cid"]
+        return (tmp_path / "data" / "pins" / cid).exists()
 
     await eventually(is_kept)
 

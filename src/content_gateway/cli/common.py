@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 
 import click
 
-from content_gateway import settings, telemetry
-from content_gateway.settings import Loaded, Settings
+from content_gateway import telemetry
+from content_gateway.settings import sources
+from content_gateway.settings.model import Settings
+from content_gateway.settings.sources import Loaded
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,7 +38,7 @@ def load(
     profile: Mapping[str, Any] | None = None,
 ) -> Loaded:
     """The settings of this process, and logging set up by them; raises WrongSettings."""
-    loaded = settings.load(
+    loaded = sources.load(
         environ=os.environ, config=config, command_line=command_line, profile=profile
     )
     telemetry.configure(loaded.settings.log.level, loaded.settings.log.format)

@@ -6,7 +6,7 @@ from typing import Any, Final
 import click
 
 from content_gateway.cli import common
-from content_gateway.settings import Settings
+from content_gateway.settings.model import Settings
 
 _PROFILE: Final = {"keys.mode": "open"}
 

@@ -15,7 +15,7 @@ import msgspec
 from content_gateway.cli import common
 from content_gateway.errors import GatewayError
 from content_gateway.keys import SCOPES, IssuedKeys, KeyRecord
-from content_gateway.settings import Settings
+from content_gateway.settings.model import Settings
 
 T = TypeVar("T")
 

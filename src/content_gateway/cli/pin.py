@@ -12,7 +12,7 @@ import msgspec
 from content_gateway.cli import common
 from content_gateway.content.cid import Cid
 from content_gateway.content.pins import PinStatus
-from content_gateway.settings import Settings
+from content_gateway.settings.model import Settings
 
 OPERATOR: Final = "operator"
 

@@ -6,7 +6,7 @@ import click
 
 from content_gateway.cli import common
 from content_gateway.content.records import IpfsContent, IpnsContent, OtherContent, Resolution
-from content_gateway.settings import Settings
+from content_gateway.settings.model import Settings
 
 
 @click.command("resolve", epilog="Example: content-gateway resolve vitalik.eth --json")

@@ -1,0 +1,287 @@
+"""API keys: minted, remembered for a second, and stopped when their operator says so."""
+
+import hashlib
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from content_gateway.errors import KeyRefused, StorageUnavailable
+from content_gateway.keys import IssuedKeys, OpenKeys, hashed, is_well_formed, mint
+from content_gateway.storage.api_keys import SqliteKeys
+from content_gateway.storage.sqlite import Database
+
+LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+
+
+class Clock:
+    """Both clocks of the keys, which only move when told to."""
+
+    def __init__(self) -> None:
+        self.passed = timedelta()
+
+    def __call__(self) -> float:
+        return 1_000.0 + self.passed.total_seconds()
+
+    def today(self) -> datetime:
+        return START + self.passed
+
+    def pass_(self, **time: float) -> None:
+        self.passed += timedelta(**time)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.sqlite"
+
+
+@pytest.fixture
+async def database(path: Path) -> AsyncIterator[Database]:
+    async with Database(path) as database:
+        yield database
+
+
+@pytest.fixture
+def keys(database: Database, clock: Clock) -> IssuedKeys:
+    return IssuedKeys(SqliteKeys(database), clock=clock, today=clock.today)
+
+
+async def issued(keys: IssuedKeys, name: str = "app", *, lifetime: timedelta | None = None) -> str:
+    """A new key with both scopes."""
+    created = await keys.create(name, ["resolve", "pin"], lifetime)
+    assert created is not None
+    return created[0]
+
+
+def refusal(keys: IssuedKeys | OpenKeys, key: str) -> str:
+    """Why *key* is refused."""
+    with pytest.raises(KeyRefused) as refused:
+        keys.identify(key)
+    return refused.value.detail
+
+
+def test_a_key_has_its_form() -> None:
+    """`cg_`, 32 random letters and 6 of a checksum; no two keys are alike."""
+    minted = {mint() for _ in range(200)}
+    assert len(minted) == 200
+    for key in minted:
+        assert key.startswith("cg_")
+        assert len(key) == 3 + 32 + 6
+        assert set(key[3:]) <= set(LETTERS)
+        assert is_well_formed(key)
+
+
+@given(st.integers(0, 40), st.sampled_from(LETTERS + "_-. é"))
+@settings(max_examples=100, deadline=None)
+def test_a_typo_is_noticed(place: int, letter: str) -> None:
+    """Any one wrong letter breaks the checksum, so typing errors never reach the database."""
+    key = mint()
+    mistyped = key[:place] + letter + key[place + 1 :]
+    assert is_well_formed(mistyped) is (mistyped == key)
+
+
+def test_swapped_letters_are_noticed() -> None:
+    """The other slip of fingers: two neighbours in the wrong order."""
+    key = mint()
+    for place in range(len(key) - 1):
+        swapped = key[:place] + key[place + 1] + key[place] + key[place + 2 :]
+        assert is_well_formed(swapped) is (swapped == key)
+
+
+@given(st.text(max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_any_text_is_well_formed_or_not(text: str) -> None:
+    """Whatever arrives in the header can be judged."""
+    assert not is_well_formed(text)
+    assert not is_well_formed("cg_" + text)
+
+
+async def test_a_created_key_lets_its_holder_in(keys: IssuedKeys) -> None:
+    """The requestor has an id of its own, which is not the key, and the scopes asked for."""
+    created = await keys.create("app", ["resolve"], None)
+    assert created is not None
+    key, record = created
+    requestor = keys.identify(key)
+    assert requestor.id == record.id
+    assert requestor.scopes == {"resolve"}
+    assert key not in repr(requestor)
+    assert record.prefix == key[:8]
+    assert key not in repr(record)
+
+
+async def test_only_the_hash_is_stored(keys: IssuedKeys, path: Path) -> None:
+    """Whoever steals the database holds no key: its letters are nowhere in the files."""
+    key = await issued(keys)
+    rotated = await keys.rotate("app")
+    assert rotated is not None
+    stored = b"".join(file.read_bytes() for file in path.parent.iterdir())
+    assert hashlib.sha256(rotated.encode()).digest() in stored
+    for secret in (key, rotated):
+        assert secret[8:].encode() not in stored
+        assert secret[8:20].encode() not in stored
+
+
+async def test_keys_survive_a_restart(path: Path) -> None:
+    """A key of yesterday's process works today, with its id, scopes and times."""
+    async with Database(path) as database:
+        keys = IssuedKeys(SqliteKeys(database))
+        created = await keys.create("app", ["pin", "resolve"], timedelta(days=90))
+        assert created is not None
+    key, record = created
+    async with Database(path) as database:
+        keys = IssuedKeys(SqliteKeys(database))
+        assert keys.identify(key).id == record.id
+        (kept,) = keys.all()
+    assert (kept.name, kept.prefix) == ("app", key[:8])
+    assert kept.scopes == {"pin", "resolve"}
+    assert kept.expires_at is not None
+    assert abs(kept.expires_at - kept.created_at - timedelta(days=90)) < timedelta(seconds=1)
+    assert kept.revoked_at is None
+
+
+async def test_a_name_is_taken_once(keys: IssuedKeys, clock: Clock) -> None:
+    """Names tell keys apart, so a second key of one name is not made; all are listed in order."""
+    first = await issued(keys, "one")
+    assert await keys.create("one", ["pin"], None) is None
+    clock.pass_(seconds=5)
+    await issued(keys, "two")
+    assert [record.name for record in keys.all()] == ["one", "two"]
+    assert keys.identify(first).scopes == {"resolve", "pin"}
+
+
+async def test_each_refusal_has_its_reason(keys: IssuedKeys, clock: Clock) -> None:
+    """For the log only: malformed, unknown, revoked, expired."""
+    gone, short = await issued(keys, "gone"), await issued(keys, "s", lifetime=timedelta(hours=1))
+    assert await keys.revoke("gone")
+    assert refusal(keys, "cg_nonsense") == "malformed"
+    assert refusal(keys, "") == "malformed"
+    assert refusal(keys, "x" * 300) == "malformed"
+    assert refusal(keys, "clé") == "malformed"
+    assert refusal(keys, mint()) == "unknown"
+    assert refusal(keys, gone) == "revoked"
+    clock.pass_(hours=1)
+    assert refusal(keys, short) == "expired"
+
+
+async def test_a_key_expires_at_its_moment(keys: IssuedKeys, clock: Clock) -> None:
+    """Until its expiry a key works; from then on it does not."""
+    key = await issued(keys, lifetime=timedelta(days=90))
+    clock.pass_(days=90, milliseconds=-1)
+    keys.identify(key)
+    clock.pass_(seconds=1)
+    assert refusal(keys, key) == "expired"
+
+
+async def test_a_revoked_key_works_for_a_second_at_most(keys: IssuedKeys, clock: Clock) -> None:
+    """Verified keys are remembered, but not for longer than that."""
+    key = await issued(keys)
+    keys.identify(key)
+    assert await keys.revoke("app")
+    clock.pass_(seconds=0.9)
+    keys.identify(key)  # being used does not prolong the memory
+    clock.pass_(seconds=0.1)
+    assert refusal(keys, key) == "revoked"
+
+
+async def test_revoking_is_for_good(keys: IssuedKeys) -> None:
+    """A second revocation, or one of a key that is not there, says that nothing was done."""
+    await issued(keys)
+    assert await keys.revoke("app")
+    assert not await keys.revoke("app")
+    assert not await keys.revoke("nobody")
+    (record,) = keys.all()
+    assert record.revoked_at is not None
+
+
+async def test_rotation_keeps_the_requestor(keys: IssuedKeys, clock: Clock) -> None:
+    """The new key works at once, for the same requestor; the old one stops within a second."""
+    old = await issued(keys)
+    before = keys.identify(old)
+    new = await keys.rotate("app")
+    assert new is not None
+    assert new != old
+    assert keys.identify(new) == before
+    clock.pass_(seconds=1)
+    assert refusal(keys, old) == "unknown"
+    assert keys.identify(new) == before
+    (record,) = keys.all()
+    assert record.prefix == new[:8]
+
+
+async def test_only_living_keys_are_rotated(keys: IssuedKeys) -> None:
+    """A revoked key is not brought back to life, and an unknown name gets none."""
+    await issued(keys)
+    await keys.revoke("app")
+    assert await keys.rotate("app") is None
+    assert await keys.rotate("nobody") is None
+
+
+async def test_another_process_is_heard(keys: IssuedKeys, path: Path, clock: Clock) -> None:
+    """What `content-gateway keys` does beside a running service holds there within a second."""
+    async with Database(path) as beside:
+        others = IssuedKeys(SqliteKeys(beside), clock=clock, today=clock.today)
+        key = await issued(others)
+        assert keys.identify(key).scopes == {"resolve", "pin"}
+        assert await others.revoke("app")
+    clock.pass_(seconds=1)
+    assert refusal(keys, key) == "revoked"
+
+
+async def test_when_the_store_is_down_nobody_new_is_let_in(path: Path, clock: Clock) -> None:
+    """That is our fault and not the key's: 'unavailable', never 'unknown'. Known keys go on."""
+    async with Database(path) as database:
+        keys = IssuedKeys(SqliteKeys(database), clock=clock, today=clock.today)
+        key = await issued(keys)
+        requestor = keys.identify(key)
+    assert keys.identify(key) == requestor
+    with pytest.raises(StorageUnavailable):
+        keys.identify(mint())
+    clock.pass_(seconds=1)
+    with pytest.raises(StorageUnavailable):
+        keys.identify(key)
+    assert refusal(keys, "cg_nonsense") == "malformed"
+
+
+async def test_forged_keys_are_never_accepted(keys: IssuedKeys) -> None:
+    """Well-formed keys that nobody issued are all unknown."""
+    await issued(keys)
+    for _ in range(5_000):
+        assert refusal(keys, mint()) == "unknown"
+
+
+@pytest.mark.parametrize("key", ["a", " ", "my key", "~" * 256, '!"#$%&()*+,-./:;<=>?@[]^_`{|}'])
+def test_an_open_key_may_be_any_printable_text(key: str) -> None:
+    """In `open` mode each key of 1 to 256 printable characters is a requestor with all rights."""
+    requestor = OpenKeys().identify(key)
+    assert requestor.scopes == {"resolve", "pin"}
+    assert requestor == OpenKeys().identify(key)
+    assert requestor.id == f"open_{hashlib.sha256(key.encode()).hexdigest()}"
+
+
+@pytest.mark.parametrize(
+    "key", ["", "a" * 257, "a" * 300, "clé", "ключ", "a\tb", "a\n", "\x00", "\x7f", "a\x80", "\xa0"]
+)
+def test_an_open_key_is_printable_and_bounded(key: str) -> None:
+    """Empty, over-long, control and foreign characters are refused there, too."""
+    assert refusal(OpenKeys(), key) == "malformed"
+
+
+@given(st.text(max_size=300))
+@settings(max_examples=100, deadline=None)
+def test_any_text_is_an_open_key_or_refused(key: str) -> None:
+    """Different keys are different requestors, and the id tells nothing of the key."""
+    try:
+        requestor = OpenKeys().identify(key)
+    except KeyRefused:
+        return
+    assert requestor.id != OpenKeys().identify("x" if key != "x" else "y").id
+    assert hashed(key).hex() in requestor.id
