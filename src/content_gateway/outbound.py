@@ -9,10 +9,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Self
+from urllib.parse import urlsplit
 
 import aiohttp
+import structlog
 
 from content_gateway.errors import UpstreamNonsense, UpstreamTimeout, UpstreamUnavailable
+
+log = structlog.get_logger(__name__)
 
 MAX_CONNECTIONS = 256
 _USER_AGENT = "content-gateway"
@@ -94,5 +98,15 @@ class Outbound:
             raise UpstreamTimeout(f"No complete answer within {seconds:g} s.") from late
         except (aiohttp.ClientResponseError, aiohttp.http.HttpProcessingError) as wrong:
             raise UpstreamNonsense("The answer is not HTTP.") from wrong
-        except (aiohttp.ClientError, OSError) as gone:
-            raise UpstreamUnavailable(f"The server cannot be reached: {gone}.") from gone
+        except (aiohttp.ClientError, OSError, UnicodeError) as gone:
+            # Where the operator's servers are is for the log, not for the caller.
+            log.info("server cannot be reached", host=_host(url), reason=repr(gone))
+            raise UpstreamUnavailable("The server cannot be reached.") from gone
+
+
+def _host(url: str) -> str:
+    """The host in *url*, without user, path and query, which may be secret."""
+    try:
+        return urlsplit(url).hostname or "none"
+    except ValueError:
+        return "none"

@@ -34,6 +34,8 @@ class DomainName:
             raise InvalidDomain("The domain is empty.")
         if len(text) > MAX_TEXT:
             raise InvalidDomain("The domain is too long.")
+        if any(char <= " " or char == "\x7f" for char in text):
+            raise InvalidDomain("The domain has blanks or control characters.")
         if "." not in text or "" in text.split("."):
             raise InvalidDomain("A domain has at least two labels, none of them empty.")
         name = cls(lowered if _PLAIN.fullmatch(lowered) else _normalise(text))

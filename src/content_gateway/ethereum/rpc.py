@@ -72,7 +72,7 @@ def read_call_answer(body: bytes) -> bytes:
     UpstreamNonsense for what is not an answer to `eth_call`."""
     try:
         answer = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
         raise UpstreamNonsense("The Ethereum endpoint did not answer in JSON.") from wrong
     if not isinstance(answer, dict):
         raise UpstreamNonsense("The Ethereum endpoint did not answer in JSON-RPC.")

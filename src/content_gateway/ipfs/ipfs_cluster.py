@@ -96,7 +96,7 @@ def _object(answer: Answer) -> dict[str, Any]:
         raise UpstreamNonsense(f"The cluster answered {answer.status}.")
     try:
         value = msgspec.json.decode(answer.body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
         raise UpstreamNonsense("The cluster did not answer in JSON.") from wrong
     if not isinstance(value, dict):
         raise UpstreamNonsense("The cluster did not answer with an object.")
@@ -108,5 +108,5 @@ def _message(answer: Answer) -> str:
     first = answer.body.partition(b"\n")[0]
     try:
         return str(msgspec.json.decode(first)["message"])[:500]
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError):
         return "no reason given"

@@ -53,7 +53,7 @@ class Kubo:
 def _object(answer: Answer) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(answer.body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
         raise UpstreamNonsense(f"Kubo answered {answer.status}, not in JSON.") from wrong
     if not isinstance(value, dict):
         raise UpstreamNonsense("Kubo did not answer with an object.")

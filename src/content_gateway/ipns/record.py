@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeGuard
 
 import cbor2
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from content_gateway.content.ipns_name import MAX_RECORD_BYTES, IpnsName
@@ -26,6 +26,16 @@ _RSA_BITS: Final = range(2048, 8193)
 VALUE, SIGNATURE_V1, VALIDITY_TYPE, VALIDITY, SEQUENCE, TTL = 1, 2, 3, 4, 5, 6
 PUBLIC_KEY, SIGNATURE_V2, DATA = 7, 8, 9
 _BYTES_FIELDS: Final = {VALUE, SIGNATURE_V1, VALIDITY, PUBLIC_KEY, SIGNATURE_V2, DATA}
+# What the parsers below raise for bytes that are not a record; a moment that no calendar has is
+# an OverflowError.
+_INVALID: Final = (
+    ValueError,
+    KeyError,
+    OverflowError,
+    InvalidSignature,
+    UnsupportedAlgorithm,
+    cbor2.CBORDecodeError,
+)
 _V1_MIRRORS: Final = {
     VALUE: ("Value", b""),
     VALIDITY_TYPE: ("ValidityType", 0),
@@ -66,7 +76,7 @@ def verify(name: IpnsName, data: bytes, now: datetime) -> IpnsRecord:
         values = _read_signed(signed)
         _check_v1(fields, values)
         record = _understand(values)
-    except (ValueError, InvalidSignature, KeyError, cbor2.CBORDecodeError) as wrong:
+    except _INVALID as wrong:
         raise UpstreamNonsense(f"The IPNS record is not valid: {_reason(wrong)}.") from wrong
     if record.valid_until <= now:
         raise UpstreamNonsense("The IPNS record has expired.")

@@ -114,13 +114,18 @@ class IpnsResolver:
 
     async def _fly(self, name: IpnsName, known: Known) -> None:
         known.fresh_until = self._clock() + self._policy.retry_after
-        asks = [self._ask(source, name) for source in self._sources]
-        for asked in asyncio.as_completed(asks):
-            record = await asked
-            # A sequence never goes back, whatever a source still serves.
-            if record is not None and (known.record is None or record.rank >= known.record.rank):
-                self._keep(known, record)
-        known.answered.set()
+        asks = [asyncio.create_task(self._ask(source, name)) for source in self._sources]
+        try:
+            for asked in asyncio.as_completed(asks):
+                record = await asked
+                # A sequence never goes back, whatever a source still serves.
+                if record and (known.record is None or record.rank >= known.record.rank):
+                    self._keep(known, record)
+        finally:
+            for ask in asks:
+                ask.cancel()
+            await asyncio.gather(*asks, return_exceptions=True)
+            known.answered.set()
 
     async def _ask(self, source: RecordSource, name: IpnsName) -> IpnsRecord | None:
         """One source's record, None if it has none that is valid."""

@@ -138,6 +138,17 @@ class Directory:
 
     async def _learn(self, name: DomainName, known: Entry | None) -> Entry:
         """A fresh entry, or the *known* one while it may serve stale; raises UpstreamError."""
+        try:
+            return await asyncio.shield(self._flight(name))
+        except UpstreamError:
+            now = self._clock()
+            if known is None or known.records is None or now >= self._too_old_at(known):
+                raise
+            known.ask_again_at = min(now + self._policy.hold_back, self._too_old_at(known))
+            return known
+
+    def _flight(self, name: DomainName) -> asyncio.Task[Entry]:
+        """The one flight for *name*, begun if there is none; raises UpstreamUnavailable."""
         flight = self._flights.get(name)
         if flight is None:
             if len(self._flights) >= self._policy.max_flights:
@@ -145,14 +156,7 @@ class Directory:
             flight = asyncio.create_task(self._fly(name), name=f"resolve {name}")
             self._flights[name] = flight
             flight.add_done_callback(lambda done: self._landed(name, done))
-        try:
-            return await asyncio.shield(flight)
-        except UpstreamError:
-            now = self._clock()
-            if known is None or not self._may_serve_stale(known, now):
-                raise
-            known.ask_again_at = now + self._policy.hold_back
-            return known
+        return flight
 
     async def _fly(self, name: DomainName) -> Entry:
         try:
@@ -181,8 +185,8 @@ class Directory:
         if not flight.cancelled():
             flight.exception()  # seen, even if every caller has given up
 
-    def _may_serve_stale(self, entry: Entry, now: float) -> bool:
-        return entry.records is not None and now - entry.learned_at < self._policy.stale_limit
+    def _too_old_at(self, entry: Entry) -> float:
+        return entry.learned_at + self._policy.stale_limit
 
     def _touch(self, name: DomainName, entry: Entry) -> None:
         """Make *entry* the most recently used one, within the bound."""

@@ -1,19 +1,17 @@
 """The links of a block: what must be kept with it for a DAG to be whole.
 
-Knows dag-pb (ipld/specs `dag-pb.md`), dag-cbor (links are tag 42), dag-json (links are
-`{"/": "cid"}`) and that raw, cbor and json have no links. Does no I/O."""
+Knows dag-pb (ipld/specs `dag-pb.md`), dag-json (links are `{"/": "cid"}`) and that raw, cbor
+and json have no links; dag-cbor has a file of its own. Does no I/O."""
 
 import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-import cbor2
-
 from content_gateway.content.cid import CBOR, DAG_CBOR, DAG_JSON, DAG_PB, JSON, RAW, Cid
 from content_gateway.content.multiformats import read_varint
 from content_gateway.errors import InvalidCid
+from content_gateway.ipfs.embedded.dag_cbor import cbor_links
 
-_LINK_TAG: Final = 42
 _PB_LINKS: Final = 0x12  # field 2 of PBNode, length-delimited
 _PB_DATA: Final = 0x0A  # field 1 of PBNode
 _PB_HASH: Final = 0x0A  # field 1 of PBLink
@@ -30,10 +28,11 @@ def links(cid: Cid, data: bytes) -> list[Cid]:
         if cid.codec == DAG_PB:
             return [Cid.from_bytes(link) for link in _pb_links(data)]
         if cid.codec == DAG_CBOR:
-            return [Cid.from_bytes(link) for link in _cbor_links(cbor2.loads(data))]
+            return [Cid.from_bytes(link) for link in cbor_links(data)]
         if cid.codec == DAG_JSON:
-            return [Cid.parse(link) for link in _json_links(json.loads(data))]
-    except (cbor2.CBORDecodeError, InvalidCid, RecursionError) as wrong:
+            tree = json.loads(data, object_pairs_hook=_object)
+            return [Cid.parse(link) for link in _json_links(tree)]
+    except (InvalidCid, RecursionError) as wrong:
         raise ValueError(f"the block {cid} cannot be read: {wrong}") from wrong
     raise ValueError(f"the embedded store cannot walk blocks of the codec 0x{cid.codec:x}")
 
@@ -66,20 +65,12 @@ def _pb_fields(data: bytes) -> Iterator[tuple[int, bytes]]:
         at += number
 
 
-def _cbor_links(value: Any) -> Iterator[bytes]:
-    if isinstance(value, cbor2.CBORTag):
-        if value.tag != _LINK_TAG or not isinstance(value.value, bytes):
-            raise ValueError("a dag-cbor tag is not a link")
-        # Binary CIDs in CBOR stand behind a zero byte (the identity multibase).
-        if value.value[:1] != b"\0":
-            raise ValueError("a dag-cbor link has no multibase prefix")
-        yield value.value[1:]
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _cbor_links(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _cbor_links(item)
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; a reader keeps one of a doubled key, and a link could be under the other."""
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a dag-json object has a key twice")
+    return value
 
 
 def _json_links(value: Any) -> Iterator[str]:

@@ -59,18 +59,18 @@ class EmbeddedStore:
         """Number and bytes of the DAG's blocks, all of them kept."""
         waiting, seen = [(root, 0)], {root}
         size = 0
-        running: dict[asyncio.Task[bytes], tuple[Cid, int]] = {}
+        running: dict[asyncio.Task[tuple[int, list[Cid]]], int] = {}
         try:
             while waiting or running:
                 while waiting and len(running) < PARALLEL_BLOCKS:
                     cid, depth = waiting.pop()
-                    running[asyncio.create_task(self._keep(cid))] = (cid, depth)
+                    running[asyncio.create_task(self._keep(cid))] = depth
                 done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
-                    cid, depth = running.pop(task)
-                    data = task.result()
-                    size += len(data)
-                    new = [link for link in dict.fromkeys(links(cid, data)) if link not in seen]
+                    depth = running.pop(task)
+                    length, linked = task.result()
+                    size += length
+                    new = [link for link in linked if link not in seen]
                     seen.update(new)
                     waiting += [(link, depth + 1) for link in reversed(new)]
                     self._check(len(seen), size, depth)
@@ -80,13 +80,14 @@ class EmbeddedStore:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    async def _keep(self, cid: Cid) -> bytes:
-        """The block's bytes, kept durably before they are returned."""
+    async def _keep(self, cid: Cid) -> tuple[int, list[Cid]]:
+        """Length and distinct links of the block, which is durable before they are returned."""
         data = await asyncio.to_thread(self._blocks.get, cid)
         if data is None:
             data = await self._fetch(cid)
             await asyncio.to_thread(self._blocks.put, cid, data)
-        return data
+        # Two MiB of links take a second to read: not on the event loop.
+        return len(data), list(dict.fromkeys(await asyncio.to_thread(links, cid, data)))
 
     def _check(self, blocks: int, size: int, depth: int) -> None:
         limits = self._limits
