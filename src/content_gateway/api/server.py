@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import unquote
 
 import uvicorn
@@ -285,6 +285,33 @@ class Server(uvicorn.Server):
         finally:
             for number in handled:
                 loop.remove_signal_handler(number)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close the listeners first, then answer what had come in until then, then return."""
+        listeners = [listener.dup() for listener in sockets or []]
+        for server in self.servers:
+            server.close()
+        await asyncio.sleep(0.01)  # the loop lets go of its own copies
+        for listener in listeners:
+            await self._take_in(listener)
+        await super().shutdown(sockets)
+
+    async def _take_in(self, listener: socket.socket) -> None:
+        """Accept what the kernel has accepted for us; closing the listener would reset that."""
+        loop = asyncio.get_running_loop()
+        listener.setblocking(False)
+        with listener:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:  # nobody is left
+                    return
+                await loop.connect_accepted_socket(self._protocol, connection)
+
+    def _protocol(self) -> asyncio.Protocol:
+        protocol: Any = self.config.http_protocol_class
+        made = protocol(config=self.config, server_state=self.server_state, app_state={})
+        return cast(asyncio.Protocol, made)
 
 
 def listen(host: str, port: int) -> socket.socket:
