@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from time import monotonic
 
 import pytest
+import structlog
 
 from content_gateway.errors import (
     UpstreamError,
@@ -267,12 +268,16 @@ async def test_an_impossible_address_is_unavailable(outbound: Outbound, url: str
         await outbound.ask("GET", url, seconds=1, max_bytes=10)
 
 
-async def test_the_reason_does_not_tell_where(outbound: Outbound, refused: str) -> None:
-    """A caller may read the reason; which hosts the operator uses is not the caller's business."""
-    with pytest.raises(UpstreamError) as failed:
-        await outbound.ask("GET", refused, seconds=5, max_bytes=10)
+@pytest.mark.parametrize("port", [None, 99_999])
+async def test_the_reason_does_not_tell_where(
+    outbound: Outbound, refused: str, port: int | None
+) -> None:
+    """A caller reads no host of the operator's, and nobody a path: that may hold a secret."""
+    url = f"http://127.0.0.1:{port}/v3/s3cr3t" if port else refused
+    with structlog.testing.capture_logs() as logs, pytest.raises(UpstreamError) as failed:
+        await outbound.ask("GET", url, seconds=5, max_bytes=10)
     assert "127.0.0.1" not in failed.value.detail
-    assert "s3cr3t" not in failed.value.detail
+    assert "s3cr3t" not in failed.value.detail + str(logs)
 
 
 @pytest.mark.parametrize("says", [OK + b"X-Internal: s3cr3t\r\nContent-Le", b"HTTP/1.1 s3cr3t\r\n"])

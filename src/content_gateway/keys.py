@@ -72,8 +72,10 @@ class KeyStore(Protocol):
     async def insert(self, record: KeyRecord) -> bool:
         """Keep a new key; False if the name is taken."""
 
-    async def replace_secret(self, name: str, secret_hash: bytes, prefix: str) -> bool:
-        """Give a key that is not revoked a new secret; False if there is no such key."""
+    async def replace_secret(
+        self, name: str, secret_hash: bytes, prefix: str, at: datetime
+    ) -> bool:
+        """Give a key that lets in at *at* a new secret; False if there is no such key."""
 
     async def revoke(self, name: str, at: datetime) -> bool:
         """Revoke a key; False if there is no such key, or it is revoked already."""
@@ -139,9 +141,10 @@ class IssuedKeys:
     async def rotate(self, name: str) -> str | None:
         """A new key in place of the old one, which stops working; the pins stay.
 
-        None if there is no such key or it is revoked."""
-        key = mint()
-        return key if await self._store.replace_secret(name, hashed(key), _shown(key)) else None
+        None if there is no such key, or it is revoked or expired."""
+        key, now = mint(), self._today()
+        replaced = await self._store.replace_secret(name, hashed(key), _shown(key), now)
+        return key if replaced else None
 
     async def revoke(self, name: str) -> bool:
         """Stop a key for good; its pins stay. False if there is none, or it is revoked."""
@@ -153,7 +156,9 @@ class IssuedKeys:
 
 
 class OpenKeys:
-    """Any printable key of 1 to 256 characters names a requestor of its own; for loopback only."""
+    """Any printable key of 1 to 256 characters names a requestor of its own; for loopback only.
+
+    Such a key is a name and no secret: the latest ones are remembered as they are."""
 
     def identify(self, key: str) -> Requestor:
         """The requestor named by *key*; raises KeyRefused."""
@@ -185,7 +190,7 @@ def is_well_formed(key: str) -> bool:
 
 
 def hashed(key: str) -> bytes:
-    """The SHA-256 of *key*: all that is ever stored or remembered of it."""
+    """The SHA-256 of *key*: all that is stored of any key, and remembered of an issued one."""
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
 
 

@@ -99,8 +99,10 @@ class Outbound:
         except (aiohttp.ClientResponseError, aiohttp.http.HttpProcessingError) as wrong:
             raise UpstreamNonsense("The answer is not HTTP.") from wrong
         except (aiohttp.ClientError, OSError, UnicodeError) as gone:
-            # Where the operator's servers are is for the log, not for the caller.
-            log.info("server cannot be reached", host=_host(url), reason=repr(gone))
+            # Where the operator's servers are is for the log, not for the caller; and not even
+            # the log gets the error's own words, which may repeat an address or an answer.
+            reason = f"{type(gone).__name__} {getattr(gone, 'errno', None) or ''}".rstrip()
+            log.info("server cannot be reached", host=_host(url), reason=reason)
             raise UpstreamUnavailable("The server cannot be reached.") from gone
 
 

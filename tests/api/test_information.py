@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from content_gateway.errors import WrongSettings
-from content_gateway.settings import PACKAGED_SPEC
+from content_gateway.settings.model import PACKAGED_SPEC
 from tests.service import Service, running_service
 
 CID = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"

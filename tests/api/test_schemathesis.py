@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from content_gateway.settings import PACKAGED_SPEC
+from content_gateway.settings.model import PACKAGED_SPEC
 from tests.fakes.ethereum import Name, running_ethereum
 from tests.process import running
 

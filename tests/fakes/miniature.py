@@ -5,7 +5,7 @@ it is well is left to the module that is named after it."""
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Literal, TypeVar
 
 from aiohttp import web
@@ -106,9 +106,10 @@ class Miniature:
         if self.mood == "cut":
             await response.write(PAGE)
             return self._drop(request, b"")
-        while self.bytes_flooded < HUGE:
-            await response.write(b"0" * 100_000)
-            self.bytes_flooded += 100_000
+        with suppress(ConnectionError):  # a client may well hang up
+            while self.bytes_flooded < HUGE:
+                await response.write(b"0" * 100_000)
+                self.bytes_flooded += 100_000
         return response
 
 

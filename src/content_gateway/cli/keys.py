@@ -93,7 +93,7 @@ def rotate(name: str, config: Path | None) -> None:
     """Give the key NAME a new secret and print it; the old one stops working, pins stay."""
     key = _with_keys(config, lambda keys: keys.rotate(name))
     if key is None:
-        raise GatewayError(f"There is no key named {name}, or it is revoked.")
+        raise GatewayError(f"There is no key named {name}, or it is revoked or expired.")
     click.echo(key)
 
 

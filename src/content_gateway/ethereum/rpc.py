@@ -98,7 +98,9 @@ def _failure(error: Mapping[str, Any]) -> Exception:
         return Reverted(revert)
     if error.get("code") == _REVERT_CODE or "revert" in message.lower():
         return Reverted(b"")
-    return UpstreamUnavailable(f"The Ethereum endpoint answered an error: {message}")
+    # A provider's own words may name the operator's project or plan: they are for the log.
+    log.warning("rpc endpoint answered an error", code=error.get("code"), message=message)
+    return UpstreamUnavailable("The Ethereum endpoint answered with an error.")
 
 
 def _hex_bytes(value: object) -> bytes | None:

@@ -53,6 +53,14 @@ class Known:
     answered: asyncio.Event = field(default_factory=asyncio.Event)
 
 
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """A resolution under way, and what it fills."""
+
+    task: asyncio.Task[None]
+    known: Known
+
+
 class IpnsResolver:
     """Resolves key names; owns its flights. Close it when done."""
 
@@ -69,7 +77,7 @@ class IpnsResolver:
         self._clock = clock
         self._today = today
         self._known: dict[IpnsName, Known] = {}
-        self._flights: dict[IpnsName, asyncio.Task[None]] = {}
+        self._flights: dict[IpnsName, _Flight] = {}
 
     async def latest(self, name: IpnsName) -> Cid | None:
         """The last verified CID behind *name*, None while there is none.
@@ -91,13 +99,15 @@ class IpnsResolver:
 
     async def close(self) -> None:
         """End every resolution and wait until it has ended."""
-        flights = list(self._flights.values())
-        for flight in flights:
-            flight.cancel()
-        await asyncio.gather(*flights, return_exceptions=True)
+        tasks = [flight.task for flight in self._flights.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _remember(self, name: IpnsName, now: float) -> Known:
         known = self._known.pop(name, None)
+        if known is None and name in self._flights:
+            known = self._flights[name].known  # forgotten while its resolution was under way
         if known is None:
             known = Known(first_wait_ends=now + self._policy.first_wait)
             if len(self._known) >= self._policy.max_names:
@@ -108,9 +118,9 @@ class IpnsResolver:
     def _start(self, name: IpnsName, known: Known) -> None:
         if name in self._flights or len(self._flights) >= self._policy.max_flights:
             return
-        flight = asyncio.create_task(self._fly(name, known), name=f"ipns {name}")
-        self._flights[name] = flight
-        flight.add_done_callback(lambda _: self._flights.pop(name, None))
+        task = asyncio.create_task(self._fly(name, known), name=f"ipns {name}")
+        self._flights[name] = _Flight(task, known)
+        task.add_done_callback(lambda _: self._flights.pop(name, None))
 
     async def _fly(self, name: IpnsName, known: Known) -> None:
         known.fresh_until = self._clock() + self._policy.retry_after

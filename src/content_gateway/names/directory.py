@@ -2,8 +2,8 @@
 
 Theory of operation. A name is looked up in three places, in this order.
 
-1. The local zones. They are files of the operator, cheap to ask and never cached, so an edit
-   shows in the next answer.
+1. The local zones. They are files of the operator, cheap to ask and never cached here, so an
+   edit shows within a second.
 2. The cache. An entry is *fresh* for five minutes if the name has records and for thirty
    seconds if it is known to have none; a fresh entry is the answer and nobody is asked.
 3. The services, one after the other. A service that does not know the name lets the search go

@@ -96,10 +96,13 @@ def parse_zone(text: str) -> Zone:
         raise ValueError("authority must be a list of suffixes")
     if not isinstance(names, dict):
         raise ValueError("names must be a table")
-    parsed = {}
+    parsed: dict[str, Records] = {}
     for name, entry in names.items():
         try:
-            parsed[DomainName.parse(name).text] = _parse_entry(entry)
+            text = DomainName.parse(name).text
+            if text in parsed:
+                raise ValueError("the name is listed twice")
+            parsed[text] = _parse_entry(entry)
         except (ValueError, CallerError) as wrong:
             raise ValueError(f"{name}: {wrong}") from wrong
     return Zone(parsed, tuple("." + item.strip(".").lower() for item in authority))
@@ -109,10 +112,21 @@ def _parse_entry(entry: Any) -> Records:
     if not isinstance(entry, dict) or not entry or entry.keys() - {"address", "content"}:
         raise ValueError("an entry has address, content, or both")
     address, content = entry.get("address"), entry.get("content")
-    if address is not None and not (isinstance(address, str) and _ADDRESS.fullmatch(address)):
+    return Records(
+        None if address is None else _parse_address(address),
+        None if content is None else _parse_content(content),
+    )
+
+
+def _parse_address(address: Any) -> str:
+    if not isinstance(address, str) or not _ADDRESS.fullmatch(address):
         raise ValueError("address must be 0x and 40 hex digits")
-    wallet = checksummed(bytes.fromhex(address[2:])) if address else None
-    return Records(wallet, None if content is None else _parse_content(content))
+    wallet = checksummed(bytes.fromhex(address[2:]))
+    if address not in (wallet, wallet.lower()):
+        raise ValueError("the checksum of address is wrong (EIP-55)")
+    if not any(bytes.fromhex(address[2:])):
+        raise ValueError("address is the zero address, which means none")
+    return wallet
 
 
 def _parse_content(content: Any) -> ContentRecord:

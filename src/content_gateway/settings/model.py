@@ -16,7 +16,7 @@ PACKAGED_SPEC: Final = Path(__file__).parents[1] / "spec.yaml"
 
 def _http_url(text: str) -> str:
     parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
         raise ValueError("must be an http:// or https:// address")
     return text
 

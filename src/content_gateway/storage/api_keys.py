@@ -53,11 +53,14 @@ class SqliteKeys:
             row,
         )
 
-    async def replace_secret(self, name: str, secret_hash: bytes, prefix: str) -> bool:
-        """Give a key that is not revoked a new secret; False if there is no such key."""
+    async def replace_secret(
+        self, name: str, secret_hash: bytes, prefix: str, at: datetime
+    ) -> bool:
+        """Give a key that lets in at *at* a new secret; False if there is no such key."""
         return await self._changes(
-            "UPDATE api_keys SET secret_hash = ?, prefix = ? WHERE name = ? AND revoked_at IS NULL",
-            (secret_hash, prefix, name),
+            "UPDATE api_keys SET secret_hash = ?, prefix = ?"
+            " WHERE name = ? AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)",
+            (secret_hash, prefix, name, _milliseconds(at)),
         )
 
     async def revoke(self, name: str, at: datetime) -> bool:

@@ -42,7 +42,9 @@ class Blockstore:
     def put(self, cid: Cid, data: bytes) -> None:
         """Keep *data*, which was verified, durably."""
         path = self._path(cid)
-        path.parent.mkdir(exist_ok=True)
+        if not path.parent.exists():
+            path.parent.mkdir(exist_ok=True)
+            _sync_folder(self._blocks)
         _write(path, data)
 
     def mark(self, cid: Cid, blocks: int, size: int) -> None:
@@ -70,7 +72,12 @@ def _write(path: Path, data: bytes) -> None:
         except BaseException:
             Path(file.name).unlink(missing_ok=True)
             raise
-    folder = os.open(path.parent, os.O_RDONLY)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    """Make the names in the folder *path* durable."""
+    folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:

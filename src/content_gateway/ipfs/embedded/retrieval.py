@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from content_gateway.content.cid import Cid
-from content_gateway.content.multiformats import IDENTITY
+from content_gateway.content.multiformats import HASHES, IDENTITY, digest_of
 from content_gateway.errors import PinFailed, UpstreamError, UpstreamUnavailable
 from content_gateway.ipfs.embedded.blockstore import MAX_BLOCK_BYTES, is_block_of
 from content_gateway.outbound import Outbound
@@ -35,6 +35,10 @@ class Retrieval:
         could be asked."""
         if cid.hash_code == IDENTITY:
             return cid.digest
+        if digest_of(cid.hash_code, b"") is None:
+            raise PinFailed(
+                f"Blocks hashed with {HASHES[cid.hash_code][0]} cannot be verified here."
+            )
         reasons, answered = [], False
         for gateway in self._gateways:
             try:

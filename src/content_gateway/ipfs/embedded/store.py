@@ -72,8 +72,8 @@ class EmbeddedStore:
                     size += length
                     new = [link for link in linked if link not in seen]
                     seen.update(new)
-                    waiting += [(link, depth + 1) for link in reversed(new)]
                     self._check(len(seen), size, depth)
+                    waiting += [(link, depth + 1) for link in reversed(new)]
             return len(seen), size
         finally:
             for task in running:
@@ -87,7 +87,7 @@ class EmbeddedStore:
             data = await self._fetch(cid)
             await asyncio.to_thread(self._blocks.put, cid, data)
         # Two MiB of links take a second to read: not on the event loop.
-        return len(data), list(dict.fromkeys(await asyncio.to_thread(links, cid, data)))
+        return len(data), await asyncio.to_thread(_distinct_links, cid, data)
 
     def _check(self, blocks: int, size: int, depth: int) -> None:
         limits = self._limits
@@ -98,3 +98,7 @@ class EmbeddedStore:
         ):
             if value > most:
                 raise ValueError(f"it has more than {most} {what}")
+
+
+def _distinct_links(cid: Cid, data: bytes) -> list[Cid]:
+    return list(dict.fromkeys(links(cid, data)))

@@ -1,0 +1,1 @@
+"""Tests of the embedded pin store and the delegated router."""

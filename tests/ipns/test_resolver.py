@@ -1,0 +1,245 @@
+"""The IPNS resolver: the first caller waits a moment, nobody else, and time never runs back."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from time import monotonic
+
+import pytest
+
+from content_gateway.content.cid import Cid
+from content_gateway.content.ipns_name import IpnsName
+from content_gateway.ipns.resolver import IpnsResolver, Policy
+from tests.ipns.signing import NOW, Signer, data, when
+from tests.ipns.sources import Clock, Source, settle
+
+SIGNER = Signer()
+NAME = SIGNER.name
+FIRST = Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4")
+SECOND = Cid.parse("bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi")
+
+
+def record(cid: Cid, sequence: int = 1, *, ttl: float = 300, valid: float = 48 * 3600) -> bytes:
+    """A record of the name; *ttl* and *valid* in seconds from the tests' beginning."""
+    return SIGNER.record(
+        data(
+            Value=f"/ipfs/{cid}".encode(),
+            Sequence=sequence,
+            TTL=int(ttl * 1e9),
+            Validity=when(NOW + timedelta(seconds=valid)),
+        )
+    )
+
+
+async def later(clock: Clock, seconds: float) -> None:
+    """Finish what is under way, then let *seconds* go by."""
+    await settle()
+    clock.pass_(seconds)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source()
+
+
+@pytest.fixture
+async def resolver(source: Source, clock: Clock) -> AsyncIterator[IpnsResolver]:
+    policy = Policy(first_wait=0.1, source_limit=5)
+    resolver = IpnsResolver([source], policy=policy, clock=clock, today=clock.today)
+    yield resolver
+    await resolver.close()
+
+
+async def test_the_first_request_waits_and_gets_the_answer(
+    resolver: IpnsResolver, source: Source
+) -> None:
+    """Nothing is known yet, so the first caller waits for the resolution it started."""
+    source.records[NAME] = record(FIRST)
+    assert await resolver.latest(NAME) == FIRST
+    assert source.asked == [NAME]
+
+
+async def test_a_slow_source_delays_the_first_request_only_so_long(
+    resolver: IpnsResolver, source: Source, clock: Clock
+) -> None:
+    """After the first wait there is no answer yet; when it comes, the next caller has it."""
+    source.records[NAME] = record(FIRST)
+    source.hold()
+    begun = monotonic()
+    assert await resolver.latest(NAME) is None
+    assert 0.09 < monotonic() - begun < 1
+
+    await later(clock, 1)
+    begun = monotonic()
+    assert await resolver.latest(NAME) is None  # still under way, and nobody waits any more
+    assert monotonic() - begun < 0.05
+    source.let_go()
+    await settle()
+    assert await resolver.latest(NAME) == FIRST
+    assert source.asked == [NAME]
+
+
+async def test_later_requests_never_wait(
+    resolver: IpnsResolver, source: Source, clock: Clock
+) -> None:
+    """The last verified answer is given at once while a refresh runs behind it."""
+    source.records[NAME] = record(FIRST)
+    await resolver.latest(NAME)
+    await later(clock, 300)
+    source.records[NAME] = record(SECOND, 2)
+    source.hold()
+    assert await asyncio.wait_for(resolver.latest(NAME), 0.05) == FIRST
+    await settle()
+    assert len(source.asked) == 2
+    source.let_go()
+    await settle()
+    assert await resolver.latest(NAME) == SECOND
+
+
+@pytest.mark.parametrize(
+    ("served", "fresh"),
+    [(record(FIRST), 300), (record(FIRST, ttl=0), 60), (record(FIRST, valid=120), 120)],
+    ids=["as it says", "a minute if it does not say", "to its end at most"],
+)
+async def test_an_answer_is_fresh_for_its_ttl(
+    resolver: IpnsResolver, source: Source, clock: Clock, served: bytes, fresh: int
+) -> None:
+    """The publisher says how long, else it is a minute; never beyond the record's validity."""
+    source.records[NAME] = served
+    await resolver.latest(NAME)
+    await later(clock, fresh - 0.1)
+    assert await resolver.latest(NAME) == FIRST
+    await settle()
+    assert len(source.asked) == 1
+    await later(clock, 0.1)
+    await resolver.latest(NAME)
+    await settle()
+    assert len(source.asked) == 2
+
+
+async def test_an_expired_answer_is_none(
+    resolver: IpnsResolver, source: Source, clock: Clock
+) -> None:
+    """After its end of life the last answer is not given any more, until a new one is there."""
+    source.records[NAME] = record(FIRST, valid=100)
+    await resolver.latest(NAME)
+    source.down = True
+    await later(clock, 99)
+    assert await resolver.latest(NAME) == FIRST
+    await later(clock, 1)
+    assert await resolver.latest(NAME) is None
+    source.down = False
+    source.records[NAME] = record(SECOND, 2)
+    await settle()
+    await later(clock, 10)
+    await resolver.latest(NAME)
+    await settle()
+    assert await resolver.latest(NAME) == SECOND
+
+
+async def test_a_source_that_is_down_takes_nothing_away(
+    resolver: IpnsResolver, source: Source, clock: Clock
+) -> None:
+    """The last verified answer serves to the end of its validity; the source is asked in peace."""
+    source.records[NAME] = record(FIRST)
+    await resolver.latest(NAME)
+    source.down = True
+    for seconds in (300, 3600, 24 * 3600):
+        await later(clock, seconds)
+        assert await resolver.latest(NAME) == FIRST
+        await settle()
+    asked = len(source.asked)
+    for _ in range(50):
+        await resolver.latest(NAME)
+        await settle()
+    assert len(source.asked) == asked
+
+
+@pytest.mark.parametrize("answer", ["none", "down", "foreign", "spoilt", "expired"])
+async def test_what_cannot_be_verified_is_no_answer(
+    resolver: IpnsResolver, source: Source, clock: Clock, answer: str
+) -> None:
+    """No record, somebody else's, a spoilt or an expired one: there is nothing to tell, and the
+    source is asked again after a while only."""
+    good = record(FIRST)
+    wrong = {
+        "foreign": Signer(2).record(data()),
+        "spoilt": good[:-1] + bytes([good[-1] ^ 1]),
+        "expired": record(FIRST, valid=-1),
+    }
+    source.down = answer == "down"
+    if answer in wrong:
+        source.records[NAME] = wrong[answer]
+    assert await asyncio.wait_for(resolver.latest(NAME), 0.05) is None
+    assert await resolver.latest(NAME) is None
+    assert len(source.asked) == 1
+
+    source.down = False
+    source.records[NAME] = good
+    await later(clock, 10)
+    await resolver.latest(NAME)
+    await settle()
+    assert await resolver.latest(NAME) == FIRST
+
+
+@pytest.mark.parametrize(
+    ("served", "kept"),
+    [
+        (record(SECOND, 4), FIRST),
+        (record(SECOND, 5, valid=24 * 3600), FIRST),
+        (record(SECOND, 5, valid=72 * 3600), SECOND),
+        (record(SECOND, 6, valid=24 * 3600), SECOND),
+    ],
+    ids=["lower", "same, shorter", "same, longer", "higher"],
+)
+async def test_the_sequence_never_goes_back(
+    resolver: IpnsResolver, source: Source, clock: Clock, served: bytes, kept: Cid
+) -> None:
+    """An older record that a source still serves does not replace a newer one."""
+    source.records[NAME] = record(FIRST, 5)
+    await resolver.latest(NAME)
+    await settle()
+    source.records[NAME] = served
+    await later(clock, 300)
+    await resolver.latest(NAME)
+    await settle()
+    assert await resolver.latest(NAME) == kept
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"/ipns/k51qzi5uqu5dihst24f3rp2ej4co9berxohfkxaenbq1wjty7nrd5e9xp4afx1",
+        b"/ipns/example.org",
+        f"/ipfs/{FIRST}/docs".encode(),
+        b"/ipfs/",
+        b"/ipfs/nonsense",
+        b"/ipfs/Qm\xc3\xa9",
+    ],
+)
+async def test_only_a_cid_is_told(resolver: IpnsResolver, source: Source, value: bytes) -> None:
+    """A record that points at another name, or below a CID, has none to tell and costs no wait."""
+    source.records[NAME] = SIGNER.record(data(Value=value))
+    assert await asyncio.wait_for(resolver.latest(NAME), 0.05) is None
+
+
+@pytest.mark.parametrize("end", ["", "/", "//"])
+async def test_a_slash_behind_the_cid_means_nothing(
+    resolver: IpnsResolver, source: Source, end: str
+) -> None:
+    """`/ipfs/CID/` is the CID, in whatever spelling the publisher chose; we tell our own."""
+    source.records[NAME] = SIGNER.record(data(Value=f"/ipfs/{FIRST}{end}".encode()))
+    assert await resolver.latest(NAME) == FIRST
+
+
+async def test_dnslink_names_are_not_asked_for(resolver: IpnsResolver, source: Source) -> None:
+    """Routers hold no records of domains; nobody waits for what cannot come."""
+    name = IpnsName.parse("docs.example.org")
+    assert await asyncio.wait_for(resolver.latest(name), 0.05) is None
+    await settle()
+    assert source.asked == []

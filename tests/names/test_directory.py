@@ -1,0 +1,190 @@
+"""The directory: who is asked, in which order, and how long an answer serves."""
+
+from datetime import timedelta
+
+import pytest
+
+from content_gateway.content.cid import Cid
+from content_gateway.content.domain import DomainName
+from content_gateway.content.ipns_name import IpnsName
+from content_gateway.content.records import IpfsContent, IpnsContent, Records, Resolution
+from content_gateway.errors import NameNotFound, UpstreamUnavailable
+from content_gateway.names.directory import Directory, Policy
+from tests.names.services import Clock, Ipns, Service, Zone
+
+SITE = DomainName.parse("site.eth")
+CID = Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4")
+NAME = IpnsName.parse("k51qzi5uqu5dihst24f3rp2ej4co9berxohfkxaenbq1wjty7nrd5e9xp4afx1")
+ALICE = Records("0x" + "aa" * 20)
+BOB = Records("0x" + "bb" * 20, IpfsContent(CID))
+
+
+async def test_an_answer_serves_for_five_minutes(
+    directory: Directory, service: Service, clock: Clock
+) -> None:
+    """Within the freshness nobody is asked again; after it the service is."""
+    service.names["site.eth"] = ALICE
+    assert await directory.resolve(SITE) == Resolution(ALICE)
+    service.names["site.eth"] = BOB
+    clock.pass_(299.9)
+    assert await directory.resolve(SITE) == Resolution(ALICE)
+    assert len(service.asked) == 1
+    clock.pass_(0.1)
+    assert await directory.resolve(SITE) == Resolution(BOB)
+    assert len(service.asked) == 2
+
+
+async def test_absence_serves_for_thirty_seconds(
+    directory: Directory, service: Service, clock: Clock
+) -> None:
+    """A name that was just registered is found half a minute after somebody looked in vain."""
+    with pytest.raises(NameNotFound):
+        await directory.resolve(SITE)
+    service.names["site.eth"] = ALICE
+    clock.pass_(29.9)
+    with pytest.raises(NameNotFound):
+        await directory.resolve(SITE)
+    assert len(service.asked) == 1
+    clock.pass_(0.1)
+    assert await directory.resolve(SITE) == Resolution(ALICE)
+
+
+async def test_freshness_counts_from_the_answer(
+    directory: Directory, service: Service, clock: Clock
+) -> None:
+    """Being asked for often does not make an answer younger."""
+    service.names["site.eth"] = ALICE
+    for _ in range(4):
+        await directory.resolve(SITE)
+        clock.pass_(100)
+    assert len(service.asked) == 2
+
+
+async def test_zones_come_first_and_are_never_cached(
+    directory: Directory, zone: Zone, service: Service
+) -> None:
+    """The operator's own answer wins, shows at once when edited, and asks nobody."""
+    service.names["site.eth"] = ALICE
+    zone.names["site.eth"] = BOB
+    assert await directory.resolve(SITE) == Resolution(BOB)
+    zone.names["site.eth"] = ALICE
+    assert await directory.resolve(SITE) == Resolution(ALICE)
+    assert service.asked == []
+    del zone.names["site.eth"]
+    service.names["site.eth"] = BOB
+    assert await directory.resolve(SITE) == Resolution(BOB)
+    assert service.asked == ["site.eth"]
+
+
+async def test_a_zone_may_have_the_last_word(directory: Directory, service: Service) -> None:
+    """Below a suffix that a zone holds, an unlisted name does not exist, and nobody is asked."""
+    with pytest.raises(NameNotFound):
+        await directory.resolve(DomainName.parse("site.local"))
+    assert service.asked == []
+
+
+async def test_the_first_zone_wins(service: Service, ipns: Ipns) -> None:
+    """Zones are asked in the operator's order."""
+    zones = [Zone(), Zone(site=ALICE), Zone(site=BOB)]
+    directory = Directory(local=zones, services=[service], ipns=ipns)
+    assert await directory.resolve(SITE) == Resolution(ALICE)
+
+
+async def test_only_absence_lets_the_search_go_on(ipns: Ipns, clock: Clock) -> None:
+    """A service that does not know hands over to the next; one that is down ends the search."""
+    first, second = Service(), Service(site=BOB)
+    directory = Directory(local=[], services=[first, second], ipns=ipns, clock=clock)
+    assert await directory.resolve(SITE) == Resolution(BOB)
+    assert (first.asked, second.asked) == (["site.eth"], ["site.eth"])
+
+    first.down = True
+    with pytest.raises(UpstreamUnavailable):
+        await directory.resolve(DomainName.parse("other.eth"))
+    assert len(second.asked) == 1
+
+    first.down, second.down = False, True
+    with pytest.raises(UpstreamUnavailable):
+        await directory.resolve(DomainName.parse("third.eth"))
+
+    second.down = False
+    with pytest.raises(NameNotFound):
+        await directory.resolve(DomainName.parse("fourth.eth"))
+
+
+async def test_the_first_service_that_knows_ends_the_search(ipns: Ipns) -> None:
+    """The second service is not even asked."""
+    first, second = Service(site=ALICE), Service(site=BOB)
+    directory = Directory(local=[], services=[first, second], ipns=ipns)
+    assert await directory.resolve(SITE) == Resolution(ALICE)
+    assert second.asked == []
+
+
+async def test_without_services_nothing_can_be_known(zone: Zone, ipns: Ipns) -> None:
+    """With no service configured, an unlisted name is not 'absent': nobody has looked."""
+    directory = Directory(local=[zone], services=[], ipns=ipns)
+    with pytest.raises(UpstreamUnavailable):
+        await directory.resolve(SITE)
+
+
+@pytest.mark.parametrize("local", [False, True])
+async def test_ipns_content_comes_with_what_is_known_of_it(
+    directory: Directory, zone: Zone, service: Service, ipns: Ipns, local: bool
+) -> None:
+    """IPNS is asked at every request, cached name or not: its answer has a life of its own."""
+    records = Records(ALICE.wallet, IpnsContent(NAME))
+    (zone if local else service).names["site.eth"] = records
+    assert await directory.resolve(SITE) == Resolution(records, None)
+    ipns.cids[NAME] = CID
+    assert await directory.resolve(SITE) == Resolution(records, CID)
+    assert ipns.asked == [NAME, NAME]
+
+
+async def test_ipns_is_not_asked_for_other_content(
+    directory: Directory, service: Service, ipns: Ipns
+) -> None:
+    """A wallet alias and fixed content start no IPNS resolution."""
+    service.names |= {"site.eth": ALICE, "other.eth": BOB}
+    await directory.resolve(SITE)
+    await directory.resolve(DomainName.parse("other.eth"))
+    assert ipns.asked == []
+
+
+async def test_the_least_recently_asked_name_is_forgotten(ipns: Ipns, clock: Clock) -> None:
+    """The cache is bounded; being asked for keeps a name in it, absent names count too."""
+    service = Service(a=ALICE, b=ALICE, c=ALICE)
+    directory = Directory(
+        local=[], services=[service], ipns=ipns, clock=clock, policy=Policy(max_entries=3)
+    )
+    names = [DomainName.parse(f"{label}.eth") for label in "abcx"]
+    for name in names[:3]:
+        await directory.resolve(name)
+    await directory.resolve(names[0])  # a is now younger than b
+    with pytest.raises(NameNotFound):
+        await directory.resolve(names[3])
+    service.asked.clear()
+    for name in (names[0], names[2]):
+        await directory.resolve(name)
+    assert service.asked == []
+    await directory.resolve(names[1])
+    assert service.asked == ["b.eth"]
+
+
+async def test_other_lives_can_be_chosen(service: Service, ipns: Ipns, clock: Clock) -> None:
+    """Every number of the policy is an operator's to change."""
+    service.names["site.eth"] = ALICE
+    directory = Directory(
+        local=[],
+        services=[service],
+        ipns=ipns,
+        clock=clock,
+        policy=Policy(fresh=10, absent=1, stale_limit=20),
+    )
+    await directory.resolve(SITE)
+    clock.pass_(10)
+    service.down = True
+    stale = (await directory.resolve(SITE)).stale
+    assert stale is not None
+    assert stale.age == timedelta(seconds=10)
+    clock.pass_(10)
+    with pytest.raises(UpstreamUnavailable):
+        await directory.resolve(SITE)

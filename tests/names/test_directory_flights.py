@@ -1,0 +1,173 @@
+"""Flights: all who wait for one name share one look-up, and nobody can spoil it for the others."""
+
+import asyncio
+
+import pytest
+
+from content_gateway.content.domain import DomainName
+from content_gateway.content.records import Records, Resolution
+from content_gateway.errors import NameNotFound, UpstreamUnavailable
+from content_gateway.names.directory import Directory, Policy
+from tests.names.services import Clock, Ipns, Service
+
+SITE = DomainName.parse("site.eth")
+OTHER = DomainName.parse("other.eth")
+ALICE = Records("0x" + "aa" * 20)
+
+
+async def settle() -> None:
+    """Let every task run as far as it can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_a_thousand_callers_share_one_look_up(directory: Directory, service: Service) -> None:
+    """However many ask at once for a cold name, the service is asked once."""
+    service.names["site.eth"] = ALICE
+    service.hold()
+    callers = [asyncio.create_task(directory.resolve(SITE)) for _ in range(1_000)]
+    await settle()
+    service.let_go()
+    assert await asyncio.gather(*callers) == [Resolution(ALICE)] * 1_000
+    assert service.asked == ["site.eth"]
+
+
+@pytest.mark.parametrize("down", [False, True])
+async def test_callers_share_the_bad_news_too(
+    directory: Directory, service: Service, down: bool
+) -> None:
+    """Absence and outage are learnt once for all who wait."""
+    service.down = down
+    service.hold()
+    callers = [asyncio.create_task(directory.resolve(SITE)) for _ in range(50)]
+    await settle()
+    service.let_go()
+    outcomes = await asyncio.gather(*callers, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {
+        UpstreamUnavailable if down else NameNotFound
+    }
+    assert service.asked == ["site.eth"]
+
+
+async def test_an_outage_serves_all_who_wait_the_last_known_answer(
+    directory: Directory, service: Service, clock: Clock
+) -> None:
+    """Everybody who waited for the failed look gets the old answer, not only the first."""
+    service.names["site.eth"] = ALICE
+    await directory.resolve(SITE)
+    clock.pass_(300)
+    service.down = True
+    service.hold()
+    callers = [asyncio.create_task(directory.resolve(SITE)) for _ in range(50)]
+    await settle()
+    service.let_go()
+    assert all(resolution.stale for resolution in await asyncio.gather(*callers))
+    assert len(service.asked) == 2
+
+
+async def test_names_do_not_wait_for_each_other(directory: Directory, service: Service) -> None:
+    """Two names are two flights, under way at the same time."""
+    service.names |= {"site.eth": ALICE, "other.eth": ALICE}
+    service.hold()
+    callers = [asyncio.create_task(directory.resolve(name)) for name in (SITE, OTHER, SITE)]
+    await settle()
+    assert service.asked == ["site.eth", "other.eth"]
+    service.let_go()
+    await asyncio.gather(*callers)
+
+
+async def test_a_caller_who_gives_up_does_not_cancel_the_others(
+    directory: Directory, service: Service
+) -> None:
+    """Even the one whose request started the flight may leave."""
+    service.names["site.eth"] = ALICE
+    service.hold()
+    first, second = (asyncio.create_task(directory.resolve(SITE)) for _ in range(2))
+    await settle()
+    first.cancel()
+    await settle()
+    assert first.cancelled()
+    service.let_go()
+    assert await second == Resolution(ALICE)
+    assert len(service.asked) == 1
+
+
+async def test_a_flight_nobody_waits_for_still_teaches(
+    directory: Directory, service: Service
+) -> None:
+    """The answer that came too late for its caller is there for the next one."""
+    service.names["site.eth"] = ALICE
+    service.hold()
+    caller = asyncio.create_task(directory.resolve(SITE))
+    await settle()
+    caller.cancel()
+    service.let_go()
+    await settle()
+    assert await directory.resolve(SITE) == Resolution(ALICE)
+    assert len(service.asked) == 1
+
+
+async def test_a_failure_nobody_waits_for_makes_no_noise(
+    directory: Directory, service: Service
+) -> None:
+    """An abandoned flight that fails is not reported as an exception nobody looked at."""
+    service.down = True
+    service.hold()
+    caller = asyncio.create_task(directory.resolve(SITE))
+    await settle()
+    caller.cancel()
+    service.let_go()
+    await settle()
+    assert service.ended == ["site.eth"]
+
+
+async def test_flights_are_bounded(service: Service, ipns: Ipns, clock: Clock) -> None:
+    """Somebody who asks for endless names cannot make us ask upstream without end."""
+    directory = Directory(
+        local=[], services=[service], ipns=ipns, clock=clock, policy=Policy(max_flights=2)
+    )
+    service.names["site.eth"] = ALICE
+    service.hold()
+    waiting = [asyncio.create_task(directory.resolve(name)) for name in (SITE, OTHER)]
+    await settle()
+    with pytest.raises(UpstreamUnavailable):
+        await directory.resolve(DomainName.parse("third.eth"))
+    joining = asyncio.create_task(directory.resolve(SITE))
+    await settle()
+    service.let_go()
+    assert await joining == Resolution(ALICE)
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert service.asked == ["site.eth", "other.eth"]
+
+
+async def test_a_known_name_is_served_when_flights_are_full(
+    service: Service, ipns: Ipns, clock: Clock
+) -> None:
+    """When no more look-ups may start we could not find out: the last known answer serves."""
+    directory = Directory(
+        local=[], services=[service], ipns=ipns, clock=clock, policy=Policy(max_flights=1)
+    )
+    service.names["site.eth"] = ALICE
+    await directory.resolve(SITE)
+    clock.pass_(300)
+    service.hold()
+    busy = asyncio.create_task(directory.resolve(OTHER))
+    await settle()
+    try:
+        resolution = await directory.resolve(SITE)
+        assert resolution.records == ALICE
+        assert resolution.stale is not None
+    finally:
+        busy.cancel()
+        await directory.close()
+
+
+async def test_closing_ends_every_flight(directory: Directory, service: Service) -> None:
+    """After close nothing is under way any more, and the service was told so."""
+    service.hold()
+    callers = [asyncio.create_task(directory.resolve(name)) for name in (SITE, OTHER)]
+    await settle()
+    await asyncio.wait_for(directory.close(), 1)
+    assert sorted(service.ended) == ["other.eth", "site.eth"]
+    outcomes = await asyncio.gather(*callers, return_exceptions=True)
+    assert all(isinstance(outcome, BaseException) for outcome in outcomes)

@@ -1,0 +1,176 @@
+"""The directory when a service is down: the last known answer, for an hour, and never a guess."""
+
+from datetime import timedelta
+
+import pytest
+
+from content_gateway.content.domain import DomainName
+from content_gateway.content.records import Records, Resolution, Staleness
+from content_gateway.errors import (
+    NameNotFound,
+    UpstreamError,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from content_gateway.names.directory import Directory, Policy
+from tests.names.services import Clock, Ipns, Service
+
+SITE = DomainName.parse("site.eth")
+ALICE = Records("0x" + "aa" * 20)
+
+
+async def test_an_unknown_name_during_an_outage_is_an_outage(
+    directory: Directory, service: Service
+) -> None:
+    """When we could not find out, the caller hears so, never 'not found'."""
+    service.down = True
+    with pytest.raises(UpstreamUnavailable):
+        await directory.resolve(SITE)
+
+
+async def test_the_last_known_answer_serves_and_says_how_old_it_is(
+    directory: Directory, service: Service, clock: Clock
+) -> None:
+    """A known name stays resolvable; the answer tells its age and by how much it is overdue."""
+    service.names["site.eth"] = ALICE
+    await directory.resolve(SITE)
+    service.down = True
+    clock.pass_(400)
+    stale = Staleness(age=timedelta(seconds=400), overdue=timedelta(seconds=100))
+    assert await directory.resolve(SITE) == Resolution(ALICE, stale=stale)
+
+
+async def test_a_fresh_answer_is_not_marked(
+    directory: Directory, service: Service, clock: Clock
+) -> None:
+    """An outage that nobody notices within the freshness changes nothing."""
+    service.names["site.eth"] = ALICE
+    await directory.resolve(SITE)
+    service.down = True
+    clock.pass_(299)
+    assert await directory.resolve(SITE) == Resolution(ALICE)
+    assert len(service.asked) == 1
+
+
+async def test_an_outage_costs_one_caller_a_wait(
+    directory: Directory, service: Service, clock: Clock
+) -> None:
+    """After a failed look the service is left in peace for five seconds."""
+    service.names["site.eth"] = ALICE
+    await directory.resolve(SITE)
+    service.down = True
+    clock.pass_(300)
+    for _ in range(100):
+        assert (await directory.resolve(SITE)).stale is not None
+    assert len(service.asked) == 2
+    clock.pass_(5)
+    await directory.resolve(SITE)
+    assert len(service.asked) == 3
+
+
+async def test_when_the_service_is_back_the_answer_is_fresh(
+    directory: Directory, service: Service, clock: Clock
+) -> None:
+    """Five seconds after the outage the new answer is there, unmarked."""
+    service.names["site.eth"] = ALICE
+    await directory.resolve(SITE)
+    service.down = True
+    clock.pass_(300)
+    await directory.resolve(SITE)
+    service.down = False
+    service.names["site.eth"] = Records("0x" + "cc" * 20)
+    clock.pass_(5)
+    assert await directory.resolve(SITE) == Resolution(Records("0x" + "cc" * 20))
+
+
+async def test_after_an_hour_the_last_answer_is_too_old(
+    directory: Directory, service: Service, clock: Clock
+) -> None:
+    """Serving yesterday's wallet would be worse than serving none."""
+    service.names["site.eth"] = ALICE
+    await directory.resolve(SITE)
+    service.down = True
+    clock.pass_(3599.9)
+    assert (await directory.resolve(SITE)).stale is not None
+    clock.pass_(5)
+    with pytest.raises(UpstreamUnavailable):
+        await directory.resolve(SITE)
+
+
+async def test_the_limit_holds_while_the_service_is_left_in_peace(
+    directory: Directory, service: Service, clock: Clock
+) -> None:
+    """Holding back the next look does not stretch the hour."""
+    service.names["site.eth"] = ALICE
+    await directory.resolve(SITE)
+    service.down = True
+    clock.pass_(3599)
+    assert (await directory.resolve(SITE)).stale is not None
+    clock.pass_(2)
+    with pytest.raises(UpstreamError):
+        await directory.resolve(SITE)
+
+
+async def test_a_known_absence_is_not_stretched(
+    directory: Directory, service: Service, clock: Clock
+) -> None:
+    """After thirty seconds 'there is nothing' would be a guess: the outage is told instead."""
+    with pytest.raises(NameNotFound):
+        await directory.resolve(SITE)
+    service.down = True
+    clock.pass_(29)
+    with pytest.raises(NameNotFound):
+        await directory.resolve(SITE)
+    clock.pass_(1)
+    with pytest.raises(UpstreamUnavailable):
+        await directory.resolve(SITE)
+
+
+async def test_records_that_are_gone_do_not_come_back(
+    directory: Directory, service: Service, clock: Clock
+) -> None:
+    """Absence replaces what was known: a later outage does not raise a deleted name."""
+    service.names["site.eth"] = ALICE
+    await directory.resolve(SITE)
+    del service.names["site.eth"]
+    clock.pass_(300)
+    with pytest.raises(NameNotFound):
+        await directory.resolve(SITE)
+    service.down = True
+    clock.pass_(30)
+    with pytest.raises(UpstreamUnavailable):
+        await directory.resolve(SITE)
+
+
+async def test_a_service_that_hangs_is_a_timeout(
+    service: Service, ipns: Ipns, clock: Clock
+) -> None:
+    """The whole search has one limit; after it a known name is served from memory."""
+    directory = Directory(
+        local=[], services=[service], ipns=ipns, clock=clock, policy=Policy(lookup=0.05)
+    )
+    service.names["site.eth"] = ALICE
+    await directory.resolve(SITE)
+    service.hold()
+    clock.pass_(300)
+    assert (await directory.resolve(SITE)).stale is not None
+    with pytest.raises(UpstreamTimeout):
+        await directory.resolve(DomainName.parse("other.eth"))
+    assert service.ended == service.asked
+
+
+async def test_a_mishap_is_not_remembered(ipns: Ipns, clock: Clock) -> None:
+    """An error nobody foresaw reaches its caller and leaves nothing behind."""
+
+    class Careless(Service):
+        async def resolve(self, name: DomainName) -> Records:
+            if not self.asked:
+                self.asked.append(name.text)
+                raise ZeroDivisionError
+            return await super().resolve(name)
+
+    service = Careless(site=ALICE)
+    directory = Directory(local=[], services=[service], ipns=ipns, clock=clock)
+    with pytest.raises(ZeroDivisionError):
+        await directory.resolve(SITE)
+    assert await directory.resolve(SITE) == Resolution(ALICE)

@@ -1,0 +1,223 @@
+"""EnsNames over a node: one call a name, the owner as stand-in, and no outage taken for absence."""
+
+from collections.abc import AsyncIterator
+from time import monotonic
+
+import pytest
+from eth_utils.address import to_checksum_address
+
+from content_gateway.content.cid import Cid
+from content_gateway.content.domain import DomainName
+from content_gateway.content.ipns_name import IpnsName
+from content_gateway.content.records import IpfsContent, IpnsContent, OtherContent, Records
+from content_gateway.errors import (
+    NameNotFound,
+    UpstreamError,
+    UpstreamNonsense,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from content_gateway.ethereum.rpc import EthereumRpc
+from content_gateway.names.ens import EnsNames
+from content_gateway.outbound import Outbound
+from tests.fakes.ethereum import (
+    NAME_WRAPPER,
+    REGISTRY,
+    UNIVERSAL_RESOLVER,
+    Ethereum,
+    Name,
+    running_ethereum,
+    selector,
+)
+from tests.fakes.miniature import Mood
+
+SITE = DomainName.parse("site.eth")
+WALLET = to_checksum_address("0xd8da6bf26964af9d7eed9e03e53415d37aa96045")
+OWNER = to_checksum_address("0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed")
+IPFS = bytes.fromhex("e3010170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f")
+CID = Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4")
+IPNS = bytes.fromhex(
+    "e50101720024080112205cbd1cc86ac20d6640795809c2a185bb2504538a2de8076da5a6971b8acb4715"
+)
+IPNS_NAME = IpnsName.parse("k51qzi5uqu5dihst24f3rp2ej4co9berxohfkxaenbq1wjty7nrd5e9xp4afx1")
+
+
+@pytest.fixture
+async def ethereum() -> AsyncIterator[Ethereum]:
+    async with running_ethereum() as ethereum:
+        yield ethereum
+
+
+@pytest.fixture
+async def rpc(ethereum: Ethereum) -> AsyncIterator[EthereumRpc]:
+    async with Outbound() as outbound:
+        yield EthereumRpc(outbound, [ethereum.url], seconds=0.5)
+
+
+@pytest.fixture
+def ens(rpc: EthereumRpc) -> EnsNames:
+    return EnsNames(rpc, universal_resolver=UNIVERSAL_RESOLVER, registry=REGISTRY)
+
+
+async def test_an_alias_takes_one_call(ens: EnsNames, ethereum: Ethereum) -> None:
+    """A name with only a wallet is known after one eth_call in one HTTP request."""
+    ethereum.names["site.eth"] = Name(address=WALLET)
+    assert await ens.resolve(SITE) == Records(WALLET, None)
+    assert (ethereum.eth_calls, ethereum.posts) == (1, 1)
+
+
+async def test_an_ipfs_name_takes_one_call(ens: EnsNames, ethereum: Ethereum) -> None:
+    """Wallet and CID come with the same call."""
+    ethereum.names["site.eth"] = Name(address=WALLET, contenthash=IPFS, owner=OWNER)
+    assert await ens.resolve(SITE) == Records(WALLET, IpfsContent(CID))
+    assert (ethereum.eth_calls, ethereum.posts) == (1, 1)
+
+
+async def test_an_ipns_name_takes_one_call(ens: EnsNames, ethereum: Ethereum) -> None:
+    """Wallet and IPNS name come with the same call."""
+    ethereum.names["site.eth"] = Name(address=WALLET, contenthash=IPNS)
+    assert await ens.resolve(SITE) == Records(WALLET, IpnsContent(IPNS_NAME))
+    assert (ethereum.eth_calls, ethereum.posts) == (1, 1)
+
+
+async def test_an_absent_name_takes_one_call(ens: EnsNames, ethereum: Ethereum) -> None:
+    """That there is no such name is known after one call, too."""
+    with pytest.raises(NameNotFound):
+        await ens.resolve(SITE)
+    assert (ethereum.eth_calls, ethereum.posts) == (1, 1)
+
+
+async def test_a_name_without_records_is_absent(ens: EnsNames, ethereum: Ethereum) -> None:
+    """A registered name with neither wallet nor content is not found, whoever owns it."""
+    ethereum.names["site.eth"] = Name(owner=OWNER)
+    with pytest.raises(NameNotFound):
+        await ens.resolve(SITE)
+    assert ethereum.eth_calls == 1
+
+
+async def test_the_owner_stands_in_for_a_missing_wallet(ens: EnsNames, ethereum: Ethereum) -> None:
+    """Content without an address record: the wallet that owns the name is told, and marked."""
+    ethereum.names["site.eth"] = Name(contenthash=IPFS, owner=OWNER)
+    assert await ens.resolve(SITE) == Records(OWNER, IpfsContent(CID), wallet_is_owner=True)
+    assert [to for to, _ in ethereum.calls] == [UNIVERSAL_RESOLVER, REGISTRY]
+
+
+async def test_a_wrapped_name_belongs_to_whom_the_wrapper_says(
+    ens: EnsNames, ethereum: Ethereum
+) -> None:
+    """The registry knows only the NameWrapper; the owner is asked for there."""
+    ethereum.names["site.eth"] = Name(contenthash=IPFS, owner=OWNER, wrapped=True)
+    assert await ens.resolve(SITE) == Records(OWNER, IpfsContent(CID), wallet_is_owner=True)
+    assert [to for to, _ in ethereum.calls] == [UNIVERSAL_RESOLVER, REGISTRY, NAME_WRAPPER]
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+async def test_content_that_nobody_owns_has_no_wallet(
+    ens: EnsNames, ethereum: Ethereum, wrapped: bool
+) -> None:
+    """An off-chain or expired name may have content and no owner: then no wallet is told."""
+    ethereum.names["site.eth"] = Name(contenthash=IPFS, wrapped=wrapped)
+    assert await ens.resolve(SITE) == Records(None, IpfsContent(CID), wallet_is_owner=False)
+
+
+async def test_content_of_other_networks_is_told_as_such(ens: EnsNames, ethereum: Ethereum) -> None:
+    """Swarm content is a fact about the name, with the wallet beside it."""
+    swarm = bytes.fromhex("e40101fa011b20" + "d1" * 32)
+    ethereum.names["site.eth"] = Name(address=WALLET, contenthash=swarm)
+    assert await ens.resolve(SITE) == Records(WALLET, OtherContent("swarm", "d1" * 32))
+
+
+async def test_every_dotted_name_goes_to_ens(ens: EnsNames, ethereum: Ethereum) -> None:
+    """DNS names are in ENS too, and names of any script reach the chain in their normal form."""
+    ethereum.names["example.com"] = Name(address=WALLET)
+    ethereum.names["bücher.eth"] = Name(address=OWNER)
+    assert (await ens.resolve(DomainName.parse("Example.COM"))).wallet == WALLET
+    assert (await ens.resolve(DomainName.parse("BÜCHER.eth"))).wallet == OWNER
+
+
+async def test_an_update_is_seen_at_once(ens: EnsNames, ethereum: Ethereum) -> None:
+    """The service keeps nothing: what the chain holds now is what it answers."""
+    ethereum.names["site.eth"] = Name(address=WALLET)
+    await ens.resolve(SITE)
+    ethereum.names["site.eth"] = Name(address=OWNER)
+    assert (await ens.resolve(SITE)).wallet == OWNER
+    del ethereum.names["site.eth"]
+    with pytest.raises(NameNotFound):
+        await ens.resolve(SITE)
+
+
+@pytest.mark.parametrize(
+    ("mood", "error"),
+    [
+        ("dark", UpstreamUnavailable),
+        ("hang", UpstreamTimeout),
+        ("html", UpstreamNonsense),
+        ("huge", UpstreamNonsense),
+        ("garbage", UpstreamNonsense),
+        ("cut", UpstreamUnavailable),
+        ("404", UpstreamNonsense),
+        ("429", UpstreamUnavailable),
+        ("500", UpstreamUnavailable),
+        ("503", UpstreamUnavailable),
+        ("redirect", UpstreamNonsense),
+        ("empty", UpstreamNonsense),
+        ("error", UpstreamUnavailable),
+        ("revert", UpstreamNonsense),
+        ("lie", UpstreamNonsense),
+    ],
+)
+async def test_an_outage_is_not_an_unknown_name(
+    ens: EnsNames, ethereum: Ethereum, mood: Mood, error: type[UpstreamError]
+) -> None:
+    """However the node fails, the caller hears how, never 'not found', and soon."""
+    ethereum.misbehave(mood)
+    begun = monotonic()
+    with pytest.raises(error):
+        await ens.resolve(SITE)
+    assert monotonic() - begun < 2
+
+
+async def test_an_outage_behind_the_owner_is_an_outage(
+    rpc: EthereumRpc, ethereum: Ethereum
+) -> None:
+    """A wallet that we could not find out is not a wallet that is unset."""
+    ethereum.names["site.eth"] = Name(contenthash=IPFS, owner=OWNER)
+    # There is no contract at that address, so the node answers `0x`.
+    ens = EnsNames(rpc, universal_resolver=UNIVERSAL_RESOLVER, registry="0x" + "99" * 20)
+    with pytest.raises(UpstreamNonsense):
+        await ens.resolve(SITE)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        (Name(refusal=selector("ResolverNotContract(bytes,address)") + bytes(96)), NameNotFound),
+        (Name(refusal=selector("HttpError(uint16,string)") + bytes(96)), UpstreamUnavailable),
+        (Name(refusal=b""), UpstreamNonsense),
+        (
+            Name(
+                address=WALLET, contenthash_error=selector("HttpError(uint16,string)") + bytes(96)
+            ),
+            UpstreamUnavailable,
+        ),
+        (
+            Name(address_error=selector("Error(string)") + bytes(96), contenthash=IPFS),
+            UpstreamNonsense,
+        ),
+    ],
+)
+async def test_refusals_on_the_chain_are_told_apart(
+    ens: EnsNames, ethereum: Ethereum, name: Name, error: type[Exception]
+) -> None:
+    """A resolver that is no contract holds nothing; a gateway that failed is an outage."""
+    ethereum.names["site.eth"] = name
+    with pytest.raises(error):
+        await ens.resolve(SITE)
+
+
+async def test_a_resolver_without_contenthash_still_has_a_wallet(
+    ens: EnsNames, ethereum: Ethereum
+) -> None:
+    """Old resolvers answer the one and refuse the other, within the same call."""
+    ethereum.names["site.eth"] = Name(address=WALLET, contenthash_error=b"")
+    assert await ens.resolve(SITE) == Records(WALLET, None)
