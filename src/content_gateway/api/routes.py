@@ -88,12 +88,8 @@ class Handlers:
     async def resolve(self, call: Call) -> Reply:
         """What a domain points at."""
         text = call.argument
-        # Normalising what is not ASCII loads a large library once: off the event loop.
-        name = (
-            DomainName.parse(text)
-            if text.isascii()
-            else await asyncio.to_thread(DomainName.parse, text)
-        )
+        # A name that is not plain loads a large library, once: off the event loop.
+        name = DomainName.parse_plain(text) or await asyncio.to_thread(DomainName.parse, text)
         return self._rendered.of(await self._directory.resolve(name))
 
     async def add_pin(self, call: Call) -> Reply:

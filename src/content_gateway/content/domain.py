@@ -26,10 +26,11 @@ class DomainName:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The name that *text* means; raises InvalidDomain."""
-        lowered = text.lower() if text.isascii() else ""
-        if len(lowered) < 64 and _PLAIN.fullmatch(lowered):
-            return cls(lowered)
+        """The name that *text* means; raises InvalidDomain.
+
+        The first name that is not plain makes the process larger and waits a moment for that."""
+        if plain := cls.parse_plain(text):
+            return plain
         if not text:
             raise InvalidDomain("The domain is empty.")
         if len(text) > MAX_TEXT:
@@ -38,10 +39,17 @@ class DomainName:
             raise InvalidDomain("The domain has blanks or control characters.")
         if "." not in text or "" in text.split("."):
             raise InvalidDomain("A domain has at least two labels, none of them empty.")
-        name = cls(lowered if _PLAIN.fullmatch(lowered) else _normalise(text))
+        name = cls(_normalise(text))
         if len(name.wire) > MAX_WIRE_BYTES:
             raise InvalidDomain(f"The domain takes more than {MAX_WIRE_BYTES} bytes on the wire.")
         return name
+
+    @classmethod
+    def parse_plain(cls, text: str) -> Self | None:
+        """The name, where *text* is of letters, digits and hyphens; None where parse must decide."""
+        lowered = text.lower() if text.isascii() else ""
+        # 253 characters are 255 bytes on the wire.
+        return cls(lowered) if len(lowered) <= 253 and _PLAIN.fullmatch(lowered) else None
 
     @property
     def labels(self) -> list[str]:
