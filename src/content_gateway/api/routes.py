@@ -89,7 +89,9 @@ class Handlers:
         """What a domain points at."""
         text = call.argument
         # A name that is not plain loads a large library, once: off the event loop.
-        name = DomainName.parse_plain(text) or await asyncio.to_thread(DomainName.parse, text)
+        name = DomainName.parse_plain(text)
+        if name is None:
+            name = await asyncio.to_thread(DomainName.parse, text)
         return self._rendered.of(await self._directory.resolve(name))
 
     async def add_pin(self, call: Call) -> Reply:

@@ -46,7 +46,7 @@ class DomainName:
 
     @classmethod
     def parse_plain(cls, text: str) -> Self | None:
-        """The name, where *text* is of letters, digits and hyphens; None where parse must decide."""
+        """The name, where *text* is letters, digits and hyphens; None where parse must decide."""
         lowered = text.lower() if text.isascii() else ""
         # 253 characters are 255 bytes on the wire.
         return cls(lowered) if len(lowered) <= 253 and _PLAIN.fullmatch(lowered) else None
