@@ -170,7 +170,7 @@ def test_a_small_block_cannot_hold_us_up() -> None:
     begun = perf_counter()
     with pytest.raises(ValueError, match=r".+"):
         links(block(DAG_CBOR, data), data)
-    assert perf_counter() - begun < 0.1
+    assert perf_counter() - begun < 5
 
 
 LEAVES = st.none() | st.booleans() | st.integers(-(2**64), 2**64 - 1) | st.floats() | st.text()

@@ -101,5 +101,5 @@ async def test_a_router_that_hangs_delays_nobody_for_long(
     assert 0.09 < monotonic() - begun < 1
     begun = monotonic()
     assert await resolver.latest(NAME) is None
-    assert monotonic() - begun < 0.05
+    assert monotonic() - begun < 0.09
     await resolver.close()

@@ -219,13 +219,13 @@ async def test_a_large_block_does_not_hold_up_the_service(
     cid = block(DAG_PB, node)
     origin.blocks = {cid: node}
     submitting = asyncio.create_task(store.submit(cid))
-    longest = 0.0
+    longest, start = 0.0, monotonic()
     while not submitting.done():
         begun = monotonic()
         await asyncio.sleep(0.001)
         longest = max(longest, monotonic() - begun)
     await submitting
-    assert longest < 0.2
+    assert longest < (monotonic() - start) / 2
 
 
 async def test_a_submit_that_is_cancelled_can_be_taken_up_again(
