@@ -169,6 +169,14 @@ class Wire:
         rest, self._received = self._received, b""
         return rest
 
+    def has_word(self) -> bool:
+        """Whether the server says something, or ends its side, within the socket's time-out."""
+        try:
+            self.socket.recv(1, socket.MSG_PEEK)
+        except TimeoutError:
+            return False
+        return True
+
     def has_ended(self) -> bool:
         """Whether the server ends its side cleanly without sending anything more."""
         return self.rest() == b""

@@ -169,7 +169,7 @@ def knock(port: int, lost: list[str], answered: list[int]) -> None:
 def test_no_connection_that_was_taken_is_left_without_an_answer(loop: str) -> None:
     """Clients that connect all the time are refused or answered, up to the last moment."""
     lost: list[str] = []
-    for _ in range(5):
+    for _ in range(3):
         answered: list[int] = []
         with running_edge(loop, BOUNDS) as edge:
             clients = [

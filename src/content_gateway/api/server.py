@@ -2,12 +2,10 @@
 
 No Python server is safe bare (facts-edge section 1): this one bounds the head of a request in
 bytes, fields and time, wants exactly one Host, closes behind anything that carries a body, and
-lets what is under way finish when it stops. Knows HTTP/1.1 on the wire and nothing of what is
-served."""
+lets what is under way finish when it stops. Knows HTTP/1.1 on the wire, not what is served."""
 
 import asyncio
 import ctypes
-import re
 import resource
 import socket
 import struct
@@ -15,7 +13,7 @@ from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import unquote
 
 import uvicorn
@@ -31,11 +29,9 @@ from content_gateway.telemetry import request_ids
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one client may take: seconds, bytes and numbers.
-
-    *idle* is how long it may neither ask nor read, *linger* how long it may still read when we
-    hang up, *drain* how long what it sent as we stop may take to arrive, *stop* how long we then
-    wait for what is under way."""
+    """What one client may take: *idle* is how long it may neither ask nor read, *linger* how long
+    it may still read when we hang up, *drain* how long what it sent as we stop may take to arrive,
+    *stop* how long we then wait for what is under way."""
 
     head_seconds: float = 10.0
     head_bytes: int = 16 * 1024
@@ -51,8 +47,6 @@ class Bounds:
 # An encoded slash is part of a segment, not a border between two (RFC 3986 section 2.2). It
 # travels to the router as a lone surrogate, which no decoded path can contain otherwise.
 ENCODED_SLASH: Final = "\udc2f"
-_SO_ATTACH_FILTER: Final = 26
-_ENCODED_SLASH: Final = re.compile("%2f", re.IGNORECASE)
 
 
 class _State(ServerState):
@@ -64,10 +58,6 @@ class _State(ServerState):
         self.open_by_address: Counter[str] = Counter()
         self.request_ids = request_ids()
         self.is_stopping = False
-
-
-class _Refused(Exception):
-    """Carries a kind of problem out of the parser, as the context of the parser's own error."""
 
 
 class HardenedProtocol(HttpToolsProtocol):
@@ -84,17 +74,17 @@ class HardenedProtocol(HttpToolsProtocol):
         self.access_log = False  # else uvicorn logs when any logging handler could listen
         self.url = b""
         self._bounds = self.server_state.bounds
-        self._address = ""
         self._received = b""  # from the first byte of the head under way
         self._parsed = 0  # how much of it the parser has
         self._is_idle = True  # no request is being answered
+        self._has_begun = False  # something was received since the last answer
         self._is_deaf = False  # nothing more is taken from this client
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Count the connection and give its first request a deadline."""
         super().connection_made(transport)
         self.transport = _Lingering(transport, self.flow, self._bounds)
-        self._set_deadline()
+        self._await_head()
         self._address = self.client[0] if self.client else ""
         self.server_state.open_by_address[self._address] += 1
         if self.server_state.open_by_address[self._address] > self._bounds.per_address:
@@ -105,15 +95,13 @@ class HardenedProtocol(HttpToolsProtocol):
         self.server_state.open_by_address[self._address] -= 1
         if not self.server_state.open_by_address[self._address]:
             del self.server_state.open_by_address[self._address]
-        self._deadline.cancel()
-        self._unset_keepalive_if_required()
+        self._timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Parse what has arrived, one head at a time, until a request is under way."""
         if self._is_deaf or self.transport.is_closed:
             return
-        self._unset_keepalive_if_required()
         self._received += data
         while self._received and self._is_idle:
             end = self._received.find(b"\r\n\r\n") + 4
@@ -121,11 +109,9 @@ class HardenedProtocol(HttpToolsProtocol):
             most = self._bounds.head_bytes
             try:
                 self.parser.feed_data(self._received[self._parsed : size if size < most else most])
-            except HttpParserUpgrade:
-                pass  # answered in HTTP/1.1 (RFC 9110 section 7.8)
-            except HttpParserError as error:
-                cause = error.__context__
-                self._refuse(cause.args[0] if isinstance(cause, _Refused) else problems.BAD_REQUEST)
+            except (HttpParserError, HttpParserUpgrade):
+                if self._is_idle:  # else an upgrade, which HTTP/1.1 may answer (RFC 9110, 7.8)
+                    self._refuse(problems.BAD_REQUEST)
             if size > most:
                 is_path = len(self.url) > self._bounds.path_bytes
                 self._refuse(problems.LONG_PATH if is_path else problems.LARGE_HEAD)
@@ -134,36 +120,32 @@ class HardenedProtocol(HttpToolsProtocol):
                 break
             self._parsed = 0
             self._received = b"" if self._is_deaf else self._received[size:]
-        if not self._is_idle:
-            if self._received:
-                self.flow.pause_reading()
-        elif self._deadline.cancelled() and not self._is_deaf:
-            self._set_deadline()
+        if self._received and not self._is_idle:
+            self.flow.pause_reading()
+        elif self._is_idle and not self._has_begun:
+            self._timer.cancel()
+            self._await_head()
 
     def on_headers_complete(self) -> None:
         """The head is whole: check what only the whole shows, and start the request."""
         fields, number = dict(self.headers), len(self.headers)
         if len(self.url) > self._bounds.path_bytes:
-            raise _Refused(problems.LONG_PATH)
+            raise self._refuse(problems.LONG_PATH)
         if number > self._bounds.fields:
-            raise _Refused(problems.LARGE_HEAD)
-        hosts = int(b"host" in fields)
-        if number > len(fields):
-            hosts = [name for name, _ in self.headers].count(b"host")
-        if hosts != 1 and (hosts or self.parser.get_http_version() != "1.0"):
-            raise _Refused(problems.BAD_REQUEST)
+            raise self._refuse(problems.LARGE_HEAD)
+        if number > len(fields) and [name for name, _ in self.headers].count(b"host") > 1:
+            raise self._refuse(problems.BAD_REQUEST)
+        if b"host" not in fields and self.parser.get_http_version() != "1.0":
+            raise self._refuse(problems.BAD_REQUEST)
         super().on_headers_complete()
         self._is_idle = False
-        self._deadline.cancel()
         if b"%" in self.url:
-            segments = _ENCODED_SLASH.split(self.scope["raw_path"].decode())
+            segments = self.scope["raw_path"].decode().replace("%2F", "%2f").split("%2f")
             self.scope["path"] = ENCODED_SLASH.join(map(unquote, segments))
         if self.server_state.is_stopping or self.parser.should_upgrade():
             self.cycle.keep_alive = False
-        # The parser refuses a second Content-Length, so the last one is the only one.
-        if b"transfer-encoding" in fields or (
-            b"content-length" in fields and fields[b"content-length"].strip(b"0")
-        ):
+        length = fields.get(b"content-length", b"0")  # the parser refuses a second one
+        if length.strip(b"0") or b"transfer-encoding" in fields:
             # No operation takes a body: the application answers without it, and we hang up.
             self.cycle.keep_alive = self.cycle.more_body = False
             self.cycle.message_event.set()
@@ -171,21 +153,19 @@ class HardenedProtocol(HttpToolsProtocol):
         self._is_deaf = not self.cycle.keep_alive
 
     def on_response_complete(self) -> None:
-        """Go on with what arrived in the meantime."""
-        super().on_response_complete()
-        self._is_idle = True
+        """Await the next request, or go on with what has arrived of it."""
+        self.server_state.total_requests += 1
+        self._is_idle, self._has_begun = True, False
+        self._due = self.loop.time() + self._bounds.idle
         if self._received and not self.transport.is_closing():
+            self.flow.resume_reading()
             self.data_received(b"")
 
-    def finish(self) -> None:
-        """Make the request under way, if there is one, the last."""
+    def shutdown(self) -> None:
+        """Make the request under way the last; without one, close once the server has drained."""
         if not self._is_idle:
             self.cycle.keep_alive = False
-
-    def shutdown(self) -> None:
-        """The server stops: close now, or after the request that is under way or half here."""
-        self.finish()
-        if self._is_idle and not self._received:
+        elif self.server_state.is_stopping and not self._received:
             self.transport.close()
 
     def eof_received(self) -> bool:  # type: ignore[override]
@@ -194,23 +174,34 @@ class HardenedProtocol(HttpToolsProtocol):
         self._is_deaf = True
         return not self._is_idle
 
-    def _refuse(self, kind: problems.Kind) -> None:
-        """Answer with a problem, and hang up."""
+    def _refuse(self, kind: problems.Kind) -> Exception:
+        """Answer with a problem, the first time, and hang up; returns what stops the parser."""
         self._is_deaf = True
-        self._deadline.cancel()
-        if self.transport.is_closing():
-            return
-        request_id = next(self.server_state.request_ids)
-        body = problems.body_of(kind, kind.detail, request_id)
-        fields = [*self.server_state.default_headers, *problems.headers_of(kind, request_id)]
-        fields.append((b"content-length", str(len(body)).encode()))
-        lines = [STATUS_LINE[kind.status], *(b"%b: %b\r\n" % field for field in fields), b"\r\n"]
-        self.transport.write(b"".join([*lines, body]))
-        self.transport.close()
+        if not self.transport.is_closing():
+            request_id = next(self.server_state.request_ids)
+            body = problems.body_of(kind, kind.detail, request_id)
+            fields = [*self.server_state.default_headers, *problems.headers_of(kind, request_id)]
+            head = b"".join(b"%b: %b\r\n" % field for field in fields)
+            length = b"content-length: %d\r\n\r\n" % len(body)
+            self.transport.write(STATUS_LINE[kind.status] + head + length + body)
+            self.transport.close()
+        return ValueError(kind.code)
 
-    def _set_deadline(self) -> None:
-        seconds = self._bounds.head_seconds
-        self._deadline = self.loop.call_later(seconds, self._refuse, problems.SLOW_REQUEST)
+    def _await_head(self) -> None:
+        self._has_begun = True
+        self._due = self.loop.time() + self._bounds.head_seconds
+        self._timer = self.loop.call_at(self._due, self._look)
+
+    def _look(self) -> None:
+        """Hang up if the client is late; one timer that looks again costs less than one a head."""
+        now = self.loop.time()
+        if not self._is_idle or now < self._due:
+            again = self._due if self._is_idle else now + self._bounds.idle
+            self._timer = self.loop.call_at(again, self._look)
+        elif self._has_begun:
+            self._refuse(problems.SLOW_REQUEST)
+        else:
+            self.transport.close()
 
 
 class _Lingering:
@@ -247,11 +238,10 @@ class Server(uvicorn.Server):
     """uvicorn, stopped by SIGTERM or SIGINT without ending the process behind our back."""
 
     owns_signals = True
-    server_state: _State
 
     def __init__(self, config: uvicorn.Config, bounds: Bounds) -> None:
         super().__init__(config)
-        self.server_state = _State(bounds)
+        self.server_state: _State = _State(bounds)
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -262,18 +252,15 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the listeners, let what is under way finish, and cut off what takes too long."""
+        for connection in self.server_state.connections:
+            connection.shutdown()
         self.server_state.is_stopping = True
-        for connection in self._connections():
-            connection.finish()
         for listener in sockets or ():
             _take_no_more(listener)
         await asyncio.sleep(self.server_state.bounds.drain)
         await super().shutdown(sockets)
-        for connection in self._connections():
+        for connection in list(self.server_state.connections):
             connection.transport.abort()
-
-    def _connections(self) -> list[HardenedProtocol]:
-        return cast(list[HardenedProtocol], list(self.server_state.connections))
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -286,17 +273,12 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def _take_no_more(listener: socket.socket) -> None:
-    """Let *listener* finish what it has begun.
-
-    Closed at once it would reset connections that the kernel took and we did not yet accept. So
-    it first stops taking new ones: a socket filter of four instructions (classic BPF, Linux
-    only) drops every segment with the SYN flag, and a client that knocks in that moment is
-    refused at its next try."""
+    """Let *listener* finish what it has; closed at once, it would reset connections it took."""
+    # A BPF program that drops each TCP segment with the SYN flag; 26 is SO_ATTACH_FILTER.
     code = struct.pack("HBBI" * 4, 0x30, 0, 0, 13, 0x45, 0, 1, 2, 6, 0, 0, 0, 6, 0, 0, 2**32 - 1)
     program = ctypes.create_string_buffer(code)
-    with suppress(OSError):
-        attach = struct.pack("HP", 4, ctypes.addressof(program))
-        listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, attach)
+    with suppress(OSError):  # Linux only
+        listener.setsockopt(socket.SOL_SOCKET, 26, struct.pack("HP", 4, ctypes.addressof(program)))
 
 
 def make_server(app: Any, bounds: Bounds | None = None) -> Server:
@@ -309,12 +291,9 @@ def make_server(app: Any, bounds: Bounds | None = None) -> Server:
         http=HardenedProtocol,
         ws="none",
         lifespan="off",
-        interface="asgi3",
         log_config=None,
-        access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=bounds.idle,
         timeout_graceful_shutdown=bounds.stop,
     )
     return Server(config, bounds)
