@@ -21,8 +21,10 @@ from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from content_gateway.ipfs.kubo import Kubo
 from content_gateway.ipns.resolver import IpnsResolver
+from content_gateway.ipns.resolver import Policy as IpnsPolicy
 from content_gateway.keys import IssuedKeys, OpenKeys
 from content_gateway.names.directory import Directory, NameService
+from content_gateway.names.directory import Policy as DirectoryPolicy
 from content_gateway.names.ens import EnsNames
 from content_gateway.names.zone import ZoneFile
 from content_gateway.outbound import Outbound
@@ -66,14 +68,16 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             [
                 DelegatedRouter(outbound, url, seconds=settings.ipns.timeout)
                 for url in settings.ipns.routers
-            ]
+            ],
+            policy=IpnsPolicy(source_limit=settings.ipns.timeout + 1),
         )
         stack.push_async_callback(ipns.close)
-        zone_file = settings.names.zone_file
+        zone_file, ens = settings.names.zone_file, settings.ens
         directory = Directory(
             local=[*([ZoneFile(zone_file)] if zone_file else []), *zones],
             services=name_services(settings, outbound),
             ipns=ipns,
+            policy=DirectoryPolicy(lookup=ens.timeout * (len(ens.rpc_urls) + 1)),
         )
         stack.push_async_callback(directory.close)
 

@@ -41,6 +41,8 @@ class Outbound:
             connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS, limit_per_host=64),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"},
+            # Every request is bounded by its own deadline in _exchange.
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
             auto_decompress=False,
             trust_env=False,
             max_line_size=8190,

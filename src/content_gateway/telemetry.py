@@ -23,14 +23,17 @@ def configure(level: str, log_format: str) -> None:
     chain: list[structlog.types.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        # Before redaction, and without the local variables that a prettier traceback shows.
+        structlog.processors.format_exc_info,
         redact,
     ]
     last: structlog.types.Processor
     if log_format == "json":
-        chain.append(structlog.processors.format_exc_info)
         last = structlog.processors.JSONRenderer()
     else:
-        last = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        last = structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
     least = getattr(logging, level.upper())
     structlog.configure(
         processors=[*chain, last],

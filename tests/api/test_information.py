@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from content_gateway.errors import WrongSettings
+from content_gateway.api.contract import Contract
+from content_gateway.errors import ContractBroken, WrongSettings
 from content_gateway.settings.model import PACKAGED_SPEC
 from tests.service import Service, running_service
 
@@ -64,6 +65,7 @@ async def test_a_known_body_is_not_sent_again(service: Service, path: str) -> No
     for value in (etag, f'"other", W/{etag}', "*"):
         answer = await service.ask("GET", path, key=None, headers=[("If-None-Match", value)])
         assert (answer.status, answer.body) == (304, b"")
+        assert "content-length" not in answer.headers
     answer = await service.ask("GET", path, key=None, headers=[("If-None-Match", '"other"')])
     assert answer.status == 200
 
@@ -115,6 +117,8 @@ async def test_a_description_that_is_broken_at_the_start_does_not_stop_it(tmp_pa
         ("operationId: addPin", "operationId: addPins", "addPins has no handler"),
         ("operationId: addPin", "operationId: addPins", "addPin is missing"),
         ("operationId: addPin", "operationId: getSpec", "getSpec is described twice"),
+        ("x-scope: pin", "x-scope: resolve", "addPin is given another x-scope"),
+        ("security:\n        - apiKey: []", "security: []", "is given another x-scope or security"),
     ],
 )
 async def test_operations_and_handlers_match(
@@ -125,3 +129,18 @@ async def test_operations_and_handlers_match(
     with pytest.raises(WrongSettings, match=said):
         async with running_service(tmp_path / "data", spec_file=spec_file):
             pass
+
+
+def test_a_broken_description_is_a_new_error_each_time(spec_file: Path) -> None:
+    """An error that is raised again and again would keep every request it passed through."""
+    spec_file.write_text("openapi: [")
+    contract = Contract(spec_file)
+    errors = []
+    for _ in range(2):
+        with pytest.raises(ContractBroken) as broken:
+            contract.read()
+        errors.append(broken.value)
+    assert errors[0] is not errors[1]
+    assert errors[0].__cause__ is errors[1].__cause__
+    assert errors[1].__cause__ is not None
+    assert errors[1].__cause__.__traceback__ is None

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from content_gateway.content.cid import Cid
 from tests.service import Service, running_service
 
 V1 = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
@@ -26,6 +27,20 @@ async def test_a_new_pin_is_confirmed(service: Service) -> None:
     assert answer.json["result"]["cid"] == V1
     assert answer.json["apiKey"] == "my key"
     assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_the_timestamp_is_the_ledgers(service: Service) -> None:
+    """What is answered is what is kept, to the millisecond."""
+    answered = (await service.pin(V1)).json["result"]["timestamp"]
+    requestor = service.gateway.keys.identify("me").id
+    kept = service.gateway.pinning.status(requestor, Cid.parse(V1)).pin
+    assert kept.timestamp == answered
+
+
+async def test_blanks_around_a_key_are_not_part_of_it(service: Service) -> None:
+    """RFC 9110: a field's value has no blanks around it, so they name no other requestor."""
+    await service.pin(V1, key="me")
+    assert (await service.pin(V1, key=" me  ")).json == EXISTS
 
 
 async def test_a_repeat_adds_nothing(service: Service) -> None:

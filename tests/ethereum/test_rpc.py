@@ -161,8 +161,6 @@ def answer(**fields: Any) -> bytes:
         ({"code": -32000, "message": "VM", "data": "0x77209fe8"}, "77209fe8"),
         ({"code": -32000, "message": "VM", "data": {"data": "0x77209fe8"}}, "77209fe8"),
         ({"code": 3, "message": "", "data": "0x"}, ""),
-        ({"code": 3, "message": "execution reverted"}, ""),
-        ({"code": -32000, "message": "execution reverted"}, ""),
     ],
 )
 def test_every_way_to_report_a_revert_is_read(error: dict[str, Any], data: str) -> None:
@@ -170,6 +168,13 @@ def test_every_way_to_report_a_revert_is_read(error: dict[str, Any], data: str) 
     with pytest.raises(Reverted) as reverted:
         read_call_answer(answer(error=error))
     assert reverted.value.data.hex() == data
+
+
+@pytest.mark.parametrize("code", [3, -32000])
+def test_a_revert_without_its_data_is_a_failure_of_the_endpoint(code: int) -> None:
+    """What the contract said is lost, so another endpoint is asked; nothing is guessed."""
+    with pytest.raises(UpstreamUnavailable):
+        read_call_answer(answer(error={"code": code, "message": "execution reverted"}))
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def record(cid: Cid, sequence: int = 1, signer: Signer = SIGNER) -> bytes:
 async def resolving(*sources: Source, policy: Policy | None = None) -> AsyncIterator[IpnsResolver]:
     """A resolver over *sources*, on a clock that stands still."""
     clock = Clock()
-    policy = policy or Policy(first_wait=0.2)
+    policy = policy or Policy(first_wait=0.5, better_record=0.02)
     resolver = IpnsResolver(sources, policy=policy, clock=clock, today=clock.today)
     yield resolver
     await resolver.close()
@@ -36,7 +36,7 @@ async def test_many_callers_share_one_resolution() -> None:
     source = Source()
     source.records[NAME] = record(OLD)
     source.hold()
-    async with resolving(source) as resolver:
+    async with resolving(source, policy=Policy(first_wait=10)) as resolver:
         callers = [asyncio.create_task(resolver.latest(NAME)) for _ in range(500)]
         await settle()
         source.let_go()
@@ -82,14 +82,14 @@ async def test_one_good_source_is_enough() -> None:
     lying.records[NAME] = record(NEW, 9, signer=Signer(2))
     good.records[NAME] = record(OLD)
     async with resolving(hanging, down, empty, lying, good) as resolver:
-        assert await asyncio.wait_for(resolver.latest(NAME), 0.1) == OLD
+        assert await asyncio.wait_for(resolver.latest(NAME), 1) == OLD
         assert len(hanging.asked) == len(down.asked) == len(empty.asked) == len(lying.asked) == 1
 
 
 async def test_without_sources_nobody_waits() -> None:
     """No router is configured: there is no answer, at once."""
     async with resolving() as resolver:
-        assert await asyncio.wait_for(resolver.latest(NAME), 0.05) is None
+        assert await asyncio.wait_for(resolver.latest(NAME), 1) is None
 
 
 async def test_a_source_that_hangs_is_left_after_its_limit() -> None:
@@ -142,3 +142,17 @@ async def test_closing_ends_every_resolution_and_what_it_asked() -> None:
         assert source.waiting == other.waiting == 1
         await asyncio.wait_for(resolver.close(), 1)
         assert source.waiting == other.waiting == 0
+
+
+async def test_the_first_answer_is_the_best_of_those_that_are_quick() -> None:
+    """An old record from the quickest source waits a moment for a newer one from the next."""
+    quick, slower = Source(), Source()
+    quick.records[NAME] = record(OLD, 1)
+    slower.records[NAME] = record(NEW, 2)
+    slower.hold()
+    async with resolving(quick, slower, policy=Policy(first_wait=10, better_record=5)) as resolver:
+        caller = asyncio.create_task(resolver.latest(NAME))
+        await settle()
+        assert not caller.done()
+        slower.let_go()
+        assert await caller == NEW

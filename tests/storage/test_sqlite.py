@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -60,8 +61,9 @@ async def test_a_locked_database_is_unavailable_and_recovers(
     """While another process holds the write lock a write waits, then fails; later ones succeed."""
     other = sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StorageUnavailable):
-        await database.write(insert(1))
+    writes = [database.write(insert(n)) for n in range(100)]
+    results = await asyncio.gather(*writes, return_exceptions=True)
+    assert {type(result) for result in results} == {StorageUnavailable}
     other.execute("ROLLBACK")
     other.close()
     assert await database.write(insert(1)) == 1
@@ -104,9 +106,17 @@ async def test_a_waiting_caller_does_not_stop_the_loop(database: Database) -> No
 async def test_a_queue_that_is_full_refuses(tmp_path: Path) -> None:
     """More waiting writes than the limit are refused at once instead of piling up."""
     async with Database(tmp_path / "ledger.sqlite") as database:
-        blocked = asyncio.create_task(database.write(lambda _: time.sleep(0.5)))
-        await asyncio.sleep(0.1)
-        writes = [database.write(lambda _: 1) for _ in range(10_050)]
+        begun, goes_on = threading.Event(), threading.Event()
+
+        def block(_: sqlite3.Connection) -> None:
+            begun.set()
+            goes_on.wait(30)
+
+        blocked = asyncio.create_task(database.write(block))
+        await asyncio.to_thread(begun.wait, 30)
+        writes = [asyncio.create_task(database.write(lambda _: 1)) for _ in range(10_050)]
+        await asyncio.sleep(0)  # all of them have been queued or refused
+        goes_on.set()
         results = await asyncio.gather(*writes, return_exceptions=True)
         refused = [result for result in results if isinstance(result, StorageUnavailable)]
         assert len(refused) == 50

@@ -35,10 +35,9 @@ def pin_exists() -> Reply:
 
 def pin_added(pin: Pin, key: str) -> Reply:
     """The Pin Add response for a new pin; the key is put in here and kept nowhere."""
-    timestamp = pin.created_at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     body = {
         "message": "Pin added",
-        "result": {"cid": pin.spelling, "type": "pin", "timestamp": timestamp},
+        "result": {"cid": pin.spelling, "type": "pin", "timestamp": pin.timestamp},
         "apiKey": key,
     }
     return Reply(msgspec.json.encode(body), _KEYED)
@@ -100,7 +99,7 @@ def resolution_headers(resolution: Resolution) -> Headers:
         headers.append((b"content-gateway-wallet", b"owner"))
     if resolution.stale is not None:
         age, overdue = resolution.stale.age, resolution.stale.overdue
-        ttl = -int(overdue.total_seconds())
+        ttl = -max(1, int(overdue.total_seconds()))
         headers.append((b"age", str(int(age.total_seconds())).encode()))
         headers.append((b"cache-status", f"content-gateway; hit; ttl={ttl}".encode()))
     return headers

@@ -33,7 +33,7 @@ def admit(keys: Keys, headers: Iterable[tuple[bytes, bytes]], scope: str) -> Adm
     given = [value for name, value in headers if name == HEADER]
     if len(given) != 1:
         raise KeyRefused("missing" if not given else "doubled")
-    key = given[0].decode("latin-1")
+    key = given[0].strip(b" \t").decode("latin-1")  # RFC 9110 section 5.5
     requestor = keys.identify(key)
     if scope not in requestor.scopes:
         raise ScopeMissing(f"The API key does not have the scope '{scope}'.")

@@ -57,7 +57,7 @@ class Contract:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._stamp: tuple[int, int, int] | None = None
-        self._document: Document | ContractBroken = ContractBroken("It was never read.")
+        self._document: Document | Exception = ValueError("it was never read")
 
     def read(self) -> Document:
         """The document as the file has it now; raises ContractBroken."""
@@ -70,12 +70,13 @@ class Contract:
         except OSError as wrong:
             self._stamp = None
             raise ContractBroken("The OpenAPI description cannot be read.") from wrong
-        if isinstance(self._document, ContractBroken):
-            raise self._document
+        if isinstance(self._document, Exception):
+            # A new error each time: one that is raised again keeps every frame it passed.
+            raise ContractBroken("The OpenAPI description is broken.") from self._document
         return self._document
 
 
-def _parse(path: Path) -> Document | ContractBroken:
+def _parse(path: Path) -> Document | Exception:
     """The document in *path*, or what is wrong with it; raises OSError."""
     with path.open("rb") as file:
         data = file.read(MAX_FILE_BYTES + 1)
@@ -84,9 +85,7 @@ def _parse(path: Path) -> Document | ContractBroken:
             raise ValueError(f"it has more than {MAX_FILE_BYTES} bytes")
         return understand(data.decode())
     except (ValueError, TypeError, RecursionError, yaml.YAMLError) as wrong:
-        broken = ContractBroken("The OpenAPI description is broken.")
-        broken.__cause__ = wrong
-        return broken
+        return wrong.with_traceback(None)
 
 
 def understand(text: str) -> Document:

@@ -52,7 +52,11 @@ class Call(msgspec.Struct, frozen=True):
     admitted: Admitted | None
 
 
-Handler = Callable[[Call], Awaitable[Reply]]
+class Handler(msgspec.Struct, frozen=True):
+    """What answers an operation, and the scope that its key must have (None: no key)."""
+
+    answer: Callable[[Call], Awaitable[Reply]]
+    scope: str | None
 
 
 class Handlers:
@@ -68,10 +72,10 @@ class Handlers:
     def by_id(self) -> Mapping[str, Handler]:
         """Handler by operationId."""
         return {
-            "getVersion": self.version,
-            "getSpec": self.spec,
-            "resolveDomain": self.resolve,
-            "addPin": self.add_pin,
+            "getVersion": Handler(self.version, None),
+            "getSpec": Handler(self.spec, None),
+            "resolveDomain": Handler(self.resolve, "resolve"),
+            "addPin": Handler(self.add_pin, "pin"),
         }
 
     async def version(self, call: Call) -> Reply:
@@ -134,7 +138,7 @@ class _Endpoint:
         _refuse_body(headers)
         argument = next(iter(scope["path_params"].values()), "")
         call = Call(argument.replace(ENCODED_SLASH, "/"), headers, admitted)
-        reply = await self._handler(call)
+        reply = await self._handler.answer(call)
         await _send(send, reply.status, reply.headers, reply.body, scope["request_id"])
 
 
@@ -152,8 +156,7 @@ class Api:
     ) -> None:
         """Raises WrongSettings unless operations and handlers match one to one."""
         operations = list(operations)
-        described = [operation.id for operation in operations]
-        if problems := _mismatch(described, handlers):
+        if problems := _mismatch(operations, handlers):
             raise WrongSettings("\n".join(problems))
         routes = []
         # The router tries one route after the other; those with a parameter are the busy ones.
@@ -194,10 +197,17 @@ class Api:
         raise UnknownPath
 
 
-def _mismatch(described: list[str], handlers: Mapping[str, Handler]) -> list[str]:
+def _mismatch(operations: list[Operation], handlers: Mapping[str, Handler]) -> list[str]:
+    described = [operation.id for operation in operations]
+    unlike = {
+        operation.id
+        for operation in operations
+        if operation.id in handlers and operation.scope != handlers[operation.id].scope
+    }
     doubled = {name for name in described if described.count(name) > 1}
     return [
         *(f"spec_file: {name} is described twice" for name in sorted(doubled)),
+        *(f"spec_file: {name} is given another x-scope or security" for name in sorted(unlike)),
         *(f"spec_file: {name} has no handler" for name in sorted(set(described) - set(handlers))),
         *(f"spec_file: {name} is missing" for name in sorted(set(handlers) - set(described))),
     ]
@@ -226,7 +236,9 @@ def _problem(error: Exception, request_id: str) -> tuple[Kind, str, Headers]:
 async def _send(
     send: Send, status: int, headers: Headers, body: bytes, request_id: str | None
 ) -> None:
-    lines = [*headers, (b"content-length", str(len(body)).encode())]
+    lines = [*headers]
+    if status != 304:  # its length would be that of the body it does not have (RFC 9110, 8.6)
+        lines.append((b"content-length", str(len(body)).encode()))
     if request_id is not None:
         lines.append((b"x-request-id", request_id.encode()))
     await send({"type": "http.response.start", "status": status, "headers": lines})

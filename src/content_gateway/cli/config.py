@@ -17,4 +17,4 @@ def command() -> None:
 def show(config: Path | None) -> None:
     """Print every setting as TOML, secrets masked, and where it came from."""
     for name, value, origin in common.load(config).shown():
-        click.echo(f"{name} = {value}  # {origin}")
+        click.echo(f"# {name} is not set" if value == "null" else f"{name} = {value}  # {origin}")

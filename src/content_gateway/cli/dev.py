@@ -11,14 +11,14 @@ from content_gateway.settings.model import Settings
 _PROFILE: Final = {"keys.mode": "open"}
 
 _WELCOME: Final = """\
-Content Gateway is listening on {url}, with open keys. Try:
+Content Gateway is listening on {url}, with {mode} keys. Try:
 
   curl {url}/version
   curl {url}/spec
-  curl -H 'x-api-key: me' {url}/domain/resolve/alias.demo
-  curl -H 'x-api-key: me' {url}/domain/resolve/site.demo
-  curl -H 'x-api-key: me' {url}/domain/resolve/blog.demo
-  curl -X POST -H 'x-api-key: me' {url}/ipfs/pin/add/{root}
+  curl -H 'x-api-key: {key}' {url}/domain/resolve/alias.demo
+  curl -H 'x-api-key: {key}' {url}/domain/resolve/site.demo
+  curl -H 'x-api-key: {key}' {url}/domain/resolve/blog.demo
+  curl -X POST -H 'x-api-key: {key}' {url}/ipfs/pin/add/{root}
 
 Everything it keeps is in {data_dir}. Ctrl-C stops it."""
 
@@ -42,7 +42,13 @@ async def _serve(chosen: Settings) -> None:
     async with demo.running(chosen.data_dir / "demo") as shown:
 
         def announce(url: str) -> None:
-            click.echo(_WELCOME.format(url=url, root=shown.root, data_dir=chosen.data_dir))
+            mode = chosen.keys.mode
+            key = "me" if mode == "open" else "KEY"
+            click.echo(
+                _WELCOME.format(
+                    url=url, mode=mode, key=key, root=shown.root, data_dir=chosen.data_dir
+                )
+            )
 
         await common.serve(
             _with_demo(chosen, shown.url), announce, zones=[ZoneFile(shown.zone_file)]

@@ -36,6 +36,12 @@ class _Lifetime(click.ParamType[timedelta]):
         return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
+def _checked_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    if not re.fullmatch(r"[\w.@-]{1,64}", value, re.ASCII):
+        raise click.BadParameter("must be 1 to 64 letters, digits, or any of . _ @ -")
+    return value
+
+
 @click.group("keys", epilog="Example: content-gateway keys create --name wallet-team")
 def command() -> None:
     """Issue, list, rotate and revoke API keys."""
@@ -45,7 +51,7 @@ def command() -> None:
     "create",
     epilog="Example: content-gateway keys create --name ci --scope resolve --expires 90d",
 )
-@click.option("--name", required=True, help="Who it is for; unique.")
+@click.option("--name", required=True, callback=_checked_name, help="Who it is for; unique.")
 @click.option(
     "--scope",
     "scopes",

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from content_gateway.errors import GatewayError, WrongSettings
+from content_gateway.errors import GatewayError, KeyRefused, WrongSettings
 
 _COMMANDS: Final = {
     "dev": "the embedded default, with a demonstration, on loopback",
@@ -57,6 +57,11 @@ def main() -> None:
         for line in wrong.detail.splitlines():
             click.echo(f"wrong setting: {line}", err=True)
         sys.exit(2)
+    except KeyRefused:
+        click.echo(
+            "The key is not one that was issued and is valid (keys.mode is issued).", err=True
+        )
+        sys.exit(1)
     except GatewayError as error:
         click.echo(error.detail or type(error).__name__, err=True)
         sys.exit(1)

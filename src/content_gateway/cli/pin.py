@@ -71,7 +71,7 @@ def _print(status: PinStatus, as_json: bool) -> None:
     shown = {
         "cid": status.pin.spelling,
         "status": status.state.value,
-        "timestamp": status.pin.created_at.isoformat(timespec="milliseconds"),
+        "timestamp": status.pin.timestamp,
         "attempts": status.attempts,
         "error": status.error,
     }

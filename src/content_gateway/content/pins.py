@@ -12,11 +12,18 @@ from content_gateway.content.cid import Cid
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """One requestor's hold on one CID, spelt as the requestor spelt it first."""
+    """One requestor's hold on one CID, spelt as the requestor spelt it first.
+
+    *created_at* is in UTC, in whole milliseconds."""
 
     cid: Cid
     spelling: str
     created_at: datetime
+
+    @property
+    def timestamp(self) -> str:
+        """The time of creation as RFC 3339."""
+        return self.created_at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class ContentState(StrEnum):

@@ -71,6 +71,8 @@ def _prepare(folder: Path, root: Cid) -> tuple[Ed25519PrivateKey, Path]:
 def _key(path: Path) -> Ed25519PrivateKey:
     """The key in *path*, made if it is not there."""
     if not path.exists():
-        path.touch(mode=0o600)
-        path.write_bytes(Ed25519PrivateKey.generate().private_bytes_raw())
+        new = path.with_suffix(".new")
+        new.touch(mode=0o600)
+        new.write_bytes(Ed25519PrivateKey.generate().private_bytes_raw())
+        new.replace(path)
     return Ed25519PrivateKey.from_private_bytes(path.read_bytes())

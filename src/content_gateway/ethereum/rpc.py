@@ -96,8 +96,6 @@ def _failure(error: Mapping[str, Any]) -> Exception:
     message = str(error.get("message", ""))[:200]
     if revert is not None and (revert or error.get("code") == _REVERT_CODE):
         return Reverted(revert)
-    if error.get("code") == _REVERT_CODE or "revert" in message.lower():
-        return Reverted(b"")
     # A provider's own words may name the operator's project or plan: they are for the log.
     log.warning("rpc endpoint answered an error", code=error.get("code"), message=message)
     return UpstreamUnavailable("The Ethereum endpoint answered with an error.")

@@ -31,7 +31,8 @@ class Kubo:
         """Whether the node holds *cid* pinned recursively."""
         answer = await self._ask(f"pin/ls?arg={cid}&type=recursive", self._seconds)
         value = _object(answer)
-        if answer.status == 200 and str(cid) in (value.get("Keys") or {}):
+        keys = value.get("Keys")
+        if answer.status == 200 and isinstance(keys, dict) and str(cid) in keys:
             return Holding.PINNED
         if answer.status == 500 and str(value.get("Message", "")).endswith("is not pinned"):
             return Holding.ABSENT

@@ -33,9 +33,14 @@ class RecordSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Seconds to wait, and how many names to remember and to resolve at once."""
+    """Seconds to wait, and how many names to remember and to resolve at once.
+
+    *better_record* is how long a first answer waits for a better one, *least_lifetime* how
+    often at most the owner of a name can make us ask."""
 
     first_wait: float = 1.5
+    better_record: float = 0.2
+    least_lifetime: float = 5.0
     retry_after: float = 10.0
     source_limit: float = 10.0
     max_names: int = 20_000
@@ -152,9 +157,11 @@ class IpnsResolver:
         lifetime = min(ttl, record.valid_until - self._today())
         known.record = record
         known.cid = content_of(record)
-        known.fresh_until = self._clock() + lifetime.total_seconds()
+        seconds = max(lifetime.total_seconds(), self._policy.least_lifetime)
+        known.fresh_until = self._clock() + seconds
         if known.cid is not None:
-            known.answered.set()
+            # Another source may have a better record; it has a moment to show it.
+            asyncio.get_running_loop().call_later(self._policy.better_record, known.answered.set)
 
 
 def content_of(record: IpnsRecord) -> Cid | None:

@@ -44,7 +44,9 @@ class Pinning:
         """The new pin of the CID spelt *spelling*, durable; None if *requestor* held it already.
 
         Raises InvalidCid, and StorageUnavailable when nothing could be promised."""
-        pin = Pin(Cid.parse(spelling), spelling, self._today())
+        now = self._today()
+        now = now.replace(microsecond=now.microsecond // 1000 * 1000)
+        pin = Pin(Cid.parse(spelling), spelling, now)
         if not await self._ledger.add(requestor, pin):
             return None
         self._wake()

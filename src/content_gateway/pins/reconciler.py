@@ -14,7 +14,11 @@ sent is sent, and what the backend holds already is never sent again.
 
 An unreachable backend is no verdict on the content: it stays queued and is retried within
 seconds of the backend's return. A backend that says it cannot pin the content (PinFailed)
-makes it *failed*, with the reason; it is retried too, with longer gaps, and never given up."""
+makes it *failed*, with the reason; it is retried too, with longer gaps, and never given up.
+
+A content that takes for ever must not stop the others. A first try gets a *slice* of thirty
+seconds, each later one twice as long; what a backend has fetched by then it need not fetch
+again. And half of the workers are kept for contents that were never tried."""
 
 import asyncio
 import os
@@ -55,8 +59,12 @@ class DueLedger(Protocol):
     def any_due(self) -> bool:
         """Whether a content waits to be tended now."""
 
-    async def lease(self, owner: str, seconds: float, limit: int) -> Sequence[Due]:
-        """Up to *limit* due contents, for *owner* alone until *seconds* have passed."""
+    async def lease(
+        self, owner: str, seconds: float, first_tries: int, retries: int
+    ) -> Sequence[Due]:
+        """Due contents, for *owner* alone until *seconds* have passed.
+
+        At most so many that were never tried, and so many that were."""
 
     async def renew(self, owner: str, cid: Cid, seconds: float) -> None:
         """Extend *owner*'s lease, if it still holds it."""
@@ -75,6 +83,8 @@ class Policy:
     workers: int = 16
     lease: float = 30.0
     idle: float = 1.0
+    first_slice: float = 30.0
+    longest_slice: float = 3600.0
     first_gap: float = 0.5
     longest_gap: float = 15.0
     longest_gap_failed: float = 600.0
@@ -97,7 +107,7 @@ class Reconciler:
         self._jitter = jitter
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._awake = asyncio.Event()
-        self._workers: set[asyncio.Task[None]] = set()
+        self._workers: dict[asyncio.Task[None], Due] = {}
         self._main: asyncio.Task[None] | None = None
 
     def wake(self) -> None:
@@ -114,6 +124,8 @@ class Reconciler:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._main is None:
+            return
         try:
             await self._ledger.release(self._owner)
         except StorageUnavailable as wrong:
@@ -126,6 +138,8 @@ class Reconciler:
                 await self._hand_out()
             except StorageUnavailable as wrong:
                 log.error("reconciler cannot read the ledger", reason=wrong.detail)
+            except Exception as bug:
+                log.error("reconciler stumbled, and goes on", exc_info=bug)
             # Another process may have promised something, so look once in a while. Not with
             # wait_for: before Python 3.12 it can swallow the cancellation that ends this task.
             with suppress(TimeoutError):
@@ -136,13 +150,16 @@ class Reconciler:
         free = self._policy.workers - len(self._workers)
         if free <= 0 or not self._ledger.any_due():
             return
-        for due in await self._ledger.lease(self._owner, self._policy.lease, free):
+        retrying = sum(due.attempts > 0 for due in self._workers.values())
+        retries = max(0, min(free, self._policy.workers // 2 - retrying))
+        first_tries = free - retries
+        for due in await self._ledger.lease(self._owner, self._policy.lease, first_tries, retries):
             worker = asyncio.create_task(self._work(due), name=f"tend {due.cid}")
-            self._workers.add(worker)
+            self._workers[worker] = due
             worker.add_done_callback(self._worked)
 
     def _worked(self, worker: asyncio.Task[None]) -> None:
-        self._workers.discard(worker)
+        del self._workers[worker]
         self._awake.set()
         if not worker.cancelled() and (error := worker.exception()):
             log.error("a content could not be tended", reason=repr(error))
@@ -166,10 +183,11 @@ class Reconciler:
     async def _tend(self, due: Due) -> Outcome:
         """Look, submit where that is needed, and say what that has shown."""
         try:
-            holding = await self._look(due.cid)
-            if holding is Holding.ABSENT:
-                await self._backend.submit(due.cid)
-                holding = await self._backend.look(due.cid)
+            async with asyncio.timeout(self._slice(due.attempts)):
+                holding = await self._look(due.cid)
+                if holding is Holding.ABSENT:
+                    await self._backend.submit(due.cid)
+                    holding = await self._backend.look(due.cid)
         except PinFailed as failed:
             log.warning("pin failed", cid=str(due.cid), reason=failed.detail)
             gap = self._gap(due.attempts, self._policy.longest_gap_failed)
@@ -178,6 +196,13 @@ class Reconciler:
             log.warning("pin backend unavailable", cid=str(due.cid), reason=away.detail)
             gap = self._gap(due.attempts, self._policy.longest_gap)
             return Outcome(ContentState.QUEUED, gap, away.detail)
+        except TimeoutError:
+            gap = self._gap(due.attempts, self._policy.longest_gap)
+            return Outcome(ContentState.PINNING, gap, "It takes long; the next try has more time.")
+        except Exception as bug:
+            log.error("a content could not be tended", cid=str(due.cid), exc_info=bug)
+            gap = self._gap(due.attempts, self._policy.longest_gap_failed)
+            return Outcome(ContentState.QUEUED, gap, "Something went wrong on our side.")
         if holding is Holding.PINNED:
             return Outcome(ContentState.PINNED, None)
         return Outcome(ContentState.PINNING, self._gap(due.attempts, self._policy.longest_gap))
@@ -189,6 +214,9 @@ class Reconciler:
         except PinFailed:
             await self._backend.submit(cid)
             raise
+
+    def _slice(self, attempts: int) -> float:
+        return min(self._policy.longest_slice, self._policy.first_slice * 2.0 ** min(attempts, 20))
 
     def _gap(self, attempts: int, longest: float) -> float:
         """A gap that doubles with every attempt, with jitter so that many do not march in step."""

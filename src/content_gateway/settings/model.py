@@ -31,7 +31,7 @@ def _address(text: str) -> str:
 
 
 def _sqlite_url(text: str) -> str:
-    if text and not text.startswith("sqlite:///"):
+    if text and (not text.startswith("sqlite:///") or ":memory:" in text):
         raise ValueError("must be sqlite:///PATH (four slashes for an absolute path)")
     return text
 
@@ -90,7 +90,9 @@ class Ipns(_Group):
     """IPNS."""
 
     routers: tuple[HttpUrl, ...] = Field(
-        ("https://delegated-ipfs.dev",), description="delegated routers, asked all at once"
+        ("https://delegated-ipfs.dev",),
+        description="delegated routers, asked all at once",
+        json_schema_extra=SECRET,
     )
     timeout: float = Field(5.0, gt=0, le=60, description="seconds one router may take")
 
@@ -106,7 +108,9 @@ class Pins(_Group):
 class Cluster(_Group):
     """IPFS Cluster, for pins.backend = "ipfs-cluster"."""
 
-    url: HttpUrl = Field("http://127.0.0.1:9094", description="REST API of one peer")
+    url: HttpUrl = Field(
+        "http://127.0.0.1:9094", description="REST API of one peer", json_schema_extra=SECRET
+    )
     username: str = Field("", description="user for Basic authentication; empty: none")
     password: str = Field("", description="its password", json_schema_extra=SECRET)
 
@@ -114,14 +118,18 @@ class Cluster(_Group):
 class Kubo(_Group):
     """Kubo, for pins.backend = "kubo"."""
 
-    url: HttpUrl = Field("http://127.0.0.1:5001", description="RPC API of the node")
+    url: HttpUrl = Field(
+        "http://127.0.0.1:5001", description="RPC API of the node", json_schema_extra=SECRET
+    )
 
 
 class Embedded(_Group):
     """The embedded store, for pins.backend = "embedded"."""
 
     gateways: tuple[HttpUrl, ...] = Field(
-        ("https://trustless-gateway.link",), description="trustless gateways, asked in this order"
+        ("https://trustless-gateway.link",),
+        description="trustless gateways, asked in this order",
+        json_schema_extra=SECRET,
     )
     timeout: float = Field(30.0, gt=0, le=600, description="seconds one block may take")
 

@@ -29,18 +29,15 @@ class Loaded:
     origins: Mapping[str, str]
 
     def shown(self) -> Iterator[tuple[str, str, str]]:
-        """Name, value (secrets masked) and origin of every setting."""
+        """Name, value in JSON (secrets masked) and origin of every setting."""
         for name, info in fields():
             value: Any = self.settings
             for part in name.split("."):
                 value = getattr(value, part)
             hidden = value and (info.json_schema_extra or {}).get("secret")
             if hidden:
-                text = (
-                    json.dumps([mask(item) for item in value]) if _is_list(value) else mask(value)
-                )
-            else:
-                text = json.dumps(value, default=str)
+                value = [mask(item) for item in value] if _is_list(value) else mask(value)
+            text = json.dumps(value, default=str)
             yield name, text, self.origins.get(name, "default")
 
 

@@ -7,10 +7,19 @@ import sqlite3
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from time import time
+from typing import Final
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.pins import ContentState, Due, Outcome, Pin, PinStatus
 from content_gateway.storage.sqlite import Database
+
+_LEASE: Final = (
+    "UPDATE contents SET lease_owner = ?, next_at = ? WHERE cid IN"
+    " (SELECT cid FROM contents WHERE next_at <= ? AND attempts {} 0 ORDER BY next_at LIMIT ?)"
+    " RETURNING cid, attempts"
+)
+_LEASE_RETRIES: Final = _LEASE.format(">")
+_LEASE_FIRST_TRIES: Final = _LEASE.format("=")
 
 
 class SqliteLedger:
@@ -71,17 +80,20 @@ class SqliteLedger:
             )
         )
 
-    async def lease(self, owner: str, seconds: float, limit: int) -> Sequence[Due]:
-        """Up to *limit* due contents, for *owner* alone until *seconds* have passed."""
+    async def lease(
+        self, owner: str, seconds: float, first_tries: int, retries: int
+    ) -> Sequence[Due]:
+        """Due contents, for *owner* alone until *seconds* have passed.
+
+        At most *first_tries* that were never tried, and *retries* that were; what of the one is
+        not needed goes to the first tries."""
 
         def job(connection: sqlite3.Connection) -> list[Due]:
             now = _now()
-            rows = connection.execute(
-                "UPDATE contents SET lease_owner = ?, next_at = ? WHERE cid IN"
-                " (SELECT cid FROM contents WHERE next_at <= ? ORDER BY next_at LIMIT ?)"
-                " RETURNING cid, attempts",
-                (owner, now + int(seconds * 1000), now, limit),
-            ).fetchall()
+            until = now + int(seconds * 1000)
+            rows = connection.execute(_LEASE_RETRIES, (owner, until, now, retries)).fetchall()
+            limit = first_tries + retries - len(rows)
+            rows += connection.execute(_LEASE_FIRST_TRIES, (owner, until, now, limit)).fetchall()
             return [Due(Cid.parse(cid), attempts) for cid, attempts in rows]
 
         return await self._database.write(job)

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 MAX_QUEUED_WRITES: Final = 10_000
 MAX_GROUP: Final = 256
-_WRITER_BUSY_MS: Final = 5_000
+_WRITER_BUSY_MS: Final = 3_000
 _READER_BUSY_MS: Final = 50  # reads run on the event loop: they must not wait
 
 log = structlog.get_logger(__name__)
@@ -113,19 +113,34 @@ class Database:
                 _answer(group)
 
     def _commit(self, group: list[_Write]) -> None:
-        """Run *group* in one transaction; if it fails, each of it in its own."""
+        """Run *group* in one transaction; if a job of it fails, each job in its own."""
         try:
             self._writer.execute("BEGIN IMMEDIATE")
+            failure = self._run(group)
+            if failure is None:
+                self._writer.execute("COMMIT")
+                return
+        except sqlite3.Error as wrong:
+            # The database itself refuses: asking it again for each write would only take longer.
+            self._roll_back()
+            for write in group:
+                write.error = _as_ours(wrong)
+            return
+        self._roll_back()
+        if len(group) == 1:
+            group[0].error = _as_ours(failure)
+            return
+        for write in group:
+            self._commit([write])
+
+    def _run(self, group: list[_Write]) -> Exception | None:
+        """Run the jobs; the error of the first that fails."""
+        try:
             for write in group:
                 write.result = write.job(self._writer)
-            self._writer.execute("COMMIT")
         except Exception as wrong:
-            self._roll_back()
-            if len(group) > 1:
-                for write in group:
-                    self._commit([write])
-            else:
-                group[0].error = _as_ours(wrong)
+            return wrong
+        return None
 
     def _roll_back(self) -> None:
         try:

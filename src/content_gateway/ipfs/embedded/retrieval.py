@@ -6,6 +6,7 @@ are kept, is the store's business."""
 
 from collections.abc import Sequence
 from typing import Final
+from urllib.parse import urlsplit
 
 import structlog
 
@@ -25,7 +26,8 @@ class Retrieval:
 
     def __init__(self, outbound: Outbound, gateways: Sequence[str], *, seconds: float) -> None:
         self._outbound = outbound
-        self._gateways = [gateway.rstrip("/") for gateway in gateways]
+        # Named by host in what is said and logged: the rest of an address may be secret.
+        self._gateways = {gateway.rstrip("/"): _host(gateway) for gateway in gateways}
         self._seconds = seconds
 
     async def fetch(self, cid: Cid) -> bytes:
@@ -40,16 +42,16 @@ class Retrieval:
                 f"Blocks hashed with {HASHES[cid.hash_code][0]} cannot be verified here."
             )
         reasons, answered = [], False
-        for gateway in self._gateways:
+        for gateway, host in self._gateways.items():
             try:
                 found = await self._ask(gateway, cid)
             except UpstreamError as failed:
-                reasons.append(f"{gateway}: {failed.detail}")
+                reasons.append(f"{host}: {failed.detail}")
                 continue
             answered = True
             if isinstance(found, bytes):
                 return found
-            reasons.append(f"{gateway}: {found}")
+            reasons.append(f"{host}: {found}")
         detail = f"No gateway gave the block {cid}. " + " ".join(reasons)
         raise PinFailed(detail) if answered else UpstreamUnavailable(detail)
 
@@ -67,6 +69,11 @@ class Retrieval:
         if answer.status != 200:
             return f"It answered {answer.status}."
         if not is_block_of(cid, answer.body):
-            log.warning("a gateway served wrong bytes", gateway=gateway, cid=str(cid))
+            log.warning("a gateway served wrong bytes", gateway=_host(gateway), cid=str(cid))
             return "It served wrong bytes."
         return answer.body
+
+
+def _host(gateway: str) -> str:
+    parts = urlsplit(gateway)
+    return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)

@@ -1,0 +1,55 @@
+"""Logs: readable by people or machines, and never with a key in them."""
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from content_gateway import telemetry
+from content_gateway.keys import mint
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    root.handlers = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_key_is_never_logged(capsys: pytest.CaptureFixture[str], log_format: str) -> None:
+    """Not as a value, not in an error's words, not among the local variables of a traceback."""
+    telemetry.configure("info", log_format)
+    key = mint()
+    log = structlog.get_logger()
+    try:
+        raise ValueError(f"cannot use {key}")
+    except ValueError as error:
+        log.error("refused", key=key, exc_info=error)
+    logging.getLogger("aiohttp").error("refused %s", key)
+    written = capsys.readouterr().err
+    assert "ValueError" in written
+    assert written.count("cg_********") >= 3
+    assert key not in written
+    assert key[3:20] not in written
+
+
+def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """A machine reads each line by itself."""
+    telemetry.configure("info", "json")
+    structlog.get_logger().info("one", number=1)
+    structlog.get_logger().debug("not this one")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert json.loads(line)["number"] == 1
+
+
+def test_request_ids_differ() -> None:
+    """Two sources of ids, as two processes are, never give the same one."""
+    one, two = telemetry.request_ids(), telemetry.request_ids()
+    ids = [next(source) for source in (one, two) for _ in range(100)]
+    assert len(set(ids)) == 200
