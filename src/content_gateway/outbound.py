@@ -8,10 +8,11 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import aiohttp
+import msgspec
 import structlog
 
 from content_gateway.errors import UpstreamNonsense, UpstreamTimeout, UpstreamUnavailable
@@ -104,13 +105,25 @@ class Outbound:
             # Where the operator's servers are is for the log, not for the caller; and not even
             # the log gets the error's own words, which may repeat an address or an answer.
             reason = f"{type(gone).__name__} {getattr(gone, 'errno', None) or ''}".rstrip()
-            log.info("server cannot be reached", host=_host(url), reason=reason)
+            log.info("server cannot be reached", host=host_of(url), reason=reason)
             raise UpstreamUnavailable("The server cannot be reached.") from gone
 
 
-def _host(url: str) -> str:
-    """The host in *url*, without user, path and query, which may be secret."""
+def host_of(url: str) -> str:
+    """Host and port in *url*, without user, path and query, which may be secret."""
     try:
-        return urlsplit(url).hostname or "none"
+        parts = urlsplit(url)
+        return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
     except ValueError:
         return "none"
+
+
+def json_object(body: bytes, *, who: str) -> dict[str, Any]:
+    """The JSON object in *body*; raises UpstreamNonsense, which blames *who*, for anything else."""
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
+        raise UpstreamNonsense(f"{who} did not answer in JSON.") from wrong
+    if not isinstance(value, dict):
+        raise UpstreamNonsense(f"{who} did not answer with a JSON object.")
+    return value

@@ -26,7 +26,7 @@ from content_gateway.api.problems import (
     headers_of,
     kind_of,
 )
-from content_gateway.api.server import ENCODED_SLASH
+from content_gateway.api.server import ENCODED_SLASH, UNREAD_BODY
 from content_gateway.content.domain import DomainName
 from content_gateway.errors import (
     KeyRefused,
@@ -135,17 +135,12 @@ class _Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = scope["headers"]
         admitted = None if self._scope is None else admit(self._keys, headers, self._scope)
-        _refuse_body(headers)
+        if UNREAD_BODY in scope.get("extensions", ()):
+            raise UnexpectedBody
         argument = next(iter(scope["path_params"].values()), "")
         call = Call(argument.replace(ENCODED_SLASH, "/"), headers, admitted)
         reply = await self._handler.answer(call)
         await _send(send, reply.status, reply.headers, reply.body, scope["request_id"])
-
-
-def _refuse_body(headers: Iterable[tuple[bytes, bytes]]) -> None:
-    for name, value in headers:
-        if name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0")):
-            raise UnexpectedBody
 
 
 class Api:

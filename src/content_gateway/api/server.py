@@ -47,6 +47,8 @@ class Bounds:
 # An encoded slash is part of a segment, not a border between two (RFC 3986 section 2.2). It
 # travels to the router as a lone surrogate, which no decoded path can contain otherwise.
 ENCODED_SLASH: Final = "\udc2f"
+# The ASGI extension by which the application hears that a body came, which it will not get.
+UNREAD_BODY: Final = "content_gateway.unread_body"
 
 
 class _State(ServerState):
@@ -146,7 +148,8 @@ class HardenedProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
         length = fields.get(b"content-length", b"0")  # the parser refuses a second one
         if length.strip(b"0") or b"transfer-encoding" in fields:
-            # No operation takes a body: the application answers without it, and we hang up.
+            # No operation takes a body: the application refuses it unread, and we hang up.
+            self.scope["extensions"] = {UNREAD_BODY: {}}
             self.cycle.keep_alive = self.cycle.more_body = False
             self.cycle.message_event.set()
         # What follows the last request is never parsed as another (request smuggling).

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,15 +45,12 @@ def load(
     return loaded
 
 
-def run(coroutine: Awaitable[T]) -> T:
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """The result of *coroutine*, on uvloop."""
     import uvloop
 
-    async def awaited() -> T:
-        return await coroutine
-
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(awaited())
+        return runner.run(coroutine)
 
 
 async def serve(

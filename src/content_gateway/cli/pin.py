@@ -4,7 +4,7 @@ A pin made here is kept like any other: a running service finds it in the ledger
 backend. Without `--key` it belongs to the operator, a requestor of its own."""
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
@@ -13,6 +13,9 @@ from content_gateway.cli import common
 from content_gateway.content.cid import Cid
 from content_gateway.content.pins import PinStatus
 from content_gateway.settings.model import Settings
+
+if TYPE_CHECKING:
+    from content_gateway.app import Gateway
 
 OPERATOR: Final = "operator"
 
@@ -53,7 +56,7 @@ async def _add(chosen: Settings, key: str | None, text: str) -> tuple[bool, PinS
     from content_gateway.app import opened
 
     async with opened(chosen) as gateway:
-        requestor = gateway.keys.identify(key).id if key else OPERATOR
+        requestor = _requestor(gateway, key)
         pin = await gateway.pinning.add(requestor, text)
         return pin is not None, gateway.pinning.status(requestor, Cid.parse(text))
 
@@ -63,8 +66,11 @@ async def _status(chosen: Settings, key: str | None, text: str) -> PinStatus:
 
     cid = Cid.parse(text)
     async with opened(chosen) as gateway:
-        requestor = gateway.keys.identify(key).id if key else OPERATOR
-        return gateway.pinning.status(requestor, cid)
+        return gateway.pinning.status(_requestor(gateway, key), cid)
+
+
+def _requestor(gateway: "Gateway", key: str | None) -> str:
+    return gateway.keys.identify(key).id if key else OPERATOR
 
 
 def _print(status: PinStatus, as_json: bool) -> None:

@@ -12,7 +12,7 @@ import structlog
 
 from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamUnavailable
 from content_gateway.ethereum.abi import Reverted
-from content_gateway.outbound import Outbound
+from content_gateway.outbound import Outbound, json_object
 
 MAX_ANSWER_BYTES = 256 * 1024
 _REVERT_CODE = 3  # EIP-1474 as geth and its kin use it
@@ -70,12 +70,7 @@ def read_call_answer(body: bytes) -> bytes:
 
     Raises Reverted for a revert, UpstreamUnavailable for any other error the node reports,
     UpstreamNonsense for what is not an answer to `eth_call`."""
-    try:
-        answer = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
-        raise UpstreamNonsense("The Ethereum endpoint did not answer in JSON.") from wrong
-    if not isinstance(answer, dict):
-        raise UpstreamNonsense("The Ethereum endpoint did not answer in JSON-RPC.")
+    answer = json_object(body, who="The Ethereum endpoint")
     if isinstance(answer.get("error"), dict):
         raise _failure(answer["error"])
     returned = _hex_bytes(answer.get("result"))

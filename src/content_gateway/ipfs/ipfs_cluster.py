@@ -8,12 +8,10 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
-
 from content_gateway.content.cid import Cid
 from content_gateway.content.pins import Holding
 from content_gateway.errors import PinFailed, UpstreamNonsense, UpstreamUnavailable
-from content_gateway.outbound import Answer, Outbound
+from content_gateway.outbound import Answer, Outbound, json_object
 
 MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024
 # The cluster asks every peer for a status and waits up to 15 s for each that is dead.
@@ -94,19 +92,13 @@ def _object(answer: Answer) -> dict[str, Any]:
     """The JSON object of a good answer; raises UpstreamNonsense for anything else."""
     if answer.status != 200:
         raise UpstreamNonsense(f"The cluster answered {answer.status}.")
-    try:
-        value = msgspec.json.decode(answer.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
-        raise UpstreamNonsense("The cluster did not answer in JSON.") from wrong
-    if not isinstance(value, dict):
-        raise UpstreamNonsense("The cluster did not answer with an object.")
-    return value
+    return json_object(answer.body, who="The cluster")
 
 
 def _message(answer: Answer) -> str:
     """The cluster's own words about an error, from the first line: a second may follow."""
-    first = answer.body.partition(b"\n")[0]
     try:
-        return str(msgspec.json.decode(first)["message"])[:500]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError):
+        first = answer.body.partition(b"\n")[0]
+        return str(json_object(first, who="The cluster")["message"])[:500]
+    except (UpstreamNonsense, KeyError):
         return "no reason given"

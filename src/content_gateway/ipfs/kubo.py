@@ -6,12 +6,10 @@ to ask again is the reconciler's business."""
 
 from typing import Any, Final
 
-import msgspec
-
 from content_gateway.content.cid import Cid
 from content_gateway.content.pins import Holding
-from content_gateway.errors import PinFailed, UpstreamNonsense, UpstreamUnavailable
-from content_gateway.outbound import Answer, Outbound
+from content_gateway.errors import PinFailed, UpstreamUnavailable
+from content_gateway.outbound import Answer, Outbound, json_object
 
 MAX_ANSWER_BYTES: Final = 64 * 1024
 
@@ -30,7 +28,7 @@ class Kubo:
     async def look(self, cid: Cid) -> Holding:
         """Whether the node holds *cid* pinned recursively."""
         answer = await self._ask(f"pin/ls?arg={cid}&type=recursive", self._seconds)
-        value = _object(answer)
+        value = json_object(answer.body, who="Kubo")
         keys = value.get("Keys")
         if answer.status == 200 and isinstance(keys, dict) and str(cid) in keys:
             return Holding.PINNED
@@ -41,7 +39,7 @@ class Kubo:
     async def submit(self, cid: Cid) -> None:
         """Pin *cid*, which was looked for and is absent; returns when all of it is there."""
         answer = await self._ask(f"pin/add?arg={cid}&recursive=true", self._pin_seconds)
-        value = _object(answer)
+        value = json_object(answer.body, who="Kubo")
         if answer.status != 200 or value.get("Pins") != [str(cid)]:
             raise PinFailed(f"Kubo could not pin it: {_message(value)}")
 
@@ -49,16 +47,6 @@ class Kubo:
         return await self._outbound.ask(
             "POST", f"{self._url}/api/v0/{call}", seconds=seconds, max_bytes=MAX_ANSWER_BYTES
         )
-
-
-def _object(answer: Answer) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(answer.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
-        raise UpstreamNonsense(f"Kubo answered {answer.status}, not in JSON.") from wrong
-    if not isinstance(value, dict):
-        raise UpstreamNonsense("Kubo did not answer with an object.")
-    return value
 
 
 def _message(value: dict[str, Any]) -> str:

@@ -2,10 +2,10 @@
 
 import sqlite3
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from content_gateway.keys import KeyRecord
-from content_gateway.storage.sqlite import Database
+from content_gateway.storage.sqlite import Database, milliseconds, moment
 
 _COLUMNS = "id, name, prefix, secret_hash, scopes, created_at, expires_at, revoked_at"
 
@@ -43,9 +43,9 @@ class SqliteKeys:
             record.prefix,
             record.secret_hash,
             " ".join(sorted(record.scopes)),
-            _milliseconds(record.created_at),
-            _milliseconds(record.expires_at),
-            _milliseconds(record.revoked_at),
+            milliseconds(record.created_at),
+            _kept(record.expires_at),
+            _kept(record.revoked_at),
         )
         return await self._changes(
             f"INSERT INTO api_keys ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
@@ -60,14 +60,14 @@ class SqliteKeys:
         return await self._changes(
             "UPDATE api_keys SET secret_hash = ?, prefix = ?"
             " WHERE name = ? AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)",
-            (secret_hash, prefix, name, _milliseconds(at)),
+            (secret_hash, prefix, name, milliseconds(at)),
         )
 
     async def revoke(self, name: str, at: datetime) -> bool:
         """Revoke a key; False if there is no such key, or it is revoked already."""
         return await self._changes(
             "UPDATE api_keys SET revoked_at = ? WHERE name = ? AND revoked_at IS NULL",
-            (_milliseconds(at), name),
+            (milliseconds(at), name),
         )
 
     async def _changes(self, statement: str, values: tuple[object, ...]) -> bool:
@@ -85,15 +85,15 @@ def _record(row: tuple[str, str, str, bytes, str, int, int | None, int | None]) 
         prefix=prefix,
         secret_hash=secret_hash,
         scopes=frozenset(scopes.split()),
-        created_at=datetime.fromtimestamp(created_at / 1000, UTC),
-        expires_at=_moment(expires_at),
-        revoked_at=_moment(revoked_at),
+        created_at=moment(created_at),
+        expires_at=_given(expires_at),
+        revoked_at=_given(revoked_at),
     )
 
 
-def _moment(milliseconds: int | None) -> datetime | None:
-    return None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, UTC)
+def _kept(time: datetime | None) -> int | None:
+    return None if time is None else milliseconds(time)
 
 
-def _milliseconds(moment: datetime | None) -> int | None:
-    return None if moment is None else round(moment.timestamp() * 1000)
+def _given(kept: int | None) -> datetime | None:
+    return None if kept is None else moment(kept)

@@ -5,13 +5,12 @@ state means, and when to look again, is decided in `pins/`."""
 
 import sqlite3
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from time import time
 from typing import Final
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.pins import ContentState, Due, Outcome, Pin, PinStatus
-from content_gateway.storage.sqlite import Database
+from content_gateway.storage.sqlite import Database, milliseconds, moment
 
 _LEASE: Final = (
     "UPDATE contents SET lease_owner = ?, next_at = ? WHERE cid IN"
@@ -32,7 +31,7 @@ class SqliteLedger:
         """Record *pin* and queue its content; False if *requestor* holds the CID already.
 
         Raises StorageUnavailable, and then nothing was recorded."""
-        cid, created_at = str(pin.cid), _milliseconds(pin.created_at)
+        cid, created_at = str(pin.cid), milliseconds(pin.created_at)
 
         def job(connection: sqlite3.Connection) -> bool:
             added = connection.execute(
@@ -66,7 +65,7 @@ class SqliteLedger:
         if row is None:
             return None
         spelling, created_at, state, attempts, error = row
-        pin = Pin(cid, spelling, datetime.fromtimestamp(created_at / 1000, UTC))
+        pin = Pin(cid, spelling, moment(created_at))
         return PinStatus(pin, ContentState(state), attempts, error)
 
     def any_due(self) -> bool:
@@ -134,10 +133,6 @@ class SqliteLedger:
             ).rowcount
 
         await self._database.write(job)
-
-
-def _milliseconds(moment: datetime) -> int:
-    return round(moment.timestamp() * 1000)
 
 
 def _now() -> int:

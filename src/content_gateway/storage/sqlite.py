@@ -10,6 +10,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -213,3 +214,13 @@ def _statements(script: str) -> list[str]:
             statements.append(current)
             current = ""
     return statements
+
+
+def milliseconds(moment: datetime) -> int:
+    """*moment* as our tables keep it, for SQLite has no type for time: since 1970, UTC."""
+    return round(moment.timestamp() * 1000)
+
+
+def moment(kept: int) -> datetime:
+    """The moment (UTC) that *milliseconds* has made *kept* of."""
+    return datetime.fromtimestamp(kept / 1000, UTC)

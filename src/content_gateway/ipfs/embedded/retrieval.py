@@ -6,7 +6,6 @@ are kept, is the store's business."""
 
 from collections.abc import Sequence
 from typing import Final
-from urllib.parse import urlsplit
 
 import structlog
 
@@ -14,7 +13,7 @@ from content_gateway.content.cid import Cid
 from content_gateway.content.multiformats import HASHES, IDENTITY, digest_of
 from content_gateway.errors import PinFailed, UpstreamError, UpstreamUnavailable
 from content_gateway.ipfs.embedded.blockstore import MAX_BLOCK_BYTES, is_block_of
-from content_gateway.outbound import Outbound
+from content_gateway.outbound import Outbound, host_of
 
 MEDIA_TYPE: Final = "application/vnd.ipld.raw"
 
@@ -27,7 +26,7 @@ class Retrieval:
     def __init__(self, outbound: Outbound, gateways: Sequence[str], *, seconds: float) -> None:
         self._outbound = outbound
         # Named by host in what is said and logged: the rest of an address may be secret.
-        self._gateways = {gateway.rstrip("/"): _host(gateway) for gateway in gateways}
+        self._gateways = {gateway.rstrip("/"): host_of(gateway) for gateway in gateways}
         self._seconds = seconds
 
     async def fetch(self, cid: Cid) -> bytes:
@@ -69,11 +68,6 @@ class Retrieval:
         if answer.status != 200:
             return f"It answered {answer.status}."
         if not is_block_of(cid, answer.body):
-            log.warning("a gateway served wrong bytes", gateway=_host(gateway), cid=str(cid))
+            log.warning("a gateway served wrong bytes", gateway=host_of(gateway), cid=str(cid))
             return "It served wrong bytes."
         return answer.body
-
-
-def _host(gateway: str) -> str:
-    parts = urlsplit(gateway)
-    return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
