@@ -1,11 +1,18 @@
-"""What every test gets: nobody but loopback is ever contacted.
+"""What every test gets: nobody but loopback is ever contacted; and the miniatures most of them use.
 
 An audit hook of the interpreter watches this process's sockets; a test that tries to reach
 anything else fails where it does so. Child processes get settings without public addresses."""
 
 import sys
+from collections.abc import AsyncIterator
 from ipaddress import ip_address
 from typing import Any
+
+import pytest
+
+from content_gateway.outbound import Outbound
+from tests.fakes.ethereum import Ethereum, running_ethereum
+from tests.fakes.origin import Origin, running_origin
 
 _NAMES_OF_HERE = {"localhost", "127.0.0.1", "::1", "", None}
 
@@ -32,3 +39,24 @@ def _is_here(host: object) -> bool:
 
 
 sys.addaudithook(_only_loopback)
+
+
+@pytest.fixture
+async def outbound() -> AsyncIterator[Outbound]:
+    """The HTTP client, open."""
+    async with Outbound() as outbound:
+        yield outbound
+
+
+@pytest.fixture
+async def ethereum() -> AsyncIterator[Ethereum]:
+    """A miniature node."""
+    async with running_ethereum() as ethereum:
+        yield ethereum
+
+
+@pytest.fixture
+async def origin() -> AsyncIterator[Origin]:
+    """A miniature gateway and router."""
+    async with running_origin() as origin:
+        yield origin

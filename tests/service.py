@@ -21,6 +21,8 @@ from tests.contract import Answer, ContractCheck
 OFFLINE: dict[str, Any] = {
     "ens.rpc_urls": [],
     "ipns.routers": [],
+    "ipns.gateways": [],
+    "ipns.dns_servers": ["127.0.0.1"],
     "embedded.gateways": [],
     "log.level": "error",
 }

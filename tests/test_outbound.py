@@ -21,12 +21,6 @@ from content_gateway.outbound import Answer, Outbound
 OK = b"HTTP/1.1 200 OK\r\n"
 
 
-@pytest.fixture
-async def outbound() -> AsyncIterator[Outbound]:
-    async with Outbound() as outbound:
-        yield outbound
-
-
 class Peer:
     """A server that says the bytes it was given, whatever it is asked."""
 

@@ -11,27 +11,41 @@ import structlog
 
 from content_gateway.api.auth import Keys
 from content_gateway.api.contract import Contract, Operation
-from content_gateway.api.routes import Api, Handlers
+from content_gateway.api.handlers import Handlers
+from content_gateway.api.routes import Api
+from content_gateway.blocking.blocklist import Blocklist
+from content_gateway.dnslink import DnsLinks
 from content_gateway.errors import ContractBroken, WrongSettings
+from content_gateway.ethereum.ccip import CcipRead
+from content_gateway.ethereum.gateways import Gateways
+from content_gateway.ethereum.quorum import EthereumQuorum
 from content_gateway.ethereum.rpc import EthereumRpc
+from content_gateway.guard import Guard
 from content_gateway.ipfs.delegated_router import DelegatedRouter
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.retrieval import Retrieval
 from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
+from content_gateway.ipfs.ipns_gateway import IpnsGateway
 from content_gateway.ipfs.kubo import Kubo
+from content_gateway.ipfs.kubo_records import KuboRecords
+from content_gateway.ipns.link import Policy as IpnsPolicy
+from content_gateway.ipns.links import Links, LinkStore, RecordSource
 from content_gateway.ipns.resolver import IpnsResolver
-from content_gateway.ipns.resolver import Policy as IpnsPolicy
 from content_gateway.keys import IssuedKeys, OpenKeys
+from content_gateway.names.basenames import Basenames
+from content_gateway.names.cache import Ages, Cache
 from content_gateway.names.directory import Directory, NameService
 from content_gateway.names.directory import Policy as DirectoryPolicy
-from content_gateway.names.ens import EnsNames
+from content_gateway.names.ens import EnsNames, EthereumCalls
+from content_gateway.names.unstoppable import Chain, UnstoppableNames
 from content_gateway.names.zone import ZoneFile
 from content_gateway.outbound import Outbound
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import PinBackend, Reconciler
 from content_gateway.settings.model import PACKAGED_SPEC, Settings
 from content_gateway.storage.api_keys import SqliteKeys
+from content_gateway.storage.last_known import SqliteLastKnown
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database
 
@@ -44,6 +58,7 @@ class Gateway:
 
     api: Api
     directory: Directory
+    ipns: IpnsResolver
     pinning: Pinning
     keys: Keys
     issued_keys: IssuedKeys
@@ -59,43 +74,114 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         database = await stack.enter_async_context(Database(settings.ledger_path))
         outbound = await stack.enter_async_context(Outbound())
 
+        last_known = await stack.enter_async_context(SqliteLastKnown(database))
+        blocking = Blocklist(settings.blocking.denylist_file, settings.blocking.names_file)
+        stack.callback(blocking.close)
+
         ledger = SqliteLedger(database)
         reconciler = Reconciler(ledger, pin_backend(settings, outbound))
         stack.push_async_callback(reconciler.close)
-        pinning = Pinning(ledger, wake=reconciler.wake)
+        pinning = Pinning(ledger, blocking=blocking, wake=reconciler.wake)
 
-        ipns = IpnsResolver(
-            [
-                DelegatedRouter(outbound, url, seconds=settings.ipns.timeout)
-                for url in settings.ipns.routers
-            ],
-            policy=IpnsPolicy(source_limit=settings.ipns.timeout + 1),
-        )
+        ipns = ipns_resolver(settings, outbound, last_known)
         stack.push_async_callback(ipns.close)
-        zone_file, ens = settings.names.zone_file, settings.ens
+        guard = Guard(local_gateways=settings.ens.local_gateways)
+        gateways = Gateways(await stack.enter_async_context(Outbound(guard)))
+        own_zones = [ZoneFile(path) for path in [settings.names.zone_file] if path]
+        for zone in own_zones:
+            stack.callback(zone.close)
         directory = Directory(
-            local=[*([ZoneFile(zone_file)] if zone_file else []), *zones],
-            services=name_services(settings, outbound),
+            local=[*own_zones, *zones],
+            services=name_services(settings, outbound, gateways),
             ipns=ipns,
-            policy=DirectoryPolicy(lookup=ens.timeout * (len(ens.rpc_urls) + 1)),
+            blocking=blocking,
+            cache=Cache(last_known, ages=ages(settings)),
+            policy=DirectoryPolicy(lookup=settings.names.deadline),
         )
         stack.push_async_callback(directory.close)
 
         issued_keys = IssuedKeys(SqliteKeys(database))
         keys: Keys = OpenKeys() if settings.keys.mode == "open" else issued_keys
         contract = Contract(settings.spec_file)
-        handlers = Handlers(contract, directory, pinning)
+        handlers = Handlers(
+            contract=contract, directory=directory, ipns=ipns, pinning=pinning, blocking=blocking
+        )
         api = Api(operations_of(contract), handlers.by_id, keys)
-        yield Gateway(api, directory, pinning, keys, issued_keys, reconciler)
+        yield Gateway(api, directory, ipns, pinning, keys, issued_keys, reconciler)
 
 
-def name_services(settings: Settings, outbound: Outbound) -> list[NameService]:
+def ages(settings: Settings) -> Ages:
+    """How long answers serve."""
+    chosen, usual = settings.names, Ages()
+    return Ages(
+        while_revalidating=min(usual.while_revalidating, chosen.stale_limit),
+        if_error=chosen.stale_limit,
+        max_entries=chosen.cache_entries,
+    )
+
+
+def name_services(settings: Settings, outbound: Outbound, gateways: Gateways) -> list[NameService]:
     """The configured name services, in the order they are asked."""
-    ens = settings.ens
-    if not ens.rpc_urls:
-        return []
-    ethereum = EthereumRpc(outbound, ens.rpc_urls, seconds=ens.timeout)
-    return [EnsNames(ethereum, universal_resolver=ens.universal_resolver, registry=ens.registry)]
+    services: list[NameService] = []
+    chains = unstoppable_chains(settings, outbound)
+    if settings.ens.rpc_urls:
+        services.append(ens_names(settings, outbound, gateways))
+    if chains:
+        services.insert(0, UnstoppableNames(chains, settings.unstoppable.tlds))
+        services.append(UnstoppableNames(chains, settings.unstoppable.shared_tlds))
+    return services
+
+
+def ens_names(settings: Settings, outbound: Outbound, gateways: Gateways) -> NameService:
+    """ENS with its off-chain gateways, and with what Base knows if that may be asked."""
+    chosen, basenames = settings.ens, settings.basenames
+    ethereum: EthereumCalls
+    if chosen.quorum > 1:
+        ethereum = EthereumQuorum(
+            outbound, chosen.rpc_urls, seconds=chosen.timeout, quorum=chosen.quorum
+        )
+    else:
+        ethereum = EthereumRpc(outbound, chosen.rpc_urls, seconds=chosen.timeout)
+    ens = EnsNames(
+        CcipRead(ethereum, gateways),
+        universal_resolver=chosen.universal_resolver,
+        registry=chosen.registry,
+        name_wrapper=chosen.name_wrapper,
+    )
+    if not basenames.rpc_urls:
+        return ens
+    base = EthereumRpc(outbound, basenames.rpc_urls, seconds=chosen.timeout)
+    return Basenames(ens, base, registry=basenames.registry)
+
+
+def unstoppable_chains(settings: Settings, outbound: Outbound) -> list[Chain]:
+    """The chains of Unstoppable Domains that may be asked, the one that wins first."""
+    chosen = settings.unstoppable
+    chains = {
+        "polygon": (chosen.polygon_rpc_urls, chosen.polygon_proxy_reader),
+        "base": (chosen.base_rpc_urls, chosen.base_proxy_reader),
+        "sonic": (chosen.sonic_rpc_urls, chosen.sonic_proxy_reader),
+        "ethereum": (chosen.ethereum_rpc_urls, chosen.ethereum_proxy_reader),
+    }
+    return [
+        Chain(name, EthereumRpc(outbound, urls, seconds=settings.ens.timeout), proxy_reader)
+        for name, (urls, proxy_reader) in chains.items()
+        if urls
+    ]
+
+
+def ipns_resolver(settings: Settings, outbound: Outbound, store: LinkStore) -> IpnsResolver:
+    """IPNS with every configured source."""
+    chosen = settings.ipns
+    sources: list[RecordSource] = [
+        *(DelegatedRouter(outbound, url, seconds=chosen.timeout) for url in chosen.routers),
+        *(IpnsGateway(outbound, url, seconds=chosen.timeout) for url in chosen.gateways),
+    ]
+    if chosen.kubo_url:
+        sources.append(KuboRecords(outbound, chosen.kubo_url, seconds=chosen.timeout))
+    domains = DnsLinks(chosen.dns_servers, seconds=chosen.timeout)
+    policy = IpnsPolicy(source_limit=chosen.timeout + 1)
+    return IpnsResolver(Links(sources, domains, store, policy=policy))
 
 
 def pin_backend(settings: Settings, outbound: Outbound) -> PinBackend:

@@ -5,11 +5,14 @@
     │  ├─ InvalidDomain
     │  ├─ InvalidCid
     │  ├─ InvalidIpnsName
+    │  ├─ InvalidCoinType
     │  ├─ UnexpectedBody
     │  ├─ KeyRefused          no key, or none that lets anybody in; the reason is for the log only
     │  └─ ScopeMissing        a good key that may not do this
+    ├─ Blocked                the operator does not serve this; what and why is for the log
     ├─ NotFound               we looked, and there is nothing
     │  ├─ NameNotFound
+    │  ├─ TaskNotFound
     │  └─ PinNotFound
     ├─ UpstreamError          somebody we depend on
     │  ├─ UpstreamUnavailable   cannot be reached, or says that it cannot
@@ -51,6 +54,10 @@ class InvalidIpnsName(CallerError):
     """The text is neither an IPNS key nor a DNSLink name."""
 
 
+class InvalidCoinType(CallerError):
+    """The text is not a coin type whose addresses we can write."""
+
+
 class UnexpectedBody(CallerError):
     """The request carries a body, and no operation has one."""
 
@@ -63,12 +70,20 @@ class ScopeMissing(CallerError):
     """The key is good, but not for this operation."""
 
 
+class Blocked(GatewayError):
+    """The operator's block list forbids serving this. *detail* says what kind of thing it is."""
+
+
 class NotFound(GatewayError):
     """We looked, and there is nothing."""
 
 
 class NameNotFound(NotFound):
     """No name service knows the name, or it holds neither wallet nor content."""
+
+
+class TaskNotFound(NotFound):
+    """No task has that id."""
 
 
 class PinNotFound(NotFound):

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -16,6 +16,9 @@ import msgspec
 import structlog
 
 from content_gateway.errors import UpstreamNonsense, UpstreamTimeout, UpstreamUnavailable
+
+if TYPE_CHECKING:
+    from content_gateway.guard import Guard
 
 log = structlog.get_logger(__name__)
 
@@ -33,13 +36,21 @@ class Answer:
 
 
 class Outbound:
-    """One connection pool for the operator's own upstreams; open it with `async with`."""
+    """One connection pool; open it with `async with`.
+
+    Without a *guard* it is for the operator's own upstreams only; with one, for URLs that others
+    chose. The two never share a pool."""
 
     _session: aiohttp.ClientSession
 
+    def __init__(self, guard: "Guard | None" = None) -> None:
+        self._guard = guard
+
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS, limit_per_host=64),
+            connector=self._guard.connector()
+            if self._guard
+            else aiohttp.TCPConnector(limit=MAX_CONNECTIONS, limit_per_host=64),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"},
             # Every request is bounded by its own deadline in _exchange.
@@ -66,8 +77,9 @@ class Outbound:
     ) -> Answer:
         """The whole answer to one request, whatever its status.
 
-        Raises UpstreamTimeout after *seconds*, UpstreamNonsense above *max_bytes* or when it
-        is not HTTP, UpstreamUnavailable when the server cannot be reached or hangs up."""
+        Raises UpstreamTimeout after *seconds*, UpstreamNonsense above *max_bytes*, when it is
+        not HTTP or the guard does not admit the URL, UpstreamUnavailable when the server cannot
+        be reached (or may not, says the guard) or hangs up."""
         async with self._exchange(method, url, seconds, headers, body) as response:
             declared = response.content_length
             if declared is not None and declared > max_bytes:
@@ -89,11 +101,12 @@ class Outbound:
         body: bytes | None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The answer's head, with everything that can go wrong until its end translated."""
+        target = self._guard.admit(url) if self._guard else url
         try:
             async with (
                 asyncio.timeout(seconds),
                 self._session.request(
-                    method, url, headers=headers, data=body, allow_redirects=False
+                    method, target, headers=headers, data=body, allow_redirects=False
                 ) as response,
             ):
                 yield response

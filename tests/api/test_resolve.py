@@ -9,10 +9,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from content_gateway.demo.publisher import ipns_name, sign_record
 from tests.fakes.ethereum import Ethereum as FakeEthereum
-from tests.fakes.ethereum import Name, running_ethereum
+from tests.fakes.ethereum import Name
 from tests.fakes.miniature import Mood
 from tests.fakes.origin import Origin as FakeOrigin
-from tests.fakes.origin import running_origin
 from tests.service import Service, running_service
 
 WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
@@ -22,18 +21,6 @@ SWARM = bytes.fromhex(
     "e40101fa011b20d1de9994b4d039f6548d191eb26786769f580809256b4685ef316805265ea162"
 )
 ADDRESS = {"type": "address", "addr": WALLET}
-
-
-@pytest.fixture
-async def ethereum() -> AsyncIterator[FakeEthereum]:
-    async with running_ethereum() as ethereum:
-        yield ethereum
-
-
-@pytest.fixture
-async def origin() -> AsyncIterator[FakeOrigin]:
-    async with running_origin() as origin:
-        yield origin
 
 
 @pytest.fixture

@@ -1,8 +1,10 @@
-"""A miniature origin: a trustless gateway and a delegated router over two dicts.
+"""A miniature origin: a trustless gateway, a delegated router and Kubo's routing, over two dicts.
 
-Speaks ipfs/specs `trustless-gateway.md` (raw blocks only) and Delegated Routing V1 (IPNS only).
-Checks nothing of what it serves: that is what its clients are for."""
+Speaks ipfs/specs `trustless-gateway.md` (raw blocks and IPNS records), Delegated Routing V1
+(IPNS only) and `routing/get` of Kubo's RPC API, as Kubo 0.42 does. Checks nothing of what it
+serves: that is what its clients are for."""
 
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -14,6 +16,7 @@ from tests.fakes.miniature import PAGE, Miniature, running
 
 RAW = "application/vnd.ipld.raw"
 IPNS_RECORD = "application/vnd.ipfs.ipns-record"
+NOT_FOUND = "routing: not found"  # Kubo's words, on its gateway and in its RPC API
 
 
 class Origin(Miniature):
@@ -36,7 +39,13 @@ class Origin(Miniature):
             case ["ipfs", cid]:
                 return self._block(request, cid)
             case ["routing", "v1", "ipns", name]:
-                return self._record(request, name)
+                return self._record(request, name, absent=web.Response(status=404))
+            case ["ipns", name] if request.query.get("format") == "ipns-record":
+                return self._record(request, name, absent=web.Response(status=500, text=NOT_FOUND))
+            case ["ipns", _]:
+                return web.Response(body=PAGE, content_type="text/html")
+            case ["api", "v0", "routing", "get"] if request.method == "POST":
+                return self._event(request.query.get("arg", ""))
         return web.Response(status=404)
 
     def _block(self, request: web.BaseRequest, text: str) -> web.Response:
@@ -53,13 +62,21 @@ class Origin(Miniature):
             data = bytes([data[0] ^ 1]) + data[1:] if data else b"\0"
         return web.Response(body=data, content_type=RAW)
 
-    def _record(self, request: web.BaseRequest, name: str) -> web.Response:
+    def _record(self, request: web.BaseRequest, name: str, *, absent: web.Response) -> web.Response:
         if request.headers.get("Accept") != IPNS_RECORD:
             return web.Response(status=406)
         data = self.records.get(name)
         if data is None:
-            return web.Response(status=404)
+            return absent
         return web.Response(body=data, content_type=IPNS_RECORD)
+
+    def _event(self, key: str) -> web.Response:
+        data = self.records.get(key.removeprefix("/ipns/"))
+        if data is None:
+            error = {"Message": NOT_FOUND, "Code": 0, "Type": "error"}
+            return web.json_response(error, status=500)
+        extra = b64encode(data).decode()
+        return web.json_response({"ID": "", "Type": 5, "Responses": None, "Extra": extra})
 
 
 @asynccontextmanager

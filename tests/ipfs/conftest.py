@@ -13,18 +13,6 @@ from tests.fakes.origin import Origin, running_origin
 
 
 @pytest.fixture
-async def outbound() -> AsyncIterator[Outbound]:
-    async with Outbound() as outbound:
-        yield outbound
-
-
-@pytest.fixture
-async def origin() -> AsyncIterator[Origin]:
-    async with running_origin() as origin:
-        yield origin
-
-
-@pytest.fixture
 async def other() -> AsyncIterator[Origin]:
     """A second gateway, asked behind the first."""
     async with running_origin() as other:

@@ -1,10 +1,15 @@
-"""Small working parts for tests of the resolver: a source of records, and a clock for it."""
+"""Small working parts for tests of the resolver: sources of records, a DNS, a memory, a clock."""
 
 import asyncio
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from content_gateway.content.ipns_name import IpnsName
+from content_gateway.content.records import KnownLink
 from content_gateway.errors import UpstreamUnavailable
+from content_gateway.ipns.link import Policy
+from content_gateway.ipns.links import Links, RecordSource
+from content_gateway.ipns.resolver import IpnsResolver
 from tests.ipns.signing import NOW
 
 
@@ -57,6 +62,68 @@ class Source:
         if self.down:
             raise UpstreamUnavailable("The source is down.")
         return self.records.get(name)
+
+
+@dataclass(frozen=True)
+class Txt:
+    """What a domain's TXT record says."""
+
+    path: str
+    ttl: timedelta = timedelta(seconds=300)
+
+
+class Dns:
+    """DNSLink records by domain. While `down` it fails."""
+
+    def __init__(self) -> None:
+        self.links: dict[str, Txt] = {}
+        self.asked: list[str] = []
+        self.down = False
+
+    async def lookup(self, domain: str) -> Txt | None:
+        """The link, None if there is none; raises UpstreamUnavailable."""
+        self.asked.append(domain)
+        await asyncio.sleep(0)
+        if self.down:
+            raise UpstreamUnavailable("DNS is down.")
+        return self.links.get(domain)
+
+
+class Memory:
+    """Links that outlive a resolver, in a dict."""
+
+    def __init__(self) -> None:
+        self.kept: dict[IpnsName, KnownLink] = {}
+
+    def recall_link(self, name: IpnsName) -> KnownLink | None:
+        """What is remembered."""
+        return self.kept.get(name)
+
+    def keep_link(self, name: IpnsName, link: KnownLink | None) -> None:
+        """Remember, or forget."""
+        self.kept.pop(name, None)
+        if link is not None:
+            self.kept[name] = link
+
+
+def resolver_of(
+    *sources: RecordSource,
+    dns: Dns | None = None,
+    memory: Memory | None = None,
+    clock: Clock | None = None,
+    policy: Policy | None = None,
+) -> IpnsResolver:
+    """A resolver over *sources*; parts that a test does not care about are new and empty."""
+    clock = clock or Clock()
+    links = Links(
+        sources,
+        dns or Dns(),
+        memory or Memory(),
+        policy=policy,
+        clock=clock,
+        today=clock.today,
+    )
+    return IpnsResolver(links)
 
 
 async def settle() -> None:

@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from content_gateway.content.cid import Cid
-from content_gateway.ipns.resolver import IpnsResolver, Policy
+from content_gateway.ipns.link import Policy
+from content_gateway.ipns.resolver import IpnsResolver
 from tests.ipns.signing import Signer, data
-from tests.ipns.sources import Clock, Source, settle
+from tests.ipns.sources import Memory, Source, resolver_of, settle
 
 SIGNER = Signer()
 NAME = SIGNER.name
@@ -24,9 +25,7 @@ def record(cid: Cid, sequence: int = 1, signer: Signer = SIGNER) -> bytes:
 @asynccontextmanager
 async def resolving(*sources: Source, policy: Policy | None = None) -> AsyncIterator[IpnsResolver]:
     """A resolver over *sources*, on a clock that stands still."""
-    clock = Clock()
-    policy = policy or Policy(first_wait=0.5, better_record=0.02)
-    resolver = IpnsResolver(sources, policy=policy, clock=clock, today=clock.today)
+    resolver = resolver_of(*sources, policy=policy or Policy(first_wait=0.5))
     yield resolver
     await resolver.close()
 
@@ -124,12 +123,15 @@ async def test_remembered_names_are_bounded() -> None:
     first, second, third = (Signer(seed) for seed in range(1, 4))
     for signer in (first, second, third):
         source.records[signer.name] = record(OLD, signer=signer)
-    async with resolving(source, policy=Policy(max_names=2)) as resolver:
-        for signer in (first, second, first, third, first):
-            assert await resolver.latest(signer.name) == OLD
-        assert source.asked == [first.name, second.name, third.name]
-        assert await resolver.latest(second.name) == OLD
-        assert source.asked[-1] == second.name
+    memory = Memory()
+    resolver = resolver_of(source, memory=memory, policy=Policy(max_names=2))
+    for signer in (first, second, first, third, first):
+        assert await resolver.latest(signer.name) == OLD
+    assert source.asked == [first.name, second.name, third.name]
+    memory.kept.clear()
+    assert await resolver.latest(second.name) == OLD
+    assert source.asked[-1] == second.name
+    await resolver.close()
 
 
 async def test_closing_ends_every_resolution_and_what_it_asked() -> None:
@@ -144,15 +146,14 @@ async def test_closing_ends_every_resolution_and_what_it_asked() -> None:
         assert source.waiting == other.waiting == 0
 
 
-async def test_the_first_answer_is_the_best_of_those_that_are_quick() -> None:
-    """An old record from the quickest source waits a moment for a newer one from the next."""
+async def test_the_first_valid_record_answers_and_the_best_remains() -> None:
+    """Nobody waits for a newer record that may be on its way; the next caller gets it."""
     quick, slower = Source(), Source()
     quick.records[NAME] = record(OLD, 1)
     slower.records[NAME] = record(NEW, 2)
     slower.hold()
-    async with resolving(quick, slower, policy=Policy(first_wait=10, better_record=5)) as resolver:
-        caller = asyncio.create_task(resolver.latest(NAME))
-        await settle()
-        assert not caller.done()
+    async with resolving(quick, slower, policy=Policy(first_wait=10)) as resolver:
+        assert await resolver.latest(NAME) == OLD
         slower.let_go()
-        assert await caller == NEW
+        await settle()
+        assert await resolver.latest(NAME) == NEW

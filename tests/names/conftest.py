@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from content_gateway.names.directory import Directory
-from tests.names.services import Clock, Ipns, Service, Zone
+from tests.names.services import Blocks, Clock, Ipns, Memory, Service, Zone, directory_of
 
 
 @pytest.fixture
@@ -29,10 +29,22 @@ def ipns() -> Ipns:
 
 
 @pytest.fixture
-async def directory(
-    zone: Zone, service: Service, ipns: Ipns, clock: Clock
+def memory() -> Memory:
+    return Memory()
+
+
+@pytest.fixture
+def blocks() -> Blocks:
+    return Blocks()
+
+
+@pytest.fixture
+async def directory(  # noqa: PLR0917 - each is a fixture
+    zone: Zone, service: Service, ipns: Ipns, memory: Memory, blocks: Blocks, clock: Clock
 ) -> AsyncIterator[Directory]:
     """A directory of one zone and one service, on the clock that tests move."""
-    directory = Directory(local=[zone], services=[service], ipns=ipns, clock=clock)
+    directory = directory_of(
+        service, local=[zone], ipns=ipns, memory=memory, blocks=blocks, clock=clock
+    )
     yield directory
     await directory.close()

@@ -1,12 +1,26 @@
-"""Small working parts for tests of the directory: a clock, a name service, an IPNS lookup."""
+"""Small working parts for tests of the directory: a clock, a name service, an IPNS lookup, a memory
+and a block list."""
 
 import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.domain import DomainName
 from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.records import Records
-from content_gateway.errors import NameNotFound, UpstreamUnavailable
+from content_gateway.content.records import Learned, Records
+from content_gateway.content.wallet import ETHEREUM, CoinType
+from content_gateway.errors import Blocked, NameNotFound, UpstreamUnavailable
+from content_gateway.names.cache import Ages, Cache
+from content_gateway.names.directory import Directory, LocalNames, NameService, Policy
+
+TODAY = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+async def settle() -> None:
+    """Let every task run as far as it can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
 
 
 class Clock:
@@ -17,6 +31,10 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+    def today(self) -> datetime:
+        """The time of day."""
+        return TODAY + timedelta(seconds=self.now)
 
     def pass_(self, seconds: float) -> None:
         """Let *seconds* go by."""
@@ -30,6 +48,7 @@ class Service:
         self.names = {f"{label}.eth": records for label, records in names.items()}
         self.asked: list[str] = []
         self.ended: list[str] = []
+        self.coins: list[CoinType] = []
         self.down = False
         self._open = asyncio.Event()
         self._open.set()
@@ -42,9 +61,10 @@ class Service:
         """Answer whoever waits."""
         self._open.set()
 
-    async def resolve(self, name: DomainName) -> Records:
+    async def resolve(self, name: DomainName, coin: CoinType = ETHEREUM) -> Records:
         """What *name* points at; raises NameNotFound or UpstreamUnavailable."""
         self.asked.append(name.text)
+        self.coins.append(coin)
         try:
             await self._open.wait()
             await asyncio.sleep(0)
@@ -76,8 +96,79 @@ class Ipns:
     def __init__(self) -> None:
         self.cids: dict[IpnsName, Cid] = {}
         self.asked: list[IpnsName] = []
+        self.asked_anew: list[IpnsName] = []
 
-    async def latest(self, name: IpnsName) -> Cid | None:
+    async def latest(self, name: IpnsName, *, anew: bool = False) -> Cid | None:
         """The last CID, None if there is none yet."""
         self.asked.append(name)
+        if anew:
+            self.asked_anew.append(name)
         return self.cids.get(name)
+
+    def known(self, name: IpnsName) -> Cid | None:
+        """The last CID, without asking."""
+        return self.cids.get(name)
+
+
+class Memory:
+    """Answers that outlive a directory, in a dict."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, CoinType], Learned] = {}
+
+    def recall(self, domain: str, coin: CoinType) -> Learned | None:
+        """What is remembered."""
+        return self.kept.get((domain, coin))
+
+    def keep(self, domain: str, coin: CoinType, learned: Learned | None) -> None:
+        """Remember, or forget."""
+        self.kept.pop((domain, coin), None)
+        if learned is not None:
+            self.kept[domain, coin] = learned
+
+
+class Blocks:
+    """A block list of three sets."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.cids: set[Cid] = set()
+        self.ipns: set[IpnsName] = set()
+
+    def check_name(self, name: DomainName) -> None:
+        """Raises Blocked for a listed domain."""
+        if name.text in self.names:
+            raise Blocked("This domain is blocked.")
+
+    def check_cid(self, cid: Cid) -> None:
+        """Raises Blocked for a listed CID."""
+        if cid in self.cids:
+            raise Blocked("This content is blocked.")
+
+    def check_ipns(self, name: IpnsName) -> None:
+        """Raises Blocked for a listed IPNS name."""
+        if name in self.ipns:
+            raise Blocked("This IPNS name is blocked.")
+
+
+def directory_of(
+    *services: NameService,
+    local: Sequence[LocalNames] = (),
+    ipns: Ipns | None = None,
+    memory: Memory | None = None,
+    blocks: Blocks | None = None,
+    clock: Clock | None = None,
+    ages: Ages | None = None,
+    policy: Policy | None = None,
+) -> Directory:
+    """A directory over *services*; parts that a test does not care about are new and empty."""
+    clock = clock or Clock()
+    return Directory(
+        local=local,
+        services=services,
+        ipns=ipns or Ipns(),
+        blocking=blocks or Blocks(),
+        cache=Cache(memory or Memory(), ages=ages, clock=clock, today=clock.today),
+        policy=policy,
+        clock=clock,
+    )

@@ -7,10 +7,11 @@ import pytest
 from content_gateway.content.cid import Cid
 from content_gateway.content.domain import DomainName
 from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.records import IpfsContent, IpnsContent, Records, Resolution
+from content_gateway.content.records import IpfsContent, IpnsContent, Records, Resolution, Staleness
 from content_gateway.errors import NameNotFound, UpstreamUnavailable
-from content_gateway.names.directory import Directory, Policy
-from tests.names.services import Clock, Ipns, Service, Zone
+from content_gateway.names.cache import Ages
+from content_gateway.names.directory import Directory
+from tests.names.services import Clock, Ipns, Memory, Service, Zone, directory_of, settle
 
 SITE = DomainName.parse("site.eth")
 CID = Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4")
@@ -30,8 +31,40 @@ async def test_an_answer_serves_for_five_minutes(
     assert await directory.resolve(SITE) == Resolution(ALICE)
     assert len(service.asked) == 1
     clock.pass_(0.1)
+    await directory.resolve(SITE)
+    await settle()
     assert await directory.resolve(SITE) == Resolution(BOB)
     assert len(service.asked) == 2
+
+
+async def test_a_stale_answer_is_told_while_a_new_one_is_fetched(
+    directory: Directory, service: Service, clock: Clock
+) -> None:
+    """Between five and ten minutes nobody waits: the old answer, marked, and then the new one."""
+    service.names["site.eth"] = ALICE
+    await directory.resolve(SITE)
+    service.names["site.eth"] = BOB
+    service.hold()
+    clock.pass_(599)
+    stale = Staleness(age=timedelta(seconds=599), overdue=timedelta(seconds=299))
+    for _ in range(10):
+        assert await directory.resolve(SITE) == Resolution(ALICE, stale=stale)
+    await settle()
+    assert len(service.asked) == 2
+    service.let_go()
+    await settle()
+    assert await directory.resolve(SITE) == Resolution(BOB)
+
+
+async def test_after_ten_minutes_the_caller_waits_for_the_new_answer(
+    directory: Directory, service: Service, clock: Clock
+) -> None:
+    """A name that nobody has asked for in a while is looked up before it is told."""
+    service.names["site.eth"] = ALICE
+    await directory.resolve(SITE)
+    service.names["site.eth"] = BOB
+    clock.pass_(600)
+    assert await directory.resolve(SITE) == Resolution(BOB)
 
 
 async def test_absence_serves_for_thirty_seconds(
@@ -57,6 +90,7 @@ async def test_freshness_counts_from_the_answer(
     for _ in range(4):
         await directory.resolve(SITE)
         clock.pass_(100)
+    await settle()
     assert len(service.asked) == 2
 
 
@@ -86,14 +120,14 @@ async def test_a_zone_may_have_the_last_word(directory: Directory, service: Serv
 async def test_the_first_zone_wins(service: Service, ipns: Ipns) -> None:
     """Zones are asked in the operator's order."""
     zones = [Zone(), Zone(site=ALICE), Zone(site=BOB)]
-    directory = Directory(local=zones, services=[service], ipns=ipns)
+    directory = directory_of(service, local=zones, ipns=ipns)
     assert await directory.resolve(SITE) == Resolution(ALICE)
 
 
 async def test_only_absence_lets_the_search_go_on(ipns: Ipns, clock: Clock) -> None:
     """A service that does not know hands over to the next; one that is down ends the search."""
     first, second = Service(), Service(site=BOB)
-    directory = Directory(local=[], services=[first, second], ipns=ipns, clock=clock)
+    directory = directory_of(first, second, ipns=ipns, clock=clock)
     assert await directory.resolve(SITE) == Resolution(BOB)
     assert (first.asked, second.asked) == (["site.eth"], ["site.eth"])
 
@@ -114,14 +148,14 @@ async def test_only_absence_lets_the_search_go_on(ipns: Ipns, clock: Clock) -> N
 async def test_the_first_service_that_knows_ends_the_search(ipns: Ipns) -> None:
     """The second service is not even asked."""
     first, second = Service(site=ALICE), Service(site=BOB)
-    directory = Directory(local=[], services=[first, second], ipns=ipns)
+    directory = directory_of(first, second, ipns=ipns)
     assert await directory.resolve(SITE) == Resolution(ALICE)
     assert second.asked == []
 
 
 async def test_without_services_nothing_can_be_known(zone: Zone, ipns: Ipns) -> None:
     """With no service configured, an unlisted name is not 'absent': nobody has looked."""
-    directory = Directory(local=[zone], services=[], ipns=ipns)
+    directory = directory_of(local=[zone], ipns=ipns)
     with pytest.raises(UpstreamUnavailable):
         await directory.resolve(SITE)
 
@@ -149,11 +183,13 @@ async def test_ipns_is_not_asked_for_other_content(
     assert ipns.asked == []
 
 
-async def test_the_least_recently_asked_name_is_forgotten(ipns: Ipns, clock: Clock) -> None:
+async def test_the_least_recently_asked_name_is_forgotten(
+    ipns: Ipns, memory: Memory, clock: Clock
+) -> None:
     """The cache is bounded; being asked for keeps a name in it, absent names count too."""
     service = Service(a=ALICE, b=ALICE, c=ALICE)
-    directory = Directory(
-        local=[], services=[service], ipns=ipns, clock=clock, policy=Policy(max_entries=3)
+    directory = directory_of(
+        service, memory=memory, ipns=ipns, clock=clock, ages=Ages(max_entries=3)
     )
     names = [DomainName.parse(f"{label}.eth") for label in "abcx"]
     for name in names[:3]:
@@ -161,6 +197,7 @@ async def test_the_least_recently_asked_name_is_forgotten(ipns: Ipns, clock: Clo
     await directory.resolve(names[0])  # a is now younger than b
     with pytest.raises(NameNotFound):
         await directory.resolve(names[3])
+    memory.kept.clear()
     service.asked.clear()
     for name in (names[0], names[2]):
         await directory.resolve(name)
@@ -172,12 +209,11 @@ async def test_the_least_recently_asked_name_is_forgotten(ipns: Ipns, clock: Clo
 async def test_other_lives_can_be_chosen(service: Service, ipns: Ipns, clock: Clock) -> None:
     """Every number of the policy is an operator's to change."""
     service.names["site.eth"] = ALICE
-    directory = Directory(
-        local=[],
-        services=[service],
+    directory = directory_of(
+        service,
         ipns=ipns,
         clock=clock,
-        policy=Policy(fresh=10, absent=1, stale_limit=20),
+        ages=Ages(fresh=10, while_revalidating=10, absent=1, if_error=20),
     )
     await directory.resolve(SITE)
     clock.pass_(10)

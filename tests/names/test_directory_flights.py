@@ -8,17 +8,11 @@ from content_gateway.content.domain import DomainName
 from content_gateway.content.records import Records, Resolution
 from content_gateway.errors import NameNotFound, UpstreamUnavailable
 from content_gateway.names.directory import Directory, Policy
-from tests.names.services import Clock, Ipns, Service
+from tests.names.services import Clock, Ipns, Service, directory_of, settle
 
 SITE = DomainName.parse("site.eth")
 OTHER = DomainName.parse("other.eth")
 ALICE = Records("0x" + "aa" * 20)
-
-
-async def settle() -> None:
-    """Let every task run as far as it can."""
-    for _ in range(10):
-        await asyncio.sleep(0)
 
 
 async def test_a_thousand_callers_share_one_look_up(directory: Directory, service: Service) -> None:
@@ -123,9 +117,7 @@ async def test_a_failure_nobody_waits_for_makes_no_noise(
 
 async def test_flights_are_bounded(service: Service, ipns: Ipns, clock: Clock) -> None:
     """Somebody who asks for endless names cannot make us ask upstream without end."""
-    directory = Directory(
-        local=[], services=[service], ipns=ipns, clock=clock, policy=Policy(max_flights=2)
-    )
+    directory = directory_of(service, ipns=ipns, clock=clock, policy=Policy(max_flights=2))
     service.names["site.eth"] = ALICE
     service.hold()
     waiting = [asyncio.create_task(directory.resolve(name)) for name in (SITE, OTHER)]
@@ -144,9 +136,7 @@ async def test_a_known_name_is_served_when_flights_are_full(
     service: Service, ipns: Ipns, clock: Clock
 ) -> None:
     """When no more look-ups may start we could not find out: the last known answer serves."""
-    directory = Directory(
-        local=[], services=[service], ipns=ipns, clock=clock, policy=Policy(max_flights=1)
-    )
+    directory = directory_of(service, ipns=ipns, clock=clock, policy=Policy(max_flights=1))
     service.names["site.eth"] = ALICE
     await directory.resolve(SITE)
     clock.pass_(300)

@@ -26,7 +26,6 @@ from tests.fakes.ethereum import (
     UNIVERSAL_RESOLVER,
     Ethereum,
     Name,
-    running_ethereum,
     selector,
 )
 from tests.fakes.miniature import Mood
@@ -40,12 +39,6 @@ IPNS = bytes.fromhex(
     "e50101720024080112205cbd1cc86ac20d6640795809c2a185bb2504538a2de8076da5a6971b8acb4715"
 )
 IPNS_NAME = IpnsName.parse("k51qzi5uqu5dihst24f3rp2ej4co9berxohfkxaenbq1wjty7nrd5e9xp4afx1")
-
-
-@pytest.fixture
-async def ethereum() -> AsyncIterator[Ethereum]:
-    async with running_ethereum() as ethereum:
-        yield ethereum
 
 
 @pytest.fixture
@@ -99,7 +92,8 @@ async def test_the_owner_stands_in_for_a_missing_wallet(ens: EnsNames, ethereum:
     """Content without an address record: the wallet that owns the name is told, and marked."""
     ethereum.names["site.eth"] = Name(contenthash=IPFS, owner=OWNER)
     assert await ens.resolve(SITE) == Records(OWNER, IpfsContent(CID), wallet_is_owner=True)
-    assert [to for to, _ in ethereum.calls] == [UNIVERSAL_RESOLVER, REGISTRY]
+    assert ethereum.calls[0][0] == UNIVERSAL_RESOLVER
+    assert {to for to, _ in ethereum.calls[1:]} == {REGISTRY, NAME_WRAPPER}
 
 
 async def test_a_wrapped_name_belongs_to_whom_the_wrapper_says(
@@ -108,7 +102,8 @@ async def test_a_wrapped_name_belongs_to_whom_the_wrapper_says(
     """The registry knows only the NameWrapper; the owner is asked for there."""
     ethereum.names["site.eth"] = Name(contenthash=IPFS, owner=OWNER, wrapped=True)
     assert await ens.resolve(SITE) == Records(OWNER, IpfsContent(CID), wallet_is_owner=True)
-    assert [to for to, _ in ethereum.calls] == [UNIVERSAL_RESOLVER, REGISTRY, NAME_WRAPPER]
+    assert ethereum.calls[0][0] == UNIVERSAL_RESOLVER
+    assert {to for to, _ in ethereum.calls[1:]} == {REGISTRY, NAME_WRAPPER}
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

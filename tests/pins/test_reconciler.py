@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from content_gateway.blocking.blocklist import Blocklist
 from content_gateway.content.cid import RAW, Cid
 from content_gateway.content.multiformats import SHA2_256
 from content_gateway.content.pins import ContentState, Holding, Outcome, PinStatus
@@ -88,7 +89,8 @@ async def reconciler(database: Database, backend: Backend) -> AsyncIterator[Reco
 
 @pytest.fixture
 def pinning(database: Database, reconciler: Reconciler) -> Pinning:
-    return Pinning(SqliteLedger(database), wake=reconciler.wake)
+    nothing = Blocklist(None, None)
+    return Pinning(SqliteLedger(database), blocking=nothing, wake=reconciler.wake)
 
 
 async def settled(pinning: Pinning, number: int, state: ContentState) -> PinStatus:

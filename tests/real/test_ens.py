@@ -81,7 +81,7 @@ async def test_a_name_that_is_not_there_costs_one_call(
     assert (proxy.eth_calls, len(proxy.requests)) == (1, 1)
 
 
-@pytest.mark.parametrize(("name", "calls"), [("owned.eth", 2), ("wrapped.eth", 3)])
+@pytest.mark.parametrize(("name", "calls"), [("owned.eth", 3), ("wrapped.eth", 3)])
 async def test_the_owner_is_the_wallet_of_last_resort(
     service: Service, proxy: CountingProxy, name: str, calls: int
 ) -> None:

@@ -10,6 +10,7 @@ import json
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -136,8 +137,30 @@ class EnsWorld:
 
         A gateway answers with the ABI-encoded record.
         """
-        gateways = encode(["string[]"], [urls])
-        return await _deploy(self._anvil, self._contracts["OffchainResolver"] + gateways)
+        return await self._offchain("OffchainResolver", urls)
+
+    async def offchain_multicall_resolver(self, *urls: str) -> str:
+        """A new resolver that sends the caller to *urls* once for all records (ENSIP-22).
+
+        A gateway answers a multicall with the ABI-encoded `bytes[]` of the records.
+        """
+        return await self._offchain("OffchainMulticallResolver", urls)
+
+    async def distrustful_resolver(self, *urls: str) -> str:
+        """A new off-chain resolver whose callback refuses whatever a gateway answered."""
+        return await self._offchain("DistrustfulResolver", urls)
+
+    async def impostor_resolver(self, *urls: str, claimed: str) -> str:
+        """A new off-chain resolver that says the lookup was *claimed*'s."""
+        return await self._offchain("ImpostorResolver", urls, ("address", claimed))
+
+    async def winding_resolver(self, *urls: str, lookups: int) -> str:
+        """A new off-chain resolver that wants so many lookups in a row for one record."""
+        return await self._offchain("WindingResolver", urls, ("uint256", lookups))
+
+    async def _offchain(self, contract: str, urls: Sequence[str], *more: tuple[str, Any]) -> str:
+        types, values = ["string[]", *(kind for kind, _ in more)], [urls, *(v for _, v in more)]
+        return await _deploy(self._anvil, self._contracts[contract] + encode(types, values))
 
     async def address_only_resolver(self, address: str) -> str:
         """A new resolver that has no function `contenthash`."""

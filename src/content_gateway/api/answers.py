@@ -8,8 +8,18 @@ from typing import Any, Final
 import msgspec
 
 from content_gateway.api.problems import Headers
+from content_gateway.content.cid import Cid
+from content_gateway.content.domain import DomainName
+from content_gateway.content.moments import rfc3339
 from content_gateway.content.pins import Pin
-from content_gateway.content.records import IpfsContent, IpnsContent, OtherContent, Resolution
+from content_gateway.content.records import (
+    IpfsContent,
+    IpnsContent,
+    Learned,
+    OtherContent,
+    Resolution,
+)
+from content_gateway.ipns.resolver import Progress
 
 JSON: Final = (b"content-type", b"application/json")
 _KEYED: Final = [JSON, (b"cache-control", b"no-store")]
@@ -41,6 +51,51 @@ def pin_added(pin: Pin, key: str) -> Reply:
         "apiKey": key,
     }
     return Reply(msgspec.json.encode(body), _KEYED)
+
+
+def records_known(name: DomainName, learned: Learned, cached: Cid | None) -> Reply:
+    """What was last known of *name*, nulls included; *cached* is the CID behind IPNS content."""
+    content = learned.records.content
+    result = {
+        "domain": name.text,
+        "ipfs": str(content.cid) if isinstance(content, IpfsContent) else None,
+        "ipns": content.name.text if isinstance(content, IpnsContent) else None,
+        "ipnsCache": None if cached is None else str(cached),
+        "address": learned.records.wallet,
+        "learnedAt": rfc3339(learned.at),
+    }
+    return _confirmed("Last known records", result)
+
+
+def ipns_started(started: Progress) -> Reply:
+    """The task that was started, and what is known already."""
+    return _confirmed("IPNS resolution started", _task(started))
+
+
+def ipns_progress(progress: Progress) -> Reply:
+    """The state of a task, and what it found or why it found nothing."""
+    result = {**_task(progress), "state": progress.state}
+    if progress.failure is not None:
+        result["reason"] = progress.failure
+    return _confirmed(_STATES[progress.state], result)
+
+
+_STATES: Final = {
+    "pending": "IPNS resolution pending",
+    "resolved": "IPNS name resolved",
+    "failed": "IPNS resolution failed",
+}
+
+
+def _task(progress: Progress) -> dict[str, str]:
+    result = {"taskId": progress.task.id, "name": progress.task.name.text}
+    if progress.cid is not None:
+        result["ipnsCache"] = str(progress.cid)
+    return result
+
+
+def _confirmed(message: str, result: dict[str, Any]) -> Reply:
+    return Reply(msgspec.json.encode({"message": message, "result": result}), _KEYED)
 
 
 class RenderedResolutions:

@@ -10,14 +10,18 @@ from typing import Final
 import msgspec
 
 from content_gateway.errors import (
+    Blocked,
     ContractBroken,
     GatewayError,
     InvalidCid,
+    InvalidCoinType,
     InvalidDomain,
+    InvalidIpnsName,
     KeyRefused,
     NameNotFound,
     ScopeMissing,
     StorageUnavailable,
+    TaskNotFound,
     UnexpectedBody,
     UpstreamNonsense,
     UpstreamTimeout,
@@ -90,11 +94,21 @@ _FIXED: Final[dict[type[GatewayError], Kind]] = {KeyRefused: _UNAUTHORIZED}
 _TABLE: Final[dict[type[GatewayError], Kind]] = {
     InvalidDomain: Kind(400, "invalid-domain", "Invalid domain", "The domain is not valid."),
     InvalidCid: Kind(400, "invalid-cid", "Invalid CID", "The CID is not valid."),
+    InvalidIpnsName: Kind(
+        400, "invalid-ipns-name", "Invalid IPNS name", "The IPNS name is not valid."
+    ),
+    InvalidCoinType: Kind(
+        400, "invalid-coin-type", "Invalid coin type", "The coin type is not valid."
+    ),
     UnexpectedBody: Kind(
         400, "unexpected-body", "Unexpected body", "No operation here takes a request body.", _CLOSE
     ),
     ScopeMissing: Kind(403, "scope-missing", "Forbidden", "The API key may not do this."),
     NameNotFound: Kind(404, "domain-not-found", "Domain not found", "There is no such domain."),
+    TaskNotFound: Kind(404, "task-not-found", "Task not found", "There is no such task."),
+    Blocked: Kind(
+        451, "blocked", "Unavailable for legal reasons", "The operator does not serve this."
+    ),
     UpstreamUnavailable: Kind(
         503,
         "upstream-unavailable",

@@ -1,21 +1,19 @@
-"""The operations: each `operationId` of the contract, its handler, and the way between.
+"""The routes: from a request to the handler of its operation, and back to an answer.
 
 A request passes here in one direction: route, key, body, handler, answer; whatever goes wrong
-on the way becomes a problem in one place. Knows the fields of the answers (interface
-specification section 2); what they say comes from the directory and the pinning."""
+on the way becomes a problem in one place. Which operations there are is said by the contract,
+what they answer by handlers.py."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final, cast
+from collections.abc import Iterable, Mapping
+from typing import cast
 
-import msgspec
 import structlog
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from content_gateway.api.answers import JSON, RenderedResolutions, Reply, pin_added, pin_exists
-from content_gateway.api.auth import Admitted, Keys, admit
-from content_gateway.api.contract import Contract, Operation
+from content_gateway.api.auth import Keys, admit
+from content_gateway.api.contract import Operation
+from content_gateway.api.handlers import Call, Handler
 from content_gateway.api.problems import (
     INTERNAL,
     UNKNOWN_PATH,
@@ -27,7 +25,6 @@ from content_gateway.api.problems import (
     kind_of,
 )
 from content_gateway.api.server import ENCODED_SLASH, UNREAD_BODY
-from content_gateway.content.domain import DomainName
 from content_gateway.errors import (
     KeyRefused,
     OwnFault,
@@ -35,85 +32,9 @@ from content_gateway.errors import (
     UpstreamError,
     WrongSettings,
 )
-from content_gateway.names.directory import Directory
-from content_gateway.pins.pinning import Pinning
 from content_gateway.telemetry import request_ids
 
 log = structlog.get_logger(__name__)
-
-_REVALIDATE: Final = (b"cache-control", b"no-cache")
-
-
-class Call(msgspec.Struct, frozen=True):
-    """One request: its path parameter, its header fields, and who asks (None: no key needed)."""
-
-    argument: str
-    headers: Iterable[tuple[bytes, bytes]]
-    admitted: Admitted | None
-
-
-class Handler(msgspec.Struct, frozen=True):
-    """What answers an operation, and the scope that its key must have (None: no key)."""
-
-    answer: Callable[[Call], Awaitable[Reply]]
-    scope: str | None
-
-
-class Handlers:
-    """The handlers of every operation; `by_id` is the table that the contract must match."""
-
-    def __init__(self, contract: Contract, directory: Directory, pinning: Pinning) -> None:
-        self._contract = contract
-        self._directory = directory
-        self._pinning = pinning
-        self._rendered = RenderedResolutions()
-
-    @property
-    def by_id(self) -> Mapping[str, Handler]:
-        """Handler by operationId."""
-        return {
-            "getVersion": Handler(self.version, None),
-            "getSpec": Handler(self.spec, None),
-            "resolveDomain": Handler(self.resolve, "resolve"),
-            "addPin": Handler(self.add_pin, "pin"),
-        }
-
-    async def version(self, call: Call) -> Reply:
-        """The version of the description, as it stands on disk now."""
-        document = self._contract.read()
-        etag = b'"' + document.version.encode() + b'"'
-        return _validated(call, etag, msgspec.json.encode({"version": document.version}))
-
-    async def spec(self, call: Call) -> Reply:
-        """The whole description as JSON, as it stands on disk now."""
-        document = self._contract.read()
-        return _validated(call, document.etag, document.json)
-
-    async def resolve(self, call: Call) -> Reply:
-        """What a domain points at."""
-        text = call.argument
-        # A name that is not plain loads a large library, once: off the event loop.
-        name = DomainName.parse_plain(text)
-        if name is None:
-            name = await asyncio.to_thread(DomainName.parse, text)
-        return self._rendered.of(await self._directory.resolve(name))
-
-    async def add_pin(self, call: Call) -> Reply:
-        """A new pin for the requestor, or the notice that it exists."""
-        admitted = cast(Admitted, call.admitted)
-        pin = await self._pinning.add(admitted.requestor.id, call.argument)
-        return pin_exists() if pin is None else pin_added(pin, admitted.key)
-
-
-def _validated(call: Call, etag: bytes, body: bytes) -> Reply:
-    """*body* under *etag*, or 304 where the caller has it already (RFC 9110, If-None-Match)."""
-    headers = [(b"etag", etag), _REVALIDATE]
-    for name, value in call.headers:
-        if name == b"if-none-match":
-            known = [tag.strip().removeprefix(b"W/") for tag in value.split(b",")]
-            if etag in known or b"*" in known:
-                return Reply(b"", headers, 304)
-    return Reply(body, [JSON, *headers])
 
 
 class UnknownPath(Exception):
@@ -138,7 +59,8 @@ class _Endpoint:
         if UNREAD_BODY in scope.get("extensions", ()):
             raise UnexpectedBody
         argument = next(iter(scope["path_params"].values()), "")
-        call = Call(argument.replace(ENCODED_SLASH, "/"), headers, admitted)
+        query = scope["query_string"]
+        call = Call(argument.replace(ENCODED_SLASH, "/"), query, headers, admitted)
         reply = await self._handler.answer(call)
         await _send(send, reply.status, reply.headers, reply.body, scope["request_id"])
 

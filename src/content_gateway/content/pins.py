@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import Enum, StrEnum, auto
 
 from content_gateway.content.cid import Cid
+from content_gateway.content.moments import rfc3339
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Pin:
     @property
     def timestamp(self) -> str:
         """The time of creation as RFC 3339."""
-        return self.created_at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return rfc3339(self.created_at)
 
 
 class ContentState(StrEnum):

@@ -3,7 +3,7 @@
 Knows the fields of the interface specification's section 2.3, not their JSON."""
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -49,6 +49,27 @@ class Records:
 
 
 @dataclass(frozen=True, slots=True)
+class Learned:
+    """Records and the moment (UTC) at which a name service gave them."""
+
+    records: Records
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLink:
+    """Where an IPNS name pointed when we last looked, at the moment *at* (UTC).
+
+    *path* is a content path. A key's link is the *record* (bytes) that proves it; a DNSLink
+    domain has none, and a *ttl* instead."""
+
+    path: str
+    at: datetime
+    record: bytes | None = None
+    ttl: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Staleness:
     """How old a last known answer is, and by how much it has outlived its freshness."""
 
@@ -60,8 +81,13 @@ class Resolution(msgspec.Struct, frozen=True):
     """The answer to one resolve request; a Struct, as one is made for each.
 
     *ipns_cache* is the last verified CID behind IPNS content, None if none was ever verified.
-    *stale* is set only when the name service is down and the last known answer serves."""
+    *stale* is set when the answer has outlived its freshness and serves all the same, because a
+    new one is on its way or cannot be had."""
 
     records: Records
     ipns_cache: Cid | None = None
     stale: Staleness | None = None
+
+    def but_stale(self, stale: Staleness) -> "Resolution":
+        """The same answer, marked as *stale*."""
+        return Resolution(self.records, self.ipns_cache, stale)

@@ -16,7 +16,7 @@ from content_gateway.api.server import listen, make_server
 from content_gateway.content.cid import Cid
 from content_gateway.content.ipns_name import IpnsName
 from content_gateway.errors import InvalidCid
-from content_gateway.ipfs import delegated_router
+from content_gateway.ipfs import record_http
 from content_gateway.ipfs.embedded import retrieval
 
 
@@ -37,7 +37,7 @@ def origin(blocks: Mapping[Cid, bytes], records: Mapping[IpnsName, bytes]) -> St
         data = next((data for name, data in records.items() if name.text == wanted), None)
         if data is None:
             return Response(status_code=404)
-        return Response(data, media_type=delegated_router.MEDIA_TYPE)
+        return Response(data, media_type=record_http.MEDIA_TYPE)
 
     return Starlette(routes=[Route("/ipfs/{cid}", block), Route("/routing/v1/ipns/{name}", record)])
 

@@ -1,9 +1,14 @@
-"""Contract ABI: the six shapes this service sends and reads, nothing more.
+"""Contract ABI: the few shapes this service sends and reads, nothing more.
 
-Knows the encoding of `bytes`, `bytes[]`, `address` and `uint256` (Solidity ABI specification);
-every offset and length is checked against the data, so that a lying node gets ValueError and
-never a wrong value. Which contract is called, and why, is left to the callers."""
+Knows the encoding of `bytes`, `string`, arrays of them, `bool[]`, `address` and `uint256`
+(Solidity ABI specification); every offset and length is checked against the data, so that a
+lying node gets ValueError and never a wrong value. Which contract is called, and why, is left
+to the callers.
 
+A `read_` function finds its value through the word at byte *head*; offsets in that word count
+from byte *base*, where the enclosing tuple begins."""
+
+from collections.abc import Sequence
 from typing import Final
 
 WORD: Final = 32
@@ -24,14 +29,23 @@ def uint(value: int) -> bytes:
 
 
 def encode_bytes(*values: bytes) -> bytes:
-    """The arguments of a function that takes only `bytes`: heads, then tails."""
-    tails = [_tail(value) for value in values]
-    return _with_offsets(tails)
+    """The arguments of a function that takes only `bytes` (or `string`): heads, then tails."""
+    return with_offsets([tail(value) for value in values])
 
 
-def encode_bytes_array(values: list[bytes]) -> bytes:
-    """The single argument `bytes[]`."""
-    return uint(WORD) + uint(len(values)) + _with_offsets([_tail(value) for value in values])
+def encode_bytes_array(values: Sequence[bytes]) -> bytes:
+    """The single argument `bytes[]` (or `string[]`)."""
+    return uint(WORD) + bytes_array_tail(values)
+
+
+def bytes_array_tail(values: Sequence[bytes]) -> bytes:
+    """A `bytes[]` (or `string[]`) without the offset that leads to it."""
+    return uint(len(values)) + with_offsets([tail(value) for value in values])
+
+
+def bools_tail(values: Sequence[bool]) -> bytes:
+    """A `bool[]` without the offset that leads to it."""
+    return uint(len(values)) + b"".join(map(uint, values))
 
 
 def read_uint(data: bytes, at: int = 0) -> int:
@@ -48,8 +62,15 @@ def read_address(data: bytes, at: int = 0) -> bytes:
     return data[at + 12 : at + WORD]
 
 
+def read_selector(data: bytes, at: int = 0) -> bytes:
+    """The 4 bytes of the `bytes4` at byte *at*; ValueError if the 28 behind them are not 0."""
+    if read_uint(data, at) & ((1 << 224) - 1):
+        raise ValueError("an ABI bytes4 is longer than 4 bytes")
+    return data[at : at + 4]
+
+
 def read_bytes(data: bytes, head: int = 0, base: int = 0) -> bytes:
-    """The `bytes` whose offset, counted from *base*, stands at byte *head*."""
+    """The `bytes` (or `string`) whose offset stands at byte *head*."""
     start = base + read_uint(data, head)
     length = read_uint(data, start)
     if start + WORD + length > len(data):
@@ -57,23 +78,30 @@ def read_bytes(data: bytes, head: int = 0, base: int = 0) -> bytes:
     return data[start + WORD : start + WORD + length]
 
 
-def read_bytes_array(data: bytes) -> list[bytes]:
-    """The `bytes[]` that is the only value in *data*."""
-    start = read_uint(data)
+def read_bytes_array(data: bytes, head: int = 0, base: int = 0) -> list[bytes]:
+    """The `bytes[]` (or `string[]`) whose offset stands at byte *head*."""
+    count, first = read_array(data, head, base)
+    return [read_bytes(data, first + index * WORD, first) for index in range(count)]
+
+
+def read_array(data: bytes, head: int = 0, base: int = 0) -> tuple[int, int]:
+    """How many elements the array has whose offset stands at *head*, and the byte of the first."""
+    start = base + read_uint(data, head)
     count = read_uint(data, start)
     if count > MAX_ELEMENTS:
         raise ValueError(f"an ABI array has more than {MAX_ELEMENTS} elements")
-    base = start + WORD
-    return [read_bytes(data, base + index * WORD, base) for index in range(count)]
+    return count, start + WORD
 
 
-def _tail(value: bytes) -> bytes:
+def tail(value: bytes) -> bytes:
+    """A `bytes` (or `string`) without the offset that leads to it."""
     return uint(len(value)) + value + bytes(-len(value) % WORD)
 
 
-def _with_offsets(tails: list[bytes]) -> bytes:
+def with_offsets(tails: Sequence[bytes]) -> bytes:
+    """Dynamic values behind the offsets that lead to them."""
     heads, offset = b"", len(tails) * WORD
-    for tail in tails:
+    for value in tails:
         heads += uint(offset)
-        offset += len(tail)
+        offset += len(value)
     return heads + b"".join(tails)

@@ -1,105 +1,119 @@
-"""Ethereum JSON-RPC: `eth_call` against the first endpoint of a list that answers.
+"""One chain through several nodes: the first that is well answers, a second is asked if it dawdles.
 
-Knows how nodes report results, reverts and failures. A revert is an answer of the contract and
-is raised at once; anything else that is not a result sends the call to the next endpoint. What
-is called, and what the bytes mean, is left to `names/`."""
+Theory of operation. Nodes are tried in the operator's order, leaving out those whose breaker is
+open. A failure, or an answer that cannot be read, moves the call to the next node. A node that
+takes much longer than it usually does gets a rival: the next one is asked as well (one *hedge* a
+call, and one for ten calls in the long run, so that a slow day does not double the load), and
+whoever is first wins. A node that was overtaken is noted as having failed: when that happens to
+half of its calls its breaker opens and the order changes by itself.
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+A revert is an answer of the contract and ends the call. What is called, and what the bytes
+mean, is left to `names/`."""
 
-import msgspec
-import structlog
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeVar
 
 from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamUnavailable
-from content_gateway.ethereum.abi import Reverted
-from content_gateway.outbound import Outbound, json_object
+from content_gateway.ethereum.endpoint import Endpoint
+from content_gateway.outbound import Outbound
 
-MAX_ANSWER_BYTES = 256 * 1024
-_REVERT_CODE = 3  # EIP-1474 as geth and its kin use it
+T = TypeVar("T")
 
-log = structlog.get_logger(__name__)
+_PATIENCE: Final = 4.0  # times the usual latency, before a rival is asked
+_LEAST_PATIENCE: Final = 0.05
+_HEDGES_PER_CALL: Final = 0.1
+_MOST_HEDGES_SAVED: Final = 5.0
 
 
 class EthereumRpc:
-    """One chain, reached through *urls* in the operator's order; *seconds* bounds each try."""
+    """One chain, reached through *urls*; *seconds* bounds each request."""
 
-    def __init__(self, outbound: Outbound, urls: Sequence[str], *, seconds: float) -> None:
-        self._outbound = outbound
-        self._urls = list(urls)
-        self._seconds = seconds
+    def __init__(
+        self,
+        outbound: Outbound,
+        urls: Sequence[str],
+        *,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._endpoints = [Endpoint(outbound, url, seconds=seconds, clock=clock) for url in urls]
+        self._most_patience = seconds / 4
+        self._hedges = _MOST_HEDGES_SAVED
 
-    async def call(self, to: str, data: bytes) -> bytes:
-        """What the contract at *to* returns for *data*, at the latest block; never empty.
+    async def call(self, to: str, data: bytes, read: Callable[[bytes], T]) -> T:
+        """What *read* makes of that which the contract at *to* returns for *data*, at the latest
+        block.
 
-        Raises Reverted when the contract refuses, UpstreamError when no endpoint gave an
-        answer that can be right: the error of the last one."""
-        failure: UpstreamError = UpstreamUnavailable("No Ethereum endpoint is configured.")
-        body = msgspec.json.encode(
-            {
-                "jsonrpc": "2.0",
-                "id": 1,
-                "method": "eth_call",
-                "params": [{"to": to, "data": "0x" + data.hex()}, "latest"],
-            }
-        )
-        for index, url in enumerate(self._urls):
-            try:
-                return await self._ask(url, body)
-            except UpstreamError as failed:
-                # The position names the endpoint: its URL may carry the operator's secret.
-                log.warning("rpc endpoint failed", endpoint=index, reason=failed.detail)
-                failure = failed
-        raise failure
+        An answer that *read* refuses with ValueError counts as that node's failure. Raises
+        Reverted when the contract refuses, UpstreamError when no node gave an answer that can be
+        right: the error of the last one."""
+        self._hedges = min(_MOST_HEDGES_SAVED, self._hedges + _HEDGES_PER_CALL)
+        waiting = iter(self._endpoints)
+        running: dict[asyncio.Task[T], Endpoint] = {}
 
-    async def _ask(self, url: str, body: bytes) -> bytes:
-        answer = await self._outbound.ask(
-            "POST",
-            url,
-            seconds=self._seconds,
-            max_bytes=MAX_ANSWER_BYTES,
-            headers={"Content-Type": "application/json"},
-            body=body,
-        )
-        if answer.status == 429 or answer.status >= 500:
-            raise UpstreamUnavailable(f"The Ethereum endpoint answered {answer.status}.")
-        return read_call_answer(answer.body)
+        def start() -> bool:
+            """Ask the next node that may be asked; False if there is none."""
+            endpoint = next((one for one in waiting if one.breaker.enter()), None)
+            if endpoint is not None:
+                running[asyncio.create_task(_understood(endpoint, to, data, read))] = endpoint
+            return endpoint is not None
 
+        failure: UpstreamError = UpstreamUnavailable("No Ethereum endpoint is well.")
+        may_hedge = self._hedges >= 1
+        try:
+            while running or start():
+                done, _ = await asyncio.wait(
+                    running,
+                    timeout=self._patience(running.values()) if may_hedge else None,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if not done:
+                    may_hedge = False
+                    self._hedges -= start()
+                for task in done:
+                    endpoint, error = running[task], task.exception()
+                    if error is None:
+                        _note_overtaken(running, task)
+                    del running[task]
+                    endpoint.told(error)
+                    if not isinstance(error, UpstreamError):
+                        return task.result()
+                    failure = error
+            raise failure
+        finally:
+            await _end(running)
 
-def read_call_answer(body: bytes) -> bytes:
-    """The returned bytes in a JSON-RPC answer to `eth_call`.
-
-    Raises Reverted for a revert, UpstreamUnavailable for any other error the node reports,
-    UpstreamNonsense for what is not an answer to `eth_call`."""
-    answer = json_object(body, who="The Ethereum endpoint")
-    if isinstance(answer.get("error"), dict):
-        raise _failure(answer["error"])
-    returned = _hex_bytes(answer.get("result"))
-    if returned is None:
-        raise UpstreamNonsense("The Ethereum endpoint answered without a result.")
-    if not returned:
-        # An address without code "returns" nothing: the wrong chain, or a broken node.
-        raise UpstreamNonsense("There is no contract at that address on this endpoint's chain.")
-    return returned
-
-
-def _failure(error: Mapping[str, Any]) -> Exception:
-    """A node's error object: a revert with its data, or a node that cannot answer."""
-    data = error.get("data")
-    if isinstance(data, dict):
-        data = data.get("data")
-    revert = _hex_bytes(data)
-    message = str(error.get("message", ""))[:200]
-    if revert is not None and (revert or error.get("code") == _REVERT_CODE):
-        return Reverted(revert)
-    # A provider's own words may name the operator's project or plan: they are for the log.
-    log.warning("rpc endpoint answered an error", code=error.get("code"), message=message)
-    return UpstreamUnavailable("The Ethereum endpoint answered with an error.")
+    def _patience(self, asked: Iterable[Endpoint]) -> float:
+        """Seconds after which a rival of the *asked* nodes is asked."""
+        usual = [one.usual_latency for one in asked]
+        if None in usual:
+            return self._most_patience
+        wanted = _PATIENCE * max(latency for latency in usual if latency is not None)
+        return min(max(wanted, _LEAST_PATIENCE), self._most_patience)
 
 
-def _hex_bytes(value: object) -> bytes | None:
-    if not isinstance(value, str) or not value.startswith("0x"):
-        return None
+async def _understood(endpoint: Endpoint, to: str, data: bytes, read: Callable[[bytes], T]) -> T:
+    returned = await endpoint.call(to, data)
     try:
-        return bytes.fromhex(value[2:])
-    except ValueError:
-        return None
+        return read(returned)
+    except ValueError as wrong:
+        raise UpstreamNonsense(f"The contract's answer cannot be read: {wrong}.") from wrong
+
+
+def _note_overtaken(running: dict[asyncio.Task[T], Endpoint], winner: asyncio.Task[T]) -> None:
+    """Nodes that were asked before the *winner* and have not answered yet are too slow."""
+    for task, endpoint in running.items():
+        if task is winner:
+            return
+        endpoint.breaker.failed()
+
+
+async def _end(running: dict[asyncio.Task[T], Endpoint]) -> None:
+    """Give up whatever is still *running*, and wait until it has ended."""
+    for task, endpoint in running.items():
+        task.cancel()
+        endpoint.breaker.left()
+    if running:
+        await asyncio.gather(*running, return_exceptions=True)

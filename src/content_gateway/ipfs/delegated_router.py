@@ -1,15 +1,11 @@
 """A delegated router: IPNS records over HTTP (Delegated Routing V1, `/routing/v1/ipns`).
 
-Knows that API's media type and which answers mean "none". Nothing it returns is believed here:
-verification is the resolver's business."""
+Knows that API's path; what an answer means is told by record_http.py. Nothing it returns is
+believed here: verification is the resolver's business."""
 
-from typing import Final
-
-from content_gateway.content.ipns_name import MAX_RECORD_BYTES, IpnsName
-from content_gateway.errors import UpstreamUnavailable
+from content_gateway.content.ipns_name import IpnsName
+from content_gateway.ipfs.record_http import ask_for_record
 from content_gateway.outbound import Outbound
-
-MEDIA_TYPE: Final = "application/vnd.ipfs.ipns-record"
 
 
 class DelegatedRouter:
@@ -22,15 +18,7 @@ class DelegatedRouter:
 
     async def record(self, name: IpnsName) -> bytes | None:
         """The router's record of *name*, None if it has none; raises UpstreamError."""
-        answer = await self._outbound.ask(
-            "GET",
-            f"{self._url}/routing/v1/ipns/{name}",
-            seconds=self._seconds,
-            max_bytes=MAX_RECORD_BYTES,
-            headers={"Accept": MEDIA_TYPE},
+        url = f"{self._url}/routing/v1/ipns/{name}"
+        return await ask_for_record(
+            self._outbound, url, seconds=self._seconds, who="The IPNS router"
         )
-        if answer.status == 429 or answer.status >= 500:
-            raise UpstreamUnavailable(f"The IPNS router answered {answer.status}.")
-        if answer.status != 200 or answer.content_type != MEDIA_TYPE:
-            return None
-        return answer.body

@@ -1,175 +1,141 @@
-"""The IPNS resolver: asks every source, verifies every record, keeps the best one.
+"""The IPNS resolver: follows links from name to name until they end at a CID.
 
 A name asked for the first time makes its caller wait, for a moment only; afterwards the last
-verified answer is given at once and a refresh runs behind it. Knows freshness (boxo `namesys`:
-the record's TTL, never beyond its validity); where records come from is left to the sources."""
+verified answer is given at once and links that are not fresh are looked up behind it. A chain is
+as fresh as its least fresh link, because each is looked at anew on every walk. Where a single
+name points is known by links.py."""
 
 import asyncio
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
-
-import structlog
+from typing import Final, Literal
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.ipns_name import IpnsName
-from content_gateway.errors import InvalidCid, UpstreamError
-from content_gateway.ipns.record import IpnsRecord, verify
+from content_gateway.errors import InvalidIpnsName, TaskNotFound
+from content_gateway.ipns.link import Link
+from content_gateway.ipns.links import Links
 
-DEFAULT_TTL = timedelta(seconds=60)
-
-log = structlog.get_logger(__name__)
-
-
-class RecordSource(Protocol):
-    """Somebody who may hold records; need not be trusted."""
-
-    async def record(self, name: IpnsName) -> bytes | None:
-        """The record as it was given, None if the source has none; raises UpstreamError."""
+MAX_DEPTH: Final = 8
+_TASK_LIFETIME: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
-    """Seconds to wait, and how many names to remember and to resolve at once.
+class Task:
+    """A resolution that somebody asked for, at the moment *begun* (UTC).
 
-    *better_record* is how long a first answer waits for a better one, *least_lifetime* how
-    often at most the owner of a name can make us ask."""
+    Its id says all there is to it, so that any process can tell how it went, and none has to
+    remember tasks that nobody asks about."""
 
-    first_wait: float = 1.5
-    better_record: float = 0.2
-    least_lifetime: float = 5.0
-    retry_after: float = 10.0
-    source_limit: float = 10.0
-    max_names: int = 20_000
-    max_flights: int = 256
+    name: IpnsName
+    begun: datetime
+
+    @property
+    def id(self) -> str:
+        """Milliseconds since 1970 in hex, a hyphen, the canonical name."""
+        return f"{round(self.begun.timestamp() * 1000):x}-{self.name}"
+
+    @classmethod
+    def parse(cls, text: str, now: datetime) -> "Task":
+        """The task with this id; raises TaskNotFound for none of ours, or one long over."""
+        begun, separator, name = text.partition("-")
+        try:
+            if not separator or len(begun) > 12 or begun.strip("0123456789abcdef"):
+                raise ValueError(text)
+            task = cls(IpnsName.parse(name), datetime.fromtimestamp(int(begun, 16) / 1000, UTC))
+        except (ValueError, OverflowError, InvalidIpnsName) as wrong:
+            raise TaskNotFound("There is no such task.") from wrong
+        if not timedelta(0) <= now - task.begun < _TASK_LIFETIME or task.id != text:
+            raise TaskNotFound("There is no such task, or it is over for more than an hour.")
+        return task
 
 
-@dataclass(slots=True)
-class Known:
-    """What is known of one name; *fresh_until* is monotonic, the record's validity is not."""
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How a task is going. *cid* is the last verified CID, also while the task is pending.
 
-    record: IpnsRecord | None = None
+    *failure* says why there is none; it is set exactly in the state "failed"."""
+
+    task: Task
+    state: Literal["pending", "resolved", "failed"]
+    cid: Cid | None
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Trail:
+    """A walk along the links: all of them, and the CID at their end if it was reached."""
+
+    links: list[Link]
     cid: Cid | None = None
-    fresh_until: float = 0.0
-    first_wait_ends: float = 0.0
-    answered: asyncio.Event = field(default_factory=asyncio.Event)
-
-
-@dataclass(frozen=True, slots=True)
-class _Flight:
-    """A resolution under way, and what it fills."""
-
-    task: asyncio.Task[None]
-    known: Known
+    failure: str | None = None
 
 
 class IpnsResolver:
-    """Resolves key names; owns its flights. Close it when done."""
+    """What IPNS names point at in the end."""
 
-    def __init__(
-        self,
-        sources: Sequence[RecordSource],
-        *,
-        policy: Policy | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        today: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._sources = tuple(sources)
-        self._policy = policy or Policy()
-        self._clock = clock
-        self._today = today
-        self._known: dict[IpnsName, Known] = {}
-        self._flights: dict[IpnsName, _Flight] = {}
+    def __init__(self, links: Links) -> None:
+        self._links = links
 
-    async def latest(self, name: IpnsName) -> Cid | None:
+    async def latest(self, name: IpnsName, *, anew: bool = False) -> Cid | None:
         """The last verified CID behind *name*, None while there is none.
 
-        Starts a resolution unless the answer is fresh or one is under way. Waits for it only
-        in the first moments (Policy.first_wait) after a name was asked for the first time."""
-        now = self._clock()
-        known = self._remember(name, now)
-        if now >= known.fresh_until and not name.is_dnslink:
-            self._start(name, known)
-        if known.record is not None:
-            return known.cid if known.record.valid_until > self._today() else None
-        wait = known.first_wait_ends - now
-        if wait > 0 and name in self._flights:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await known.answered.wait()
-        return known.cid
+        Starts look-ups of the links that are not fresh, with *anew* of all. Waits for them only
+        in the first moments (Policy.first_wait) after the name was asked for the first time, or
+        when *anew* has started one."""
+        trail = self._walk(name, anew=anew)
+        root = trail.links[0]
+        wait = self._links.policy.first_wait
+        waits_until = root.asked_at + wait if anew else root.first_wait_ends
+        while anew or trail.cid is None:
+            awaited = [
+                link for link in (trail.links if anew else trail.links[-1:]) if link.is_awaited
+            ]
+            rest = waits_until - self._links.clock()
+            if not awaited or rest <= 0:
+                break
+            try:
+                async with asyncio.timeout(rest):
+                    await awaited[0].answered.wait()
+            except TimeoutError:
+                break
+            trail = self._walk(name)
+        return trail.cid
+
+    def known(self, name: IpnsName) -> Cid | None:
+        """The last verified CID behind *name* that still holds; asks nobody."""
+        return self._walk(name, ask=False).cid
+
+    def begin(self, name: IpnsName) -> Progress:
+        """Start a resolution, unless one was started moments ago, and name it."""
+        trail = self._walk(name, anew=True)
+        return Progress(Task(name, self._links.today()), "pending", trail.cid)
+
+    def progress(self, task_id: str) -> Progress:
+        """How the task is going; raises TaskNotFound."""
+        task = Task.parse(task_id, self._links.today())
+        trail = self._walk(task.name)
+        if any(link.is_awaited and link.settled_at < task.begun for link in trail.links):
+            return Progress(task, "pending", trail.cid)
+        if trail.cid is None:
+            return Progress(task, "failed", None, trail.failure)
+        return Progress(task, "resolved", trail.cid)
 
     async def close(self) -> None:
-        """End every resolution and wait until it has ended."""
-        tasks = [flight.task for flight in self._flights.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """End every look-up."""
+        await self._links.close()
 
-    def _remember(self, name: IpnsName, now: float) -> Known:
-        known = self._known.pop(name, None)
-        if known is None and name in self._flights:
-            known = self._flights[name].known  # forgotten while its resolution was under way
-        if known is None:
-            known = Known(first_wait_ends=now + self._policy.first_wait)
-            if len(self._known) >= self._policy.max_names:
-                del self._known[next(iter(self._known))]
-        self._known[name] = known
-        return known
-
-    def _start(self, name: IpnsName, known: Known) -> None:
-        if name in self._flights or len(self._flights) >= self._policy.max_flights:
-            return
-        task = asyncio.create_task(self._fly(name, known), name=f"ipns {name}")
-        self._flights[name] = _Flight(task, known)
-        task.add_done_callback(lambda _: self._flights.pop(name, None))
-
-    async def _fly(self, name: IpnsName, known: Known) -> None:
-        known.fresh_until = self._clock() + self._policy.retry_after
-        asks = [asyncio.create_task(self._ask(source, name)) for source in self._sources]
-        try:
-            for asked in asyncio.as_completed(asks):
-                record = await asked
-                # A sequence never goes back, whatever a source still serves.
-                if record and (known.record is None or record.rank >= known.record.rank):
-                    self._keep(known, record)
-        finally:
-            for ask in asks:
-                ask.cancel()
-            await asyncio.gather(*asks, return_exceptions=True)
-            known.answered.set()
-
-    async def _ask(self, source: RecordSource, name: IpnsName) -> IpnsRecord | None:
-        """One source's record, None if it has none that is valid."""
-        try:
-            async with asyncio.timeout(self._policy.source_limit):
-                data = await source.record(name)
-            return None if data is None else verify(name, data, self._today())
-        except (UpstreamError, TimeoutError) as failed:
-            log.warning("ipns source failed", name=name.text, reason=str(failed))
-            return None
-
-    def _keep(self, known: Known, record: IpnsRecord) -> None:
-        ttl = DEFAULT_TTL if record.ttl is None else record.ttl
-        lifetime = min(ttl, record.valid_until - self._today())
-        known.record = record
-        known.cid = content_of(record)
-        seconds = max(lifetime.total_seconds(), self._policy.least_lifetime)
-        known.fresh_until = self._clock() + seconds
-        if known.cid is not None:
-            # Another source may have a better record; it has a moment to show it.
-            asyncio.get_running_loop().call_later(self._policy.better_record, known.answered.set)
-
-
-def content_of(record: IpnsRecord) -> Cid | None:
-    """The CID a record points at; None if it points at another name, or below a CID."""
-    scheme, _, target = record.value.removeprefix("/").partition("/")
-    if scheme != "ipfs":
-        return None
-    try:
-        return Cid.parse(target.rstrip("/"))
-    except InvalidCid:
-        return None
+    def _walk(self, name: IpnsName, *, anew: bool = False, ask: bool = True) -> _Trail:
+        now = self._links.today()
+        links: list[Link] = []
+        for _ in range(MAX_DEPTH):
+            link = self._links.look(name, anew=anew) if ask else self._links.known(name)
+            links.append(link)
+            if link.target is None:
+                return _Trail(links, failure=link.failure)
+            if link.usable_until <= now:
+                return _Trail(links, failure="The last record has expired.")
+            if isinstance(link.target, Cid):
+                return _Trail(links, link.target)
+            name = link.target
+        return _Trail(links, failure=f"The name leads through more than {MAX_DEPTH} names.")

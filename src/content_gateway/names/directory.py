@@ -4,38 +4,51 @@ Theory of operation. A name is looked up in three places, in this order.
 
 1. The local zones. They are files of the operator, cheap to ask and never cached here, so an
    edit shows within a second.
-2. The cache. An entry is *fresh* for five minutes if the name has records and for thirty
-   seconds if it is known to have none; a fresh entry is the answer and nobody is asked.
+2. The cache (cache.py). What was learned passes through four ages:
+
+       learned ─── fresh ──── 5 min ─── while revalidating ─── 10 min ─── if error ─── 1 h
+
+   A *fresh* entry is the answer and nobody is asked. After that the entry is still told, marked
+   as stale, while one flight fetches the next answer behind the caller's back. Later the caller
+   waits for that flight, and hears the old answer only if the flight fails. After an hour a
+   failure is a failure. Known absence is fresh for thirty seconds and never stretched.
+   What is not in memory may be in the database, where every answer is written and where it has
+   the same ages: a restart forgets nothing, not even during an outage.
 3. The services, one after the other. A service that does not know the name lets the search go
    on; a service that could not find out ends it, because the next one's silence would then
-   look like absence. All callers who wait for one name share one *flight*, a task that belongs
-   to the directory: a caller who gives up does not take the others' answer away.
+   look like absence.
 
-What a flight learns replaces the entry, absence included. When it learns nothing because a
-service is down, the last known records serve, marked as stale, until they are an hour old; the
-next flight for that name is held back for a few seconds, so that an outage costs one caller a
-wait and not all of them. A known absence is never stretched beyond its thirty seconds.
+All callers who wait for one question share one *flight*, a task that belongs to the directory: a
+caller who gives up does not take the others' answer away. What a flight learns replaces the
+entry, absence included. When it fails, the next flight for that question is held back for a few
+seconds, so that an outage costs one caller a wait and not all of them. A caller may demand a
+fresh look; each question gets one every five seconds, whoever demands it.
 
-The cache holds at most *max_entries* names and drops the one least recently asked for. Knows
-nothing of HTTP, chains or files; IPNS is started here and resolved by `ipns/`."""
+What the operator blocks is refused before anything is looked up, and again when it is known what
+the name points at. Knows nothing of HTTP, chains or files; IPNS is started here and resolved by
+`ipns/`."""
 
 import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime
 from typing import Protocol
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.domain import DomainName
 from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.records import IpnsContent, Records, Resolution, Staleness
+from content_gateway.content.records import IpfsContent, IpnsContent, Learned, Records, Resolution
+from content_gateway.content.wallet import ETHEREUM, CoinType
 from content_gateway.errors import (
     NameNotFound,
     UpstreamError,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from content_gateway.names.cache import Cache, Entry, Question
+
+_NOTHING_THERE = "No such name is registered, or it has neither wallet nor content."
 
 
 class LocalNames(Protocol):
@@ -48,8 +61,8 @@ class LocalNames(Protocol):
 class NameService(Protocol):
     """Somebody who knows what names point at."""
 
-    async def resolve(self, name: DomainName) -> Records:
-        """What *name* points at.
+    async def resolve(self, name: DomainName, coin: CoinType) -> Records:
+        """What *name* points at, its wallet being the address for *coin*.
 
         Raises NameNotFound when the service knows of no records, UpstreamError when it could
         not find out. Never returns a guess."""
@@ -58,35 +71,40 @@ class NameService(Protocol):
 class IpnsLookup(Protocol):
     """What IPNS names point at."""
 
-    async def latest(self, name: IpnsName) -> Cid | None:
-        """The last verified CID, None if there is none yet; starts a resolution."""
+    async def latest(self, name: IpnsName, *, anew: bool = False) -> Cid | None:
+        """The last verified CID, None if there is none yet; starts a resolution.
+
+        With *anew* a resolution is started even if the last one still holds."""
+
+    def known(self, name: IpnsName) -> Cid | None:
+        """The last verified CID that is still valid, without asking anybody."""
+
+
+class Blocking(Protocol):
+    """The operator's block list; each of these raises Blocked."""
+
+    def check_name(self, name: DomainName) -> None:
+        """Refuse a domain."""
+
+    def check_cid(self, cid: Cid) -> None:
+        """Refuse content."""
+
+    def check_ipns(self, name: IpnsName) -> None:
+        """Refuse an IPNS name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Seconds that answers serve, and the bounds of one lookup."""
+    """Seconds between flights for one question, and the bounds of a flight."""
 
-    fresh: float = 300.0
-    absent: float = 30.0
-    stale_limit: float = 3600.0
-    hold_back: float = 5.0
-    lookup: float = 8.0
-    max_entries: int = 100_000
+    hold_back: float = 3.0
+    between_fresh_looks: float = 5.0
+    lookup: float = 10.0
     max_flights: int = 1_000
 
 
-@dataclass(slots=True)
-class Entry:
-    """What is known of one name: its records, or None for known absence."""
-
-    records: Records | None
-    learned_at: float
-    fresh_until: float
-    ask_again_at: float
-
-
 class Directory:
-    """Answers for every name; owns its cache and its flights. Close it when done."""
+    """Answers for every name; owns its flights. Close it when done."""
 
     def __init__(
         self,
@@ -94,35 +112,58 @@ class Directory:
         local: Sequence[LocalNames],
         services: Sequence[NameService],
         ipns: IpnsLookup,
+        blocking: Blocking,
+        cache: Cache,
         policy: Policy | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._local = tuple(local)
         self._services = tuple(services)
         self._ipns = ipns
+        self._blocking = blocking
+        self._cache = cache
         self._policy = policy or Policy()
         self._clock = clock
-        self._entries: dict[DomainName, Entry] = {}
-        self._flights: dict[DomainName, asyncio.Task[Entry]] = {}
+        self._flights: dict[Question, asyncio.Task[Entry]] = {}
 
-    async def resolve(self, name: DomainName) -> Resolution:
-        """What *name* points at, from the first place that knows.
+    async def resolve(
+        self, name: DomainName, coin: CoinType = ETHEREUM, *, anew: bool = False
+    ) -> Resolution:
+        """What *name* points at, from the first place that knows; *anew* demands a fresh look.
 
-        Raises NameNotFound when every service says that there is nothing, UpstreamError when
-        we could not find out and no last known answer is young enough."""
-        for zone in self._local:
-            if (records := zone.find(name)) is not None:
-                return await self._resolution(records)
-        now = self._clock()
-        entry = self._entries.get(name)
-        if entry is None or now >= entry.ask_again_at:
-            entry = await self._learn(name, entry)
-            now = self._clock()
-        self._touch(name, entry)
+        Raises NameNotFound when every service says that there is nothing, Blocked when the
+        operator forbids it, UpstreamError when we could not find out and no last known answer is
+        young enough."""
+        self._blocking.check_name(name)
+        local = self._find_locally(name, coin)
+        if local is not None:
+            return await self._resolution(local, anew)
+        question = (name.text, coin)
+        entry = await self._entry(name, question, anew)
         if entry.records is None:
-            raise NameNotFound("No such name is registered, or it has neither wallet nor content.")
-        stale = _staleness(entry, now) if now >= entry.fresh_until else None
-        return await self._resolution(entry.records, stale)
+            raise NameNotFound(_NOTHING_THERE)
+        resolution = await self._resolution(entry.records, anew)
+        stale = self._cache.staleness(entry)
+        return resolution if stale is None else resolution.but_stale(stale)
+
+    def known(self, name: DomainName) -> tuple[Learned, Cid | None]:
+        """What *name* was last known to point at, however old, and the CID behind IPNS content.
+
+        Asks nobody. Raises NameNotFound when nothing is known, or the last answer was that
+        nothing is there; Blocked."""
+        self._blocking.check_name(name)
+        local = self._find_locally(name, ETHEREUM)
+        if local is not None:
+            learned: Learned | None = Learned(local, datetime.now(UTC))
+        else:
+            learned = self._cache.last((name.text, ETHEREUM))
+        if learned is None:
+            raise NameNotFound("Nothing is known of this domain; resolving it would find out.")
+        cached = None
+        if isinstance(learned.records.content, IpnsContent):
+            cached = self._ipns.known(learned.records.content.name)
+        self._check(learned.records, cached)
+        return learned, cached
 
     async def close(self) -> None:
         """End every flight and wait until it has ended."""
@@ -131,72 +172,97 @@ class Directory:
             flight.cancel()
         await asyncio.gather(*flights, return_exceptions=True)
 
-    async def _resolution(self, records: Records, stale: Staleness | None = None) -> Resolution:
-        if isinstance(records.content, IpnsContent):
-            return Resolution(records, await self._ipns.latest(records.content.name), stale)
-        return Resolution(records, None, stale)
+    def _find_locally(self, name: DomainName, coin: CoinType) -> Records | None:
+        for zone in self._local:
+            if (records := zone.find(name)) is not None:
+                if coin == ETHEREUM:
+                    return records
+                # A zone holds Ethereum addresses only, and other coins never fall back on them.
+                if records.content is None:
+                    raise NameNotFound(f"The name has no address of the coin type {coin}.")
+                return Records(None, records.content)
+        return None
 
-    async def _learn(self, name: DomainName, known: Entry | None) -> Entry:
-        """A fresh entry, or the *known* one while it may serve stale; raises UpstreamError."""
+    async def _entry(self, name: DomainName, question: Question, anew: bool) -> Entry:
+        """The entry that answers *question* now; raises UpstreamError if there is none."""
+        entry = self._cache.get(question)
+        now = self._clock()
+        if entry is None or (anew and now >= entry.asked_at + self._policy.between_fresh_looks):
+            return await self._learn(name, question)
+        if now < entry.ask_again_at:
+            return entry
+        if not self._cache.serves_while_revalidating(entry):
+            return await self._learn(name, question)
+        self._revalidate(name, question)
+        return entry
+
+    async def _resolution(self, records: Records, anew: bool) -> Resolution:
+        cached = None
+        if isinstance(records.content, IpnsContent):
+            self._check(records, None)
+            cached = await self._ipns.latest(records.content.name, anew=anew)
+        self._check(records, cached)
+        return Resolution(records, cached)
+
+    def _check(self, records: Records, cached: Cid | None) -> None:
+        """Raise Blocked unless the operator lets all of this be told."""
+        if isinstance(records.content, IpfsContent):
+            self._blocking.check_cid(records.content.cid)
+        elif isinstance(records.content, IpnsContent):
+            self._blocking.check_ipns(records.content.name)
+            if cached is not None:
+                self._blocking.check_cid(cached)
+
+    async def _learn(self, name: DomainName, question: Question) -> Entry:
+        """A new entry, or the known one if that may serve instead; raises UpstreamError."""
         try:
-            return await asyncio.shield(self._flight(name))
+            return await asyncio.shield(self._flight(name, question))
         except UpstreamError:
-            now = self._clock()
-            if known is None or known.records is None or now >= self._too_old_at(known):
+            known = self._cache.get(question)
+            if known is None or not self._cache.serves_if_error(known):
                 raise
-            known.ask_again_at = min(now + self._policy.hold_back, self._too_old_at(known))
             return known
 
-    def _flight(self, name: DomainName) -> asyncio.Task[Entry]:
-        """The one flight for *name*, begun if there is none; raises UpstreamUnavailable."""
-        flight = self._flights.get(name)
+    def _revalidate(self, name: DomainName, question: Question) -> None:
+        """Begin a flight that nobody waits for."""
+        if len(self._flights) < self._policy.max_flights:
+            self._flight(name, question)
+
+    def _flight(self, name: DomainName, question: Question) -> asyncio.Task[Entry]:
+        """The one flight for *question*, begun if there is none; raises UpstreamUnavailable."""
+        flight = self._flights.get(question)
         if flight is None:
             if len(self._flights) >= self._policy.max_flights:
                 raise UpstreamUnavailable("Too many names are being looked up at once.")
-            flight = asyncio.create_task(self._fly(name), name=f"resolve {name}")
-            self._flights[name] = flight
-            flight.add_done_callback(lambda done: self._landed(name, done))
+            flight = asyncio.create_task(self._fly(name, question), name=f"resolve {name}")
+            self._flights[question] = flight
+            flight.add_done_callback(lambda done: self._landed(question, done))
         return flight
 
-    async def _fly(self, name: DomainName) -> Entry:
+    async def _fly(self, name: DomainName, question: Question) -> Entry:
+        begun = self._clock()
         try:
             async with asyncio.timeout(self._policy.lookup):
-                records = await self._ask_services(name)
+                records = await self._ask_services(name, question[1])
         except TimeoutError as late:
+            self._cache.learned_nothing(question, begun, self._policy.hold_back)
             raise UpstreamTimeout("The name service did not answer in time.") from late
-        now = self._clock()
-        lifetime = self._policy.fresh if records else self._policy.absent
-        entry = Entry(records, now, now + lifetime, now + lifetime)
-        self._touch(name, entry)
-        return entry
+        except UpstreamError:
+            self._cache.learned_nothing(question, begun, self._policy.hold_back)
+            raise
+        return self._cache.learn(question, records, begun)
 
-    async def _ask_services(self, name: DomainName) -> Records | None:
+    async def _ask_services(self, name: DomainName, coin: CoinType) -> Records | None:
         if not self._services:
             raise UpstreamUnavailable("No name service is configured for this domain.")
         for service in self._services:
             try:
-                return await service.resolve(name)
+                return await service.resolve(name, coin)
             except NameNotFound:
                 continue
         return None
 
-    def _landed(self, name: DomainName, flight: asyncio.Task[Entry]) -> None:
-        del self._flights[name]
+    def _landed(self, question: Question, flight: asyncio.Task[Entry]) -> None:
+        del self._flights[question]
         if not flight.cancelled():
             flight.exception()  # seen, even if every caller has given up
-
-    def _too_old_at(self, entry: Entry) -> float:
-        return entry.learned_at + self._policy.stale_limit
-
-    def _touch(self, name: DomainName, entry: Entry) -> None:
-        """Make *entry* the most recently used one, within the bound."""
-        self._entries.pop(name, None)
-        self._entries[name] = entry
-        if len(self._entries) > self._policy.max_entries:
-            del self._entries[next(iter(self._entries))]
-
-
-def _staleness(entry: Entry, now: float) -> Staleness:
-    return Staleness(
-        timedelta(seconds=now - entry.learned_at), timedelta(seconds=now - entry.fresh_until)
-    )

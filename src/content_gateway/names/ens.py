@@ -1,106 +1,164 @@
 """ENS: wallet and content of a name in one `eth_call` to the Universal Resolver.
 
-Knows the resolver profiles `addr` and `contenthash`, the Universal Resolver's errors (ENSIP-23)
-and who owns a name that has no address. Reaching a node is left to the EthereumCalls it is
-given, caching and choice of service to the directory."""
+Knows the resolver profiles `addr` and `contenthash`, what each error of the Universal Resolver
+means (ENSIP-23) and who owns a name that has no address. Reaching a node, off-chain gateways
+included, is left to the EthereumCalls it is given; caching and choice of service to the
+directory."""
 
-from typing import Final, Protocol
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol, TypeVar
 
 import structlog
 
 from content_gateway.content.domain import DomainName
 from content_gateway.content.records import ContentRecord, OtherContent, Records
-from content_gateway.errors import NameNotFound, UpstreamNonsense, UpstreamUnavailable
+from content_gateway.content.wallet import ETHEREUM, CoinType, address_text
+from content_gateway.errors import (
+    GatewayError,
+    NameNotFound,
+    UpstreamNonsense,
+    UpstreamUnavailable,
+)
 from content_gateway.ethereum import abi
 from content_gateway.ethereum.abi import Reverted
 from content_gateway.names import contenthash
 
-NAME_WRAPPER: Final = "0xD4416b13d2b3a9aBae7AcD5D6C2BbDBE25686401"
-
 _RESOLVE: Final = bytes.fromhex("9061b923")  # resolve(bytes,bytes)
 _MULTICALL: Final = bytes.fromhex("ac9650d8")  # multicall(bytes[])
 _ADDR: Final = bytes.fromhex("3b3b57de")  # addr(bytes32)
-_CONTENTHASH: Final = bytes.fromhex("bc1c58d1")  # contenthash(bytes32)
-_OWNER: Final = bytes.fromhex("02571be3")  # owner(bytes32)
+_ADDR_OF_COIN: Final = bytes.fromhex("f1cb7e06")  # addr(bytes32,uint256)
+CONTENTHASH: Final = bytes.fromhex("bc1c58d1")  # contenthash(bytes32)
+OWNER: Final = bytes.fromhex("02571be3")  # owner(bytes32)
 _OWNER_OF: Final = bytes.fromhex("6352211e")  # ownerOf(uint256)
 
 _RESOLVER_NOT_FOUND: Final = bytes.fromhex("77209fe8")
 _RESOLVER_NOT_CONTRACT: Final = bytes.fromhex("1e9535f2")
 _UNSUPPORTED_PROFILE: Final = bytes.fromhex("7b1c461b")
+_RESOLVER_ERROR: Final = bytes.fromhex("95c0c752")
+_DNS_DECODING_FAILED: Final = bytes.fromhex("ba4adc23")
 _HTTP_ERROR: Final = bytes.fromhex("01800152")
 _OFFCHAIN_LOOKUP: Final = bytes.fromhex("556f1830")
+_ERROR: Final = bytes.fromhex("08c379a0")  # Error(string)
+
+_TOO_LATE_OR_TOO_MUCH: Final = (408, 429)
+
+# What a refusal means, by its selector: the error, and the words for whoever asked.
+_MEANINGS: Final[dict[bytes, tuple[type[GatewayError], str]]] = {
+    _RESOLVER_NOT_FOUND: (NameNotFound, "No such name is registered, or it has no resolver."),
+    _RESOLVER_NOT_CONTRACT: (NameNotFound, "The name's resolver is not a contract."),
+    _UNSUPPORTED_PROFILE: (NameNotFound, "The name's resolver holds no such records."),
+    _DNS_DECODING_FAILED: (UpstreamNonsense, "ENS could not read the name."),
+    _OFFCHAIN_LOOKUP: (UpstreamUnavailable, "The name is held off-chain, out of reach."),
+    _ERROR: (UpstreamNonsense, "The name's resolver failed."),
+}
 
 log = structlog.get_logger(__name__)
+T = TypeVar("T")
 
 
 class EthereumCalls(Protocol):
     """Reads of one chain."""
 
-    async def call(self, to: str, data: bytes) -> bytes:
-        """The contract's answer, never empty; raises Reverted or UpstreamError."""
+    async def call(self, to: str, data: bytes, read: Callable[[bytes], T]) -> T:
+        """What *read* makes of the contract's answer, which is never empty.
+
+        *read* raises ValueError for what cannot be right: then another endpoint is asked. Raises
+        Reverted when the contract refuses, UpstreamError when nobody gave a good answer."""
 
 
 class EnsNames:
     """The name service behind every dotted name."""
 
-    def __init__(self, ethereum: EthereumCalls, *, universal_resolver: str, registry: str) -> None:
+    def __init__(
+        self,
+        ethereum: EthereumCalls,
+        *,
+        universal_resolver: str,
+        registry: str,
+        name_wrapper: str = "0xD4416b13d2b3a9aBae7AcD5D6C2BbDBE25686401",
+    ) -> None:
         self._ethereum = ethereum
         self._universal_resolver = universal_resolver
         self._registry = registry
+        self._name_wrapper = name_wrapper
 
-    async def resolve(self, name: DomainName) -> Records:
-        """What *name* points at, according to ENS.
+    async def resolve(self, name: DomainName, coin: CoinType = ETHEREUM) -> Records:
+        """What *name* points at, according to ENS; the wallet is its address for *coin*.
 
-        One call; a second and third only for a name that has content and no address. Raises
-        NameNotFound when no resolver or no record exists, UpstreamError when we could not find
-        out. Never returns a guess."""
+        One call, and a second round trip only for a name that has content and no Ethereum
+        address; other coins never fall back (ENSIP-19). Raises NameNotFound when no resolver or
+        no record exists, UpstreamError when we could not find out. Never returns a guess."""
         node = name.namehash
+        query = encode_query(name, node, coin)
         try:
-            returned = await self._ethereum.call(self._universal_resolver, encode_query(name, node))
+            elements = await self._ethereum.call(self._universal_resolver, query, read_elements)
         except Reverted as revert:
             raise read_refusal(revert.data) from revert
-        wallet, content = read_answer(returned)
+        wallet, content = read_records(elements, coin)
         if wallet is None and content is None:
-            raise NameNotFound("The name has neither a wallet nor content.")
-        if wallet is not None:
-            return Records(checksummed(wallet), content)
+            raise NameNotFound(_nothing_there(coin))
+        if wallet is not None or coin != ETHEREUM:
+            return Records(wallet, content)
         owner = await self._owner(node)
-        return Records(checksummed(owner) if owner else None, content, owner is not None)
+        return Records(owner, content, owner is not None)
 
-    async def _owner(self, node: bytes) -> bytes | None:
+    async def _owner(self, node: bytes) -> str | None:
         """The account that owns the node, seen through the NameWrapper; None if nobody does."""
+        # Both at once: most names are wrapped, and the second answer costs no second wait.
+        registered, wrapped = await asyncio.gather(
+            self._account(self._registry, OWNER + node),
+            self._account(self._name_wrapper, _OWNER_OF + node),
+            return_exceptions=True,
+        )
+        owner = registered
+        if isinstance(owner, str) and owner.lower() == self._name_wrapper.lower():
+            owner = wrapped
+        if isinstance(owner, BaseException):
+            raise owner
+        return owner
+
+    async def _account(self, contract: str, query: bytes) -> str | None:
         try:
-            owner = abi.read_address(await self._ethereum.call(self._registry, _OWNER + node))
-            if checksummed(owner) == NAME_WRAPPER:
-                owner = abi.read_address(await self._ethereum.call(NAME_WRAPPER, _OWNER_OF + node))
+            account = await self._ethereum.call(contract, query, abi.read_address)
         except Reverted:
             return None  # an expired wrapped name has no owner
-        except ValueError as wrong:
-            raise UpstreamNonsense("The ENS registry gave no owner that can be right.") from wrong
-        return owner if any(owner) else None
+        return address_text(ETHEREUM, account) if any(account) else None
 
 
-def encode_query(name: DomainName, node: bytes) -> bytes:
+def encode_query(name: DomainName, node: bytes, coin: CoinType = ETHEREUM) -> bytes:
     """The call data: `resolve(name, multicall([addr(node), contenthash(node)]))`."""
-    records = abi.encode_bytes_array([_ADDR + node, _CONTENTHASH + node])
+    # addr(node) is older than addr(node, coin), and there are resolvers that know only that.
+    address = _ADDR + node if coin == ETHEREUM else _ADDR_OF_COIN + node + abi.uint(coin)
+    records = abi.encode_bytes_array([address, CONTENTHASH + node])
     return _RESOLVE + abi.encode_bytes(name.wire, _MULTICALL + records)
 
 
-def read_answer(returned: bytes) -> tuple[bytes | None, ContentRecord | None]:
-    """Address (20 bytes) and content record in what `resolve` returned, None where unset.
+def read_elements(returned: bytes) -> list[bytes]:
+    """The two results of the multicall in what `resolve` returned; ValueError if it is not so."""
+    elements = abi.read_bytes_array(abi.read_bytes(returned))
+    if len(elements) != 2:
+        raise ValueError(f"2 records were asked for, {len(elements)} came")
+    return elements
 
-    Raises UpstreamNonsense for what the Universal Resolver cannot have said,
-    UpstreamUnavailable when an off-chain gateway failed behind it."""
+
+def read_records(
+    elements: list[bytes], coin: CoinType = ETHEREUM
+) -> tuple[str | None, ContentRecord | None]:
+    """Address and content record in the *elements* of an answer, None where unset.
+
+    Raises UpstreamNonsense for what a sound resolver cannot have said, UpstreamUnavailable when
+    an off-chain gateway failed behind it."""
+    address, content = (_element(element) for element in elements)
     try:
-        elements = abi.read_bytes_array(abi.read_bytes(returned))
-        if len(elements) != 2:
-            raise ValueError(f"2 records were asked for, {len(elements)} came")
-        address, content = (_element(element) for element in elements)
-        wallet = abi.read_address(address) if address else bytes(20)
-        raw = abi.read_bytes(content) if content else b""
+        if coin == ETHEREUM:
+            raw = abi.read_address(address) if address else b""
+        else:
+            raw = abi.read_bytes(address) if address else b""
+        wallet = address_text(coin, raw) if any(raw) else None
+        return wallet, read_content(abi.read_bytes(content) if content else b"")
     except ValueError as wrong:
-        raise UpstreamNonsense(f"The ENS answer cannot be read: {wrong}.") from wrong
-    return (wallet if any(wallet) else None), _content(raw)
+        raise UpstreamNonsense(f"The name's resolver gave no record: {wrong}.") from wrong
 
 
 def _element(element: bytes) -> bytes:
@@ -108,43 +166,60 @@ def _element(element: bytes) -> bytes:
     # ENSIP-23: an element whose length is not a whole number of words is an error.
     if not element or len(element) % abi.WORD == 0:
         return element
-    if element[:4] == _UNSUPPORTED_PROFILE:
+    refusal = read_refusal(element)
+    if isinstance(refusal, NameNotFound):
         return b""
-    if element[:4] == _HTTP_ERROR:
-        raise UpstreamUnavailable("The name's off-chain gateway failed.")
-    raise UpstreamNonsense("The name's resolver failed.")
+    raise refusal
 
 
-def _content(raw: bytes) -> ContentRecord | None:
+def read_content(raw: bytes) -> ContentRecord | None:
+    """The content record in a contenthash, None where it is empty.
+
+    One that nobody can read is content of an unreadable kind: its owner wrote it so, and ENS
+    did not fail."""
     try:
         return contenthash.decode(raw)
     except ValueError as wrong:
-        # The owner wrote it; it is a fact about the name, not a failure of ENS.
         log.info("unreadable contenthash", reason=str(wrong))
-        return OtherContent("unreadable", raw.hex())
+        return OtherContent("unreadable", raw[: contenthash.MAX_BYTES].hex())
 
 
-def read_refusal(data: bytes) -> Exception:
-    """The error that the Universal Resolver's revert *data* means."""
+def read_refusal(data: bytes) -> GatewayError:
+    """What the revert *data* of the Universal Resolver, or of a resolver behind it, means:
+    absence (NameNotFound), a failed server (UpstreamUnavailable) or nonsense."""
     selector = data[:4]
-    if selector == _RESOLVER_NOT_FOUND:
-        return NameNotFound("No such name is registered, or it has no resolver.")
-    if selector in (_RESOLVER_NOT_CONTRACT, _UNSUPPORTED_PROFILE):
-        return NameNotFound("The name has neither a wallet nor content.")
     if selector == _HTTP_ERROR:
-        return UpstreamUnavailable("The name's off-chain gateway failed.")
-    if selector == _OFFCHAIN_LOOKUP:
-        return UpstreamUnavailable("The name is held off-chain, which is not supported yet.")
-    return UpstreamNonsense(f"ENS refused the call with an unknown error 0x{selector.hex()}.")
+        return _gateway_failure(data)
+    if selector == _RESOLVER_ERROR:
+        return _resolver_failure(data)
+    unknown = (UpstreamNonsense, f"ENS refused with the unknown error 0x{selector.hex()}.")
+    error, words = _MEANINGS.get(selector, unknown)
+    return error(words)
 
 
-def checksummed(address: bytes) -> str:
-    """*address* (20 bytes) as text with its EIP-55 checksum."""
-    from Crypto.Hash import keccak  # noqa: PLC0415 - 60 ms to import; a cached name needs none
+def _gateway_failure(data: bytes) -> GatewayError:
+    """HttpError(uint16 status, string message)."""
+    try:
+        status = abi.read_uint(data, 4)
+    except ValueError:
+        status = 0
+    if 400 <= status < 500 and status not in _TOO_LATE_OR_TOO_MUCH:
+        return UpstreamNonsense(f"The name's off-chain gateway answered {status}.")
+    return UpstreamUnavailable("The name's off-chain gateway failed.")
 
-    text = address.hex()
-    digest = keccak.new(digest_bits=256, data=text.encode()).hexdigest()
-    return "0x" + "".join(
-        char.upper() if int(nibble, 16) >= 8 else char
-        for char, nibble in zip(text, digest, strict=False)
-    )
+
+def _resolver_failure(data: bytes) -> GatewayError:
+    """ResolverError(bytes): the resolver's own revert, wrapped."""
+    try:
+        inner = abi.read_bytes(data, 4, 4)
+    except ValueError:
+        inner = b""
+    if inner[:4] in (_UNSUPPORTED_PROFILE, _HTTP_ERROR):
+        return read_refusal(inner)
+    return UpstreamNonsense("The name's resolver failed.")
+
+
+def _nothing_there(coin: CoinType) -> str:
+    if coin == ETHEREUM:
+        return "The name has neither a wallet nor content."
+    return f"The name has neither an address of the coin type {coin} nor content."

@@ -1,8 +1,7 @@
 """Local zone file: names the operator answers for without asking any chain.
 
-Reads one TOML file and reloads it within a second of a change; a file that breaks later keeps
-the last good zone. Knows file syntax only; order of services, caching and IPNS are the
-directory's business.
+Reads one TOML file, and again when it changes; a file that breaks later keeps the last good
+zone. Knows file syntax only; order of services, caching and IPNS are the directory's business.
 
     authority = ["demo"]        # below these suffixes an unlisted name does not exist
 
@@ -18,21 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import structlog
-
 from content_gateway.content.cid import Cid
 from content_gateway.content.domain import DomainName
 from content_gateway.content.ipns_name import IpnsName
 from content_gateway.content.records import ContentRecord, IpfsContent, IpnsContent, Records
-from content_gateway.errors import CallerError, NameNotFound, WrongSettings
-from content_gateway.names.ens import checksummed
+from content_gateway.content.wallet import checksummed
+from content_gateway.errors import CallerError, NameNotFound
+from content_gateway.files import WatchedFile
 
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{40}")
-
-log = structlog.get_logger(__name__)
-
-Stamp = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,36 +45,25 @@ class Zone:
 
 
 class ZoneFile:
-    """The zone file at *path*, read again when its modification time, size or inode changes."""
-
-    CHECK_SECONDS: Final = 1.0
+    """The zone file at *path*, as it stood a second ago at most: see WatchedFile."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Raises WrongSettings when the file cannot be used."""
-        self._path = path
-        self._clock = clock
-        self._check_at = clock() + self.CHECK_SECONDS
-        try:
-            self._stamp = _stamp(path)
-            self._zone = _read(path)
-        except (OSError, ValueError) as wrong:
-            raise WrongSettings(f"names.zone_file: {path}: {wrong}") from wrong
+        self._file = WatchedFile(
+            path,
+            lambda data: parse_zone(data.decode()),
+            setting="names.zone_file",
+            max_bytes=MAX_FILE_BYTES,
+            clock=clock,
+        )
 
     def find(self, name: DomainName) -> Records | None:
-        """As Zone.find, on the file as it stood a second ago at most."""
-        if self._clock() >= self._check_at:
-            self._check_at = self._clock() + self.CHECK_SECONDS
-            self._reload()
-        return self._zone.find(name)
+        """As Zone.find, on the file's last good version."""
+        return self._file.current().find(name)
 
-    def _reload(self) -> None:
-        try:
-            stamp = _stamp(self._path)
-            if stamp != self._stamp:
-                self._stamp = stamp
-                self._zone = _read(self._path)
-        except (OSError, ValueError) as wrong:
-            log.error("zone file is broken, the last good one serves", reason=str(wrong))
+    def close(self) -> None:
+        """Watch the file no more."""
+        self._file.close()
 
 
 def parse_zone(text: str) -> Zone:
@@ -136,16 +119,3 @@ def _parse_content(content: Any) -> ContentRecord:
     if separator and scheme == "ipns":
         return IpnsContent(IpnsName.parse(rest))
     raise ValueError("content must be ipfs://CID or ipns://NAME")
-
-
-def _stamp(path: Path) -> Stamp:
-    stat = path.stat()
-    return stat.st_mtime_ns, stat.st_size, stat.st_ino
-
-
-def _read(path: Path) -> Zone:
-    with path.open("rb") as file:
-        data = file.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
-        raise ValueError(f"the file has more than {MAX_FILE_BYTES} bytes")
-    return parse_zone(data.decode())

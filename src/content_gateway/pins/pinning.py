@@ -26,6 +26,13 @@ class PinLedger(Protocol):
         """The requestor's pin of *cid* and its content's state; None if there is none."""
 
 
+class Blocking(Protocol):
+    """The operator's block list."""
+
+    def check_cid(self, cid: Cid) -> None:
+        """Raises Blocked if this content is not to be pinned."""
+
+
 class Pinning:
     """Adds and shows pins."""
 
@@ -33,20 +40,24 @@ class Pinning:
         self,
         ledger: PinLedger,
         *,
+        blocking: Blocking,
         wake: Callable[[], None],
         today: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._ledger = ledger
+        self._blocking = blocking
         self._wake = wake
         self._today = today
 
     async def add(self, requestor: str, spelling: str) -> Pin | None:
         """The new pin of the CID spelt *spelling*, durable; None if *requestor* held it already.
 
-        Raises InvalidCid, and StorageUnavailable when nothing could be promised."""
+        Raises InvalidCid, Blocked, and StorageUnavailable when nothing could be promised."""
+        cid = Cid.parse(spelling)
+        self._blocking.check_cid(cid)
         now = self._today()
         now = now.replace(microsecond=now.microsecond // 1000 * 1000)
-        pin = Pin(Cid.parse(spelling), spelling, now)
+        pin = Pin(cid, spelling, now)
         if not await self._ledger.add(requestor, pin):
             return None
         self._wake()

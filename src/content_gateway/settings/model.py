@@ -1,147 +1,36 @@
-"""The settings: what can be set, its default, and what is a valid value.
+"""The settings as a whole, and the rules that hold between them.
 
-Knows the shape and the rules that hold between settings; where values come from is left to
-sources.py, what they do to app.py."""
+Knows which groups there are; each setting by itself is in groups.py, where values come from in
+sources.py, what they do in app.py."""
 
 from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
-from urllib.parse import urlsplit
+from typing import Any, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
+
+from content_gateway.settings.groups import (
+    Basenames,
+    Blocking,
+    Cluster,
+    Database,
+    Embedded,
+    Ens,
+    Group,
+    Ipns,
+    Keys,
+    Kubo,
+    Log,
+    Names,
+    Pins,
+    Unstoppable,
+)
 
 PACKAGED_SPEC: Final = Path(__file__).parents[1] / "spec.yaml"
 
 
-def _http_url(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-        raise ValueError("must be an http:// or https:// address")
-    return text
-
-
-def _address(text: str) -> str:
-    try:
-        if text.startswith("0x") and len(bytes.fromhex(text[2:])) == 20:
-            return text
-    except ValueError:
-        pass
-    raise ValueError("must be a contract address: 0x and 40 hex digits")
-
-
-def _sqlite_url(text: str) -> str:
-    if text and (not text.startswith("sqlite:///") or ":memory:" in text):
-        raise ValueError("must be sqlite:///PATH (four slashes for an absolute path)")
-    return text
-
-
-HttpUrl = Annotated[str, AfterValidator(_http_url)]
-Address = Annotated[str, AfterValidator(_address)]
-SECRET: Final[dict[str, Any]] = {"secret": True}
-
-
-class _Group(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Keys(_Group):
-    """API keys."""
-
-    mode: Literal["issued", "open"] = Field(
-        "issued", description="who is let in: keys we issued, or any key (loopback only)"
-    )
-
-
-class Database(_Group):
-    """The ledger."""
-
-    url: Annotated[str, AfterValidator(_sqlite_url)] = Field(
-        "",
-        description="sqlite:///PATH; empty: ledger.sqlite in data_dir",
-        json_schema_extra=SECRET,
-    )
-
-
-class Names(_Group):
-    """Name services."""
-
-    zone_file: Path | None = Field(None, description="TOML file of names answered locally")
-
-
-class Ens(_Group):
-    """ENS."""
-
-    rpc_urls: tuple[HttpUrl, ...] = Field(
-        ("https://ethereum-rpc.publicnode.com", "https://eth.drpc.org", "https://1rpc.io/eth"),
-        description="Ethereum JSON-RPC endpoints, asked in this order; empty: ENS is off",
-        json_schema_extra=SECRET,
-    )
-    universal_resolver: Address = Field(
-        "0xeEeEEEeE14D718C2B47D9923Deab1335E144EeEe", description="the Universal Resolver"
-    )
-    registry: Address = Field(
-        "0x00000000000C2E074eC69A0dFb2997BA6C7d2e1e", description="the ENS registry"
-    )
-    timeout: float = Field(2.5, gt=0, le=60, description="seconds one endpoint may take")
-
-
-class Ipns(_Group):
-    """IPNS."""
-
-    routers: tuple[HttpUrl, ...] = Field(
-        ("https://delegated-ipfs.dev",),
-        description="delegated routers, asked all at once",
-        json_schema_extra=SECRET,
-    )
-    timeout: float = Field(5.0, gt=0, le=60, description="seconds one router may take")
-
-
-class Pins(_Group):
-    """Pinning."""
-
-    backend: Literal["embedded", "ipfs-cluster", "kubo"] = Field(
-        "embedded", description="where pinned content is kept"
-    )
-
-
-class Cluster(_Group):
-    """IPFS Cluster, for pins.backend = "ipfs-cluster"."""
-
-    url: HttpUrl = Field(
-        "http://127.0.0.1:9094", description="REST API of one peer", json_schema_extra=SECRET
-    )
-    username: str = Field("", description="user for Basic authentication; empty: none")
-    password: str = Field("", description="its password", json_schema_extra=SECRET)
-
-
-class Kubo(_Group):
-    """Kubo, for pins.backend = "kubo"."""
-
-    url: HttpUrl = Field(
-        "http://127.0.0.1:5001", description="RPC API of the node", json_schema_extra=SECRET
-    )
-
-
-class Embedded(_Group):
-    """The embedded store, for pins.backend = "embedded"."""
-
-    gateways: tuple[HttpUrl, ...] = Field(
-        ("https://trustless-gateway.link",),
-        description="trustless gateways, asked in this order",
-        json_schema_extra=SECRET,
-    )
-    timeout: float = Field(30.0, gt=0, le=600, description="seconds one block may take")
-
-
-class Log(_Group):
-    """Logging, to standard error."""
-
-    level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level")
-    format: Literal["text", "json"] = Field("text", description="for people, or for machines")
-
-
-class Settings(_Group):
+class Settings(Group):
     """Every setting. Valid as a whole: what contradicts itself is refused."""
 
     host: str = Field("127.0.0.1", description="address to listen on")
@@ -152,7 +41,10 @@ class Settings(_Group):
     database: Database = Database()
     names: Names = Names()
     ens: Ens = Ens()
+    basenames: Basenames = Basenames()
+    unstoppable: Unstoppable = Unstoppable()
     ipns: Ipns = Ipns()
+    blocking: Blocking = Blocking()
     pins: Pins = Pins()
     ipfs_cluster: Cluster = Cluster()
     kubo: Kubo = Kubo()
@@ -163,6 +55,18 @@ class Settings(_Group):
     def _open_keys_stay_on_loopback(self) -> "Settings":
         if self.keys.mode == "open" and not _is_loopback(self.host):
             raise ValueError('keys.mode "open" lets anybody in: host must be a loopback address')
+        return self
+
+    @model_validator(mode="after")
+    def _a_quorum_can_be_reached(self) -> "Settings":
+        if self.ens.rpc_urls and self.ens.quorum > len(self.ens.rpc_urls):
+            raise ValueError("ens.quorum asks for more endpoints than ens.rpc_urls has")
+        return self
+
+    @model_validator(mode="after")
+    def _local_gateways_stay_out_of_production(self) -> "Settings":
+        if self.ens.local_gateways and self.keys.mode != "open":
+            raise ValueError('ens.local_gateways is for tests: it needs keys.mode "open"')
         return self
 
     @property

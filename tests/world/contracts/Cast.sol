@@ -27,22 +27,84 @@ contract WildcardResolver {
 contract OffchainResolver {
     error OffchainLookup(address sender, string[] urls, bytes callData, bytes4 callbackFunction, bytes extraData);
 
-    string[] private urls;
+    string[] internal urls;
 
     constructor(string[] memory urls_) {
         urls = urls_;
     }
 
-    function supportsInterface(bytes4 id) external pure returns (bool) {
+    function supportsInterface(bytes4 id) external pure virtual returns (bool) {
         return id == 0x01ffc9a7 || id == 0x9061b923;
     }
 
-    function resolve(bytes calldata, bytes calldata data) external view returns (bytes memory) {
+    function resolve(bytes calldata, bytes calldata data) external view virtual returns (bytes memory) {
         revert OffchainLookup(address(this), urls, data, this.resolveCallback.selector, data);
     }
 
-    function resolveCallback(bytes calldata response, bytes calldata) external pure returns (bytes memory) {
+    function resolveCallback(bytes calldata response, bytes calldata) external view virtual returns (bytes memory) {
         return response;
+    }
+}
+
+/// The same, for several records at once: the gateway answers a whole multicall (ENSIP-22).
+contract OffchainMulticallResolver is OffchainResolver {
+    constructor(string[] memory urls_) OffchainResolver(urls_) {}
+
+    function supportsInterface(bytes4 id) external pure override returns (bool) {
+        return id == 0x01ffc9a7 || id == 0x9061b923 || id == this.supportsFeature.selector;
+    }
+
+    function supportsFeature(bytes4 id) external pure returns (bool) {
+        return id == bytes4(keccak256("eth.ens.resolver.extended.multicall"));
+    }
+}
+
+/// Believes no gateway.
+contract DistrustfulResolver is OffchainResolver {
+    error InvalidSignature();
+
+    constructor(string[] memory urls_) OffchainResolver(urls_) {}
+
+    function resolveCallback(bytes calldata, bytes calldata) external pure override returns (bytes memory) {
+        revert InvalidSignature();
+    }
+}
+
+/// Says that somebody else asked for the lookup.
+contract ImpostorResolver is OffchainResolver {
+    address private claimed;
+
+    constructor(string[] memory urls_, address claimed_) OffchainResolver(urls_) {
+        claimed = claimed_;
+    }
+
+    function resolve(bytes calldata, bytes calldata data) external view override returns (bytes memory) {
+        revert OffchainLookup(claimed, urls, data, this.resolveCallback.selector, data);
+    }
+}
+
+/// Wants as many lookups, one after the other, as it was made for.
+contract WindingResolver is OffchainResolver {
+    uint256 private lookups;
+
+    constructor(string[] memory urls_, uint256 lookups_) OffchainResolver(urls_) {
+        lookups = lookups_;
+    }
+
+    function resolve(bytes calldata, bytes calldata data) external view override returns (bytes memory) {
+        ask(data, lookups);
+        return "";
+    }
+
+    function resolveCallback(bytes calldata response, bytes calldata extraData) external view override returns (bytes memory) {
+        (bytes memory data, uint256 left) = abi.decode(extraData, (bytes, uint256));
+        ask(data, left);
+        return response;
+    }
+
+    function ask(bytes memory data, uint256 left) private view {
+        if (left == 0) return;
+        revert OffchainLookup(address(this), urls, data, this.resolveCallback.selector, abi.encode(data, left - 1));
     }
 }
 

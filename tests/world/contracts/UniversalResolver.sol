@@ -9,6 +9,10 @@ interface ExtendedResolver {
     function resolve(bytes calldata name, bytes calldata data) external view returns (bytes memory);
 }
 
+interface FeaturedResolver {
+    function supportsFeature(bytes4 id) external view returns (bool);
+}
+
 interface BatchGateway {
     struct Request {
         address sender;
@@ -20,10 +24,9 @@ interface BatchGateway {
 }
 
 /// Stands in for the Universal Resolver of mainnet, as its callers see it: same
-/// calls, same answers, same errors, same off-chain rounds (EIP-3668, ENSIP-21).
-/// Left out: reverse lookups, caller-chosen gateways, ENSIP-22 resolvers (they
-/// are asked element by element), labels written as [hash], resolvers so old
-/// that they know no revert.
+/// calls, same answers, same errors, same off-chain rounds (EIP-3668, ENSIP-21,
+/// ENSIP-22). Left out: reverse lookups, caller-chosen gateways, labels written
+/// as [hash], resolvers so old that they know no revert.
 contract UniversalResolver {
     error DNSDecodingFailed(bytes name);
     error ResolverNotFound(bytes name);
@@ -48,7 +51,17 @@ contract UniversalResolver {
         Lookup[] lookups;
     }
 
+    /// A resolver that is asked without the batch gateway, and the callback it waits in.
+    struct Direct {
+        address resolver;
+        bool extended;
+        bytes4 selector;
+        bytes4 callback;
+        bytes extra;
+    }
+
     bytes4 private constant MULTICALL = 0xac9650d8;
+    bytes4 private constant WHOLE_MULTICALLS = bytes4(keccak256("eth.ens.resolver.extended.multicall"));
 
     Registry public immutable registry;
 
@@ -61,6 +74,10 @@ contract UniversalResolver {
         Session memory session;
         (session.resolver, session.extended) = requireResolver(name);
         session.many = bytes4(data) == MULTICALL;
+        if (isDirect(session)) {
+            Direct memory direct = Direct(session.resolver, session.extended, bytes4(data), 0, "");
+            return askDirectly(direct, direct.extended ? abi.encodeCall(ExtendedResolver.resolve, (name, data)) : data);
+        }
         bytes[] memory calls = new bytes[](1);
         if (session.many) calls = abi.decode(data[4:], (bytes[]));
         else calls[0] = data;
@@ -93,6 +110,12 @@ contract UniversalResolver {
         return conclude(session);
     }
 
+    /// The second half of `resolve` for a resolver that is asked directly.
+    function directCallback(bytes calldata response, bytes calldata extraData) external view returns (bytes memory, address) {
+        Direct memory direct = abi.decode(extraData, (Direct));
+        return askDirectly(direct, abi.encodeWithSelector(direct.callback, response, direct.extra));
+    }
+
     /// The resolver of *name* or of its nearest ancestor that has one (ENSIP-10).
     function findResolver(bytes memory name) public view returns (address resolver, bytes32 node, uint256 offset) {
         return findResolver(name, 0);
@@ -117,16 +140,37 @@ contract UniversalResolver {
         uint256 offset;
         (resolver,, offset) = findResolver(name);
         if (resolver == address(0)) revert ResolverNotFound(name);
-        extended = isExtended(resolver);
+        extended = knows(resolver, ExtendedResolver.resolve.selector);
         if (extended) return (resolver, extended);
         if (offset != 0) revert ResolverNotFound(name); // an ancestor's resolver must be a wildcard
         if (resolver.code.length == 0) revert ResolverNotContract(name, resolver);
     }
 
-    function isExtended(address resolver) private view returns (bool) {
-        bytes memory question = abi.encodeWithSignature("supportsInterface(bytes4)", ExtendedResolver.resolve.selector);
-        (bool ok, bytes memory answer) = resolver.staticcall{gas: 30000}(question);
+    function knows(address resolver, bytes4 id) private view returns (bool) {
+        (bool ok, bytes memory answer) = resolver.staticcall{gas: 30000}(abi.encodeWithSignature("supportsInterface(bytes4)", id));
         return ok && answer.length >= 32 && uint256(bytes32(answer)) != 0;
+    }
+
+    /// Whether the resolver has features, and the one for multicalls if this is one (ENSIP-22).
+    function isDirect(Session memory session) private view returns (bool) {
+        if (!knows(session.resolver, FeaturedResolver.supportsFeature.selector)) return false;
+        if (!session.many) return true;
+        return session.extended && FeaturedResolver(session.resolver).supportsFeature(WHOLE_MULTICALLS);
+    }
+
+    /// Passes the resolver's answer, error or lookup on as it is.
+    function askDirectly(Direct memory direct, bytes memory call) private view returns (bytes memory, address) {
+        (bool ok, bytes memory data) = direct.resolver.staticcall(call);
+        if (!ok && bytes4(data) == OffchainLookup.selector) {
+            string[] memory urls;
+            address sender;
+            (sender, urls, call, direct.callback, direct.extra) = offchainLookup(data);
+            if (sender == direct.resolver) {
+                revert OffchainLookup(address(this), urls, call, this.directCallback.selector, abi.encode(direct));
+            }
+        }
+        Lookup memory lookup = Lookup(direct.selector, ok ? Outcome.Answered : Outcome.Failed, data);
+        return (answerOrRevert(lookup, direct.extended), direct.resolver);
     }
 
     function ask(Lookup memory lookup, address target, bytes memory call) private view {

@@ -1,0 +1,179 @@
+"""The handlers: what each operation of the contract answers.
+
+Turns a path parameter into a value of the domain, asks the part that knows, and renders what it
+says (interface specification sections 2 and 4). Who may ask, and what an error looks like, is
+left to routes.py."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final, Protocol, cast
+from urllib.parse import parse_qs
+
+import msgspec
+
+from content_gateway.api.answers import (
+    JSON,
+    RenderedResolutions,
+    Reply,
+    ipns_progress,
+    ipns_started,
+    pin_added,
+    pin_exists,
+    records_known,
+)
+from content_gateway.api.auth import Admitted
+from content_gateway.api.contract import Contract
+from content_gateway.content.cid import Cid
+from content_gateway.content.domain import DomainName
+from content_gateway.content.ipns_name import IpnsName
+from content_gateway.content.wallet import ETHEREUM, CoinType, parse_coin_type
+from content_gateway.errors import InvalidCoinType
+from content_gateway.ipns.resolver import IpnsResolver
+from content_gateway.names.directory import Directory
+from content_gateway.pins.pinning import Pinning
+
+_REVALIDATE: Final = (b"cache-control", b"no-cache")
+
+
+class Blocking(Protocol):
+    """The operator's block list; each of these raises Blocked."""
+
+    def check_cid(self, cid: Cid) -> None:
+        """Refuse content."""
+
+    def check_ipns(self, name: IpnsName) -> None:
+        """Refuse an IPNS name."""
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One request: its path parameter, its query as it was sent, its header fields, and who asks
+    (None: no key needed)."""
+
+    argument: str
+    query: bytes
+    headers: Iterable[tuple[bytes, bytes]]
+    admitted: Admitted | None
+
+
+class Handler(msgspec.Struct, frozen=True):
+    """What answers an operation, and the scope that its key must have (None: no key)."""
+
+    answer: Callable[[Call], Awaitable[Reply]]
+    scope: str | None
+
+
+class Handlers:
+    """The handlers of every operation; `by_id` is the table that the contract must match."""
+
+    def __init__(
+        self,
+        *,
+        contract: Contract,
+        directory: Directory,
+        ipns: IpnsResolver,
+        pinning: Pinning,
+        blocking: Blocking,
+    ) -> None:
+        self._contract = contract
+        self._directory = directory
+        self._ipns = ipns
+        self._pinning = pinning
+        self._blocking = blocking
+        self._rendered = RenderedResolutions()
+
+    @property
+    def by_id(self) -> Mapping[str, Handler]:
+        """Handler by operationId."""
+        return {
+            "getVersion": Handler(self.version, None),
+            "getSpec": Handler(self.spec, None),
+            "resolveDomain": Handler(self.resolve, "resolve"),
+            "getRecords": Handler(self.records, "resolve"),
+            "startIpnsResolution": Handler(self.start_ipns, "resolve"),
+            "getIpnsResult": Handler(self.ipns_result, "resolve"),
+            "addPin": Handler(self.add_pin, "pin"),
+        }
+
+    async def version(self, call: Call) -> Reply:
+        """The version of the description, as it stands on disk now."""
+        document = self._contract.read()
+        etag = b'"' + document.version.encode() + b'"'
+        return _validated(call, etag, msgspec.json.encode({"version": document.version}))
+
+    async def spec(self, call: Call) -> Reply:
+        """The whole description as JSON, as it stands on disk now."""
+        document = self._contract.read()
+        return _validated(call, document.etag, document.json)
+
+    async def resolve(self, call: Call) -> Reply:
+        """What a domain points at."""
+        name = await _domain(call.argument)
+        coin = _coin_type(call.query) if call.query else ETHEREUM
+        anew = _demands_anew(call.headers)
+        return self._rendered.of(await self._directory.resolve(name, coin, anew=anew))
+
+    async def records(self, call: Call) -> Reply:
+        """What a domain was last known to point at."""
+        name = await _domain(call.argument)
+        return records_known(name, *self._directory.known(name))
+
+    async def start_ipns(self, call: Call) -> Reply:
+        """A resolution of an IPNS name that goes on behind the answer."""
+        name = IpnsName.parse(call.argument)
+        self._blocking.check_ipns(name)
+        started = self._ipns.begin(name)
+        if started.cid is not None:
+            self._blocking.check_cid(started.cid)
+        return ipns_started(started)
+
+    async def ipns_result(self, call: Call) -> Reply:
+        """How such a resolution is going."""
+        progress = self._ipns.progress(call.argument)
+        self._blocking.check_ipns(progress.task.name)
+        if progress.cid is not None:
+            self._blocking.check_cid(progress.cid)
+        return ipns_progress(progress)
+
+    async def add_pin(self, call: Call) -> Reply:
+        """A new pin for the requestor, or the notice that it exists."""
+        admitted = cast(Admitted, call.admitted)
+        pin = await self._pinning.add(admitted.requestor.id, call.argument)
+        return pin_exists() if pin is None else pin_added(pin, admitted.key)
+
+
+async def _domain(text: str) -> DomainName:
+    """The name in *text*; raises InvalidDomain."""
+    # A name that is not plain loads a large library, once: off the event loop.
+    name = DomainName.parse_plain(text)
+    return name if name is not None else await asyncio.to_thread(DomainName.parse, text)
+
+
+def _coin_type(query: bytes) -> CoinType:
+    """The coin type that *query* asks for, Ethereum's if it names none; raises InvalidCoinType."""
+    try:
+        given = parse_qs(query.decode("ascii"), keep_blank_values=True, max_num_fields=16)
+    except ValueError as wrong:
+        raise InvalidCoinType("The query cannot be read.") from wrong
+    values = given.get("coinType", [])
+    if len(values) > 1:
+        raise InvalidCoinType("coinType was given twice.")
+    return parse_coin_type(values[0]) if values else ETHEREUM
+
+
+def _demands_anew(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """True where the caller sent `Cache-Control: no-cache` (RFC 9111 section 5.2.1.4)."""
+    return any(
+        name == b"cache-control" and b"no-cache" in value.lower().replace(b" ", b"").split(b",")
+        for name, value in headers
+    )
+
+
+def _validated(call: Call, etag: bytes, body: bytes) -> Reply:
+    """*body* under *etag*, or 304 where the caller has it already (RFC 9110, If-None-Match)."""
+    headers = [(b"etag", etag), _REVALIDATE]
+    for name, value in call.headers:
+        if name == b"if-none-match":
+            known = [tag.strip().removeprefix(b"W/") for tag in value.split(b",")]
+            if etag in known or b"*" in known:
+                return Reply(b"", headers, 304)
+    return Reply(body, [JSON, *headers])

@@ -1,0 +1,121 @@
+"""Gateways of CCIP-Read (EIP-3668): servers that hold, off the chain, what a contract asks for.
+
+Knows how a request becomes a URL, which answers end the search and which send it to the next
+URL. What a gateway says is not trusted: the contract checks it in its callback. Which URLs may
+be asked at all is left to the guard of the Outbound that is given."""
+
+import binascii
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final
+
+import msgspec
+import structlog
+
+from content_gateway.errors import (
+    UpstreamError,
+    UpstreamNonsense,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from content_gateway.outbound import Answer, Outbound, host_of, json_object
+
+MAX_URLS: Final = 4  # tried for one request
+MAX_URL_BYTES: Final = 2048  # before sender and data are put in
+MAX_BODY_BYTES: Final = 64 * 1024
+_TOO_LATE_OR_TOO_MUCH: Final = (408, 429)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the contract at *sender* (20 bytes) wants of any one of *urls*, the best ones first."""
+
+    sender: bytes
+    urls: tuple[str, ...]
+    data: bytes
+
+
+class GatewayRefused(UpstreamNonsense):
+    """The gateway does not serve what the contract has us ask for: *status* is 4xx."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"The name's off-chain gateway answered {status}.")
+        self.status = status
+
+
+class GatewayFailed(UpstreamUnavailable):
+    """The gateway says itself that it cannot answer now: *status* is 5xx, 408 or 429."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"The name's off-chain gateway answered {status}.")
+        self.status = status
+
+
+class Gateways:
+    """Whichever gateways contracts name, asked through *outbound*, which must be a guarded one."""
+
+    def __init__(self, outbound: Outbound) -> None:
+        self._outbound = outbound
+
+    async def ask(self, request: Request, *, seconds: float) -> bytes:
+        """What the first gateway that has an answer says, within *seconds* in all.
+
+        Raises UpstreamUnavailable, UpstreamTimeout or UpstreamNonsense: the failure of the last
+        gateway asked, as GatewayRefused or GatewayFailed where it gave a status."""
+        end = monotonic() + seconds
+        urls = request.urls[:MAX_URLS]
+        failure: UpstreamError = UpstreamUnavailable("The contract names no off-chain gateway.")
+        for position, url in enumerate(urls, 1):
+            left = end - monotonic()
+            if left <= 0:
+                raise UpstreamTimeout("The name's off-chain gateways did not answer in time.")
+            # Half of the time is kept for the gateways behind, so that a silent one can be left.
+            share = left if position == len(urls) else left / 2
+            try:
+                return read_gateway_answer(await self._ask(url, request, share))
+            except UpstreamError as failed:
+                log.info("gateway failed", host=host_of(url), reason=failed.detail)
+                failure = failed
+                # EIP-3668: after 4xx the search ends; whatever else went wrong, the next may do.
+                if isinstance(failed, GatewayRefused | GatewayFailed) and failed.status < 400:
+                    break
+        raise failure
+
+    async def _ask(self, template: str, request: Request, seconds: float) -> Answer:
+        sender, data = "0x" + request.sender.hex(), "0x" + request.data.hex()
+        # Once each: a template of nothing but {data} would become a URL of megabytes.
+        url = template.replace("{sender}", sender, 1).replace("{data}", data, 1)
+        headers, body = {"Accept": "application/json"}, None
+        if "{data}" not in template:
+            headers["Content-Type"] = "application/json"
+            body = msgspec.json.encode({"data": data, "sender": sender})
+        return await self._outbound.ask(
+            "GET" if body is None else "POST",
+            url,
+            seconds=seconds,
+            max_bytes=MAX_BODY_BYTES,
+            headers=headers,
+            body=body,
+        )
+
+
+def read_gateway_answer(answer: Answer) -> bytes:
+    """The response data in *answer*.
+
+    Raises GatewayRefused or GatewayFailed for a status of 4xx and 5xx, UpstreamNonsense for what
+    is no answer."""
+    if answer.status >= 500 or answer.status in _TOO_LATE_OR_TOO_MUCH:
+        raise GatewayFailed(answer.status)
+    if answer.status >= 400:
+        raise GatewayRefused(answer.status)
+    if answer.status not in range(200, 300):
+        raise UpstreamNonsense(f"The name's off-chain gateway answered {answer.status}.")
+    data = json_object(answer.body, who="The name's off-chain gateway").get("data")
+    if not isinstance(data, str) or data[:2] != "0x":
+        raise UpstreamNonsense("The name's off-chain gateway answered without data.")
+    try:
+        return binascii.unhexlify(data[2:])
+    except ValueError as wrong:
+        raise UpstreamNonsense("The name's off-chain gateway answered no hexadecimal.") from wrong

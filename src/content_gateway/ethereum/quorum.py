@@ -1,0 +1,172 @@
+"""One chain through several nodes that need not be trusted: what *k* of them agree on.
+
+Theory of operation. All nodes that are well are asked at once, for the state at the same block,
+so that honest ones cannot differ. That block is the highest one that at least *k* of them claim
+to have: fewer than *k* liars can neither invent a later one nor, since a block far behind the
+highest claim is refused, send us back into the past. As soon as *k* nodes have said the same,
+byte for byte, it is the answer, be it a result or a revert; when *k* cannot be reached any more
+the call fails, and the log names who said what."""
+
+import asyncio
+import hashlib
+import time
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, Generic, Self, TypeVar
+
+import structlog
+
+from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamUnavailable
+from content_gateway.ethereum.abi import Reverted
+from content_gateway.ethereum.endpoint import Endpoint
+from content_gateway.outbound import Outbound
+
+T = TypeVar("T")
+
+_BLOCK_SECONDS: Final = 4.0  # a third of Ethereum's block time
+_STRAGGLERS_SECONDS: Final = 0.25
+_MOST_BLOCKS_BEHIND: Final = 32  # an epoch: a node further behind is not following the chain
+
+log = structlog.get_logger(__name__)
+
+Answer = bytes | Reverted
+
+
+class EthereumQuorum:
+    """One chain, reached through *urls*, of which *quorum* must agree."""
+
+    def __init__(
+        self,
+        outbound: Outbound,
+        urls: Sequence[str],
+        *,
+        seconds: float,
+        quorum: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._endpoints = [Endpoint(outbound, url, seconds=seconds, clock=clock) for url in urls]
+        self._quorum = quorum
+        self._clock = clock
+        self._block = 0
+        self._block_until = 0.0
+        self._looking = asyncio.Lock()
+
+    async def call(self, to: str, data: bytes, read: Callable[[bytes], T]) -> T:
+        """What *read* makes of that which *quorum* nodes say the contract returns.
+
+        Raises Reverted when they agree that it refuses, UpstreamNonsense when they do not agree,
+        UpstreamUnavailable when too few of them answer."""
+        block = hex(await self._common_block())
+        votes: dict[bytes, list[str]] = defaultdict(list)
+
+        async def ask(endpoint: Endpoint) -> Answer:
+            try:
+                return await endpoint.call(to, data, block)
+            except Reverted as revert:
+                return revert
+
+        async with _Questions(self._endpoints, ask) as questions:
+            while (answered := await questions.next()) is not None:
+                endpoint, answer = answered
+                ballot = _ballot(answer)
+                votes[ballot].append(endpoint.name)
+                if len(votes[ballot]) >= self._quorum:
+                    return _understood(answer, read)
+                if max(map(len, votes.values())) + questions.open < self._quorum:
+                    break
+        if len(votes) > 1:
+            said = {ballot[:6].hex(): names for ballot, names in votes.items()}
+            log.error("rpc endpoints disagree", block=block, contract=to, said=said)
+            raise UpstreamNonsense("The Ethereum endpoints do not agree on the answer.")
+        raise UpstreamUnavailable("Too few Ethereum endpoints answered to agree on anything.")
+
+    async def _common_block(self) -> int:
+        """The highest block that a quorum of nodes claims to have, looked up every few seconds."""
+        async with self._looking:
+            if self._clock() >= self._block_until:
+                self._block = common_block(await self._claims(), self._quorum)
+                self._block_until = self._clock() + _BLOCK_SECONDS
+            return self._block
+
+    async def _claims(self) -> list[int]:
+        """The newest block of each node that says so in time."""
+        claims: list[int] = []
+        async with _Questions(self._endpoints, Endpoint.block_number) as questions:
+            while answered := await questions.next(
+                _STRAGGLERS_SECONDS if len(claims) >= self._quorum else None
+            ):
+                claims.append(answered[1])
+        return claims
+
+
+class _Questions(Generic[T]):
+    """One question to every node that is well; whatever is unanswered ends on leaving."""
+
+    def __init__(
+        self, endpoints: Sequence[Endpoint], ask: Callable[[Endpoint], Coroutine[Any, Any, T]]
+    ) -> None:
+        self._endpoints = endpoints
+        self._ask = ask
+        self._running: dict[asyncio.Task[T], Endpoint] = {}
+
+    @property
+    def open(self) -> int:
+        """How many have not answered yet."""
+        return len(self._running)
+
+    async def __aenter__(self) -> Self:
+        for endpoint in self._endpoints:
+            if endpoint.breaker.enter():
+                self._running[asyncio.create_task(self._ask(endpoint))] = endpoint
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        for task, endpoint in self._running.items():
+            task.cancel()
+            endpoint.breaker.left()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    async def next(self, seconds: float | None = None) -> tuple[Endpoint, T] | None:
+        """The next good answer and whose it is, in any order; None when none comes (in time)."""
+        while self._running:
+            done, _ = await asyncio.wait(
+                self._running, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                return None
+            task = done.pop()  # the others are still there for the next call
+            endpoint, error = self._running.pop(task), task.exception()
+            endpoint.told(error)
+            if not isinstance(error, UpstreamError):
+                return endpoint, task.result()
+        return None
+
+
+def common_block(claims: Sequence[int], quorum: int) -> int:
+    """The highest block that *quorum* of the *claims* reach.
+
+    Raises UpstreamUnavailable when there are too few claims, UpstreamNonsense when they are too
+    far apart to be of one chain."""
+    if len(claims) < quorum:
+        raise UpstreamUnavailable("Too few Ethereum endpoints answered to agree on a block.")
+    ordered = sorted(claims, reverse=True)
+    if ordered[0] - ordered[quorum - 1] > _MOST_BLOCKS_BEHIND:
+        log.error("rpc endpoints disagree", blocks=ordered)
+        raise UpstreamNonsense("The Ethereum endpoints do not agree on the latest block.")
+    return ordered[quorum - 1]
+
+
+def _ballot(answer: Answer) -> bytes:
+    """A digest that two answers share exactly when they say the same."""
+    if isinstance(answer, Reverted):
+        return hashlib.sha256(b"reverted" + answer.data).digest()
+    return hashlib.sha256(b"returned" + answer).digest()
+
+
+def _understood(answer: Answer, read: Callable[[bytes], T]) -> T:
+    if isinstance(answer, Reverted):
+        raise answer
+    try:
+        return read(answer)
+    except ValueError as wrong:
+        raise UpstreamNonsense(f"The contract's answer cannot be read: {wrong}.") from wrong

@@ -1,0 +1,151 @@
+"""Watched files: what an operator wrote, parsed, and parsed anew when it changes.
+
+Knows when a file has become another one, keeps the last good value when the new one is broken,
+and lets no large file hold up the event loop. What the bytes mean is left to the parser that
+is handed in."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+from threading import Thread
+from typing import Final, Generic, TypeVar
+
+import structlog
+
+from content_gateway.errors import WrongSettings
+
+LOOK_SECONDS: Final = 1.0
+# Parsed between two requests, in 30 ms at most. What is larger goes to a thread.
+IN_PLACE_BYTES: Final = 32 * 1024
+_LINES_A_TURN: Final = 256  # one to three milliseconds
+
+T = TypeVar("T")
+
+# Modification time, size, inode: one version of a file.
+Stamp = tuple[int, int, int]
+
+log = structlog.get_logger(__name__)
+
+
+class WatchedFile(Generic[T]):
+    """The file at *path* as *read* understands it, looked at once a second while in use.
+
+    *read* is a pure parser of the bytes that raises ValueError, and nothing else, for a file
+    that is wrong. Small files are parsed where `current` is called, so that an edit shows in
+    the next answer after the look; larger ones in a thread, once two looks have seen the same
+    version, since a large file takes a while to write. A file is best replaced in one step
+    (written beside, then renamed): then nobody ever reads the half of it."""
+
+    def __init__(
+        self,
+        path: Path,
+        read: Callable[[bytes], T],
+        *,
+        setting: str,
+        max_bytes: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Reads the file at once; raises WrongSettings, naming *setting*, if it cannot be used."""
+        self._path = path
+        self._read = read
+        self._setting = setting
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._look_at = clock() + LOOK_SECONDS
+        self._closed = False
+        self._reader: Thread | None = None
+        self._seen: Stamp | None = None  # by the last look
+        self._tried: Stamp | None = None  # the version that was last parsed, or could not be
+        self._alarm: tuple[Stamp | None, str] | None = None
+        try:
+            self._value = read(self._bytes())
+        except (OSError, ValueError) as wrong:
+            raise WrongSettings(f"{setting}: {path}: {wrong}") from wrong
+
+    def current(self) -> T:
+        """The last good value. Call it from one thread only."""
+        if self._clock() >= self._look_at:
+            self._look()
+        return self._value
+
+    def close(self) -> None:
+        """Look no more. A reading under way is left behind: it changes and logs nothing."""
+        self._closed = True
+
+    def _look(self) -> None:
+        self._look_at = self._clock() + LOOK_SECONDS
+        if self._closed or (self._reader is not None and self._reader.is_alive()):
+            return
+        try:
+            stamp = _stamp(self._path.stat())
+        except OSError as gone:
+            self._fail(None, str(gone))
+            return
+        seen, self._seen = self._seen, stamp
+        if stamp == self._tried:
+            return
+        if stamp[1] <= IN_PLACE_BYTES:
+            self._reload()
+        elif stamp == seen:
+            # A daemon: the end of the process does not wait for a list nobody will ask.
+            self._reader = Thread(target=self._reload, name=f"read {self._setting}", daemon=True)
+            self._reader.start()
+
+    def _reload(self) -> None:
+        try:
+            value = self._read(self._bytes())
+        except OSError as wrong:
+            # It may be readable in a moment without being another version.
+            self._fail(None, str(wrong))
+        except ValueError as wrong:
+            self._fail(self._tried, str(wrong))
+        except Exception as bug:  # whatever it is, the last good value serves
+            self._fail(self._tried, repr(bug), bug)
+        else:
+            if not self._closed:
+                self._value, self._alarm = value, None
+                log.info("a watched file was read anew", setting=self._setting)
+
+    def _fail(self, stamp: Stamp | None, reason: str, bug: Exception | None = None) -> None:
+        """Alarm once for each broken version, and each way in which a file cannot be reached."""
+        self._tried = stamp
+        if self._closed or self._alarm == (stamp, reason):
+            return
+        self._alarm = (stamp, reason)
+        log.error(
+            "a watched file is broken, its last good version serves",
+            setting=self._setting,
+            path=str(self._path),
+            reason=reason,
+            exc_info=bug,
+        )
+
+    def _bytes(self) -> bytes:
+        """What the file holds; raises OSError, or ValueError if that cannot be its content."""
+        with self._path.open("rb") as file:
+            # Of the open file, not of the path: by now another file may have taken its place.
+            self._tried = _stamp(os.fstat(file.fileno()))
+            data = file.read(self._max_bytes + 1)
+            after = _stamp(os.fstat(file.fileno()))
+        if len(data) > self._max_bytes:
+            raise ValueError(f"the file has more than {self._max_bytes} bytes")
+        if after != self._tried:
+            raise ValueError("the file changed while it was read")
+        return data
+
+
+def lines(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The lines of *data* and their numbers, from 1. Parsers of long lists read through this.
+
+    Every few lines other threads get their turn: a thread that only computes would keep the
+    event loop waiting for 5 ms (sys.getswitchinterval) each time the loop has something to do."""
+    for number, line in enumerate(BytesIO(data), 1):
+        if not number % _LINES_A_TURN:
+            time.sleep(0)
+        yield number, line
+
+
+def _stamp(stat: os.stat_result) -> Stamp:
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino

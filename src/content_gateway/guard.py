@@ -1,0 +1,180 @@
+"""The guard: where a URL that somebody else chose may lead, and the connector that sees to it.
+
+Contracts choose the URLs of CCIP-Read gateways, so whoever owns a name could send us to the
+machines beside us (facts-edge section 4). The form of a URL is checked before it is asked; the
+address is checked when the socket is made, where a literal, a DNS answer and a second, different
+DNS answer look the same. Knows URLs and addresses; what is asked is left to the callers."""
+
+import errno
+import re
+import socket
+from collections.abc import Callable, Collection
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from ssl import SSLContext
+from typing import TYPE_CHECKING, Final
+
+import aiohttp
+from aiohttp.abc import AbstractResolver
+from yarl import URL
+
+from content_gateway.errors import UpstreamNonsense
+
+if TYPE_CHECKING:
+    from aiohappyeyeballs import AddrInfoType
+
+MAX_URL_CHARS: Final = 16 * 1024
+MAX_IN_FLIGHT: Final = 4  # per gateway
+MAX_CONNECTIONS: Final = 256
+_HTTPS: Final = 443
+
+Address = IPv4Address | IPv6Address
+
+# The characters of RFC 3986 and no others: nothing that two parsers could read in two ways. A
+# host holds no `@`, so that there is no user; and `#` is missing, so that there is no fragment.
+_URL: Final = re.compile(
+    r"(?P<scheme>[a-z]+)://(?P<host>\[[0-9a-f:.]+\]|[0-9a-z._-]+)(?::(?P<port>[0-9]+))?"
+    r"(?P<rest>(?:[/?][0-9a-z\-._~:/?\[\]@!$&'()*+,;=%]*)?)",
+    re.ASCII | re.IGNORECASE,
+)
+# The last label starts with a letter: what does not (`127.1`, `0x7f.1`, `2130706433`) are old
+# spellings of addresses (WHATWG URL, "ends in a number"). A name without a dot is a local one.
+_DNS_NAME: Final = re.compile(
+    r"(?=.{1,253}\Z)(?:[0-9a-z_](?:[0-9a-z_-]{0,61}[0-9a-z_])?\.)+[a-z](?:[0-9a-z-]{0,61}[0-9a-z])?"
+)
+
+_LOCAL: Final = re.compile(r"http://(?:(?P<v4>127\.0\.0\.1)|\[::1\]):(?P<port>[1-9][0-9]{0,4})")
+
+# What IANA's registries hold back although ipaddress calls it global, in one Python or another.
+_NOT_THE_INTERNET: Final = tuple(
+    ip_network(block)
+    for block in (
+        "192.0.0.0/24",  # IETF protocols; a cloud's metadata server lives at 192.0.0.192
+        "192.88.99.0/24",  # relays of 6to4
+        "64:ff9b::/96",  # NAT64: an IPv4 address in disguise
+        "64:ff9b:1::/48",
+        "2002::/16",  # 6to4, the same
+        "2001::/32",  # Teredo, the same
+        "fec0::/10",  # site-local, before fc00::/7
+        "3fff::/20",  # documentation
+    )
+)
+# Everything the registries have ever given out. Outside of it are more IPv4 addresses in
+# disguise: compatible (::127.0.0.1) and translated (::ffff:0:127.0.0.1) ones.
+_GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
+
+
+class AddressRefused(OSError):
+    """The address is not one that a stranger may send us to."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EACCES, "the address is not public")
+
+
+def is_public(address: Address) -> bool:
+    """Whether *address* belongs to the public internet, and to a single host of it."""
+    if isinstance(address, IPv6Address):
+        if address.scope_id is not None:
+            return False
+        if address.ipv4_mapped is not None:
+            return is_public(address.ipv4_mapped)
+        if address not in _GLOBAL_UNICAST:
+            return False
+    if not address.is_global or address.is_multicast:
+        return False
+    return not any(address in block for block in _NOT_THE_INTERNET)
+
+
+class Guard:
+    """Admits URLs and makes the connector for them.
+
+    *local_gateways* are exceptions for tests and demonstrations on one machine: origins such as
+    `http://127.0.0.1:8080`, each of which may be reached at just that address and port; ValueError
+    for one that is not of that form. The other arguments are there for tests."""
+
+    def __init__(
+        self,
+        *,
+        local_gateways: Collection[str] = (),
+        permits: Callable[[Address], bool] = is_public,
+        port: int = _HTTPS,
+        resolver: AbstractResolver | None = None,
+        tls: SSLContext | None = None,
+    ) -> None:
+        self._local = {_local_socket(origin): origin for origin in local_gateways}
+        self._permits = permits
+        self._port = port
+        self._resolver = resolver or _public_dns()
+        self._tls = tls
+
+    def admit(self, url: str) -> URL:
+        """*url*, ready to be asked; UpstreamNonsense when its form alone forbids that.
+
+        It is https on its own port, or of a local gateway; it has a host, no user, no fragment
+        and no character that a URL cannot have. Where the host is, is left to the connector."""
+        found = _URL.fullmatch(url) if len(url) <= MAX_URL_CHARS else None
+        if found is None:
+            raise UpstreamNonsense("The gateway's URL is not one that can be asked.")
+        scheme, host, rest = found["scheme"].lower(), found["host"].lower(), found["rest"]
+        origin = f"{scheme}://{host}"
+        if found["port"] is not None:
+            origin += f":{found['port']}"
+        if origin not in self._local.values() and not (
+            scheme == "https"
+            and found["port"] in ((None, "443") if self._port == _HTTPS else (str(self._port),))
+            and _is_host(host)
+        ):
+            raise UpstreamNonsense("The gateway's URL is not one that can be asked.")
+        return URL(origin + (rest if rest.startswith("/") else "/" + rest), encoded=True)
+
+    def connector(self) -> aiohttp.TCPConnector:
+        """A connector whose sockets lead to permitted addresses only. Needs a running loop."""
+        return aiohttp.TCPConnector(
+            limit=MAX_CONNECTIONS,
+            # A connection carries one request at a time.
+            limit_per_host=MAX_IN_FLIGHT,
+            resolver=self._resolver,
+            use_dns_cache=False,
+            socket_factory=self._socket,
+            ssl=self._tls or True,
+        )
+
+    def _socket(self, target: "AddrInfoType") -> socket.socket:
+        """A socket for *target*, to which aiohttp connects it next; raises AddressRefused."""
+        family, kind, protocol, _, sockaddr = target
+        host, port = str(sockaddr[0]), int(sockaddr[1])
+        if (host, port) not in self._local and not (port == self._port and self._allows(host)):
+            raise AddressRefused
+        return socket.socket(family, kind, protocol)
+
+    def _allows(self, host: str) -> bool:
+        try:
+            return self._permits(ip_address(host))
+        except ValueError:
+            return False
+
+
+def _local_socket(origin: str) -> tuple[str, int]:
+    """Address and port of a local gateway's *origin*; ValueError if it is not on loopback."""
+    found = _LOCAL.fullmatch(origin)
+    # No guarded URL may lead to port 443 of an exempt address by another name.
+    if found and 0 < int(found["port"]) < 65536 and int(found["port"]) != _HTTPS:
+        return found["v4"] or "::1", int(found["port"])
+    raise ValueError(f"{origin!r} is not of the form http://127.0.0.1:8080")
+
+
+def _is_host(host: str) -> bool:
+    """Whether *host*, in lower case, is an IP literal or the full name of a public host."""
+    if _DNS_NAME.fullmatch(host):
+        return True
+    try:
+        if host.startswith("["):
+            return bool(IPv6Address(host[1:-1]))
+        return bool(IPv4Address(host))
+    except ValueError:
+        return False
+
+
+def _public_dns() -> AbstractResolver:
+    from content_gateway.public_dns import PublicDns  # noqa: PLC0415 - 120 ms to import
+
+    return PublicDns()

@@ -1,0 +1,33 @@
+"""IPNS records over HTTP: the one exchange that delegated routers and gateways have in common.
+
+Knows the record's media type (ipfs/specs `ipns-record.md`), its size, and which answers mean
+"none". Where to ask is left to the adapter, whether to believe the record to `ipns/`."""
+
+from typing import Final
+
+from content_gateway.content.ipns_name import MAX_RECORD_BYTES
+from content_gateway.errors import UpstreamUnavailable
+from content_gateway.outbound import Outbound
+
+MEDIA_TYPE: Final = "application/vnd.ipfs.ipns-record"
+# What Kubo says, with status 500, on its RPC API and on its gateway, when it looked and there is
+# nothing (go-libp2p `routing.ErrNotFound`; seen on Kubo 0.42).
+NOT_FOUND: Final = "routing: not found"
+
+
+async def ask_for_record(outbound: Outbound, url: str, *, seconds: float, who: str) -> bytes | None:
+    """The record that *url* gives, None if there is none; raises UpstreamError, blaming *who*."""
+    answer = await outbound.ask(
+        "GET",
+        url,
+        seconds=seconds,
+        max_bytes=MAX_RECORD_BYTES,
+        headers={"Accept": MEDIA_TYPE},
+    )
+    if answer.status == 500 and answer.body.strip() == NOT_FOUND.encode():
+        return None
+    if answer.status == 429 or answer.status >= 500:
+        raise UpstreamUnavailable(f"{who} answered {answer.status}.")
+    if answer.status != 200 or answer.content_type != MEDIA_TYPE:
+        return None
+    return answer.body

@@ -1,0 +1,80 @@
+"""One IPNS link: where a name points next, how long that holds, and how often we may ask.
+
+Knows content paths and the bounds on asking. Filling links is left to links.py, following them
+to resolver.py."""
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from content_gateway.content.cid import Cid
+from content_gateway.content.ipns_name import IpnsName
+from content_gateway.errors import CallerError
+from content_gateway.ipns.record import IpnsRecord
+
+DEFAULT_TTL: Final = timedelta(seconds=60)
+NEVER: Final = datetime.min.replace(tzinfo=UTC)
+
+
+def _answered() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Seconds, and how many names to remember and to look up at once.
+
+    *least_lifetime* is how often at most the owner of a name can make us ask, *domain_stale* how
+    long a domain's link serves beyond its TTL when DNS fails."""
+
+    first_wait: float = 1.5
+    least_lifetime: float = 5.0
+    most_lifetime: float = 3600.0
+    domain_stale: float = 3600.0
+    retry_after: float = 10.0
+    between_fresh_looks: float = 5.0
+    source_limit: float = 10.0
+    max_names: int = 20_000
+    max_flights: int = 256
+
+
+@dataclass(slots=True, eq=False)
+class Link:
+    """What is known of one name.
+
+    *target* is where it points, None while that is unknown or is nothing we serve; *failure* says
+    why. It may be used until *usable_until* (UTC) and unasked until *fresh_until* (monotonic).
+    *answered* is unset from the beginning of a look, at *asked_at* (monotonic), until it has
+    brought something; *settled_at* (UTC) is when the last one did. Its first callers wait until
+    *first_wait_ends* (monotonic)."""
+
+    target: Cid | IpnsName | None = None
+    record: IpnsRecord | None = None
+    usable_until: datetime = NEVER
+    fresh_until: float = 0.0
+    asked_at: float = float("-inf")
+    settled_at: datetime = NEVER
+    first_wait_ends: float = 0.0
+    failure: str = "It was not looked up yet."
+    answered: asyncio.Event = field(default_factory=_answered)
+
+    @property
+    def is_awaited(self) -> bool:
+        """True while a look is under way that has brought nothing yet."""
+        return not self.answered.is_set()
+
+
+def target_of(path: str) -> Cid | IpnsName | None:
+    """What a content path points at; None if that lies below a CID or name, or is neither."""
+    scheme, _, rest = path.removeprefix("/").partition("/")
+    try:
+        if scheme == "ipfs":
+            return Cid.parse(rest.rstrip("/"))
+        if scheme == "ipns":
+            return IpnsName.parse(rest.rstrip("/"))
+    except CallerError:
+        pass
+    return None

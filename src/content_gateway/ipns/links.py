@@ -1,0 +1,246 @@
+"""IPNS links: where each name points next, the best proof of it, and when to look again.
+
+One flight a name asks every source at once, verifies what they say and keeps the best record;
+a record with a lower sequence is never taken, whatever a source still serves and across restarts.
+Knows freshness (boxo `namesys`: the record's TTL, never beyond its validity); following links to
+content is left to resolver.py, fetching to the sources."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+import structlog
+
+from content_gateway.content.ipns_name import IpnsName
+from content_gateway.content.records import KnownLink
+from content_gateway.errors import UpstreamError
+from content_gateway.ipns.link import DEFAULT_TTL, NEVER, Link, Policy, target_of
+from content_gateway.ipns.record import IpnsRecord, verify
+
+log = structlog.get_logger(__name__)
+
+
+class RecordSource(Protocol):
+    """Somebody who may hold records; need not be trusted."""
+
+    async def record(self, name: IpnsName) -> bytes | None:
+        """The record as it was given, None if the source has none; raises UpstreamError."""
+
+
+class DomainLink(Protocol):
+    """What a domain's TXT record says."""
+
+    @property
+    def path(self) -> str:
+        """A content path."""
+
+    @property
+    def ttl(self) -> timedelta:
+        """How long DNS lets it be reused unasked."""
+
+
+class DomainLinks(Protocol):
+    """DNSLink lookups."""
+
+    async def lookup(self, domain: str) -> DomainLink | None:
+        """The link of *domain*, None if it has none; raises UpstreamError."""
+
+
+class LinkStore(Protocol):
+    """Links that outlive this process."""
+
+    def recall_link(self, name: IpnsName) -> KnownLink | None:
+        """What is remembered; None if nothing is, or it cannot be read now."""
+
+    def keep_link(self, name: IpnsName, link: KnownLink | None) -> None:
+        """Remember *link* some time soon; None: the name points nowhere any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """A look-up under way, and the link that it fills."""
+
+    task: asyncio.Task[None]
+    link: Link
+
+
+class Links:
+    """The links of all names; owns the flights. Close it when done."""
+
+    def __init__(
+        self,
+        sources: Sequence[RecordSource],
+        domains: DomainLinks,
+        store: LinkStore,
+        *,
+        policy: Policy | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        today: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.policy = policy or Policy()
+        self.clock = clock
+        self.today = today
+        self._sources = tuple(sources)
+        self._domains = domains
+        self._store = store
+        self._links: dict[IpnsName, Link] = {}
+        self._flights: dict[IpnsName, _Flight] = {}
+
+    def look(self, name: IpnsName, *, anew: bool = False) -> Link:
+        """The link of *name* as it is known now.
+
+        Starts a flight unless the link is fresh or one is under way; with *anew* also when it is
+        fresh, but not more often than the policy allows."""
+        link = self.known(name)
+        now = self.clock()
+        wanted = anew and now >= link.asked_at + self.policy.between_fresh_looks
+        if (wanted or now >= link.fresh_until) and name not in self._flights:
+            self._start(name, link, now)
+        return link
+
+    def known(self, name: IpnsName) -> Link:
+        """The link of *name* from memory, else from the store; asks nobody."""
+        link = self._links.pop(name, None)
+        if link is None and name in self._flights:
+            link = self._flights[name].link  # forgotten while its flight was under way
+        if link is None:
+            link = self._recalled(name)
+            if len(self._links) >= self.policy.max_names:
+                del self._links[next(iter(self._links))]
+        self._links[name] = link
+        return link
+
+    async def close(self) -> None:
+        """End every flight and wait until it has ended."""
+        tasks = [flight.task for flight in self._flights.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _recalled(self, name: IpnsName) -> Link:
+        """The link that a former process has left behind, or an empty one."""
+        link = Link()
+        known = self._store.recall_link(name)
+        if known is None or known.at > self.today():
+            return link
+        try:
+            if name.is_dnslink:
+                self._take_domain(link, known.path, known.ttl or DEFAULT_TTL, known.at)
+            elif known.record is not None:
+                # It was verified then; it may have expired since, but its sequence still counts.
+                self._take_record(link, verify(name, known.record, known.at), known.at)
+        except UpstreamError as wrong:
+            log.error("a kept ipns record is not valid", name=name.text, reason=wrong.detail)
+            return Link()
+        return link
+
+    def _start(self, name: IpnsName, link: Link, now: float) -> None:
+        if len(self._flights) >= self.policy.max_flights:
+            link.failure = "Too many IPNS names are being looked up at once."
+            return
+        if link.asked_at < 0:
+            link.first_wait_ends = now + self.policy.first_wait
+        link.asked_at = now
+        link.answered.clear()
+        task = asyncio.create_task(self._fly(name, link), name=f"ipns {name}")
+        self._flights[name] = _Flight(task, link)
+        task.add_done_callback(lambda _: self._flights.pop(name, None))
+
+    async def _fly(self, name: IpnsName, link: Link) -> None:
+        # What a source brings replaces this; else nobody asks again for a while.
+        link.fresh_until = self.clock() + self.policy.retry_after
+        try:
+            if name.is_dnslink:
+                await self._ask_dns(name, link)
+            else:
+                await self._ask_sources(name, link)
+        finally:
+            link.settled_at = self.today()
+            link.answered.set()
+
+    async def _ask_dns(self, name: IpnsName, link: Link) -> None:
+        try:
+            async with asyncio.timeout(self.policy.source_limit):
+                found = await self._domains.lookup(name.text)
+        except (UpstreamError, TimeoutError) as failed:
+            link.failure = f"DNS: {_reason(failed)}"
+            log.warning("dnslink lookup failed", name=name.text, reason=_reason(failed))
+            return
+        if found is None:
+            link.target, link.usable_until = None, NEVER
+            link.failure = "The domain has no DNSLink record."
+            self._store.keep_link(name, None)
+            return
+        now = self.today()
+        self._take_domain(link, found.path, found.ttl, now)
+        self._store.keep_link(name, KnownLink(found.path, now, ttl=found.ttl))
+
+    async def _ask_sources(self, name: IpnsName, link: Link) -> None:
+        if not self._sources:
+            link.failure = "No source of IPNS records is configured."
+        asks = [asyncio.create_task(self._ask(source, name, link)) for source in self._sources]
+        try:
+            for asked in asyncio.as_completed(asks):
+                if (data := await asked) is not None:
+                    self._consider(name, link, data)
+        finally:
+            for ask in asks:
+                ask.cancel()
+            await asyncio.gather(*asks, return_exceptions=True)
+
+    async def _ask(self, source: RecordSource, name: IpnsName, link: Link) -> bytes | None:
+        """What one source has, None if that is nothing or it failed."""
+        try:
+            async with asyncio.timeout(self.policy.source_limit):
+                data = await source.record(name)
+        except (UpstreamError, TimeoutError) as failed:
+            link.failure = _reason(failed)
+            log.warning("ipns source failed", name=name.text, reason=_reason(failed))
+            return None
+        if data is None:
+            link.failure = "No source has a record of that name."
+        return data
+
+    def _consider(self, name: IpnsName, link: Link, data: bytes) -> None:
+        """Take the record in *data* if it proves itself and is not worse than the known one."""
+        now = self.today()
+        try:
+            record = verify(name, data, now)
+        except UpstreamError as wrong:
+            link.failure = wrong.detail
+            log.warning("ipns record refused", name=name.text, reason=wrong.detail)
+            return
+        if link.record is not None and record.rank < link.record.rank:
+            link.failure = "Sources only have a record older than the one known."
+            return
+        is_news = link.record is None or record.rank > link.record.rank
+        self._take_record(link, record, now)
+        link.settled_at = now
+        link.answered.set()
+        if is_news:
+            self._store.keep_link(name, KnownLink(record.value, now, data))
+
+    def _take_record(self, link: Link, record: IpnsRecord, at: datetime) -> None:
+        link.record, link.usable_until = record, record.valid_until
+        ttl = DEFAULT_TTL if record.ttl is None else record.ttl
+        self._take(link, record.value, min(ttl, record.valid_until - at), at)
+
+    def _take_domain(self, link: Link, path: str, ttl: timedelta, at: datetime) -> None:
+        link.usable_until = at + ttl + timedelta(seconds=self.policy.domain_stale)
+        self._take(link, path, ttl, at)
+
+    def _take(self, link: Link, path: str, lifetime: timedelta, at: datetime) -> None:
+        """Point *link* at *path*, which holds for *lifetime* from the moment *at*."""
+        link.target = target_of(path)
+        if link.target is None:
+            link.failure = f"It points at {path[:200]}, which is not a whole CID or name."
+        seconds = max(lifetime.total_seconds(), self.policy.least_lifetime)
+        age = (self.today() - at).total_seconds()
+        link.fresh_until = self.clock() + min(seconds, self.policy.most_lifetime) - age
+
+
+def _reason(failed: Exception) -> str:
+    return failed.detail if isinstance(failed, UpstreamError) else "No answer in time."

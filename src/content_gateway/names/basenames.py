@@ -1,0 +1,68 @@
+"""Basenames: names below `base.eth`, whose content is kept on Base.
+
+The gateway that carries them to Ethereum answers addresses and no contenthash (facts-names
+section 1), so content is read from the registry on Base itself. Knows that registry; everything
+else about a name, and every other name, is left to the ENS it stands before."""
+
+from typing import Final
+
+from content_gateway.content.domain import DomainName
+from content_gateway.content.records import ContentRecord, Records
+from content_gateway.content.wallet import ETHEREUM, CoinType, address_text
+from content_gateway.errors import NameNotFound, UpstreamNonsense
+from content_gateway.ethereum import abi
+from content_gateway.ethereum.abi import Reverted
+from content_gateway.names.ens import CONTENTHASH, OWNER, EnsNames, EthereumCalls, read_content
+from content_gateway.together import both
+
+SUFFIX: Final = ".base.eth"
+_RESOLVER: Final = bytes.fromhex("0178b8bf")  # resolver(bytes32)
+
+
+class Basenames:
+    """ENS, with the content of Basenames from the *registry* on the chain *base*."""
+
+    def __init__(self, ens: EnsNames, base: EthereumCalls, *, registry: str) -> None:
+        self._ens = ens
+        self._base = base
+        self._registry = registry
+
+    async def resolve(self, name: DomainName, coin: CoinType = ETHEREUM) -> Records:
+        """As EnsNames.resolve. A Basename costs two round trips on Base beside those of ENS.
+
+        Raises UpstreamError when either chain could not be asked: half an answer is none."""
+        if not name.text.endswith(SUFFIX):
+            return await self._ens.resolve(name, coin)
+        records, on_base = await both(
+            self._on_ethereum(name, coin), self._content_and_owner(name.namehash)
+        )
+        content, owner = on_base
+        if records.wallet is None and (records.content or content) is None:
+            raise NameNotFound("The name has neither a wallet nor content.")
+        if records.wallet is None and coin == ETHEREUM:
+            return Records(owner, records.content or content, owner is not None)
+        return Records(records.wallet, records.content or content, records.wallet_is_owner)
+
+    async def _on_ethereum(self, name: DomainName, coin: CoinType) -> Records:
+        try:
+            return await self._ens.resolve(name, coin)
+        except NameNotFound:
+            return Records()
+
+    async def _content_and_owner(self, node: bytes) -> tuple[ContentRecord | None, str | None]:
+        try:
+            resolver, owner = await both(
+                self._base.call(self._registry, _RESOLVER + node, abi.read_address),
+                self._base.call(self._registry, OWNER + node, abi.read_address),
+            )
+        except Reverted as revert:
+            raise UpstreamNonsense("The Basenames registry refused the call.") from revert
+        if not any(resolver):
+            return None, None
+        try:
+            content = await self._base.call(
+                address_text(ETHEREUM, resolver), CONTENTHASH + node, abi.read_bytes
+            )
+        except Reverted:
+            content = b""  # a resolver without that function has no such record
+        return read_content(content), (address_text(ETHEREUM, owner) if any(owner) else None)

@@ -1,0 +1,138 @@
+"""The directory's cache: what is known of each name, and how long it serves.
+
+Keeps the least recently asked names out, reads what it does not hold from the last known answers
+in the database, and writes there what is learned. Knows the four ages of an entry, which the
+directory's theory of operation describes; asking anybody is left to the directory."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from content_gateway.content.records import Learned, Records, Staleness
+from content_gateway.content.wallet import CoinType
+
+Question = tuple[str, CoinType]  # a normalised domain, and the coin whose address is wanted
+
+
+class LastKnown(Protocol):
+    """Answers that outlive this process."""
+
+    def recall(self, domain: str, coin: CoinType) -> Learned | None:
+        """What is remembered; None if nothing is, or it cannot be read now."""
+
+    def keep(self, domain: str, coin: CoinType, learned: Learned | None) -> None:
+        """Remember *learned* some time soon; None: there is nothing at that name any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ages:
+    """Seconds that answers serve, counted from when they were learned, and the cache's bound."""
+
+    fresh: float = 300.0
+    while_revalidating: float = 600.0
+    if_error: float = 3600.0
+    absent: float = 30.0
+    max_entries: int = 100_000
+
+
+@dataclass(slots=True)
+class Entry:
+    """What is known of one question: its records, or None for known absence.
+
+    *learned_at*, *asked_at* and *ask_again_at* are monotonic, *learned* is the moment in UTC."""
+
+    records: Records | None
+    learned: datetime
+    learned_at: float
+    asked_at: float
+    ask_again_at: float
+
+
+class Cache:
+    """Entries by question."""
+
+    def __init__(
+        self,
+        last_known: LastKnown,
+        *,
+        ages: Ages | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        today: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._last_known = last_known
+        self._ages = ages or Ages()
+        self._clock = clock
+        self._today = today
+        self._entries: dict[Question, Entry] = {}
+
+    def get(self, question: Question) -> Entry | None:
+        """What is known, from memory or else from the database; it is now the latest asked for."""
+        entry = self._entries.pop(question, None) or self._recalled(question)
+        if entry is not None:
+            self._put(question, entry)
+        return entry
+
+    def last(self, question: Question) -> Learned | None:
+        """What was learned last, however long ago; None when nothing is known or is there."""
+        entry = self._entries.get(question)
+        if entry is None:
+            return self._last_known.recall(*question)
+        return None if entry.records is None else Learned(entry.records, entry.learned)
+
+    def learn(self, question: Question, records: Records | None, asked_at: float) -> Entry:
+        """The new entry for what was learned just now; None: nothing is there."""
+        now, today = self._clock(), self._today()
+        lifetime = self._ages.absent if records is None else self._ages.fresh
+        entry = Entry(records, today, now, asked_at, now + lifetime)
+        self._entries.pop(question, None)
+        self._put(question, entry)
+        self._last_known.keep(*question, None if records is None else Learned(records, today))
+        return entry
+
+    def learned_nothing(self, question: Question, asked_at: float, hold_back: float) -> None:
+        """Note that asking has failed: for *hold_back* seconds nobody need try again."""
+        entry = self._entries.get(question)
+        if entry is not None and entry.records is not None:
+            entry.asked_at = asked_at
+            # Nobody may be told the old answer past its time because of a pause in asking.
+            too_old_at = entry.learned_at + self._ages.if_error
+            entry.ask_again_at = min(self._clock() + hold_back, too_old_at)
+
+    def serves_while_revalidating(self, entry: Entry) -> bool:
+        """True while *entry* may be told though a newer answer is being fetched."""
+        return self._serves(entry, self._ages.while_revalidating)
+
+    def serves_if_error(self, entry: Entry) -> bool:
+        """True while *entry* may be told because no newer answer can be had."""
+        return self._serves(entry, self._ages.if_error)
+
+    def staleness(self, entry: Entry) -> Staleness | None:
+        """How stale *entry* is; None while it is fresh."""
+        age = self._clock() - entry.learned_at
+        if age < self._ages.fresh:
+            return None
+        return Staleness(timedelta(seconds=age), timedelta(seconds=age - self._ages.fresh))
+
+    def _serves(self, entry: Entry, seconds: float) -> bool:
+        # Absence is never stretched: a name may have been registered in the meantime.
+        return entry.records is not None and self._clock() < entry.learned_at + seconds
+
+    def _recalled(self, question: Question) -> Entry | None:
+        """The entry that a former process, or this one before it forgot, has left behind."""
+        learned = self._last_known.recall(*question)
+        if learned is None:
+            return None
+        age = (self._today() - learned.at).total_seconds()
+        if not 0 <= age < self._ages.if_error:
+            return None  # too old, or from a clock that was wrong
+        learned_at = self._clock() - age
+        return Entry(
+            learned.records, learned.at, learned_at, learned_at, learned_at + self._ages.fresh
+        )
+
+    def _put(self, question: Question, entry: Entry) -> None:
+        self._entries[question] = entry
+        if len(self._entries) > self._ages.max_entries:
+            del self._entries[next(iter(self._entries))]

@@ -1,0 +1,221 @@
+"""Unstoppable Domains: wallet and content of a name, one `eth_call` on each chain at once.
+
+Knows UNS's ProxyReader, its record keys, and which of several chains holds a name. Reaching the
+chains is left to the EthereumCalls it is given; caching and choice of service to the
+directory."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from content_gateway.content.cid import Cid
+from content_gateway.content.domain import DomainName
+from content_gateway.content.ipns_name import IpnsName
+from content_gateway.content.records import (
+    ContentRecord,
+    IpfsContent,
+    IpnsContent,
+    OtherContent,
+    Records,
+)
+from content_gateway.content.wallet import ETHEREUM, CoinType, checksummed, parse_evm_address
+from content_gateway.errors import (
+    InvalidCid,
+    InvalidIpnsName,
+    NameNotFound,
+    UpstreamError,
+    UpstreamNonsense,
+    UpstreamUnavailable,
+)
+from content_gateway.ethereum import abi
+from content_gateway.ethereum.abi import Reverted
+from content_gateway.names.ens import EthereumCalls
+
+# The contracts of uns-config.json. A name moved from Ethereum to another chain leaves its token
+# behind with a bridge, so Ethereum is asked as well but believed last.
+PROXY_READERS: Final = {
+    "polygon": "0x91EDd8708062bd4233f4Dd0FCE15A7cb4d500091",
+    "base": "0x78c4B414e1AbdF0dE267deDa01DFFd4cd0817A16",
+    "sonic": "0x3756b465bd9cb1ab75cCaf6dabeA3ff8637b9e1E",
+    "ethereum": "0x578853aa776Eef10CeE6c4dd2B5862bdcE767A8B",
+}
+# docs.unstoppabledomains.com, "Resolution Libraries", without those that are in DNS or ENS.
+_ENDINGS: Final = """
+    888 altimist anime austin bald bay benji binanceus bitcoin bitget blockchain boomer caw chomp
+    clay crypto dao dfz doga donut dream emir ethermail farms go hi klever kresus kryptic lfg
+    manga metropolis moon mumu nft npc onchain podcast pog polygon propykeys pudgy quantum raiin
+    secret smobler stepn tball tea tribe u ubu unstoppable wallet wifi witg wrkx x xmr zil
+"""
+TLDS: Final = tuple(_ENDINGS.split())
+WALLET_KEYS: Final = (
+    "token.EVM.ETH.ETH.address",
+    "token.EVM.ETH.address",
+    "token.EVM.address",
+    "crypto.ETH.address",
+)
+CONTENT_KEYS: Final = ("dweb.ipfs.hash", "ipfs.html.value")
+MAX_VALUE_BYTES: Final = 2048
+MAX_UNREADABLE_TEXT: Final = 200
+
+_GET_DATA: Final = bytes.fromhex("91015f6b")  # getData(string[],uint256)
+_KEYS: Final = (*WALLET_KEYS, *CONTENT_KEYS)
+# Owners that are nobody's wallet, so that what is sent there is lost: the address that stands for
+# "burnt", and the bridge that keeps Ethereum's token of a name that lives on Polygon.
+_NOT_WALLETS: Final = (
+    bytes.fromhex("000000000000000000000000000000000000dead"),
+    bytes.fromhex("932532aa4c0174b8453839a6e44ee09cc615f2b7"),
+)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """One chain that Unstoppable Domains are on, and the contract there that reads them."""
+
+    name: str
+    ethereum: EthereumCalls
+    proxy_reader: str
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one chain holds of a name; nothing, where *owner* is None.
+
+    *owner* and *wallet* are 20 bytes."""
+
+    owner: bytes | None = None
+    wallet: bytes | None = None
+    content: ContentRecord | None = None
+
+
+class UnstoppableNames:
+    """The name service behind the *tlds*, on *chains*: the first that holds a name has it."""
+
+    def __init__(self, chains: Sequence[Chain], tlds: Collection[str]) -> None:
+        self._chains = tuple(chains)
+        self._tlds = frozenset(tlds)
+
+    async def resolve(self, name: DomainName, coin: CoinType = ETHEREUM) -> Records:
+        """What *name* points at, according to Unstoppable Domains.
+
+        One round trip, on all chains at once. There are addresses of Ethereum only: with any
+        other *coin* no wallet is given. Raises NameNotFound when no chain holds the name, or no
+        record is set; UpstreamError when a chain that might hold it could not be asked."""
+        if name.labels[-1] not in self._tlds:
+            raise NameNotFound("Unstoppable Domains has no names under that ending.")
+        if not self._chains:
+            raise UpstreamUnavailable("No chain of Unstoppable Domains is configured.")
+        return _records(await self._first_holding(encode_query(name.namehash)), coin)
+
+    async def _first_holding(self, query: bytes) -> Holding:
+        """What the first chain that holds the name says; raises as resolve does.
+
+        The answers are taken in the chains' order, whichever comes first: only absence lets the
+        search go on. Once it is over, calls that are still under way are ended."""
+        calls = [asyncio.create_task(_ask(chain, query)) for chain in self._chains]
+        try:
+            for call in calls:
+                holding = await call
+                if holding.owner is not None:
+                    return holding
+        finally:
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+        raise NameNotFound("No chain of Unstoppable Domains holds the name.")
+
+
+async def _ask(chain: Chain, query: bytes) -> Holding:
+    """What *chain* holds; raises UpstreamError."""
+    try:
+        return await chain.ethereum.call(chain.proxy_reader, query, read_answer)
+    except Reverted as revert:
+        log.warning("the ProxyReader reverted", chain=chain.name, reason=str(revert))
+        raise UpstreamNonsense("Unstoppable Domains refused the call.") from revert
+    except UpstreamError as failed:
+        log.warning("a chain could not be asked", chain=chain.name, reason=failed.detail)
+        raise
+
+
+def _records(holding: Holding, coin: CoinType) -> Records:
+    """The answer for *coin*; raises NameNotFound when there is neither wallet nor content."""
+    wallet = holding.wallet if coin == ETHEREUM else None
+    if wallet is None and holding.content is None:
+        raise NameNotFound("The name has neither a wallet nor content.")
+    by_owner = wallet is None and coin == ETHEREUM and holding.owner not in _NOT_WALLETS
+    if by_owner:
+        wallet = holding.owner
+    return Records(checksummed(wallet) if wallet else None, holding.content, by_owner)
+
+
+# -- what is sent, and what comes back ------------------------------------------------------
+
+
+def encode_query(node: bytes) -> bytes:
+    """The call data: `getData(keys, node)` with all our keys."""
+    keys = abi.bytes_array_tail([key.encode() for key in _KEYS])
+    return _GET_DATA + abi.uint(2 * abi.WORD) + node + keys
+
+
+def read_answer(returned: bytes) -> Holding:
+    """The holding in what `getData` returned: `(address resolver, address owner, string[])`.
+
+    ValueError for what the ProxyReader cannot have said. What the name's owner wrote is never
+    an error: unreadable wallets count as unset, unreadable content is told as such."""
+    abi.read_address(returned)
+    owner = abi.read_address(returned, abi.WORD)
+    values = abi.read_bytes_array(returned, 2 * abi.WORD)
+    if len(values) != len(_KEYS):
+        raise ValueError(f"{len(_KEYS)} records were asked for, {len(values)} came")
+    if not any(owner):
+        return Holding()
+    wallets, contents = values[: len(WALLET_KEYS)], values[len(WALLET_KEYS) :]
+    return Holding(
+        owner,
+        next(filter(None, map(_wallet, wallets)), None),
+        next(map(_content, filter(None, contents)), None),
+    )
+
+
+def _wallet(value: bytes) -> bytes | None:
+    """The address in a record, None if it is unset or none; the zero address is unset."""
+    try:
+        address = parse_evm_address(value.decode("ascii"))
+    except ValueError:
+        if value:
+            log.info("unreadable wallet record", length=len(value))
+        return None
+    return address if any(address) else None
+
+
+def _content(value: bytes) -> ContentRecord:
+    """The content in a record that is set."""
+    try:
+        if len(value) > MAX_VALUE_BYTES:
+            raise ValueError(f"a record has {MAX_VALUE_BYTES} bytes at most, this one {len(value)}")
+        return _parse_content(value.decode())
+    except (ValueError, InvalidCid, InvalidIpnsName) as wrong:
+        # The owner wrote it; it is a fact about the name, not a failure of the chain.
+        log.info("unreadable content record", reason=str(wrong))
+        text = value[: 4 * MAX_UNREADABLE_TEXT].decode(errors="replace")
+        return OtherContent("unreadable", text[:MAX_UNREADABLE_TEXT])
+
+
+def _parse_content(text: str) -> ContentRecord:
+    """The content that *text* names: a CID or an IPNS key in any spelling, bare or as a path.
+
+    Raises InvalidCid or InvalidIpnsName. A domain (DNSLink) is meant only where IPNS is said."""
+    for prefix in ("ipns://", "/ipns/"):
+        if text.startswith(prefix):
+            return IpnsContent(IpnsName.parse(text.removeprefix(prefix)))
+    bare = text.removeprefix("ipfs://").removeprefix("/ipfs/")
+    try:
+        return IpfsContent(Cid.parse(bare))
+    except InvalidCid:
+        if "." in bare:
+            raise
+        return IpnsContent(IpnsName.parse(bare))

@@ -1,0 +1,242 @@
+"""The groups of settings: what can be set, its default, and what is a valid value.
+
+Knows each setting by itself; the rules that hold between them are left to model.py, what they do
+to app.py."""
+
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from content_gateway.names.unstoppable import PROXY_READERS, TLDS
+
+
+def _http_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+        raise ValueError("must be an http:// or https:// address")
+    return text
+
+
+def _address(text: str) -> str:
+    try:
+        if text.startswith("0x") and len(bytes.fromhex(text[2:])) == 20:
+            return text
+    except ValueError:
+        pass
+    raise ValueError("must be a contract address: 0x and 40 hex digits")
+
+
+def _sqlite_url(text: str) -> str:
+    if text and (not text.startswith("sqlite:///") or ":memory:" in text):
+        raise ValueError("must be sqlite:///PATH (four slashes for an absolute path)")
+    return text
+
+
+def _ip_address(text: str) -> str:
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        raise ValueError("must be an IP address") from None
+
+
+def _optional_http_url(text: str) -> str:
+    return _http_url(text) if text else text
+
+
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
+OptionalHttpUrl = Annotated[str, AfterValidator(_optional_http_url)]
+IpAddress = Annotated[str, AfterValidator(_ip_address)]
+Address = Annotated[str, AfterValidator(_address)]
+SECRET: Final[dict[str, Any]] = {"secret": True}
+
+
+class Group(BaseModel):
+    """Settings that belong together; frozen, and unknown ones are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _endpoints(chain: str) -> Any:
+    return Field(
+        (),
+        description=f"JSON-RPC endpoints of {chain}; empty: not asked",
+        json_schema_extra=SECRET,
+    )
+
+
+def _proxy_reader(chain: str) -> Any:
+    return Field(PROXY_READERS[chain], description=f"the ProxyReader on {chain.title()}")
+
+
+class Keys(Group):
+    """API keys."""
+
+    mode: Literal["issued", "open"] = Field(
+        "issued", description="who is let in: keys we issued, or any key (loopback only)"
+    )
+
+
+class Database(Group):
+    """The ledger."""
+
+    url: Annotated[str, AfterValidator(_sqlite_url)] = Field(
+        "",
+        description="sqlite:///PATH; empty: ledger.sqlite in data_dir",
+        json_schema_extra=SECRET,
+    )
+
+
+class Names(Group):
+    """Name services."""
+
+    zone_file: Path | None = Field(None, description="TOML file of names answered locally")
+    deadline: float = Field(10.0, gt=0, le=60, description="seconds one lookup may take in all")
+    cache_entries: int = Field(100_000, ge=1, le=10_000_000, description="answers kept in memory")
+    stale_limit: float = Field(
+        3600.0,
+        ge=0,
+        le=604_800,
+        description="seconds that the last known answer serves while a name service is down",
+    )
+
+
+class Ens(Group):
+    """ENS."""
+
+    rpc_urls: tuple[HttpUrl, ...] = Field(
+        ("https://ethereum-rpc.publicnode.com", "https://eth.drpc.org", "https://1rpc.io/eth"),
+        description="Ethereum JSON-RPC endpoints, asked in this order; empty: ENS is off",
+        json_schema_extra=SECRET,
+    )
+    quorum: int = Field(
+        1,
+        ge=1,
+        le=16,
+        description="endpoints that must agree; 1: the first that answers is believed",
+    )
+    universal_resolver: Address = Field(
+        "0xeEeEEEeE14D718C2B47D9923Deab1335E144EeEe", description="the Universal Resolver"
+    )
+    registry: Address = Field(
+        "0x00000000000C2E074eC69A0dFb2997BA6C7d2e1e", description="the ENS registry"
+    )
+    name_wrapper: Address = Field(
+        "0xD4416b13d2b3a9aBae7AcD5D6C2BbDBE25686401", description="the NameWrapper"
+    )
+    timeout: float = Field(2.5, gt=0, le=60, description="seconds one endpoint may take")
+    local_gateways: tuple[HttpUrl, ...] = Field(
+        (),
+        description="off-chain gateways on this machine, for tests: http://127.0.0.1:PORT",
+    )
+
+
+class Basenames(Group):
+    """Names below base.eth, whose content is kept on Base."""
+
+    rpc_urls: tuple[HttpUrl, ...] = Field(
+        (),
+        description="JSON-RPC endpoints of Base; empty: only what ENS says of them",
+        json_schema_extra=SECRET,
+    )
+    registry: Address = Field(
+        "0xB94704422c2a1E396835A571837Aa5AE53285a95", description="their registry on Base"
+    )
+
+
+class Unstoppable(Group):
+    """Unstoppable Domains; asked on the chains that have endpoints here, all at once."""
+
+    polygon_rpc_urls: tuple[HttpUrl, ...] = _endpoints("Polygon")
+    polygon_proxy_reader: Address = _proxy_reader("polygon")
+    base_rpc_urls: tuple[HttpUrl, ...] = _endpoints("Base")
+    base_proxy_reader: Address = _proxy_reader("base")
+    sonic_rpc_urls: tuple[HttpUrl, ...] = _endpoints("Sonic")
+    sonic_proxy_reader: Address = _proxy_reader("sonic")
+    ethereum_rpc_urls: tuple[HttpUrl, ...] = _endpoints("Ethereum")
+    ethereum_proxy_reader: Address = _proxy_reader("ethereum")
+    tlds: tuple[str, ...] = Field(TLDS, description="endings that are theirs, asked before ENS")
+    shared_tlds: tuple[str, ...] = Field(
+        (), description="endings that are in DNS as well: ENS is asked first"
+    )
+
+
+class Ipns(Group):
+    """IPNS."""
+
+    routers: tuple[HttpUrl, ...] = Field(
+        ("https://delegated-ipfs.dev",),
+        description="delegated routers, asked all at once",
+        json_schema_extra=SECRET,
+    )
+    gateways: tuple[HttpUrl, ...] = Field(
+        ("https://trustless-gateway.link",),
+        description="trustless gateways, asked at the same time",
+        json_schema_extra=SECRET,
+    )
+    kubo_url: OptionalHttpUrl = Field(
+        "",
+        description="RPC API of a Kubo node, asked at the same time; empty: none",
+        json_schema_extra=SECRET,
+    )
+    dns_servers: tuple[IpAddress, ...] = Field(
+        (), description="resolvers for DNSLink; empty: the system's"
+    )
+    timeout: float = Field(5.0, gt=0, le=60, description="seconds one source may take")
+
+
+class Blocking(Group):
+    """What is not served, whoever asks."""
+
+    denylist_file: Path | None = Field(
+        None, description="content and IPNS names, in the IPFS compact denylist format"
+    )
+    names_file: Path | None = Field(
+        None, description="domains, one a line; *.example.eth: all below"
+    )
+
+
+class Pins(Group):
+    """Pinning."""
+
+    backend: Literal["embedded", "ipfs-cluster", "kubo"] = Field(
+        "embedded", description="where pinned content is kept"
+    )
+
+
+class Cluster(Group):
+    """IPFS Cluster, for pins.backend = "ipfs-cluster"."""
+
+    url: HttpUrl = Field(
+        "http://127.0.0.1:9094", description="REST API of one peer", json_schema_extra=SECRET
+    )
+    username: str = Field("", description="user for Basic authentication; empty: none")
+    password: str = Field("", description="its password", json_schema_extra=SECRET)
+
+
+class Kubo(Group):
+    """Kubo, for pins.backend = "kubo"."""
+
+    url: HttpUrl = Field(
+        "http://127.0.0.1:5001", description="RPC API of the node", json_schema_extra=SECRET
+    )
+
+
+class Embedded(Group):
+    """The embedded store, for pins.backend = "embedded"."""
+
+    gateways: tuple[HttpUrl, ...] = Field(
+        ("https://trustless-gateway.link",),
+        description="trustless gateways, asked in this order",
+        json_schema_extra=SECRET,
+    )
+    timeout: float = Field(30.0, gt=0, le=600, description="seconds one block may take")
+
+
+class Log(Group):
+    """Logging, to standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level")
+    format: Literal["text", "json"] = Field("text", description="for people, or for machines")

@@ -1,0 +1,1 @@
+"""Tests of block lists: the two formats, and what callers are told."""

@@ -1,0 +1,1 @@
+"""DNSLink: the records, the lookups, and every way of not finding out."""

@@ -1,0 +1,22 @@
+"""Parts that the tests of DNSLink share."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from content_gateway.dnslink import DnsLinks
+from tests.dnslink.links import IPFS, NAME
+from tests.fakes.dns_resolver import DnsResolver, running_dns
+
+
+@pytest.fixture
+async def dns() -> AsyncIterator[DnsResolver]:
+    """A resolver that knows the link of example.org."""
+    async with running_dns() as dns:
+        dns.txt(NAME, f"dnslink={IPFS}")
+        yield dns
+
+
+@pytest.fixture
+def links(dns: DnsResolver) -> DnsLinks:
+    return DnsLinks(["127.0.0.1"], seconds=5, port=dns.port)

@@ -1,0 +1,292 @@
+"""Chains: names that point at names, in the ledger of keys and in DNS, and what outlives us."""
+
+from datetime import timedelta
+
+import pytest
+
+from content_gateway.content.cid import Cid
+from content_gateway.content.ipns_name import IpnsName
+from content_gateway.errors import TaskNotFound
+from content_gateway.ipns.link import Policy
+from content_gateway.ipns.resolver import MAX_DEPTH
+from tests.ipns.signing import NOW, Signer, data, when
+from tests.ipns.sources import Clock, Dns, Memory, Source, Txt, resolver_of, settle
+
+FIRST = Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4")
+SECOND = Cid.parse("bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi")
+DOMAIN = IpnsName.parse("docs.example.org")
+SIGNERS = [Signer(seed) for seed in range(1, 12)]
+
+
+def points_at(target: object, **changes: object) -> dict[str, object]:
+    """What a publisher signs who points at the CID or name *target*."""
+    scheme = "ipfs" if isinstance(target, Cid) else "ipns"
+    return data(Value=f"/{scheme}/{target}".encode(), **changes)
+
+
+def chain(source: Source, length: int, end: Cid = FIRST) -> IpnsName:
+    """*length* names, each pointing at the next and the last at *end*; the first of them."""
+    signers = SIGNERS[:length]
+    for signer, following in zip(signers, [*signers[1:], None], strict=True):
+        target = end if following is None else following.name
+        source.records[signer.name] = signer.record(points_at(target))
+    return signers[0].name
+
+
+@pytest.mark.parametrize("length", [2, 3, MAX_DEPTH])
+async def test_a_chain_of_keys_is_followed_at_the_first_request(length: int) -> None:
+    """The first caller waits for every link of it."""
+    source = Source()
+    name = chain(source, length)
+    resolver = resolver_of(source)
+    assert await resolver.latest(name) == FIRST
+    assert len(source.asked) == length
+    await resolver.close()
+
+
+async def test_a_chain_that_is_too_long_leads_nowhere() -> None:
+    """Somebody else's chain costs us eight look-ups and no more."""
+    source = Source()
+    name = chain(source, MAX_DEPTH + 1)
+    resolver = resolver_of(source)
+    assert await resolver.latest(name) is None
+    assert len(source.asked) == MAX_DEPTH
+    await resolver.close()
+
+
+async def test_a_circle_ends() -> None:
+    """Two names that point at each other are each asked for once."""
+    source = Source()
+    one, other = SIGNERS[:2]
+    source.records[one.name] = one.record(points_at(other.name))
+    source.records[other.name] = other.record(points_at(one.name))
+    resolver = resolver_of(source)
+    assert await resolver.latest(one.name) is None
+    await settle()
+    assert len(source.asked) == 2
+    await resolver.close()
+
+
+async def test_a_domain_leads_to_a_cid_and_to_a_key() -> None:
+    """DNSLink to IPFS, and DNSLink to IPNS to IPFS."""
+    source, dns = Source(), Dns()
+    dns.links["docs.example.org"] = Txt(f"/ipfs/{FIRST}")
+    dns.links["www.example.org"] = Txt(f"/ipns/{chain(source, 1, SECOND)}")
+    resolver = resolver_of(source, dns=dns)
+    assert await resolver.latest(DOMAIN) == FIRST
+    assert await resolver.latest(IpnsName.parse("WWW.example.org")) == SECOND
+    assert len(source.asked) == 1
+    await resolver.close()
+
+
+async def test_every_link_keeps_its_own_time() -> None:
+    """A chain is as fresh as its least fresh link: the domain is asked again, the key is not."""
+    source, dns, clock = Source(), Dns(), Clock()
+    dns.links["docs.example.org"] = Txt(f"/ipns/{chain(source, 1)}", timedelta(seconds=60))
+    resolver = resolver_of(source, dns=dns, clock=clock)
+    await resolver.latest(DOMAIN)
+    await settle()
+    clock.pass_(61)
+    assert await resolver.latest(DOMAIN) == FIRST
+    await settle()
+    assert (len(dns.asked), len(source.asked)) == (2, 1)
+    await resolver.close()
+
+
+async def test_a_domains_link_serves_an_hour_beyond_its_ttl_while_dns_fails() -> None:
+    """DNS that fails takes nothing away for a while; DNS that says 'no link' does, at once."""
+    dns, clock = Dns(), Clock()
+    dns.links["docs.example.org"] = Txt(f"/ipfs/{FIRST}")
+    resolver = resolver_of(dns=dns, clock=clock)
+    await resolver.latest(DOMAIN)
+    dns.down = True
+    clock.pass_(3800)
+    assert await resolver.latest(DOMAIN) == FIRST
+    await settle()
+    clock.pass_(101)
+    assert await resolver.latest(DOMAIN) is None
+    dns.down = False
+    await settle()
+    clock.pass_(11)
+    await resolver.latest(DOMAIN)
+    await settle()
+    assert await resolver.latest(DOMAIN) == FIRST
+    dns.links.clear()
+    clock.pass_(301)
+    await resolver.latest(DOMAIN)
+    await settle()
+    assert await resolver.latest(DOMAIN) is None
+    await resolver.close()
+
+
+async def test_what_was_verified_outlives_the_process() -> None:
+    """A restart while every source is down still answers, and knows the sequence it has seen."""
+    source, memory, clock = Source(), Memory(), Clock()
+    signer = SIGNERS[0]
+    source.records[signer.name] = signer.record(points_at(FIRST, Sequence=7))
+    first = resolver_of(source, memory=memory, clock=clock)
+    await first.latest(signer.name)
+    await first.close()
+
+    source.down = True
+    clock.pass_(3600)
+    second = resolver_of(source, memory=memory, clock=clock)
+    assert await second.latest(signer.name) == FIRST
+    await settle()
+    source.down = False
+    source.records[signer.name] = signer.record(points_at(SECOND, Sequence=6))
+    clock.pass_(11)
+    await second.latest(signer.name)
+    await settle()
+    assert await second.latest(signer.name) == FIRST
+    await second.close()
+
+
+async def test_an_expired_record_still_counts_against_older_ones() -> None:
+    """A publisher's newest word has run out: his older ones do not come back to life."""
+    source, memory, clock = Source(), Memory(), Clock()
+    signer = SIGNERS[0]
+    soon = when(NOW + timedelta(seconds=60))
+    source.records[signer.name] = signer.record(points_at(FIRST, Sequence=7, Validity=soon))
+    first = resolver_of(source, memory=memory, clock=clock)
+    assert await first.latest(signer.name) == FIRST
+    await first.close()
+    clock.pass_(61)
+    source.records[signer.name] = signer.record(points_at(SECOND, Sequence=6))
+    second = resolver_of(source, memory=memory, clock=clock)
+    assert await second.latest(signer.name) is None
+    await second.close()
+
+
+async def test_a_kept_record_is_verified_again() -> None:
+    """The memory is not believed more than a source is."""
+    source, memory = Source(), Memory()
+    name = chain(source, 1)
+    first = resolver_of(source, memory=memory)
+    await first.latest(name)
+    await first.close()
+    kept = memory.kept[name]
+    assert kept.record is not None
+    spoilt = kept.record[:-1] + bytes([kept.record[-1] ^ 1])
+    memory.kept[name] = type(kept)(kept.path, kept.at, spoilt)
+    source.down = True
+    second = resolver_of(source, memory=memory)
+    assert await second.latest(name) is None
+    await second.close()
+
+
+async def test_a_fresh_look_waits_for_the_new_record() -> None:
+    """Whoever demands it hears the newest, at most once in five seconds."""
+    source, clock = Source(), Clock()
+    signer = SIGNERS[0]
+    source.records[signer.name] = signer.record(points_at(FIRST, Sequence=1))
+    resolver = resolver_of(source, clock=clock)
+    await resolver.latest(signer.name)
+    await settle()
+    source.records[signer.name] = signer.record(points_at(SECOND, Sequence=2))
+    assert await resolver.latest(signer.name, anew=True) == FIRST
+    clock.pass_(5)
+    assert await resolver.latest(signer.name, anew=True) == SECOND
+    assert len(source.asked) == 2
+    await resolver.close()
+
+
+async def test_a_task_tells_how_it_went() -> None:
+    """Pending while a source thinks, then resolved; the cached CID is told throughout."""
+    source, clock = Source(), Clock()
+    name = chain(source, 2)
+    source.hold()
+    resolver = resolver_of(source, clock=clock)
+    started = resolver.begin(name)
+    assert (started.state, started.cid) == ("pending", None)
+    clock.pass_(1)
+    await settle()
+    assert resolver.progress(started.task.id).state == "pending"
+    source.let_go()
+    await settle()
+    assert resolver.progress(started.task.id).state == "pending"  # the next link of the chain
+    await settle()
+    progress = resolver.progress(started.task.id)
+    assert (progress.state, progress.cid, progress.failure) == ("resolved", FIRST, None)
+
+    clock.pass_(10)
+    source.hold()
+    again = resolver.begin(name)
+    assert (again.state, again.cid) == ("pending", FIRST)
+    clock.pass_(1)
+    assert resolver.progress(again.task.id).cid == FIRST
+    assert resolver.progress(again.task.id).state == "pending"
+    await resolver.close()
+
+
+@pytest.mark.parametrize("mishap", ["down", "none", "spoilt", "below"])
+async def test_a_task_that_failed_says_why(mishap: str) -> None:
+    """In words, for whoever asked."""
+    source = Source()
+    signer = SIGNERS[0]
+    good = signer.record(points_at(FIRST))
+    if mishap == "spoilt":
+        source.records[signer.name] = good[:-1] + bytes([good[-1] ^ 1])
+    if mishap == "below":
+        source.records[signer.name] = signer.record(data(Value=f"/ipfs/{FIRST}/a".encode()))
+    source.down = mishap == "down"
+    resolver = resolver_of(source)
+    started = resolver.begin(signer.name)
+    await settle()
+    progress = resolver.progress(started.task.id)
+    assert (progress.state, progress.cid) == ("failed", None)
+    assert progress.failure is not None
+    expected = {"down": "down", "none": "no", "spoilt": "not valid", "below": "not a whole CID"}
+    assert expected[mishap] in progress.failure.lower().replace("cid", "CID")
+    await resolver.close()
+
+
+async def test_a_task_is_known_to_another_process() -> None:
+    """Its id says all there is: whoever is asked looks the name up itself."""
+    source, clock = Source(), Clock()
+    name = chain(source, 1)
+    one, other = resolver_of(source, clock=clock), resolver_of(source, clock=clock)
+    started = one.begin(name)
+    await settle()
+    clock.pass_(1)
+    assert other.progress(started.task.id).state == "pending"
+    await settle()
+    assert other.progress(started.task.id).cid == FIRST
+    await one.close()
+    await other.close()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-", "1-", "zz-docs.example.org", "1-not a name", "ffffffffffff-a.b"]
+)
+async def test_what_is_no_task_is_not_found(text: str) -> None:
+    """Made up, malformed, or of a time that is not now."""
+    resolver = resolver_of()
+    with pytest.raises(TaskNotFound):
+        resolver.progress(text)
+
+
+async def test_a_task_ends_after_an_hour() -> None:
+    """And a name in another spelling is not the id that was given out."""
+    clock = Clock()
+    resolver = resolver_of(clock=clock)
+    task = resolver.begin(DOMAIN).task
+    with pytest.raises(TaskNotFound):
+        resolver.progress(task.id.upper())
+    clock.pass_(3599)
+    resolver.progress(task.id)
+    clock.pass_(2)
+    with pytest.raises(TaskNotFound):
+        resolver.progress(task.id)
+    await resolver.close()
+
+
+async def test_a_chain_does_not_outlast_the_first_wait() -> None:
+    """A second link that hangs leaves the first caller without an answer, in time."""
+    source = Source()
+    name = chain(source, 2)
+    silent = SIGNERS[1].name
+    del source.records[silent]
+    resolver = resolver_of(source, policy=Policy(first_wait=0.05))
+    assert await resolver.latest(name) is None
+    await resolver.close()

@@ -1,0 +1,169 @@
+"""Looks at the directory's caller's demand, at what is known, and at what may not be told."""
+
+from datetime import timedelta
+
+import pytest
+
+from content_gateway.content.cid import Cid
+from content_gateway.content.domain import DomainName
+from content_gateway.content.ipns_name import IpnsName
+from content_gateway.content.records import IpfsContent, IpnsContent, Learned, Records, Resolution
+from content_gateway.content.wallet import ETHEREUM, CoinType
+from content_gateway.errors import Blocked, NameNotFound
+from content_gateway.names.directory import Directory
+from tests.names.services import Blocks, Clock, Ipns, Memory, Service, Zone, settle
+
+SITE = DomainName.parse("site.eth")
+CID = Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4")
+NAME = IpnsName.parse("k51qzi5uqu5dihst24f3rp2ej4co9berxohfkxaenbq1wjty7nrd5e9xp4afx1")
+ALICE = Records("0x" + "aa" * 20)
+BOB = Records("0x" + "bb" * 20, IpfsContent(CID))
+BLOG = Records("0x" + "cc" * 20, IpnsContent(NAME))
+BASE = CoinType(0x80000000 | 8453)
+
+
+async def test_a_fresh_look_shows_the_owners_update_at_once(
+    directory: Directory, service: Service, clock: Clock
+) -> None:
+    """Whoever has just changed a record need not wait for the cache."""
+    service.names["site.eth"] = ALICE
+    await directory.resolve(SITE)
+    service.names["site.eth"] = BOB
+    clock.pass_(5)
+    assert await directory.resolve(SITE, anew=True) == Resolution(BOB)
+
+
+async def test_fresh_looks_are_rare(directory: Directory, service: Service, clock: Clock) -> None:
+    """Each name gets one in five seconds, however many callers demand it, in an outage too."""
+    service.names["site.eth"] = ALICE
+    for _ in range(20):
+        await directory.resolve(SITE, anew=True)
+        clock.pass_(1)
+    assert len(service.asked) == 4
+    service.down = True
+    for _ in range(20):
+        assert (await directory.resolve(SITE, anew=True)).records == ALICE
+        clock.pass_(1)
+    assert len(service.asked) == 8
+
+
+async def test_a_fresh_look_finds_a_name_that_was_absent(
+    directory: Directory, service: Service, clock: Clock
+) -> None:
+    """Known absence can be looked past, too."""
+    with pytest.raises(NameNotFound):
+        await directory.resolve(SITE)
+    service.names["site.eth"] = ALICE
+    clock.pass_(5)
+    assert await directory.resolve(SITE, anew=True) == Resolution(ALICE)
+
+
+async def test_a_fresh_look_reaches_ipns(
+    directory: Directory, service: Service, ipns: Ipns
+) -> None:
+    """The demand is handed on to the resolution of the name that the content is behind."""
+    service.names["site.eth"] = BLOG
+    await directory.resolve(SITE)
+    await directory.resolve(SITE, anew=True)
+    assert ipns.asked_anew == [NAME]
+
+
+async def test_coins_are_questions_of_their_own(directory: Directory, service: Service) -> None:
+    """The address for one chain is never the answer for another, cached or not."""
+    service.names["site.eth"] = ALICE
+    for coin in (ETHEREUM, BASE, ETHEREUM, BASE):
+        await directory.resolve(SITE, coin)
+    assert service.coins == [ETHEREUM, BASE]
+
+
+async def test_a_zone_has_no_address_on_other_chains(directory: Directory, zone: Zone) -> None:
+    """Its Ethereum address does not stand in for theirs; content is told all the same."""
+    zone.names |= {"site.eth": BOB, "alias.eth": ALICE}
+    assert await directory.resolve(SITE, BASE) == Resolution(Records(None, BOB.content))
+    with pytest.raises(NameNotFound):
+        await directory.resolve(DomainName.parse("alias.eth"), BASE)
+
+
+async def test_what_is_known_is_told_without_asking(
+    directory: Directory, service: Service, ipns: Ipns, clock: Clock
+) -> None:
+    """However old it is, with the moment at which it was learned."""
+    with pytest.raises(NameNotFound):
+        directory.known(SITE)
+    service.names["site.eth"] = BLOG
+    await directory.resolve(SITE)
+    learned = Learned(BLOG, clock.today())
+    assert directory.known(SITE) == (learned, None)
+    ipns.cids[NAME] = CID
+    clock.pass_(100_000)
+    assert directory.known(SITE) == (learned, CID)
+    assert (len(service.asked), len(ipns.asked)) == (1, 1)
+
+
+async def test_known_absence_is_told_too(directory: Directory, service: Service) -> None:
+    """A name that was looked for in vain is not known, nor is one that was deleted."""
+    with pytest.raises(NameNotFound):
+        await directory.resolve(SITE)
+    with pytest.raises(NameNotFound):
+        directory.known(SITE)
+    assert len(service.asked) == 1
+
+
+async def test_what_a_former_process_knew_is_known(
+    directory: Directory, memory: Memory, clock: Clock
+) -> None:
+    """Even when it is too old to be an answer to a resolve."""
+    learned = Learned(ALICE, clock.today() - timedelta(days=300))
+    memory.kept["site.eth", ETHEREUM] = learned
+    assert directory.known(SITE) == (learned, None)
+
+
+async def test_a_blocked_domain_is_refused_before_anybody_is_asked(
+    directory: Directory, service: Service, blocks: Blocks
+) -> None:
+    """Cached or not; and not even its old records are told."""
+    service.names["site.eth"] = ALICE
+    blocks.names.add("site.eth")
+    with pytest.raises(Blocked):
+        await directory.resolve(SITE)
+    with pytest.raises(Blocked):
+        directory.known(SITE)
+    assert service.asked == []
+    blocks.names.clear()
+    await directory.resolve(SITE)
+    blocks.names.add("site.eth")
+    with pytest.raises(Blocked):
+        await directory.resolve(SITE)
+
+
+@pytest.mark.parametrize("local", [False, True])
+async def test_blocked_content_is_refused_wherever_the_name_is_known(
+    directory: Directory, service: Service, zone: Zone, blocks: Blocks, local: bool
+) -> None:
+    """A block takes effect on answers that are in the cache."""
+    (zone if local else service).names["site.eth"] = BOB
+    assert await directory.resolve(SITE) == Resolution(BOB)
+    blocks.cids.add(CID)
+    with pytest.raises(Blocked):
+        await directory.resolve(SITE)
+    with pytest.raises(Blocked):
+        directory.known(SITE)
+
+
+async def test_a_blocked_ipns_name_is_not_even_looked_up(
+    directory: Directory, service: Service, ipns: Ipns, blocks: Blocks
+) -> None:
+    """Nor is what it leads to told, if that alone is blocked."""
+    service.names["site.eth"] = BLOG
+    blocks.ipns.add(NAME)
+    with pytest.raises(Blocked):
+        await directory.resolve(SITE)
+    await settle()
+    assert ipns.asked == []
+    blocks.ipns.clear()
+    blocks.cids.add(CID)
+    ipns.cids[NAME] = CID
+    with pytest.raises(Blocked):
+        await directory.resolve(SITE)
+    with pytest.raises(Blocked):
+        directory.known(SITE)

@@ -1,0 +1,280 @@
+"""UnstoppableNames over several chains: who holds a name, what it says, and what is not known."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from typing import TypeVar
+
+import pytest
+from eth_utils.address import to_checksum_address
+
+from content_gateway.content.cid import Cid
+from content_gateway.content.domain import DomainName
+from content_gateway.content.records import (
+    IpfsContent,
+    Records,
+)
+from content_gateway.content.wallet import CoinType
+from content_gateway.errors import (
+    NameNotFound,
+    UpstreamError,
+    UpstreamNonsense,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from content_gateway.ethereum.rpc import EthereumRpc
+from content_gateway.names.unstoppable import (
+    CONTENT_KEYS,
+    TLDS,
+    WALLET_KEYS,
+    Chain,
+    UnstoppableNames,
+)
+from content_gateway.outbound import Outbound
+from tests.fakes.miniature import Mood
+from tests.fakes.unstoppable import (
+    NOBODY,
+    PROXY_READER,
+    Name,
+    UnstoppableChain,
+    running_chain,
+)
+
+BRAD = DomainName.parse("brad.crypto")
+WALLET = to_checksum_address("0xd8da6bf26964af9d7eed9e03e53415d37aa96045")
+OTHER = to_checksum_address("0xfb6916095ca1df60bb79ce92ce3ea74c37c5d359")
+OWNER = to_checksum_address("0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed")
+DEAD = "0x000000000000000000000000000000000000dEaD"
+CID_TEXT = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
+CONTENT = IpfsContent(Cid.parse(CID_TEXT))
+T = TypeVar("T")
+LEGACY_WALLET, HASH = WALLET_KEYS[-1], CONTENT_KEYS[0]
+
+
+@pytest.fixture
+async def chains() -> AsyncIterator[list[UnstoppableChain]]:
+    """Three chains, in the order in which they are believed."""
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(running_chain()) for _ in range(3)]
+
+
+@pytest.fixture
+def names(outbound: Outbound, chains: list[UnstoppableChain]) -> UnstoppableNames:
+    return service(outbound, chains, seconds=0.5)
+
+
+def service(
+    outbound: Outbound, chains: list[UnstoppableChain], *, seconds: float
+) -> UnstoppableNames:
+    """The service over these chains, each of which has so many seconds to answer."""
+    return UnstoppableNames(
+        [
+            Chain(f"chain {n}", EthereumRpc(outbound, [chain.url], seconds=seconds), PROXY_READER)
+            for n, chain in enumerate(chains)
+        ],
+        TLDS,
+    )
+
+
+def calls(chains: list[UnstoppableChain]) -> list[int]:
+    """How many `eth_call` each chain was asked."""
+    return [chain.eth_calls for chain in chains]
+
+
+# -- which chain holds a name ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("holder", [0, 1, 2])
+async def test_the_chain_that_holds_a_name_answers(
+    names: UnstoppableNames, chains: list[UnstoppableChain], holder: int
+) -> None:
+    """Wallet and content come with one call, on whichever chain the name lives."""
+    chains[holder].names["brad.crypto"] = Name(OWNER, {LEGACY_WALLET: WALLET, HASH: CID_TEXT})
+    assert await names.resolve(BRAD) == Records(WALLET, CONTENT)
+    assert max(calls(chains)) == 1
+    assert all(chain.eth_calls == 1 for chain in chains[: holder + 1])
+
+
+async def test_the_earlier_chain_wins(
+    names: UnstoppableNames, chains: list[UnstoppableChain]
+) -> None:
+    """A name on two chains belongs to the first, even when the second is quicker to answer."""
+    chains[1].names["brad.crypto"] = Name(OWNER, {LEGACY_WALLET: WALLET})
+    chains[2].names["brad.crypto"] = Name(OTHER, {LEGACY_WALLET: OTHER, HASH: CID_TEXT})
+    chains[1].delay = 0.1
+    assert await names.resolve(BRAD) == Records(WALLET, None)
+
+
+async def test_all_chains_are_asked_at_once(
+    names: UnstoppableNames, chains: list[UnstoppableChain]
+) -> None:
+    """No chain waits for another: each is asked while none has answered."""
+    for chain in chains:
+        chain.misbehave("hang")
+    resolving = asyncio.create_task(names.resolve(BRAD))
+    async with asyncio.timeout(5):
+        while calls(chains) != [1, 1, 1]:
+            await asyncio.sleep(0.005)
+    with pytest.raises(UpstreamTimeout):
+        await resolving
+
+
+async def test_absence_takes_one_call_on_every_chain(
+    names: UnstoppableNames, chains: list[UnstoppableChain]
+) -> None:
+    """That nobody holds the name is known once all have said so."""
+    with pytest.raises(NameNotFound):
+        await names.resolve(BRAD)
+    assert calls(chains) == [1, 1, 1]
+
+
+async def test_other_endings_are_nobodys_business(
+    names: UnstoppableNames, chains: list[UnstoppableChain]
+) -> None:
+    """A name whose last label is not ours is absent, and no chain hears of it."""
+    for text in ("vitalik.eth", "crypto.example", "brad.crypto.eth"):
+        with pytest.raises(NameNotFound):
+            await names.resolve(DomainName.parse(text))
+    assert calls(chains) == [0, 0, 0]
+
+
+async def test_names_below_a_name_are_names(
+    names: UnstoppableNames, chains: list[UnstoppableChain]
+) -> None:
+    """A third label is hashed like any other (EIP-137), and upper case is folded before."""
+    chains[0].names["pay.brad.crypto"] = Name(OWNER, {LEGACY_WALLET: WALLET})
+    assert (await names.resolve(DomainName.parse("Pay.Brad.CRYPTO"))).wallet == WALLET
+
+
+async def test_without_chains_nothing_is_known() -> None:
+    """A service without a single chain says that it cannot know, never that there is nothing."""
+    with pytest.raises(UpstreamUnavailable):
+        await UnstoppableNames([], TLDS).resolve(BRAD)
+
+
+# -- when chains fail -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mood", "error"),
+    [
+        ("dark", UpstreamUnavailable),
+        ("hang", UpstreamTimeout),
+        ("html", UpstreamNonsense),
+        ("500", UpstreamUnavailable),
+        ("empty", UpstreamNonsense),
+        ("error", UpstreamUnavailable),
+        ("revert", UpstreamNonsense),
+        ("lie", UpstreamNonsense),
+    ],
+)
+@pytest.mark.parametrize("held_later", [True, False])
+async def test_an_outage_is_not_an_unknown_name(
+    names: UnstoppableNames,
+    chains: list[UnstoppableChain],
+    mood: Mood,
+    error: type[UpstreamError],
+    held_later: bool,
+) -> None:
+    """Behind a chain that fails nothing can be known: it might have held the name."""
+    if held_later:
+        chains[2].names["brad.crypto"] = Name(OWNER, {LEGACY_WALLET: WALLET})
+    chains[1].misbehave(mood)
+    with pytest.raises(error):
+        await names.resolve(BRAD)
+
+
+@pytest.mark.parametrize("mood", ["dark", "hang", "lie", "revert"])
+async def test_a_chain_behind_the_holder_may_fail(
+    outbound: Outbound, chains: list[UnstoppableChain], mood: Mood
+) -> None:
+    """Once the name is found, nobody waits for the chains behind, or minds what they say."""
+    chains[0].names["brad.crypto"] = Name(OWNER, {LEGACY_WALLET: WALLET})
+    chains[1].misbehave("hang")
+    chains[2].misbehave(mood)
+    names = service(outbound, chains, seconds=1000)  # to wait for a chain is to fail
+    assert await names.resolve(BRAD) == Records(WALLET, None)
+
+
+async def test_the_last_chain_alone_can_leave_us_not_knowing(
+    names: UnstoppableNames, chains: list[UnstoppableChain]
+) -> None:
+    """Two chains say no and the third says nothing: that is an outage."""
+    chains[2].go_dark()
+    with pytest.raises(UpstreamUnavailable):
+        await names.resolve(BRAD)
+
+
+class Endless:
+    """A chain whose calls never end by themselves; `under_way` counts them."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+
+    async def call(self, to: str, data: bytes, read: Callable[[bytes], T]) -> T:
+        self.under_way += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.under_way -= 1
+        raise AssertionError("it ended")
+
+
+async def test_a_caller_who_leaves_leaves_nothing_behind() -> None:
+    """When the caller gives up, so do the calls it was waiting for."""
+    endless = Endless()
+    names = UnstoppableNames([Chain(str(n), endless, PROXY_READER) for n in range(4)], TLDS)
+    resolving = asyncio.create_task(names.resolve(BRAD))
+    while endless.under_way < 4:
+        await asyncio.sleep(0)
+    resolving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await resolving
+    assert endless.under_way == 0
+
+
+# -- wallets --------------------------------------------------------------------------------
+
+
+async def test_the_owner_stands_in_for_a_missing_wallet(
+    names: UnstoppableNames, chains: list[UnstoppableChain]
+) -> None:
+    """Content without a wallet: the owner came with the same call, is told, and marked."""
+    chains[0].names["brad.crypto"] = Name(OWNER, {HASH: CID_TEXT})
+    assert await names.resolve(BRAD) == Records(OWNER, CONTENT, wallet_is_owner=True)
+    assert max(calls(chains)) == 1
+
+
+@pytest.mark.parametrize("owner", [DEAD, "0x932532aA4c0174b8453839A6E44eE09Cc615F2b7"])
+async def test_nobodys_wallet_is_never_told(
+    names: UnstoppableNames, chains: list[UnstoppableChain], owner: str
+) -> None:
+    """What a burnt name's owner or the bridge to Polygon is sent would be lost."""
+    chains[0].names["brad.crypto"] = Name(owner, {HASH: CID_TEXT})
+    assert await names.resolve(BRAD) == Records(None, CONTENT, wallet_is_owner=False)
+
+
+@pytest.mark.parametrize("records", [{}, {LEGACY_WALLET: NOBODY}, {LEGACY_WALLET: "soon"}])
+async def test_a_name_without_records_is_absent(
+    names: UnstoppableNames, chains: list[UnstoppableChain], records: dict[str, str]
+) -> None:
+    """A name with neither wallet nor content is not found, whoever owns it."""
+    chains[0].names["brad.crypto"] = Name(OWNER, records)
+    with pytest.raises(NameNotFound):
+        await names.resolve(BRAD)
+
+
+async def test_another_coin_has_no_wallet(
+    names: UnstoppableNames, chains: list[UnstoppableChain]
+) -> None:
+    """Asked for another coin, neither Ethereum's address nor the owner is passed off as it."""
+    chains[0].names["brad.crypto"] = Name(OWNER, {LEGACY_WALLET: WALLET, HASH: CID_TEXT})
+    chains[0].names["site.crypto"] = Name(OWNER, {HASH: CID_TEXT})
+    chains[0].names["pay.crypto"] = Name(OWNER, {LEGACY_WALLET: WALLET})
+    for coin in (0, 61, 501, 0x80000000 | 8453):
+        assert await names.resolve(BRAD, CoinType(coin)) == Records(None, CONTENT)
+        assert await names.resolve(DomainName.parse("site.crypto"), CoinType(coin)) == Records(
+            None, CONTENT
+        )
+        with pytest.raises(NameNotFound):
+            await names.resolve(DomainName.parse("pay.crypto"), CoinType(coin))

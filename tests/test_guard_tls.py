@@ -1,0 +1,204 @@
+"""https through the guard: the name in the URL is the name in the certificate, or nothing is said.
+
+The server has certificates of a certificate authority made here, and listens on loopback, which
+plays the public internet."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from content_gateway.errors import UpstreamUnavailable
+from content_gateway.guard import Address, Guard
+from content_gateway.outbound import Answer, Outbound
+from tests.fakes.dns import Zone
+
+NOW = datetime.now(UTC)
+
+
+class Authority:
+    """A certificate authority; *directory* is where the servers' files go."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        name = _name("Test authority")
+        self._certificate = (
+            _builder(name, name, self._key)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .sign(self._key, hashes.SHA256())
+        )
+
+    def client(self) -> ssl.SSLContext:
+        """What trusts this authority and nobody else."""
+        pem = self._certificate.public_bytes(serialization.Encoding.PEM).decode()
+        return ssl.create_default_context(cadata=pem)
+
+    def server(self, name: str, *, ended: timedelta = -timedelta(days=1)) -> ssl.SSLContext:
+        """A server's context with a certificate for *name* that *ended* so long ago."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        known_as: x509.GeneralName = x509.DNSName(name)
+        if name[0].isdigit():
+            known_as = x509.IPAddress(ip_address(name))
+        certificate = (
+            _builder(_name(name), self._certificate.subject, key, NOW - ended)
+            .add_extension(x509.SubjectAlternativeName([known_as]), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+        file = self._directory / "server.pem"
+        encoding, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+        file.write_bytes(
+            key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, plain)
+            + certificate.public_bytes(encoding)
+        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(file)
+        return context
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    ends: datetime = NOW + timedelta(days=1),
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(NOW - timedelta(days=30))
+        .not_valid_after(ends)
+    )
+
+
+class Server:
+    """An https server that remembers the names it was called by and the heads it was sent."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.names: list[str | None] = []
+        self.heads: list[str] = []
+
+    def called(self, _: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> None:
+        self.names.append(name)
+
+    async def heard(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nSet-Cookie: a=b\r\n\r\nhello")
+        await writer.drain()
+        writer.close()
+
+
+@asynccontextmanager
+async def serving(context: ssl.SSLContext) -> AsyncIterator[Server]:
+    """A server with the certificate of *context*, on a free port of loopback."""
+    server = Server()
+    context.sni_callback = server.called
+    listening = await asyncio.start_server(server.heard, "127.0.0.1", 0, ssl=context)
+    server.port = listening.sockets[0].getsockname()[1]
+    try:
+        yield server
+    finally:
+        listening.close()
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def is_loopback(address: Address) -> bool:
+    """Loopback plays the internet."""
+    return address.is_loopback
+
+
+async def ask(server: Server, trusts: ssl.SSLContext, host: str = "gateway.example") -> Answer:
+    """The answer to `GET /a?b` at *host*, asked through a guard."""
+    zone = Zone({"gateway.example": ["127.0.0.1"]})
+    guard = Guard(port=server.port, permits=is_loopback, resolver=zone, tls=trusts)
+    url = f"https://{host}:{server.port}/a?b"
+    async with Outbound(guard) as outbound:
+        await outbound.ask("GET", url, seconds=10, max_bytes=100)
+        return await outbound.ask("GET", url, seconds=10, max_bytes=100)
+
+
+async def test_a_good_certificate_is_a_round_trip(authority: Authority) -> None:
+    """The server hears the name of the URL, in TLS and in HTTP, and nothing about us."""
+    async with serving(authority.server("gateway.example")) as server:
+        answer = await ask(server, authority.client(), "Gateway.Example")
+    assert (answer.status, answer.body) == (200, b"hello")
+    assert set(server.names) == {"gateway.example"}
+    for head in server.heads:
+        lines = head.lower().split("\r\n")
+        assert lines[0] == "get /a?b http/1.1"
+        assert f"host: gateway.example:{server.port}" in lines
+        assert not any(line.startswith(("cookie:", "authorization:")) for line in lines)
+
+
+async def test_an_address_needs_a_certificate_of_its_own(authority: Authority) -> None:
+    """A literal is verified against the addresses of the certificate."""
+    async with serving(authority.server("127.0.0.1")) as server:
+        assert (await ask(server, authority.client(), "127.0.0.1")).status == 200
+    async with serving(authority.server("gateway.example")) as server:
+        with pytest.raises(UpstreamUnavailable):
+            await ask(server, authority.client(), "127.0.0.1")
+
+
+async def test_another_name_is_not_spoken_to(authority: Authority) -> None:
+    """A certificate for somebody else ends the call before the question is asked."""
+    async with serving(authority.server("another.example")) as server:
+        with pytest.raises(UpstreamUnavailable):
+            await ask(server, authority.client())
+    assert server.names == ["gateway.example"]
+    assert server.heads == []
+
+
+async def test_an_expired_certificate_is_refused(authority: Authority) -> None:
+    """What was true once is not enough."""
+    expired = authority.server("gateway.example", ended=timedelta(days=1))
+    async with serving(expired) as server:
+        with pytest.raises(UpstreamUnavailable):
+            await ask(server, authority.client())
+    assert server.heads == []
+
+
+async def test_an_unknown_authority_is_refused(authority: Authority) -> None:
+    """Without a context of its own the guard trusts the system's authorities, not this one."""
+    async with serving(authority.server("gateway.example")) as server:
+        zone = Zone({"gateway.example": ["127.0.0.1"]})
+        guard = Guard(port=server.port, permits=is_loopback, resolver=zone)
+        url = f"https://gateway.example:{server.port}/"
+        async with Outbound(guard) as outbound:
+            with pytest.raises(UpstreamUnavailable):
+                await outbound.ask("GET", url, seconds=10, max_bytes=100)
+    assert server.heads == []
+
+
+async def test_a_server_without_tls_is_unavailable(authority: Authority) -> None:
+    """Plain HTTP on the port of https is no answer."""
+
+    async def plain(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    server = Server()
+    listening = await asyncio.start_server(plain, "127.0.0.1", 0)
+    server.port = listening.sockets[0].getsockname()[1]
+    with pytest.raises(UpstreamUnavailable):
+        await ask(server, authority.client())
+    listening.close()
