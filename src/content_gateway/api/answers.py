@@ -26,16 +26,24 @@ _KEYED: Final = [JSON, (b"cache-control", b"no-store")]
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """One answer, complete."""
+    """One answer, complete but for the id of the request."""
 
     body: bytes
     headers: Headers
     status: int = 200
 
 
-_EXISTS: Final = Reply(
-    msgspec.json.encode({"message": "A pin already exists for this CID and API key"}), _KEYED
-)
+def length_of(body: bytes) -> tuple[bytes, bytes]:
+    """The header field that says how long *body* is."""
+    return b"content-length", b"%d" % len(body)
+
+
+def _keyed(value: dict[str, Any]) -> Reply:
+    body = msgspec.json.encode(value)
+    return Reply(body, [*_KEYED, length_of(body)])
+
+
+_EXISTS: Final = _keyed({"message": "A pin already exists for this CID and API key"})
 
 
 def pin_exists() -> Reply:
@@ -50,7 +58,7 @@ def pin_added(pin: Pin, key: str) -> Reply:
         "result": {"cid": pin.spelling, "type": "pin", "timestamp": pin.timestamp},
         "apiKey": key,
     }
-    return Reply(msgspec.json.encode(body), _KEYED)
+    return _keyed(body)
 
 
 def records_known(name: DomainName, learned: Learned, cached: Cid | None) -> Reply:
@@ -95,7 +103,7 @@ def _task(progress: Progress) -> dict[str, str]:
 
 
 def _confirmed(message: str, result: dict[str, Any]) -> Reply:
-    return Reply(msgspec.json.encode({"message": message, "result": result}), _KEYED)
+    return _keyed({"message": message, "result": result})
 
 
 class RenderedResolutions:
@@ -123,7 +131,8 @@ class RenderedResolutions:
 
 
 def _rendered(resolution: Resolution) -> Reply:
-    return Reply(resolution_body(resolution), resolution_headers(resolution))
+    body = resolution_body(resolution)
+    return Reply(body, [*resolution_headers(resolution), length_of(body)])
 
 
 def resolution_body(resolution: Resolution) -> bytes:

@@ -17,6 +17,7 @@ from content_gateway.api.answers import (
     Reply,
     ipns_progress,
     ipns_started,
+    length_of,
     pin_added,
     pin_exists,
     records_known,
@@ -162,10 +163,15 @@ def _coin_type(query: bytes) -> CoinType:
 
 def _demands_anew(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """True where the caller sent `Cache-Control: no-cache` (RFC 9111 section 5.2.1.4)."""
-    return any(
-        name == b"cache-control" and b"no-cache" in value.lower().replace(b" ", b"").split(b",")
-        for name, value in headers
-    )
+    for name, value in headers:
+        if name == b"cache-control" and b"no-cache" in _listed(value.lower()):
+            return True
+    return False
+
+
+def _listed(value: bytes) -> list[bytes]:
+    """The members of a header field that is a list (RFC 9110 section 5.6.1)."""
+    return [member.strip() for member in value.split(b",")]
 
 
 def _validated(call: Call, etag: bytes, body: bytes) -> Reply:
@@ -173,7 +179,8 @@ def _validated(call: Call, etag: bytes, body: bytes) -> Reply:
     headers = [(b"etag", etag), _REVALIDATE]
     for name, value in call.headers:
         if name == b"if-none-match":
-            known = [tag.strip().removeprefix(b"W/") for tag in value.split(b",")]
+            known = [tag.removeprefix(b"W/") for tag in _listed(value)]
             if etag in known or b"*" in known:
+                # Its length would be that of the body it does not have (RFC 9110, 8.6).
                 return Reply(b"", headers, 304)
-    return Reply(body, [JSON, *headers])
+    return Reply(body, [JSON, *headers, length_of(body)])

@@ -5,12 +5,12 @@ on the way becomes a problem in one place. Which operations there are is said by
 what they answer by handlers.py."""
 
 from collections.abc import Iterable, Mapping
-from typing import cast
+from typing import Final
 
 import structlog
-from starlette.routing import Match, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
+from content_gateway.api.answers import Reply, length_of
 from content_gateway.api.auth import Keys, admit
 from content_gateway.api.contract import Operation
 from content_gateway.api.handlers import Call, Handler
@@ -34,6 +34,9 @@ from content_gateway.errors import (
 )
 from content_gateway.telemetry import request_ids
 
+# How the table names a last segment that is a parameter; no path can contain it.
+_PARAMETER: Final = "/{}"
+
 log = structlog.get_logger(__name__)
 
 
@@ -46,23 +49,22 @@ class WrongMethod(Exception):
 
 
 class _Endpoint:
-    """One operation as an ASGI application: key first, then the body, then the handler."""
+    """One operation as it is asked: key first, then the body, then the handler."""
 
     def __init__(self, operation: Operation, handler: Handler, keys: Keys) -> None:
         self._scope = operation.scope
         self._handler = handler
         self._keys = keys
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(self, scope: Scope, argument: str) -> Reply:
+        """The answer to the request in *scope*, whose path ends with *argument*."""
         headers = scope["headers"]
         admitted = None if self._scope is None else admit(self._keys, headers, self._scope)
         if UNREAD_BODY in scope.get("extensions", ()):
             raise UnexpectedBody
-        argument = next(iter(scope["path_params"].values()), "")
-        query = scope["query_string"]
-        call = Call(argument.replace(ENCODED_SLASH, "/"), query, headers, admitted)
-        reply = await self._handler.answer(call)
-        await _send(send, reply.status, reply.headers, reply.body, scope["request_id"])
+        if ENCODED_SLASH in argument:
+            argument = argument.replace(ENCODED_SLASH, "/")
+        return await self._handler.answer(Call(argument, scope["query_string"], headers, admitted))
 
 
 class Api:
@@ -75,43 +77,48 @@ class Api:
         operations = list(operations)
         if problems := _mismatch(operations, handlers):
             raise WrongSettings("\n".join(problems))
-        routes = []
-        # The router tries one route after the other; those with a parameter are the busy ones.
-        for operation in sorted(operations, key=lambda operation: "{" not in operation.path):
+        self._table: dict[str, dict[str, _Endpoint]] = {}
+        for operation in operations:
             endpoint = _Endpoint(operation, handlers[operation.id], keys)
-            route = Route(operation.path, endpoint, methods=[operation.method])
-            # An operation exists only if the contract describes it; Starlette adds HEAD.
-            route.methods = {operation.method}
-            routes.append(route)
-        self._routes = routes
+            self._table.setdefault(_key(operation.path), {})[operation.method] = endpoint
         self._request_ids = request_ids()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; nothing raised below goes further than here."""
         request_id = next(self._request_ids)
-        scope["request_id"] = request_id
         try:
-            await self._endpoint(scope)(scope, receive, send)
+            endpoint, argument = self._find(scope["path"], scope["method"])
+            reply = await endpoint.answer(scope, argument)
+            headers = [*reply.headers, (b"x-request-id", request_id.encode())]
+            await _send(send, reply.status, headers, reply.body)
         except Exception as error:
             kind, detail, extra = _problem(error, request_id)
             body = body_of(kind, detail, request_id)
-            await _send(send, kind.status, headers_of(kind, request_id) + extra, body, None)
+            headers = [*headers_of(kind, request_id), *extra, length_of(body)]
+            await _send(send, kind.status, headers, body)
 
-    def _endpoint(self, scope: Scope) -> ASGIApp:
-        """The operation that *scope* asks for, its path parameter put into *scope*.
+    def _find(self, path: str, method: str) -> tuple[_Endpoint, str]:
+        """The operation at *path*, and the path's last segment where that is its parameter.
 
         Raises UnknownPath, or WrongMethod with the methods that the path takes."""
-        allowed: set[str] = set()
-        for route in self._routes:
-            match, found = route.matches(scope)
-            if match is Match.FULL:
-                scope.update(found)
-                return cast(ASGIApp, route.endpoint)
-            if match is Match.PARTIAL:
-                allowed |= route.methods or set()
-        if allowed:
-            raise WrongMethod(", ".join(sorted(allowed)))
-        raise UnknownPath
+        table = self._table
+        beginning, _, argument = path.rpartition("/")
+        found = table.get(path) or (argument and table.get(beginning + _PARAMETER))
+        if not found:
+            raise UnknownPath
+        endpoint = found.get(method)
+        if endpoint is None:
+            raise WrongMethod(", ".join(sorted(found)))
+        return endpoint, argument
+
+
+def _key(path: str) -> str:
+    """The templated *path* as the table has it; WrongSettings where a request cannot be matched
+    to it by its last segment alone."""
+    beginning, _, last = path.rpartition("/")
+    if "{" in beginning or ("{" in last and not (last[0] == "{" and last[-1] == "}")):
+        raise WrongSettings(f"spec_file: {path}: only the last segment can be a parameter")
+    return beginning + _PARAMETER if "{" in last else path
 
 
 def _mismatch(operations: list[Operation], handlers: Mapping[str, Handler]) -> list[str]:
@@ -150,13 +157,6 @@ def _problem(error: Exception, request_id: str) -> tuple[Kind, str, Headers]:
     return kind, detail, []
 
 
-async def _send(
-    send: Send, status: int, headers: Headers, body: bytes, request_id: str | None
-) -> None:
-    lines = [*headers]
-    if status != 304:  # its length would be that of the body it does not have (RFC 9110, 8.6)
-        lines.append((b"content-length", str(len(body)).encode()))
-    if request_id is not None:
-        lines.append((b"x-request-id", request_id.encode()))
-    await send({"type": "http.response.start", "status": status, "headers": lines})
+async def _send(send: Send, status: int, headers: Headers, body: bytes) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

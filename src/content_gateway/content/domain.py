@@ -6,7 +6,8 @@ left to `names/`."""
 
 import re
 from dataclasses import dataclass
-from typing import Final, Self
+from functools import lru_cache
+from typing import Final
 
 from content_gateway.errors import InvalidDomain
 
@@ -25,7 +26,7 @@ class DomainName:
     text: str
 
     @classmethod
-    def parse(cls, text: str) -> Self:
+    def parse(cls, text: str) -> "DomainName":
         """The name that *text* means; raises InvalidDomain.
 
         The first name that is not plain makes the process larger and waits a moment for that."""
@@ -44,12 +45,14 @@ class DomainName:
             raise InvalidDomain(f"The domain takes more than {MAX_WIRE_BYTES} bytes on the wire.")
         return name
 
-    @classmethod
-    def parse_plain(cls, text: str) -> Self | None:
+    @staticmethod
+    @lru_cache(maxsize=10_000)
+    def parse_plain(text: str) -> "DomainName | None":
         """The name, where *text* is letters, digits and hyphens; None where parse must decide."""
         lowered = text.lower() if text.isascii() else ""
         # 253 characters are 255 bytes on the wire.
-        return cls(lowered) if len(lowered) <= 253 and _PLAIN.fullmatch(lowered) else None
+        is_plain = len(lowered) <= 253 and _PLAIN.fullmatch(lowered)
+        return DomainName(lowered) if is_plain else None
 
     @property
     def labels(self) -> list[str]:

@@ -79,7 +79,7 @@ class Gateways:
                 log.info("gateway failed", host=host_of(url), reason=failed.detail)
                 failure = failed
                 # EIP-3668: after 4xx the search ends; whatever else went wrong, the next may do.
-                if isinstance(failed, GatewayRefused | GatewayFailed) and failed.status < 400:
+                if isinstance(failed, GatewayRefused | GatewayFailed) and failed.status < 500:
                     break
         raise failure
 
