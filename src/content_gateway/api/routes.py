@@ -4,11 +4,10 @@ A request passes here in one direction: route, key, body, handler, answer; whate
 on the way becomes a problem in one place. Which operations there are is said by the contract,
 what they answer by handlers.py."""
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any, Final
 
 import structlog
-from starlette.types import Receive, Scope, Send
 
 from content_gateway.api.answers import Reply, length_of
 from content_gateway.api.auth import Keys, admit
@@ -33,6 +32,11 @@ from content_gateway.errors import (
     WrongSettings,
 )
 from content_gateway.telemetry import request_ids
+
+# ASGI 3.0, as asgi.readthedocs.io has it.
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 # How the table names a last segment that is a parameter; no path can contain it.
 _PARAMETER: Final = "/{}"

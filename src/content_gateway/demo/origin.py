@@ -3,16 +3,11 @@
 Serves the blocks and the one record it is given, as `/ipfs/{cid}?format=raw` and
 `/routing/v1/ipns/{name}`; nobody needs to trust it. Knows nothing of the service beside it."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+from aiohttp import web
 
-from content_gateway.api.server import listen, make_server
 from content_gateway.content.cid import Cid
 from content_gateway.content.ipns_name import IpnsName
 from content_gateway.errors import InvalidCid
@@ -20,37 +15,38 @@ from content_gateway.ipfs import record_http
 from content_gateway.ipfs.embedded import retrieval
 
 
-def origin(blocks: Mapping[Cid, bytes], records: Mapping[IpnsName, bytes]) -> Starlette:
-    """The ASGI application that serves *blocks* and *records*."""
+def origin(blocks: Mapping[Cid, bytes], records: Mapping[IpnsName, bytes]) -> web.Application:
+    """The application that serves *blocks* and *records*."""
 
-    async def block(request: Request) -> Response:
+    async def block(request: web.Request) -> web.Response:
         try:
-            data = blocks.get(Cid.parse(request.path_params["cid"]))
+            data = blocks.get(Cid.parse(request.match_info["cid"]))
         except InvalidCid:
-            return Response(status_code=400)
+            return web.Response(status=400)
         if data is None:
-            return Response(status_code=404)
-        return Response(data, media_type=retrieval.MEDIA_TYPE)
+            return web.Response(status=404)
+        return web.Response(body=data, content_type=retrieval.MEDIA_TYPE)
 
-    async def record(request: Request) -> Response:
-        wanted = request.path_params["name"]
+    async def record(request: web.Request) -> web.Response:
+        wanted = request.match_info["name"]
         data = next((data for name, data in records.items() if name.text == wanted), None)
         if data is None:
-            return Response(status_code=404)
-        return Response(data, media_type=record_http.MEDIA_TYPE)
+            return web.Response(status=404)
+        return web.Response(body=data, content_type=record_http.MEDIA_TYPE)
 
-    return Starlette(routes=[Route("/ipfs/{cid}", block), Route("/routing/v1/ipns/{name}", record)])
+    application = web.Application()
+    application.router.add_get("/ipfs/{cid}", block)
+    application.router.add_get("/routing/v1/ipns/{name}", record)
+    return application
 
 
 @asynccontextmanager
-async def serving(app: Starlette) -> AsyncIterator[str]:
-    """*app* on a free loopback port; yields its base URL."""
-    server = make_server(app)
-    listener = listen("127.0.0.1", 0)
-    server.owns_signals = False  # they are the service's, which runs in the same process
-    task = asyncio.create_task(server.serve([listener]), name="demo origin")
+async def serving(application: web.Application) -> AsyncIterator[str]:
+    """*application* on a free loopback port; yields its base URL."""
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=1)
+    await runner.setup()
     try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
-        server.should_exit = True
-        await task
+        await runner.cleanup()
