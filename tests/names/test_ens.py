@@ -10,6 +10,7 @@ from content_gateway.content.cid import Cid
 from content_gateway.content.domain import DomainName
 from content_gateway.content.ipns_name import IpnsName
 from content_gateway.content.records import IpfsContent, IpnsContent, OtherContent, Records
+from content_gateway.content.wallet import CoinType
 from content_gateway.errors import (
     NameNotFound,
     UpstreamError,
@@ -216,3 +217,17 @@ async def test_a_resolver_without_contenthash_still_has_a_wallet(
     """Old resolvers answer the one and refuse the other, within the same call."""
     ethereum.names["site.eth"] = Name(address=WALLET, contenthash_error=b"")
     assert await ens.resolve(SITE) == Records(WALLET, None)
+
+
+async def test_the_address_on_another_chain_is_asked_for_by_its_coin_type(
+    ens: EnsNames, ethereum: Ethereum
+) -> None:
+    """`addr(node, coinType)`; where it is unset, neither Ethereum's nor the owner's stands in."""
+    base = CoinType(0x80000000 | 8453)
+    ethereum.names["site.eth"] = Name(address=WALLET, contenthash=IPFS, owner=OWNER)
+    assert await ens.resolve(SITE, base) == Records(None, IpfsContent(CID))
+    question = selector("addr(bytes32,uint256)") + SITE.namehash + base.to_bytes(32, "big")
+    assert question in ethereum.calls[0][1]
+    assert ethereum.eth_calls == 1
+    with pytest.raises(NameNotFound):
+        await ens.resolve(DomainName.parse("other.eth"), base)

@@ -28,26 +28,20 @@ class Basenames:
         self._registry = registry
 
     async def resolve(self, name: DomainName, coin: CoinType = ETHEREUM) -> Records:
-        """As EnsNames.resolve. A Basename costs two round trips on Base beside those of ENS.
+        """As EnsNames.resolve. A Basename costs two round trips on Base beside one of ENS.
 
         Raises UpstreamError when either chain could not be asked: half an answer is none."""
         if not name.text.endswith(SUFFIX):
             return await self._ens.resolve(name, coin)
-        records, on_base = await both(
-            self._on_ethereum(name, coin), self._content_and_owner(name.namehash)
+        # ENS is asked for the address only: its gateway may refuse to speak of content at all.
+        wallet, (content, owner) = await both(
+            self._ens.address(name, coin), self._content_and_owner(name.namehash)
         )
-        content, owner = on_base
-        if records.wallet is None and (records.content or content) is None:
+        if wallet is None and content is None:
             raise NameNotFound("The name has neither a wallet nor content.")
-        if records.wallet is None and coin == ETHEREUM:
-            return Records(owner, records.content or content, owner is not None)
-        return Records(records.wallet, records.content or content, records.wallet_is_owner)
-
-    async def _on_ethereum(self, name: DomainName, coin: CoinType) -> Records:
-        try:
-            return await self._ens.resolve(name, coin)
-        except NameNotFound:
-            return Records()
+        if wallet is not None or coin != ETHEREUM:
+            return Records(wallet, content)
+        return Records(owner, content, owner is not None)
 
     async def _content_and_owner(self, node: bytes) -> tuple[ContentRecord | None, str | None]:
         try:
@@ -60,9 +54,9 @@ class Basenames:
         if not any(resolver):
             return None, None
         try:
-            content = await self._base.call(
-                address_text(ETHEREUM, resolver), CONTENTHASH + node, abi.read_bytes
+            record = await self._base.call(
+                address_text(ETHEREUM, resolver), CONTENTHASH + node, bytes
             )
         except Reverted:
-            content = b""  # a resolver without that function has no such record
-        return read_content(content), (address_text(ETHEREUM, owner) if any(owner) else None)
+            record = b""  # a resolver without that function has no such record
+        return read_content(record), (address_text(ETHEREUM, owner) if any(owner) else None)

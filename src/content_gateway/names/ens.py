@@ -90,18 +90,36 @@ class EnsNames:
         address; other coins never fall back (ENSIP-19). Raises NameNotFound when no resolver or
         no record exists, UpstreamError when we could not find out. Never returns a guess."""
         node = name.namehash
-        query = encode_query(name, node, coin)
-        try:
-            elements = await self._ethereum.call(self._universal_resolver, query, read_elements)
-        except Reverted as revert:
-            raise read_refusal(revert.data) from revert
-        wallet, content = read_records(elements, coin)
+        address, content_hash = await self._ask(name, _address_call(node, coin), CONTENTHASH + node)
+        wallet, content = read_address(address, coin), read_content(content_hash)
         if wallet is None and content is None:
             raise NameNotFound(_nothing_there(coin))
         if wallet is not None or coin != ETHEREUM:
             return Records(wallet, content)
         owner = await self._owner(node)
         return Records(owner, content, owner is not None)
+
+    async def address(self, name: DomainName, coin: CoinType) -> str | None:
+        """The address of *name* for *coin*, None if it has none; raises UpstreamError."""
+        try:
+            (address,) = await self._ask(name, _address_call(name.namehash, coin))
+        except NameNotFound:
+            return None
+        return read_address(address, coin)
+
+    async def _ask(self, name: DomainName, *calls: bytes) -> list[bytes]:
+        """What the resolver of *name* returns to each of the *calls*; empty where it knows no such
+        record. Raises NameNotFound and UpstreamError."""
+        query = encode_query(name, *calls)
+        try:
+            elements = await self._ethereum.call(
+                self._universal_resolver,
+                query,
+                lambda returned: read_elements(returned, len(calls)),
+            )
+        except Reverted as revert:
+            raise read_refusal(revert.data) from revert
+        return [read_element(element) for element in elements]
 
     async def _owner(self, node: bytes) -> str | None:
         """The account that owns the node, seen through the NameWrapper; None if nobody does."""
@@ -126,43 +144,30 @@ class EnsNames:
         return address_text(ETHEREUM, account) if any(account) else None
 
 
-def encode_query(name: DomainName, node: bytes, coin: CoinType = ETHEREUM) -> bytes:
-    """The call data: `resolve(name, multicall([addr(node), contenthash(node)]))`."""
+def _address_call(node: bytes, coin: CoinType) -> bytes:
     # addr(node) is older than addr(node, coin), and there are resolvers that know only that.
-    address = _ADDR + node if coin == ETHEREUM else _ADDR_OF_COIN + node + abi.uint(coin)
-    records = abi.encode_bytes_array([address, CONTENTHASH + node])
-    return _RESOLVE + abi.encode_bytes(name.wire, _MULTICALL + records)
+    return _ADDR + node if coin == ETHEREUM else _ADDR_OF_COIN + node + abi.uint(coin)
 
 
-def read_elements(returned: bytes) -> list[bytes]:
-    """The two results of the multicall in what `resolve` returned; ValueError if it is not so."""
+def encode_query(name: DomainName, *calls: bytes) -> bytes:
+    """The call data: `resolve(name, multicall(calls))`."""
+    multicall = _MULTICALL + abi.encode_bytes_array(calls)
+    return _RESOLVE + abi.encode_bytes(name.wire, multicall)
+
+
+def read_elements(returned: bytes, count: int) -> list[bytes]:
+    """The *count* results of the multicall in what `resolve` returned; ValueError if it has others."""
     elements = abi.read_bytes_array(abi.read_bytes(returned))
-    if len(elements) != 2:
-        raise ValueError(f"2 records were asked for, {len(elements)} came")
+    if len(elements) != count:
+        raise ValueError(f"{count} records were asked for, {len(elements)} came")
     return elements
 
 
-def read_records(
-    elements: list[bytes], coin: CoinType = ETHEREUM
-) -> tuple[str | None, ContentRecord | None]:
-    """Address and content record in the *elements* of an answer, None where unset.
+def read_element(element: bytes) -> bytes:
+    """One record's return data, empty when the resolver does not know such records.
 
-    Raises UpstreamNonsense for what a sound resolver cannot have said, UpstreamUnavailable when
-    an off-chain gateway failed behind it."""
-    address, content = (_element(element) for element in elements)
-    try:
-        if coin == ETHEREUM:
-            raw = abi.read_address(address) if address else b""
-        else:
-            raw = abi.read_bytes(address) if address else b""
-        wallet = address_text(coin, raw) if any(raw) else None
-        return wallet, read_content(abi.read_bytes(content) if content else b"")
-    except ValueError as wrong:
-        raise UpstreamNonsense(f"The name's resolver gave no record: {wrong}.") from wrong
-
-
-def _element(element: bytes) -> bytes:
-    """One record's return data, empty when the resolver does not know such records."""
+    Raises UpstreamNonsense when the resolver failed, UpstreamUnavailable when an off-chain gateway
+    did so behind it."""
     # ENSIP-23: an element whose length is not a whole number of words is an error.
     if not element or len(element) % abi.WORD == 0:
         return element
@@ -172,11 +177,28 @@ def _element(element: bytes) -> bytes:
     raise refusal
 
 
-def read_content(raw: bytes) -> ContentRecord | None:
-    """The content record in a contenthash, None where it is empty.
+def read_address(record: bytes, coin: CoinType) -> str | None:
+    """The address in the return data of `addr`, None where it is unset.
 
-    One that nobody can read is content of an unreadable kind: its owner wrote it so, and ENS
-    did not fail."""
+    Raises UpstreamNonsense for what a sound resolver cannot have said."""
+    try:
+        if not record:
+            return None
+        raw = abi.read_address(record) if coin == ETHEREUM else abi.read_bytes(record)
+        return address_text(coin, raw) if any(raw) else None
+    except ValueError as wrong:
+        raise UpstreamNonsense(f"The name's resolver gave no address: {wrong}.") from wrong
+
+
+def read_content(record: bytes) -> ContentRecord | None:
+    """The content record in the return data of `contenthash`, None where it is unset.
+
+    A contenthash that nobody can read is content of an unreadable kind: its owner wrote it so,
+    and ENS did not fail. Raises UpstreamNonsense for what is not return data."""
+    try:
+        raw = abi.read_bytes(record) if record else b""
+    except ValueError as wrong:
+        raise UpstreamNonsense(f"The name's resolver gave no contenthash: {wrong}.") from wrong
     try:
         return contenthash.decode(raw)
     except ValueError as wrong:
