@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import aiohttp
 
@@ -34,14 +35,18 @@ class Started:
 
 
 @asynccontextmanager
-async def service(data: Path) -> AsyncIterator[Started]:
-    """`content-gateway dev` with its data in *data* and nobody public to ask."""
+async def service(
+    data: Path, more: Mapping[str, str] = MappingProxyType({})
+) -> AsyncIterator[Started]:
+    """`content-gateway dev` with its data in *data*, nobody public to ask, and *more* settings."""
     settings = {
         "CONTENT_GATEWAY_DATA_DIR": str(data),
         "CONTENT_GATEWAY_PORT": "0",
         "CONTENT_GATEWAY_ENS__RPC_URLS": "[]",
         "CONTENT_GATEWAY_IPNS__ROUTERS": "[]",
+        "CONTENT_GATEWAY_IPNS__GATEWAYS": "[]",
         "CONTENT_GATEWAY_EMBEDDED__GATEWAYS": "[]",
+        **more,
     }
     async with _process([sys.executable, "-m", "content_gateway", "dev"], settings) as started:
         yield started

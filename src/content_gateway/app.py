@@ -112,10 +112,12 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
 
 def ages(settings: Settings) -> Ages:
     """How long answers serve."""
-    chosen, usual = settings.names, Ages()
+    chosen = settings.names
     return Ages(
-        while_revalidating=min(usual.while_revalidating, chosen.stale_limit),
+        fresh=chosen.fresh,
+        while_revalidating=min(2 * chosen.fresh, chosen.stale_limit),
         if_error=chosen.stale_limit,
+        absent=chosen.absent,
         max_entries=chosen.cache_entries,
     )
 

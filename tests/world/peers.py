@@ -21,16 +21,20 @@ import aiohttp
 import pytest
 
 
+def find_peer(name: str) -> Path | None:
+    """The path of the program or npm package *name*, None if it was not installed."""
+    default = Path.home() / ".cache" / "content-gateway" / "peers"
+    peers = Path(os.environ.get("PEERS_DIR") or default)
+    places = (peers / "bin" / name, peers / "npm" / "node_modules" / name)
+    return next((path for path in places if path.exists()), None)
+
+
 def require_peer(name: str) -> Path:
     """The path of the program or npm package *name*; without it the test skips.
 
     With REQUIRE_PEERS=1 in the environment the test fails instead.
     """
-    default = Path.home() / ".cache" / "content-gateway" / "peers"
-    peers = Path(os.environ.get("PEERS_DIR") or default)
-    places = (peers / "bin" / name, peers / "npm" / "node_modules" / name)
-    found = next((path for path in places if path.exists()), None)
-    return found or absent(f"{name} is not installed: run `make peers`")
+    return find_peer(name) or absent(f"{name} is not installed: run `make peers`")
 
 
 def absent(reason: str) -> NoReturn:

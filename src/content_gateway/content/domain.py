@@ -16,7 +16,9 @@ MAX_TEXT: Final = 1000  # no name that fits the wire is longer, in any script
 
 # Labels of letters, digits and hyphens normalise to their lower case, unless `--` stands third
 # and fourth, where only punycode may have it (ENSIP-15). Checked equal on the reference tests.
-_PLAIN: Final = re.compile(r"(?:(?!..--)[a-z0-9-]+\.)+(?!..--)[a-z0-9-]+", re.ASCII)
+_LABEL: Final = r"(?!..--)[a-z0-9-]+"
+_PLAIN_LABEL: Final = re.compile(_LABEL, re.ASCII)
+_PLAIN: Final = re.compile(rf"(?:{_LABEL}\.)+{_LABEL}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,8 @@ class DomainName:
             raise InvalidDomain("The domain has blanks or control characters.")
         if "." not in text or "" in text.split("."):
             raise InvalidDomain("A domain has at least two labels, none of them empty.")
-        name = cls(_normalise(text))
+        # ENSIP-15 treats each label by itself; plain ones need no library.
+        name = cls(".".join(map(_normalise, text.split("."))))
         if len(name.wire) > MAX_WIRE_BYTES:
             raise InvalidDomain(f"The domain takes more than {MAX_WIRE_BYTES} bytes on the wire.")
         return name
@@ -87,11 +90,14 @@ class DomainName:
         return self.text
 
 
-def _normalise(text: str) -> str:
-    """*text* by ENSIP-15; raises InvalidDomain with the standard's own reason."""
+def _normalise(label: str) -> str:
+    """*label* by ENSIP-15; raises InvalidDomain with the standard's own reason."""
+    lowered = label.lower() if label.isascii() else ""
+    if _PLAIN_LABEL.fullmatch(lowered):
+        return lowered
     from ens_normalize import DisallowedSequence, ens_normalize  # noqa: PLC0415 - see the top
 
     try:
-        return str(ens_normalize(text))
+        return str(ens_normalize(label))
     except (DisallowedSequence, UnicodeError) as refused:
         raise InvalidDomain(f"The domain cannot be normalised (ENSIP-15): {refused}.") from refused

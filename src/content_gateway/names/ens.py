@@ -90,7 +90,7 @@ class EnsNames:
         address; other coins never fall back (ENSIP-19). Raises NameNotFound when no resolver or
         no record exists, UpstreamError when we could not find out. Never returns a guess."""
         node = name.namehash
-        address, content_hash = await self._ask(name, _address_call(node, coin), CONTENTHASH + node)
+        address, content_hash = await self._ask(name, address_call(node, coin), CONTENTHASH + node)
         wallet, content = read_address(address, coin), read_content(content_hash)
         if wallet is None and content is None:
             raise NameNotFound(_nothing_there(coin))
@@ -102,7 +102,7 @@ class EnsNames:
     async def address(self, name: DomainName, coin: CoinType) -> str | None:
         """The address of *name* for *coin*, None if it has none; raises UpstreamError."""
         try:
-            (address,) = await self._ask(name, _address_call(name.namehash, coin))
+            (address,) = await self._ask(name, address_call(name.namehash, coin))
         except NameNotFound:
             return None
         return read_address(address, coin)
@@ -144,7 +144,8 @@ class EnsNames:
         return address_text(ETHEREUM, account) if any(account) else None
 
 
-def _address_call(node: bytes, coin: CoinType) -> bytes:
+def address_call(node: bytes, coin: CoinType) -> bytes:
+    """The call for the address of *node*."""
     # addr(node) is older than addr(node, coin), and there are resolvers that know only that.
     return _ADDR + node if coin == ETHEREUM else _ADDR_OF_COIN + node + abi.uint(coin)
 
@@ -156,7 +157,7 @@ def encode_query(name: DomainName, *calls: bytes) -> bytes:
 
 
 def read_elements(returned: bytes, count: int) -> list[bytes]:
-    """The *count* results of the multicall in what `resolve` returned; ValueError if it has others."""
+    """The *count* results of the multicall that `resolve` returned; ValueError for others."""
     elements = abi.read_bytes_array(abi.read_bytes(returned))
     if len(elements) != count:
         raise ValueError(f"{count} records were asked for, {len(elements)} came")

@@ -94,6 +94,10 @@ class Names(Group):
 
     zone_file: Path | None = Field(None, description="TOML file of names answered locally")
     deadline: float = Field(10.0, gt=0, le=60, description="seconds one lookup may take in all")
+    fresh: float = Field(300.0, gt=0, le=86_400, description="seconds an answer serves unasked")
+    absent: float = Field(
+        30.0, gt=0, le=3600, description="seconds that a name is known not to exist"
+    )
     cache_entries: int = Field(100_000, ge=1, le=10_000_000, description="answers kept in memory")
     stale_limit: float = Field(
         3600.0,
