@@ -1,7 +1,9 @@
 """Names from a real Ethereum node that holds real ENS contracts, through the whole service."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, MutableMapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -121,3 +123,34 @@ async def test_a_wrong_chain_is_not_an_unknown_name(tmp_path: Path, anvil: Anvil
         tmp_path, ens__rpc_urls=[anvil.url], ens__universal_resolver=empty
     ) as service:
         assert (await service.resolve("site.eth")).status == 502
+
+
+async def test_ten_thousand_requests_for_one_cold_name_cause_one_call(
+    service: Service, proxy: CountingProxy
+) -> None:
+    """However many ask at once, the node is asked once, and everybody gets the answer."""
+    heard: list[bytes] = []
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.body":
+            heard.append(message["body"])
+
+    async def ask() -> None:
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/domain/resolve/site.eth",
+            "query_string": b"",
+            "headers": [(b"x-api-key", b"me")],
+        }
+        await service.gateway.api(scope, _nothing, send)
+
+    proxy.delay = 0.5
+    await asyncio.gather(*(ask() for _ in range(10_000)))
+    assert len(heard) == 10_000
+    assert set(heard) == {(await service.resolve("site.eth")).body}
+    assert (proxy.eth_calls, len(proxy.requests)) == (1, 1)
+
+
+async def _nothing() -> dict[str, Any]:
+    raise AssertionError("no request has a body")

@@ -11,13 +11,20 @@ from content_gateway.settings.model import Settings
 
 @click.command("resolve", epilog="Example: content-gateway resolve vitalik.eth --json")
 @click.argument("name")
+@click.option(
+    "--coin-type",
+    default="60",
+    metavar="NUMBER",
+    help="Print the address for this coin (SLIP-44; EVM chains: 2147483648 + chain id).",
+)
+@click.option("--fresh", is_flag=True, help="Ask the name service even if the answer is known.")
 @common.config_option
 @common.json_option
-def command(name: str, config: Path | None, as_json: bool) -> None:
+def command(name: str, coin_type: str, fresh: bool, config: Path | None, as_json: bool) -> None:
     """Print what the domain NAME points at."""
     from content_gateway.api.answers import resolution_body
 
-    resolution = common.run(_resolve(common.load(config).settings, name))
+    resolution = common.run(_resolve(common.load(config).settings, name, coin_type, fresh))
     if as_json:
         click.echo(resolution_body(resolution))
         return
@@ -25,13 +32,14 @@ def command(name: str, config: Path | None, as_json: bool) -> None:
         click.echo(f"{label:8} {value}")
 
 
-async def _resolve(chosen: Settings, text: str) -> Resolution:
+async def _resolve(chosen: Settings, text: str, coin_type: str, fresh: bool) -> Resolution:
     from content_gateway.app import opened
     from content_gateway.content.domain import DomainName
+    from content_gateway.content.wallet import parse_coin_type
 
-    name = DomainName.parse(text)
+    name, coin = DomainName.parse(text), parse_coin_type(coin_type)
     async with opened(chosen) as gateway:
-        return await gateway.directory.resolve(name)
+        return await gateway.directory.resolve(name, coin, anew=fresh)
 
 
 def described(resolution: Resolution) -> list[tuple[str, str]]:
@@ -49,4 +57,6 @@ def described(resolution: Resolution) -> list[tuple[str, str]]:
     if resolution.records.wallet is not None:
         owner = " (owner)" if resolution.records.wallet_is_owner else ""
         lines.append(("wallet", resolution.records.wallet + owner))
+    if resolution.stale is not None:
+        lines.append(("age", f"{resolution.stale.age.total_seconds():.0f} s; no newer answer yet"))
     return lines

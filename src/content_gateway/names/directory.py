@@ -48,8 +48,6 @@ from content_gateway.errors import (
 )
 from content_gateway.names.cache import Cache, Entry, Question
 
-_NOTHING_THERE = "No such name is registered, or it has neither wallet nor content."
-
 
 class LocalNames(Protocol):
     """Names that are known without asking anybody."""
@@ -141,7 +139,7 @@ class Directory:
         question = (name.text, coin)
         entry = await self._entry(name, question, anew)
         if entry.records is None:
-            raise NameNotFound(_NOTHING_THERE)
+            raise NameNotFound(_nothing_there(coin))
         resolution = await self._resolution(entry.records, anew)
         stale = self._cache.staleness(entry)
         return resolution if stale is None else resolution.but_stale(stale)
@@ -266,3 +264,8 @@ class Directory:
         del self._flights[question]
         if not flight.cancelled():
             flight.exception()  # seen, even if every caller has given up
+
+
+def _nothing_there(coin: CoinType) -> str:
+    wallet = "wallet" if coin == ETHEREUM else f"an address of the coin type {coin}"
+    return f"No such name is registered, or it has neither {wallet} nor content."

@@ -93,7 +93,7 @@ class EnsNames:
         address, content_hash = await self._ask(name, address_call(node, coin), CONTENTHASH + node)
         wallet, content = read_address(address, coin), read_content(content_hash)
         if wallet is None and content is None:
-            raise NameNotFound(_nothing_there(coin))
+            raise NameNotFound("The name has neither such an address nor content.")
         if wallet is not None or coin != ETHEREUM:
             return Records(wallet, content)
         owner = await self._owner(node)
@@ -240,9 +240,3 @@ def _resolver_failure(data: bytes) -> GatewayError:
     if inner[:4] in (_UNSUPPORTED_PROFILE, _HTTP_ERROR):
         return read_refusal(inner)
     return UpstreamNonsense("The name's resolver failed.")
-
-
-def _nothing_there(coin: CoinType) -> str:
-    if coin == ETHEREUM:
-        return "The name has neither a wallet nor content."
-    return f"The name has neither an address of the coin type {coin} nor content."
