@@ -83,7 +83,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         stack.push_async_callback(reconciler.close)
         pinning = Pinning(ledger, blocking=blocking, wake=reconciler.wake)
 
-        ipns = ipns_resolver(settings, outbound, last_known)
+        ipns = ipns_resolver(settings, outbound, last_known, blocking)
         stack.push_async_callback(ipns.close)
         guard = Guard(local_gateways=settings.ens.local_gateways)
         gateways = Gateways(await stack.enter_async_context(Outbound(guard)))
@@ -103,9 +103,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         issued_keys = IssuedKeys(SqliteKeys(database))
         keys: Keys = OpenKeys() if settings.keys.mode == "open" else issued_keys
         contract = Contract(settings.spec_file)
-        handlers = Handlers(
-            contract=contract, directory=directory, ipns=ipns, pinning=pinning, blocking=blocking
-        )
+        handlers = Handlers(contract=contract, directory=directory, ipns=ipns, pinning=pinning)
         api = Api(operations_of(contract), handlers.by_id, keys)
         yield Gateway(api, directory, ipns, pinning, keys, issued_keys, reconciler)
 
@@ -172,7 +170,9 @@ def unstoppable_chains(settings: Settings, outbound: Outbound) -> list[Chain]:
     ]
 
 
-def ipns_resolver(settings: Settings, outbound: Outbound, store: LinkStore) -> IpnsResolver:
+def ipns_resolver(
+    settings: Settings, outbound: Outbound, store: LinkStore, blocking: Blocklist
+) -> IpnsResolver:
     """IPNS with every configured source."""
     chosen = settings.ipns
     sources: list[RecordSource] = [
@@ -183,7 +183,7 @@ def ipns_resolver(settings: Settings, outbound: Outbound, store: LinkStore) -> I
         sources.append(KuboRecords(outbound, chosen.kubo_url, seconds=chosen.timeout))
     domains = DnsLinks(chosen.dns_servers, seconds=chosen.timeout)
     policy = IpnsPolicy(source_limit=chosen.timeout + 1)
-    return IpnsResolver(Links(sources, domains, store, policy=policy))
+    return IpnsResolver(Links(sources, domains, store, policy=policy), blocking)
 
 
 def pin_backend(settings: Settings, outbound: Outbound) -> PinBackend:

@@ -4,12 +4,13 @@ import asyncio
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from content_gateway.blocking.blocklist import Blocklist
 from content_gateway.content.ipns_name import IpnsName
 from content_gateway.content.records import KnownLink
 from content_gateway.errors import UpstreamUnavailable
 from content_gateway.ipns.link import Policy
 from content_gateway.ipns.links import Links, RecordSource
-from content_gateway.ipns.resolver import IpnsResolver
+from content_gateway.ipns.resolver import Blocking, IpnsResolver
 from tests.ipns.signing import NOW
 
 
@@ -112,6 +113,7 @@ def resolver_of(
     memory: Memory | None = None,
     clock: Clock | None = None,
     policy: Policy | None = None,
+    blocking: Blocking | None = None,
 ) -> IpnsResolver:
     """A resolver over *sources*; parts that a test does not care about are new and empty."""
     clock = clock or Clock()
@@ -123,7 +125,7 @@ def resolver_of(
         clock=clock,
         today=clock.today,
     )
-    return IpnsResolver(links)
+    return IpnsResolver(links, blocking or Blocklist(None, None))
 
 
 async def settle() -> None:

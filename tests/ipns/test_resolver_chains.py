@@ -6,7 +6,7 @@ import pytest
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.ipns_name import IpnsName
-from content_gateway.errors import TaskNotFound
+from content_gateway.errors import Blocked, TaskNotFound
 from content_gateway.ipns.link import Policy
 from content_gateway.ipns.resolver import MAX_DEPTH
 from tests.ipns.signing import NOW, Signer, data, when
@@ -289,4 +289,57 @@ async def test_a_chain_does_not_outlast_the_first_wait() -> None:
     del source.records[silent]
     resolver = resolver_of(source, policy=Policy(first_wait=0.05))
     assert await resolver.latest(name) is None
+    await resolver.close()
+
+
+class Blocks:
+    """A block list of two sets."""
+
+    def __init__(self) -> None:
+        self.names: set[IpnsName] = set()
+        self.cids: set[Cid] = set()
+
+    def check_ipns(self, name: IpnsName) -> None:
+        """Raises Blocked for a listed name."""
+        if name in self.names:
+            raise Blocked("This IPNS name is blocked.")
+
+    def check_cid(self, cid: Cid) -> None:
+        """Raises Blocked for a listed CID."""
+        if cid in self.cids:
+            raise Blocked("This content is blocked.")
+
+
+@pytest.mark.parametrize("blocked", ["first", "second", "content"])
+async def test_a_chain_through_anything_blocked_is_blocked(blocked: str) -> None:
+    """Whatever is on the way; known or not, and however it is asked for."""
+    source, blocks = Source(), Blocks()
+    name = chain(source, 2)
+    resolver = resolver_of(source, blocking=blocks)
+    assert await resolver.latest(name) == FIRST
+    task = resolver.begin(name).task
+    if blocked == "content":
+        blocks.cids.add(FIRST)
+    else:
+        blocks.names.add(SIGNERS[blocked == "second"].name)
+    with pytest.raises(Blocked):
+        await resolver.latest(name)
+    with pytest.raises(Blocked):
+        resolver.known(name)
+    with pytest.raises(Blocked):
+        resolver.begin(name)
+    with pytest.raises(Blocked):
+        resolver.progress(task.id)
+    await resolver.close()
+
+
+async def test_a_blocked_name_is_not_even_looked_up() -> None:
+    """No source hears of it."""
+    source, blocks = Source(), Blocks()
+    blocks.names.add(chain(source, 1))
+    resolver = resolver_of(source, blocking=blocks)
+    with pytest.raises(Blocked):
+        await resolver.latest(SIGNERS[0].name)
+    await settle()
+    assert source.asked == []
     await resolver.close()

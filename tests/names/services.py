@@ -97,17 +97,24 @@ class Ipns:
         self.cids: dict[IpnsName, Cid] = {}
         self.asked: list[IpnsName] = []
         self.asked_anew: list[IpnsName] = []
+        self.blocked = False
 
     async def latest(self, name: IpnsName, *, anew: bool = False) -> Cid | None:
-        """The last CID, None if there is none yet."""
+        """The last CID, None if there is none yet; raises Blocked."""
+        self._check()
         self.asked.append(name)
         if anew:
             self.asked_anew.append(name)
         return self.cids.get(name)
 
     def known(self, name: IpnsName) -> Cid | None:
-        """The last CID, without asking."""
+        """The last CID, without asking; raises Blocked."""
+        self._check()
         return self.cids.get(name)
+
+    def _check(self) -> None:
+        if self.blocked:
+            raise Blocked("This IPNS name is blocked.")
 
 
 class Memory:
@@ -128,12 +135,11 @@ class Memory:
 
 
 class Blocks:
-    """A block list of three sets."""
+    """A block list of two sets."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
         self.cids: set[Cid] = set()
-        self.ipns: set[IpnsName] = set()
 
     def check_name(self, name: DomainName) -> None:
         """Raises Blocked for a listed domain."""
@@ -144,11 +150,6 @@ class Blocks:
         """Raises Blocked for a listed CID."""
         if cid in self.cids:
             raise Blocked("This content is blocked.")
-
-    def check_ipns(self, name: IpnsName) -> None:
-        """Raises Blocked for a listed IPNS name."""
-        if name in self.ipns:
-            raise Blocked("This IPNS name is blocked.")
 
 
 def directory_of(

@@ -6,7 +6,7 @@ left to routes.py."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final, Protocol, cast
+from typing import Final, cast
 from urllib.parse import parse_qs
 
 import msgspec
@@ -24,7 +24,6 @@ from content_gateway.api.answers import (
 )
 from content_gateway.api.auth import Admitted
 from content_gateway.api.contract import Contract
-from content_gateway.content.cid import Cid
 from content_gateway.content.domain import DomainName
 from content_gateway.content.ipns_name import IpnsName
 from content_gateway.content.wallet import ETHEREUM, CoinType, parse_coin_type
@@ -34,16 +33,6 @@ from content_gateway.names.directory import Directory
 from content_gateway.pins.pinning import Pinning
 
 _REVALIDATE: Final = (b"cache-control", b"no-cache")
-
-
-class Blocking(Protocol):
-    """The operator's block list; each of these raises Blocked."""
-
-    def check_cid(self, cid: Cid) -> None:
-        """Refuse content."""
-
-    def check_ipns(self, name: IpnsName) -> None:
-        """Refuse an IPNS name."""
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -73,13 +62,11 @@ class Handlers:
         directory: Directory,
         ipns: IpnsResolver,
         pinning: Pinning,
-        blocking: Blocking,
     ) -> None:
         self._contract = contract
         self._directory = directory
         self._ipns = ipns
         self._pinning = pinning
-        self._blocking = blocking
         self._rendered = RenderedResolutions()
 
     @property
@@ -120,20 +107,11 @@ class Handlers:
 
     async def start_ipns(self, call: Call) -> Reply:
         """A resolution of an IPNS name that goes on behind the answer."""
-        name = IpnsName.parse(call.argument)
-        self._blocking.check_ipns(name)
-        started = self._ipns.begin(name)
-        if started.cid is not None:
-            self._blocking.check_cid(started.cid)
-        return ipns_started(started)
+        return ipns_started(self._ipns.begin(IpnsName.parse(call.argument)))
 
     async def ipns_result(self, call: Call) -> Reply:
         """How such a resolution is going."""
-        progress = self._ipns.progress(call.argument)
-        self._blocking.check_ipns(progress.task.name)
-        if progress.cid is not None:
-            self._blocking.check_cid(progress.cid)
-        return ipns_progress(progress)
+        return ipns_progress(self._ipns.progress(call.argument))
 
     async def add_pin(self, call: Call) -> Reply:
         """A new pin for the requestor, or the notice that it exists."""

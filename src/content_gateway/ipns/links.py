@@ -16,7 +16,7 @@ import structlog
 
 from content_gateway.content.ipns_name import IpnsName
 from content_gateway.content.records import KnownLink
-from content_gateway.errors import UpstreamError
+from content_gateway.errors import UpstreamError, UpstreamNonsense
 from content_gateway.ipns.link import DEFAULT_TTL, NEVER, Link, Policy, target_of
 from content_gateway.ipns.record import IpnsRecord, verify
 
@@ -179,43 +179,38 @@ class Links:
         self._store.keep_link(name, KnownLink(found.path, now, ttl=found.ttl))
 
     async def _ask_sources(self, name: IpnsName, link: Link) -> None:
-        if not self._sources:
-            link.failure = "No source of IPNS records is configured."
-        asks = [asyncio.create_task(self._ask(source, name, link)) for source in self._sources]
+        reasons = [] if self._sources else ["No source of IPNS records is configured."]
+        asks = [asyncio.create_task(self._ask(source, name)) for source in self._sources]
+        is_told = False
         try:
             for asked in asyncio.as_completed(asks):
-                if (data := await asked) is not None:
-                    self._consider(name, link, data)
+                try:
+                    data = await asked
+                    if data is not None:
+                        self._consider(name, link, data)
+                        is_told = True
+                except (UpstreamError, TimeoutError) as failed:
+                    reasons.append(_reason(failed))
+                    log.warning("ipns source failed", name=name.text, reason=reasons[-1])
         finally:
             for ask in asks:
                 ask.cancel()
             await asyncio.gather(*asks, return_exceptions=True)
+        if not is_told:
+            # Absence is told only if no source has failed.
+            link.failure = reasons[0] if reasons else "No source has a record of that name."
 
-    async def _ask(self, source: RecordSource, name: IpnsName, link: Link) -> bytes | None:
-        """What one source has, None if that is nothing or it failed."""
-        try:
-            async with asyncio.timeout(self.policy.source_limit):
-                data = await source.record(name)
-        except (UpstreamError, TimeoutError) as failed:
-            link.failure = _reason(failed)
-            log.warning("ipns source failed", name=name.text, reason=_reason(failed))
-            return None
-        if data is None:
-            link.failure = "No source has a record of that name."
-        return data
+    async def _ask(self, source: RecordSource, name: IpnsName) -> bytes | None:
+        async with asyncio.timeout(self.policy.source_limit):
+            return await source.record(name)
 
     def _consider(self, name: IpnsName, link: Link, data: bytes) -> None:
-        """Take the record in *data* if it proves itself and is not worse than the known one."""
+        """Take the record in *data*; raises UpstreamNonsense unless it proves itself and is no
+        worse than the known one."""
         now = self.today()
-        try:
-            record = verify(name, data, now)
-        except UpstreamError as wrong:
-            link.failure = wrong.detail
-            log.warning("ipns record refused", name=name.text, reason=wrong.detail)
-            return
+        record = verify(name, data, now)
         if link.record is not None and record.rank < link.record.rank:
-            link.failure = "Sources only have a record older than the one known."
-            return
+            raise UpstreamNonsense("The record is older than one that is known.")
         is_news = link.record is None or record.rank > link.record.rank
         self._take_record(link, record, now)
         link.settled_at = now
@@ -242,5 +237,5 @@ class Links:
         link.fresh_until = self.clock() + min(seconds, self.policy.most_lifetime) - age
 
 
-def _reason(failed: Exception) -> str:
+def _reason(failed: UpstreamError | TimeoutError) -> str:
     return failed.detail if isinstance(failed, UpstreamError) else "No answer in time."

@@ -8,7 +8,7 @@ name points is known by links.py."""
 import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.ipns_name import IpnsName
@@ -71,11 +71,25 @@ class _Trail:
     failure: str | None = None
 
 
-class IpnsResolver:
-    """What IPNS names point at in the end."""
+class Blocking(Protocol):
+    """The operator's block list; each of these raises Blocked."""
 
-    def __init__(self, links: Links) -> None:
+    def check_ipns(self, name: IpnsName) -> None:
+        """Refuse an IPNS name."""
+
+    def check_cid(self, cid: Cid) -> None:
+        """Refuse content."""
+
+
+class IpnsResolver:
+    """What IPNS names point at in the end.
+
+    Each of its answers raises Blocked when a name on the way, or the CID at its end, is not to be
+    served; a blocked name is not even looked up."""
+
+    def __init__(self, links: Links, blocking: Blocking) -> None:
         self._links = links
+        self._blocking = blocking
 
     async def latest(self, name: IpnsName, *, anew: bool = False) -> Cid | None:
         """The last verified CID behind *name*, None while there is none.
@@ -129,6 +143,7 @@ class IpnsResolver:
         now = self._links.today()
         links: list[Link] = []
         for _ in range(MAX_DEPTH):
+            self._blocking.check_ipns(name)
             link = self._links.look(name, anew=anew) if ask else self._links.known(name)
             links.append(link)
             if link.target is None:
@@ -136,6 +151,7 @@ class IpnsResolver:
             if link.usable_until <= now:
                 return _Trail(links, failure="The last record has expired.")
             if isinstance(link.target, Cid):
+                self._blocking.check_cid(link.target)
                 return _Trail(links, link.target)
             name = link.target
         return _Trail(links, failure=f"The name leads through more than {MAX_DEPTH} names.")

@@ -72,10 +72,10 @@ class IpnsLookup(Protocol):
     async def latest(self, name: IpnsName, *, anew: bool = False) -> Cid | None:
         """The last verified CID, None if there is none yet; starts a resolution.
 
-        With *anew* a resolution is started even if the last one still holds."""
+        With *anew* a resolution is started even if the last one still holds. Raises Blocked."""
 
     def known(self, name: IpnsName) -> Cid | None:
-        """The last verified CID that is still valid, without asking anybody."""
+        """The last verified CID that is still valid, without asking anybody; raises Blocked."""
 
 
 class Blocking(Protocol):
@@ -86,9 +86,6 @@ class Blocking(Protocol):
 
     def check_cid(self, cid: Cid) -> None:
         """Refuse content."""
-
-    def check_ipns(self, name: IpnsName) -> None:
-        """Refuse an IPNS name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +154,11 @@ class Directory:
             learned = self._cache.last((name.text, ETHEREUM))
         if learned is None:
             raise NameNotFound("Nothing is known of this domain; resolving it would find out.")
-        cached = None
-        if isinstance(learned.records.content, IpnsContent):
-            cached = self._ipns.known(learned.records.content.name)
-        self._check(learned.records, cached)
+        content, cached = learned.records.content, None
+        if isinstance(content, IpfsContent):
+            self._blocking.check_cid(content.cid)
+        elif isinstance(content, IpnsContent):
+            cached = self._ipns.known(content.name)
         return learned, cached
 
     async def close(self) -> None:
@@ -195,21 +193,12 @@ class Directory:
         return entry
 
     async def _resolution(self, records: Records, anew: bool) -> Resolution:
-        cached = None
-        if isinstance(records.content, IpnsContent):
-            self._check(records, None)
-            cached = await self._ipns.latest(records.content.name, anew=anew)
-        self._check(records, cached)
-        return Resolution(records, cached)
-
-    def _check(self, records: Records, cached: Cid | None) -> None:
-        """Raise Blocked unless the operator lets all of this be told."""
-        if isinstance(records.content, IpfsContent):
-            self._blocking.check_cid(records.content.cid)
-        elif isinstance(records.content, IpnsContent):
-            self._blocking.check_ipns(records.content.name)
-            if cached is not None:
-                self._blocking.check_cid(cached)
+        content = records.content
+        if isinstance(content, IpfsContent):
+            self._blocking.check_cid(content.cid)
+        elif isinstance(content, IpnsContent):
+            return Resolution(records, await self._ipns.latest(content.name, anew=anew))
+        return Resolution(records)
 
     async def _learn(self, name: DomainName, question: Question) -> Entry:
         """A new entry, or the known one if that may serve instead; raises UpstreamError."""

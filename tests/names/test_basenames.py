@@ -1,0 +1,272 @@
+"""Basenames: address and rest from ENS, content from the registry on Base."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from eth_abi.abi import encode
+
+from content_gateway.content.cid import Cid
+from content_gateway.content.domain import DomainName
+from content_gateway.content.records import IpfsContent, OtherContent, Records
+from content_gateway.content.wallet import ETHEREUM, CoinType
+from content_gateway.errors import (
+    NameNotFound,
+    UpstreamError,
+    UpstreamNonsense,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from content_gateway.ethereum.rpc import EthereumRpc
+from content_gateway.names.basenames import Basenames
+from content_gateway.names.ens import EnsNames
+from content_gateway.outbound import Outbound
+from tests.ethereum.nodes import work_of_ours
+from tests.fakes.ethereum import (
+    NOBODY,
+    REGISTRY,
+    UNIVERSAL_RESOLVER,
+    Ethereum,
+    Name,
+    Revert,
+    namehash,
+    selector,
+)
+from tests.fakes.miniature import Mood, running
+
+BASE_REGISTRY = "0xB94704422c2a1E396835A571837Aa5AE53285a95"
+RESOLVER = "0x" + "5e" * 20
+ALICE = DomainName.parse("alice.base.eth")
+WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
+OWNER = "0x000000000000000000000000000000000000dEaD"
+BASE = CoinType(0x80000000 | 8453)
+CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
+IPFS = bytes.fromhex("e3010170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f")
+CONTENT = IpfsContent(Cid.parse(CID))
+
+
+class Base(Ethereum):
+    """Base with the registry of Basenames: who owns a name, and its resolver's contenthash."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.contenthashes: dict[bytes, bytes] = {}
+        self.owners: dict[bytes, str] = {}
+        self.contracts[BASE_REGISTRY.lower()] = self._registry
+        self.contracts[RESOLVER] = self._resolver
+
+    def put(self, name: DomainName, contenthash: bytes, owner: str = NOBODY) -> None:
+        """Let *name* exist."""
+        node = namehash(name.text)
+        self.contenthashes[node], self.owners[node] = contenthash, owner
+
+    def _registry(self, data: bytes) -> bytes:
+        function, node = data[:4], data[4:]
+        if function == selector("owner(bytes32)"):
+            return encode(["address"], [self.owners.get(node, NOBODY)])
+        assert function == selector("resolver(bytes32)")
+        return encode(["address"], [RESOLVER if node in self.contenthashes else NOBODY])
+
+    def _resolver(self, data: bytes) -> bytes:
+        assert data[:4] == selector("contenthash(bytes32)")
+        return encode(["bytes"], [self.contenthashes[data[4:]]])
+
+
+@pytest.fixture
+async def base() -> AsyncIterator[Base]:
+    async with running(Base()) as base:
+        yield base
+
+
+@pytest.fixture
+def names(outbound: Outbound, ethereum: Ethereum, base: Base) -> Basenames:
+    ens = EnsNames(
+        EthereumRpc(outbound, [ethereum.url], seconds=1),
+        universal_resolver=UNIVERSAL_RESOLVER,
+        registry=REGISTRY,
+    )
+    return Basenames(ens, EthereumRpc(outbound, [base.url], seconds=1), registry=BASE_REGISTRY)
+
+
+async def test_content_comes_from_base(names: Basenames, ethereum: Ethereum, base: Base) -> None:
+    """The wallet is what ENS says, the content what Base says."""
+    ethereum.names["alice.base.eth"] = Name(address=WALLET)
+    base.put(ALICE, IPFS)
+    assert await names.resolve(ALICE) == Records(WALLET, CONTENT)
+
+
+async def test_it_costs_one_call_to_ens_and_three_to_base(
+    names: Basenames, ethereum: Ethereum, base: Base
+) -> None:
+    """Resolver and owner at once, then the contenthash: two round trips on Base."""
+    ethereum.names["alice.base.eth"] = Name(address=WALLET)
+    base.put(ALICE, IPFS)
+    await names.resolve(ALICE)
+    assert (ethereum.eth_calls, base.eth_calls) == (1, 3)
+
+
+@pytest.mark.parametrize("text", ["alice.eth", "base.eth", "xbase.eth", "alice.base.eth.xyz"])
+async def test_other_names_do_not_touch_base(
+    names: Basenames, ethereum: Ethereum, base: Base, text: str
+) -> None:
+    """Only what lies below base.eth is kept there; the name itself is not."""
+    ethereum.names[text] = Name(address=WALLET)
+    base.go_dark()
+    assert await names.resolve(DomainName.parse(text)) == Records(WALLET)
+    assert base.posts == 0
+
+
+@pytest.mark.parametrize("text", ["a.b.base.eth", "ALICE.BASE.ETH", "ålice.base.eth"])
+async def test_every_name_below_base_eth_is_kept_there(
+    names: Basenames, ethereum: Ethereum, base: Base, text: str
+) -> None:
+    """However deep, and however it is spelt."""
+    name = DomainName.parse(text)
+    ethereum.names[name.text] = Name(address=WALLET)
+    base.put(name, IPFS)
+    assert (await names.resolve(name)).content == CONTENT
+
+
+async def test_a_name_that_only_base_knows_has_content(names: Basenames, base: Base) -> None:
+    """ENS may know nothing of a name without an address; its owner on Base stands in."""
+    base.put(ALICE, IPFS, OWNER)
+    assert await names.resolve(ALICE) == Records(OWNER, CONTENT, True)
+
+
+async def test_content_without_any_wallet_is_content(names: Basenames, base: Base) -> None:
+    """Nobody is made up as the owner."""
+    base.put(ALICE, IPFS)
+    assert await names.resolve(ALICE) == Records(None, CONTENT, False)
+
+
+async def test_an_owner_alone_is_no_record(names: Basenames, base: Base) -> None:
+    """A registered name with neither address nor content is absent, as in ENS."""
+    base.put(ALICE, b"", OWNER)
+    with pytest.raises(NameNotFound):
+        await names.resolve(ALICE)
+
+
+async def test_the_owner_does_not_replace_an_address(
+    names: Basenames, ethereum: Ethereum, base: Base
+) -> None:
+    """The address record wins, and the answer does not say that it is the owner's."""
+    ethereum.names["alice.base.eth"] = Name(address=WALLET)
+    base.put(ALICE, IPFS, OWNER)
+    assert await names.resolve(ALICE) == Records(WALLET, CONTENT, False)
+
+
+async def test_ens_is_asked_for_the_address_alone(
+    names: Basenames, ethereum: Ethereum, base: Base
+) -> None:
+    """A gateway that will not speak of content does not take the name away."""
+    failure = selector("Error(string)") + encode(["string"], ["unsupported"])
+    ethereum.names["alice.base.eth"] = Name(address=WALLET, contenthash_error=failure)
+    base.put(ALICE, IPFS)
+    assert await names.resolve(ALICE) == Records(WALLET, CONTENT)
+
+
+async def test_other_coins_never_fall_back(
+    names: Basenames, ethereum: Ethereum, base: Base
+) -> None:
+    """The address on Base is what ENS says it is, not the owner's."""
+    base.put(ALICE, IPFS, OWNER)
+    assert await names.resolve(ALICE, BASE) == Records(None, CONTENT)
+    ethereum.names["alice.base.eth"] = Name(
+        address=WALLET, addresses={BASE: bytes.fromhex(OWNER[2:])}
+    )
+    assert await names.resolve(ALICE, BASE) == Records(OWNER, CONTENT)
+    assert await names.resolve(ALICE, ETHEREUM) == Records(WALLET, CONTENT)
+
+
+async def test_a_name_that_nobody_knows_is_absent(names: Basenames) -> None:
+    """Both chains were asked, and neither has anything."""
+    with pytest.raises(NameNotFound):
+        await names.resolve(ALICE)
+
+
+async def test_a_resolver_without_contenthash_has_none(
+    names: Basenames, ethereum: Ethereum, base: Base
+) -> None:
+    """It reverts: the name has no content, and its wallet is still told."""
+    ethereum.names["alice.base.eth"] = Name(address=WALLET)
+    base.put(ALICE, IPFS)
+
+    def refuse(_: bytes) -> bytes:
+        raise Revert(b"")
+
+    base.contracts[RESOLVER] = refuse
+    assert await names.resolve(ALICE) == Records(WALLET)
+
+
+async def test_an_unreadable_contenthash_is_its_owners_doing(
+    names: Basenames, ethereum: Ethereum, base: Base
+) -> None:
+    """As in ENS: content of an unreadable kind, not a failure."""
+    ethereum.names["alice.base.eth"] = Name(address=WALLET)
+    base.put(ALICE, b"\xff\xfe")
+    assert await names.resolve(ALICE) == Records(WALLET, OtherContent("unreadable", "fffe"))
+
+
+@pytest.mark.parametrize(
+    ("mood", "failure"),
+    [
+        ("dark", UpstreamUnavailable),
+        ("hang", UpstreamTimeout),
+        ("empty", UpstreamNonsense),
+        ("revert", UpstreamNonsense),
+        ("lie", UpstreamNonsense),
+        ("error", UpstreamUnavailable),
+    ],
+)
+async def test_half_an_answer_is_none(
+    names: Basenames, ethereum: Ethereum, base: Base, mood: Mood, failure: type[UpstreamError]
+) -> None:
+    """When Base cannot be asked the name is not said to have no content, nor to be absent."""
+    ethereum.names["alice.base.eth"] = Name(address=WALLET)
+    base.misbehave(mood)
+    for name in (ALICE, DomainName.parse("nobody.base.eth")):
+        with pytest.raises(failure):
+            await names.resolve(name)
+    assert not work_of_ours()
+
+
+async def test_the_other_half_is_none_either(
+    names: Basenames, ethereum: Ethereum, base: Base
+) -> None:
+    """When ENS cannot be asked the content alone is not told as all there is."""
+    ethereum.go_dark()
+    base.put(ALICE, IPFS, OWNER)
+    with pytest.raises(UpstreamUnavailable):
+        await names.resolve(ALICE)
+    assert not work_of_ours()
+
+
+@pytest.mark.parametrize(
+    "answer", [b"\x00", bytes(31), b"\xff" * 64, encode(["uint256"], [32])], ids=bytes.hex
+)
+async def test_a_resolver_that_answers_nonsense_is_no_absence(
+    names: Basenames, ethereum: Ethereum, base: Base, answer: bytes
+) -> None:
+    """What is no `bytes` is refused; other names are not harmed by it."""
+    ethereum.names["alice.base.eth"] = Name(address=WALLET)
+    ethereum.names["bob.base.eth"] = Name(address=WALLET)
+    base.put(ALICE, IPFS)
+    honest = base.contracts[RESOLVER]
+    base.contracts[RESOLVER] = lambda _: answer
+    for _ in range(5):
+        with pytest.raises(UpstreamNonsense):
+            await names.resolve(ALICE)
+    base.contracts[RESOLVER] = honest
+    bob = DomainName.parse("bob.base.eth")
+    base.put(bob, IPFS)
+    assert await names.resolve(bob) == Records(WALLET, CONTENT)
+
+
+async def test_a_registry_that_names_no_address_is_nonsense(
+    names: Basenames, ethereum: Ethereum, base: Base
+) -> None:
+    """An address longer than 20 bytes is no resolver to be called."""
+    ethereum.names["alice.base.eth"] = Name(address=WALLET)
+    base.contracts[BASE_REGISTRY.lower()] = lambda _: b"\x01" * 32
+    with pytest.raises(UpstreamNonsense):
+        await names.resolve(ALICE)
+    assert {to.lower() for to, _ in base.calls} == {BASE_REGISTRY.lower()}
