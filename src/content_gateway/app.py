@@ -122,35 +122,25 @@ def ages(settings: Settings) -> Ages:
 
 def name_services(settings: Settings, outbound: Outbound, gateways: Gateways) -> list[NameService]:
     """The configured name services, in the order they are asked."""
-    services: list[NameService] = []
-    chains = unstoppable_chains(settings, outbound)
+    theirs, chains = settings.unstoppable, unstoppable_chains(settings, outbound)
+    services: list[NameService] = [UnstoppableNames(chains, theirs.tlds)]
     if settings.ens.rpc_urls:
         services.append(ens_names(settings, outbound, gateways))
     if chains:
-        services.insert(0, UnstoppableNames(chains, settings.unstoppable.tlds))
-        services.append(UnstoppableNames(chains, settings.unstoppable.shared_tlds))
+        services.append(UnstoppableNames(chains, theirs.shared_tlds))
     return services
 
 
 def ens_names(settings: Settings, outbound: Outbound, gateways: Gateways) -> NameService:
     """ENS with its off-chain gateways, and with what Base knows if that may be asked."""
     chosen, basenames = settings.ens, settings.basenames
-    ethereum: EthereumCalls
-    if chosen.quorum > 1:
-        ethereum = EthereumQuorum(
-            outbound, chosen.rpc_urls, seconds=chosen.timeout, quorum=chosen.quorum
-        )
-    else:
-        ethereum = EthereumRpc(outbound, chosen.rpc_urls, seconds=chosen.timeout)
     ens = EnsNames(
-        CcipRead(ethereum, gateways),
+        CcipRead(chain(settings, outbound, chosen.rpc_urls), gateways),
         universal_resolver=chosen.universal_resolver,
         registry=chosen.registry,
         name_wrapper=chosen.name_wrapper,
     )
-    if not basenames.rpc_urls:
-        return ens
-    base = EthereumRpc(outbound, basenames.rpc_urls, seconds=chosen.timeout)
+    base = chain(settings, outbound, basenames.rpc_urls) if basenames.rpc_urls else None
     return Basenames(ens, base, registry=basenames.registry)
 
 
@@ -164,10 +154,18 @@ def unstoppable_chains(settings: Settings, outbound: Outbound) -> list[Chain]:
         "ethereum": (chosen.ethereum_rpc_urls, chosen.ethereum_proxy_reader),
     }
     return [
-        Chain(name, EthereumRpc(outbound, urls, seconds=settings.ens.timeout), proxy_reader)
+        Chain(name, chain(settings, outbound, urls), proxy_reader)
         for name, (urls, proxy_reader) in chains.items()
         if urls
     ]
+
+
+def chain(settings: Settings, outbound: Outbound, urls: Sequence[str]) -> EthereumCalls:
+    """One chain through *urls*: the first that answers, or as many as must agree."""
+    seconds, quorum = settings.ens.timeout, settings.ens.quorum
+    if quorum > 1:
+        return EthereumQuorum(outbound, urls, seconds=seconds, quorum=quorum)
+    return EthereumRpc(outbound, urls, seconds=seconds)
 
 
 def ipns_resolver(

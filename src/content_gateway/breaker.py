@@ -10,6 +10,32 @@ from collections.abc import Callable
 from typing import Final
 
 
+class Attempt:
+    """One call that a breaker has let in. The first thing that is told of it counts.
+
+    Each must be told something in the end: nobody is let in beside a probe."""
+
+    def __init__(self, breaker: "Breaker") -> None:
+        self._breaker: Breaker | None = breaker
+
+    def succeeded(self) -> None:
+        """The call was answered: whatever went before is forgiven if it was the probe."""
+        self._tell(good=True)
+
+    def failed(self) -> None:
+        """The call was not answered, or too late to be of use."""
+        self._tell(good=False)
+
+    def left(self) -> None:
+        """The call was given up for reasons that are not the server's."""
+        self._tell(good=None)
+
+    def _tell(self, *, good: bool | None) -> None:
+        breaker, self._breaker = self._breaker, None
+        if breaker is not None:
+            breaker.told(self, good)
+
+
 class Breaker:
     """The health of one server."""
 
@@ -21,37 +47,41 @@ class Breaker:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._outcomes: deque[tuple[float, bool]] = deque(maxlen=self.CALLS)
-        self._open_until: float | None = None
-        self._probing = False
+        self._open_until: float | None = None  # None while closed
+        self._probe: Attempt | None = None
 
     @property
     def is_open(self) -> bool:
         """True while the server is not to be asked."""
-        return self._open_until is not None and (self._probing or self._clock() < self._open_until)
-
-    def enter(self) -> bool:
-        """True when a call may be made; its outcome must then be told, or `left`."""
-        if self.is_open:
+        if self._open_until is None:
             return False
-        self._probing = self._open_until is not None
-        return True
+        return self._probe is not None or self._clock() < self._open_until
 
-    def succeeded(self) -> None:
-        """A call was answered: whatever went before is forgiven if it was the probe."""
-        if self._probing:
-            self._probing, self._open_until = False, None
-            self._outcomes.clear()
-        self._outcomes.append((self._clock(), True))
+    def enter(self) -> Attempt | None:
+        """The call that may be made now; None when none may."""
+        if self.is_open:
+            return None
+        attempt = Attempt(self)
+        if self._open_until is not None:
+            self._probe = attempt
+        return attempt
 
-    def failed(self) -> None:
-        """A call was not answered, or too late to be of use."""
+    def told(self, attempt: Attempt, good: bool | None) -> None:
+        """Take note of how *attempt* has ended; None: nothing can be learned from it."""
+        is_probe = attempt is self._probe
+        if is_probe:
+            self._probe = None
+        # What began before the breaker opened neither closes it nor keeps it open.
+        if good is None or (self._open_until is not None and not is_probe):
+            return
         now = self._clock()
-        self._outcomes.append((now, False))
-        recent = [good for when, good in self._outcomes if now - when <= self.WINDOW_SECONDS]
-        fails = len(recent) >= self.LEAST_CALLS and 2 * sum(recent) <= len(recent)
-        if self._probing or fails:
-            self._probing, self._open_until = False, now + self.OPEN_SECONDS
+        self._outcomes.append((now, good))
+        if is_probe and good:
+            self._open_until = None
+        elif is_probe or (not good and self._fails(now)):
+            self._open_until = now + self.OPEN_SECONDS
+            self._outcomes.clear()
 
-    def left(self) -> None:
-        """A call was given up for reasons that are not the server's."""
-        self._probing = False
+    def _fails(self, now: float) -> bool:
+        recent = [good for when, good in self._outcomes if now - when <= self.WINDOW_SECONDS]
+        return len(recent) >= self.LEAST_CALLS and 2 * sum(recent) <= len(recent)

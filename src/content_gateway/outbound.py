@@ -126,6 +126,9 @@ def host_of(url: str) -> str:
     """Host and port in *url*, without user, path and query, which may be secret."""
     try:
         parts = urlsplit(url)
+        host = parts.hostname or ""
+        if len(host) > 253 or not (host.isascii() and host.isprintable()):
+            return "none"  # chosen by somebody who would rather write into the log
         return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
     except ValueError:
         return "none"

@@ -109,11 +109,16 @@ KEPT_AND_WRITTEN = [
 
 
 @pytest.mark.parametrize(
-    "number", [0, 2, 3, 60, 61, 501, 0x80000000, 0x80000001, 0x80000000 | 8453, 0xFFFFFFFF]
+    "number", [0, 2, 3, 60, 61, 501, 0x80000000, 0x80000002, 0x80000000 | 8453, 0xFFFFFFFF]
 )
 def test_a_supported_coin_type_is_its_number(number: int) -> None:
     """Decimal numbers of the coins we can write, EVM chains (ENSIP-11) and their default."""
     assert parse_coin_type(str(number)) == number
+
+
+def test_ethereum_has_one_coin_type() -> None:
+    """ENSIP-11 leaves chain 1 the number it had: whoever computes 2147483649 means 60."""
+    assert parse_coin_type("2147483649") == ETHEREUM
 
 
 @pytest.mark.parametrize(

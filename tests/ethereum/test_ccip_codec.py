@@ -20,7 +20,7 @@ from content_gateway.ethereum.ccip import (
     MAX_LOOKUP_BYTES,
     OffchainLookup,
     encode_batch,
-    http_error,
+    encode_failure,
     read_lookup,
     read_query,
 )
@@ -237,7 +237,7 @@ def test_noise_is_refused(noise: bytes) -> None:
 )
 def test_a_failure_is_an_http_error(failed: UpstreamError, status: int) -> None:
     """ENSIP-21's error for a status, and the one a proxy would give where there was none."""
-    data = http_error(failed)
+    data = encode_failure(failed)
     assert data[:4] == selector("HttpError(uint16,string)")
     assert decode(["uint16", "string"], data[4:]) == (status, failed.detail)
     # ENSIP-23: this length is what tells an error from a record.
@@ -252,4 +252,6 @@ def test_a_batch_is_read_by_eth_abi_as_it_was_meant(elements: list[bytes | Upstr
     assert len(failures) == len(responses) == len(elements)
     for failure, response, element in zip(failures, responses, elements, strict=True):
         assert failure == isinstance(element, UpstreamError)
-        assert response == (http_error(element) if isinstance(element, UpstreamError) else element)
+        assert response == (
+            encode_failure(element) if isinstance(element, UpstreamError) else element
+        )

@@ -1,12 +1,14 @@
 """A miniature Ethereum node: answers `eth_call` to the contracts of ENS from a dict of names.
 
 Speaks JSON-RPC and encodes with eth-abi. Holds the Universal Resolver, the registry and the
-NameWrapper at their mainnet addresses; every other address has no code and answers `0x`."""
+NameWrapper at their mainnet addresses, and whatever contracts a test puts elsewhere; every other
+address has no code and answers `0x`."""
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
@@ -26,8 +28,9 @@ class Name:
     """What the chain holds for one name.
 
     A *wrapped* name belongs to the NameWrapper in the registry and to *owner* in the wrapper.
-    *address_error* and *contenthash_error* stand in the multicall's result as they are; with
-    *refusal* the Universal Resolver reverts, saying just that."""
+    *addresses* are those of other coins, by coin type. *address_error* and *contenthash_error*
+    stand in the multicall's result as they are; with *refusal* the Universal Resolver reverts,
+    saying just that."""
 
     address: str | None = None
     contenthash: bytes | None = None
@@ -36,6 +39,7 @@ class Name:
     address_error: bytes | None = None
     contenthash_error: bytes | None = None
     refusal: bytes | None = None
+    addresses: Mapping[int, bytes] = field(default_factory=dict)
 
 
 class Revert(Exception):
@@ -47,13 +51,28 @@ class Revert(Exception):
 
 
 class Ethereum(Miniature):
-    """The node. Change `names` at any time; the next block is now."""
+    """The node. Change `names` at any time: every block holds what is there now.
+
+    *contracts* are functions of the call data, by lower-case address; they go before ENS's."""
 
     def __init__(self) -> None:
         super().__init__()
         self.names: dict[str, Name] = {}
+        self.contracts: dict[str, Callable[[bytes], bytes]] = {}
+        self.block = 20_000_000
+        self.blocks: list[str] = []  # the block of every eth_call, as it was sent
         self.calls: list[tuple[str, bytes]] = []  # (contract, data) of every eth_call
         self.nested_errors = False  # report revert data as `error.data.data`
+        self._open = asyncio.Event()
+        self._open.set()
+
+    def hold(self) -> None:
+        """Take requests and answer none until `let_go`."""
+        self._open.clear()
+
+    def let_go(self) -> None:
+        """Answer whoever waits."""
+        self._open.set()
 
     @property
     def eth_calls(self) -> int:
@@ -70,19 +89,25 @@ class Ethereum(Miniature):
         if asked.get("method") == "eth_call":
             call = asked["params"][0]
             self.calls.append((call["to"], bytes.fromhex(call["data"][2:])))
+            self.blocks.append(asked["params"][1])
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         asked = json.loads(await request.read())
+        await self._open.wait()
         said: dict[str, Any] = {"jsonrpc": "2.0", "id": asked["id"]}
         try:
-            said["result"] = "0x" + self._result(asked).hex()
+            if asked["method"] == "eth_blockNumber" and self.mood == "well":
+                said["result"] = hex(self.block)
+            else:
+                said["result"] = "0x" + self._result(asked).hex()
         except Revert as revert:
             data: Any = "0x" + revert.data.hex()
             if self.nested_errors:
                 data = {"data": data, "message": "VM exception"}
             said["error"] = {"code": 3, "message": "execution reverted", "data": data}
         except LookupError as unknown:
-            said["error"] = {"code": -32000, "message": str(unknown)}
+            code = -32005 if self.mood == "limited" else -32000
+            said["error"] = {"code": code, "message": str(unknown)}
         return web.json_response(said)
 
     def _result(self, asked: dict[str, Any]) -> bytes:
@@ -92,12 +117,18 @@ class Ethereum(Miniature):
             raise Revert(selector("NobodyKnowsThis()"))
         if self.mood == "lie":
             return b"\xff" * 160
+        if self.mood == "limited":
+            raise LookupError("limit exceeded")
         if self.mood == "error":
             raise LookupError("header not found")
         if asked["method"] != "eth_call":
             raise LookupError("the method does not exist")
         call = asked["params"][0]
         to, data = call["to"].lower(), bytes.fromhex(call["data"][2:])
+        if asked["params"][1] != "latest" and int(asked["params"][1], 16) > self.block:
+            raise LookupError("header not found")
+        if to in self.contracts:
+            return self.contracts[to](data)
         if to == UNIVERSAL_RESOLVER.lower():
             return self._resolve(arguments("resolve(bytes,bytes)", data))
         if to == REGISTRY.lower():
@@ -128,6 +159,8 @@ class Ethereum(Miniature):
             if name.contenthash_error is not None:
                 return name.contenthash_error
             return encode(["bytes"], [name.contenthash or b""])
+        if call[:36] == selector("addr(bytes32,uint256)") + node:
+            return encode(["bytes"], [name.addresses.get(int.from_bytes(call[36:]), b"")])
         unsupported = selector("UnsupportedResolverProfile(bytes4)")
         return unsupported + encode(["bytes4"], [call[:4]])
 

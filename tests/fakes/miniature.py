@@ -25,6 +25,7 @@ Mood = Literal[
     "redirect",  # 302 to a path that answers
     "empty",  # Ethereum only: `0x`, as an address without code
     "error",  # Ethereum only: a JSON-RPC error that is no revert
+    "limited",  # Ethereum only: the JSON-RPC error for too many requests
     "revert",  # Ethereum only: a revert nobody knows
     "lie",  # Ethereum only: a well-formed JSON-RPC result that is not ABI
 ]

@@ -61,13 +61,23 @@ async def test_a_source_without_the_record_has_none(source: Source) -> None:
     assert await source.record(NAME) is None
 
 
-@pytest.mark.parametrize("mood", ["html", "404", "redirect"])
+@pytest.mark.parametrize("mood", ["html", "404"])
 @pytest.mark.parametrize("kind", ["router", "gateway"], indirect=True)
 async def test_what_is_no_record_is_none(source: Source, origin: Origin, mood: Mood) -> None:
-    """Pages, redirects and 404 are how public gateways say that they have no record."""
+    """Pages and 404 are how public gateways say that they have no record."""
     origin.records[NAME.text] = SIGNER.record()
     origin.misbehave(mood)
     assert await source.record(NAME) is None
+    assert len(origin.requests) == 1
+
+
+@pytest.mark.parametrize("kind", ["router", "gateway"], indirect=True)
+async def test_a_redirect_is_an_outage(source: Source, origin: Origin) -> None:
+    """It is not followed, so nobody has looked for the record."""
+    origin.records[NAME.text] = SIGNER.record()
+    origin.misbehave("redirect")
+    with pytest.raises(UpstreamNonsense):
+        await source.record(NAME)
     assert len(origin.requests) == 1
 
 

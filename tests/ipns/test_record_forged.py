@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 
 import cbor2
@@ -11,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, x448
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from content_gateway.content.ipns_name import IpnsName
 from content_gateway.errors import UpstreamNonsense
 from content_gateway.ipns.record import verify
 from tests.ipns.signing import NOW, PATH, RsaSigner, Signer, data, field, when
@@ -254,8 +256,29 @@ def test_an_rsa_record_without_its_key_is_refused() -> None:
     """The name is only the key's hash: the key must come along, and be the right one."""
     signer = RsaSigner()
     refuse(signer.record(fields={7: None}), signer, why="lacks the public key")
-    refuse(signer.record(fields={7: SIGNER.protobuf}), signer, why="not the name's")
+    refuse(signer.record(fields={7: RsaSigner(3072).protobuf}), signer, why="not the name's")
     refuse(signer.record(fields={8: bytes(256)}), signer, why="signature is not the key's")
+
+
+def test_a_short_key_is_the_name_itself() -> None:
+    """An Ed25519 key under the name of its hash would be one key with two names."""
+    hashed = IpnsName.from_multihash(b"\x12\x20" + sha256(SIGNER.protobuf).digest())
+    with pytest.raises(UpstreamNonsense, match="short enough"):
+        verify(hashed, SIGNER.record(fields={7: SIGNER.protobuf}), NOW)
+
+
+@pytest.mark.parametrize("tag", [1, 2, 4, 28, 29, 35, 36, 258, 43000])
+def test_tags_are_not_interpreted(tag: int) -> None:
+    """DAG-CBOR has the one tag 42; what others stand for may take seconds to build."""
+    costly = cbor2.CBORTag(tag, "(?i)" + "[\x01-\U0010fffe]" * 300)
+    refuse(SIGNER.record(data(Extra=costly)), why="a tag that DAG-CBOR does not know")
+    refuse(SIGNER.record(data(Extra=[{"deep": [costly]}])), why="a tag")
+
+
+def test_a_link_is_no_harm() -> None:
+    """Publishers may sign fields of their own, CIDs among them."""
+    link = cbor2.CBORTag(42, b"\x00\x01\x55\x12\x20" + bytes(32))
+    assert verify(SIGNER.name, SIGNER.record(data(Extra=link)), NOW).sequence == 7
 
 
 ANY_FIELD = st.builds(field, st.integers(0, 12), st.binary(max_size=40) | st.integers(0, 2**64 - 1))

@@ -236,7 +236,7 @@ async def test_a_task_that_failed_says_why(mishap: str) -> None:
     progress = resolver.progress(started.task.id)
     assert (progress.state, progress.cid) == ("failed", None)
     assert progress.failure is not None
-    expected = {"down": "down", "none": "no", "spoilt": "not valid", "below": "not a whole CID"}
+    expected = {"down": "down", "none": "no", "spoilt": "not valid", "below": "no whole CID"}
     assert expected[mishap] in progress.failure.lower().replace("cid", "CID")
     await resolver.close()
 

@@ -49,6 +49,7 @@ class Service:
         self.asked: list[str] = []
         self.ended: list[str] = []
         self.coins: list[CoinType] = []
+        self.foreign: set[str] = set()
         self.down = False
         self._open = asyncio.Event()
         self._open.set()
@@ -60,6 +61,10 @@ class Service:
     def let_go(self) -> None:
         """Answer whoever waits."""
         self._open.set()
+
+    def covers(self, name: DomainName) -> bool:
+        """True, unless it is the name of somebody else."""
+        return name.labels[-1] not in self.foreign
 
     async def resolve(self, name: DomainName, coin: CoinType = ETHEREUM) -> Records:
         """What *name* points at; raises NameNotFound or UpstreamUnavailable."""

@@ -83,7 +83,25 @@ async def test_when_the_service_is_back_the_answer_is_fresh(
     service.down = False
     service.names["site.eth"] = Records("0x" + "cc" * 20)
     clock.pass_(3)
+    await directory.resolve(SITE)  # nobody waits to see whether it is over
+    await settle()
     assert await directory.resolve(SITE) == Resolution(Records("0x" + "cc" * 20))
+
+
+async def test_a_long_outage_makes_nobody_wait(
+    directory: Directory, service: Service, clock: Clock
+) -> None:
+    """Once a look has failed, the old answer is told while the next one is still hanging."""
+    service.names["site.eth"] = ALICE
+    await directory.resolve(SITE)
+    service.down = True
+    clock.pass_(1800)
+    await directory.resolve(SITE)
+    service.hold()
+    clock.pass_(3)
+    for _ in range(10):
+        assert (await directory.resolve(SITE)).stale is not None
+    assert len(service.asked) - len(service.ended) <= 1
 
 
 async def test_after_an_hour_the_last_answer_is_too_old(

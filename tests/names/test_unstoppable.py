@@ -16,6 +16,7 @@ from content_gateway.content.records import (
 )
 from content_gateway.content.wallet import CoinType
 from content_gateway.errors import (
+    InvalidCoinType,
     NameNotFound,
     UpstreamError,
     UpstreamNonsense,
@@ -128,14 +129,12 @@ async def test_absence_takes_one_call_on_every_chain(
     assert calls(chains) == [1, 1, 1]
 
 
-async def test_other_endings_are_nobodys_business(
-    names: UnstoppableNames, chains: list[UnstoppableChain]
-) -> None:
-    """A name whose last label is not ours is absent, and no chain hears of it."""
+def test_other_endings_are_not_covered(names: UnstoppableNames) -> None:
+    """Whether a name whose last label is not ours exists is for others to say."""
     for text in ("vitalik.eth", "crypto.example", "brad.crypto.eth"):
-        with pytest.raises(NameNotFound):
-            await names.resolve(DomainName.parse(text))
-    assert calls(chains) == [0, 0, 0]
+        assert not names.covers(DomainName.parse(text))
+    assert names.covers(BRAD)
+    assert names.covers(DomainName.parse("pay.brad.crypto"))
 
 
 async def test_names_below_a_name_are_names(
@@ -264,17 +263,15 @@ async def test_a_name_without_records_is_absent(
         await names.resolve(BRAD)
 
 
-async def test_another_coin_has_no_wallet(
+async def test_another_coin_is_not_asked_for(
     names: UnstoppableNames, chains: list[UnstoppableChain]
 ) -> None:
-    """Asked for another coin, neither Ethereum's address nor the owner is passed off as it."""
+    """Asked for another coin, Ethereum's address is not passed off as it, nor absence claimed."""
     chains[0].names["brad.crypto"] = Name(OWNER, {LEGACY_WALLET: WALLET, HASH: CID_TEXT})
     chains[0].names["site.crypto"] = Name(OWNER, {HASH: CID_TEXT})
     chains[0].names["pay.crypto"] = Name(OWNER, {LEGACY_WALLET: WALLET})
     for coin in (0, 61, 501, 0x80000000 | 8453):
-        assert await names.resolve(BRAD, CoinType(coin)) == Records(None, CONTENT)
-        assert await names.resolve(DomainName.parse("site.crypto"), CoinType(coin)) == Records(
-            None, CONTENT
-        )
-        with pytest.raises(NameNotFound):
-            await names.resolve(DomainName.parse("pay.crypto"), CoinType(coin))
+        for text in ("brad.crypto", "site.crypto", "pay.crypto", "nobody.crypto"):
+            with pytest.raises(InvalidCoinType):
+                await names.resolve(DomainName.parse(text), CoinType(coin))
+    assert calls(chains) == [0, 0, 0]

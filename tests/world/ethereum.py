@@ -152,4 +152,20 @@ class CountingProxy:
         status, text = await ask(
             "POST", self._target, data=body, headers={"Content-Type": "application/json"}
         )
+        text = self._said(json.loads(body), text)
         return web.Response(status=status, text=text, content_type="application/json")
+
+    def _said(self, asked: Any, text: str) -> str:
+        """What is passed back of the node's answer *text*."""
+        return text
+
+
+class LyingProxy(CountingProxy):
+    """A node with a grudge: in the answers to `eth_call` it puts one address for another."""
+
+    def __init__(self, target: str, *, truth: str, lie: str) -> None:
+        super().__init__(target)
+        self._truth, self._lie = truth[2:].lower(), lie[2:].lower()
+
+    def _said(self, asked: Any, text: str) -> str:
+        return text.replace(self._truth, self._lie)

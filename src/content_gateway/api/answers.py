@@ -3,6 +3,7 @@
 Knows the fields of the interface specification's section 2 and what is said where something had
 to be left out. Who gets an answer, and when, is left to routes.py."""
 
+from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
@@ -17,6 +18,7 @@ from content_gateway.content.records import (
     IpnsContent,
     Learned,
     OtherContent,
+    Records,
     Resolution,
 )
 from content_gateway.ipns.resolver import Progress
@@ -72,7 +74,8 @@ def records_known(name: DomainName, learned: Learned, cached: Cid | None) -> Rep
         "address": learned.records.wallet,
         "learnedAt": rfc3339(learned.at),
     }
-    return _confirmed("Last known records", result)
+    reply = _confirmed("Last known records", result)
+    return Reply(reply.body, [*reply.headers, *_wallet_headers(learned.records)])
 
 
 def ipns_started(started: Progress) -> Reply:
@@ -151,7 +154,7 @@ def resolution_body(resolution: Resolution) -> bytes:
     if records.wallet is not None:
         body["walletAddress"] = {"type": "address", "addr": records.wallet}
     else:
-        notes.append("it has no wallet address")
+        notes.append("it has no such wallet address")
     body["message"] = "; ".join(["Domain resolved", *notes])
     return msgspec.json.encode(body)
 
@@ -159,11 +162,16 @@ def resolution_body(resolution: Resolution) -> bytes:
 def resolution_headers(resolution: Resolution) -> Headers:
     """The header fields of a resolution: whose wallet it is, how stale the answer (RFC 9211)."""
     headers = [*_KEYED]
-    if resolution.records.wallet_is_owner:
-        headers.append((b"content-gateway-wallet", b"owner"))
+    headers += _wallet_headers(resolution.records)
     if resolution.stale is not None:
         age, overdue = resolution.stale.age, resolution.stale.overdue
-        ttl = -max(1, int(overdue.total_seconds()))
+        seconds = int(overdue.total_seconds())
+        ttl = -max(1, seconds) if overdue > timedelta() else -seconds
         headers.append((b"age", str(int(age.total_seconds())).encode()))
         headers.append((b"cache-status", f"content-gateway; hit; ttl={ttl}".encode()))
     return headers
+
+
+def _wallet_headers(records: Records) -> Headers:
+    """Whose wallet it is, where that is not what an address record says."""
+    return [(b"content-gateway-wallet", b"owner")] if records.wallet_is_owner else []

@@ -5,6 +5,7 @@ says (interface specification sections 2 and 4). Who may ask, and what an error 
 left to routes.py."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, cast
 from urllib.parse import parse_qs
@@ -32,6 +33,7 @@ from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.names.directory import Directory
 from content_gateway.pins.pinning import Pinning
 
+_COIN_TYPE: Final = re.compile(r"coin[-_]?(type)?", re.IGNORECASE)  # and what is meant for it
 _REVALIDATE: Final = (b"cache-control", b"no-cache")
 
 
@@ -128,14 +130,16 @@ async def _domain(text: str) -> DomainName:
 
 
 def _coin_type(query: bytes) -> CoinType:
-    """The coin type that *query* asks for, Ethereum's if it names none; raises InvalidCoinType."""
+    """The coin type that *query* asks for, Ethereum's if it names none; raises InvalidCoinType.
+
+    Whoever misspells the parameter must not be told the address on another chain."""
     try:
         given = parse_qs(query.decode("ascii"), keep_blank_values=True, max_num_fields=16)
     except ValueError as wrong:
         raise InvalidCoinType("The query cannot be read.") from wrong
-    values = given.get("coinType", [])
-    if len(values) > 1:
-        raise InvalidCoinType("coinType was given twice.")
+    values = given.pop("coinType", [])
+    if len(values) > 1 or any(_COIN_TYPE.fullmatch(name) for name in given):
+        raise InvalidCoinType("The parameter is coinType, spelt so and given once.")
     return parse_coin_type(values[0]) if values else ETHEREUM
 
 

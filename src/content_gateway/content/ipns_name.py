@@ -21,6 +21,7 @@ from content_gateway.content.multiformats import (
 from content_gateway.errors import InvalidIpnsName
 
 MAX_RECORD_BYTES: Final = 10 * 1024  # ipfs/specs ipns-record.md
+_LIBP2P_KEY_HEAD: Final = b"\x01" + varint(LIBP2P_KEY)
 _DNS_LABEL = r"(?!-)[a-z0-9_-]{1,63}(?<!-)"
 _DNS_NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){_DNS_LABEL}(?:\.{_DNS_LABEL})+", re.ASCII)
 
@@ -49,7 +50,10 @@ class IpnsName:
         try:
             if text.startswith(("12D3Koo", "16Uiu2HA", "Qm")):
                 return cls.from_multihash(BASE58BTC.decode(text))
-            return cls.from_cid(decode_multibase(text))
+            data = decode_multibase(text)
+            if data[:2] != _LIBP2P_KEY_HEAD:
+                raise ValueError("it is not a CIDv1 of a libp2p key")
+            return cls.from_cid(data)
         except ValueError as wrong:
             raise InvalidIpnsName(f"The IPNS name cannot be read: {wrong}.") from wrong
 

@@ -71,7 +71,8 @@ class KnownLink:
 
 @dataclass(frozen=True, slots=True)
 class Staleness:
-    """How old a last known answer is, and by how much it has outlived its freshness."""
+    """How old a cached answer is, and by how much it has outlived its freshness (or, where that is
+    negative, will be fresh for)."""
 
     age: timedelta
     overdue: timedelta
@@ -82,7 +83,7 @@ class Resolution(msgspec.Struct, frozen=True):
 
     *ipns_cache* is the last verified CID behind IPNS content, None if none was ever verified.
     *stale* is set when the answer has outlived its freshness and serves all the same, because a
-    new one is on its way or cannot be had."""
+    new one is on its way or cannot be had; and when a fresh look was demanded and not had."""
 
     records: Records
     ipns_cache: Cid | None = None

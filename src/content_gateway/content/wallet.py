@@ -53,6 +53,8 @@ def parse_coin_type(text: str) -> CoinType:
             f"A coin type is a decimal number up to {_LARGEST} (SLIP-44, ENSIP-11)."
         )
     coin = CoinType(int(text))
+    if coin == _EVM | 1:
+        return ETHEREUM  # ENSIP-11: Ethereum itself keeps the coin type it had before
     if not (is_evm(coin) or coin in _BITCOINS or coin == _SOLANA):
         raise InvalidCoinType(
             f"Addresses of the coin type {coin} are not supported; these are: {_SUPPORTED}."

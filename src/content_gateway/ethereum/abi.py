@@ -13,6 +13,8 @@ from typing import Final
 
 WORD: Final = 32
 MAX_ELEMENTS: Final = 64
+# EIP-3668: OffchainLookup(address,string[],bytes,bytes4,bytes)
+OFFCHAIN_LOOKUP: Final = bytes.fromhex("556f1830")
 
 
 class Reverted(Exception):

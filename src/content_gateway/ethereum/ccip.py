@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Final, Protocol, TypeVar
 
 from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamTimeout
-from content_gateway.ethereum import abi
+from content_gateway.ethereum import abi, http_error
 from content_gateway.ethereum.abi import Reverted
 from content_gateway.ethereum.gateways import (
     MAX_URL_BYTES,
@@ -28,9 +28,7 @@ SECONDS: Final = 4.0
 
 LOCAL_BATCH: Final = "x-batch-gateway:true"  # ENSIP-21: the client may be the batch gateway
 
-_OFFCHAIN_LOOKUP: Final = bytes.fromhex("556f1830")
 _QUERY: Final = bytes.fromhex("a780bab6")  # query((address,string[],bytes)[])
-_HTTP_ERROR: Final = bytes.fromhex("01800152")  # HttpError(uint16,string)
 
 T = TypeVar("T")
 
@@ -144,7 +142,7 @@ def read_lookup(revert: bytes) -> OffchainLookup | None:
     """The OffchainLookup in the data of a revert, None if it is another error.
 
     ValueError for one that is cut short, too long or otherwise broken."""
-    if revert[:4] != _OFFCHAIN_LOOKUP:
+    if revert[:4] != abi.OFFCHAIN_LOOKUP:
         return None
     if len(revert) > MAX_LOOKUP_BYTES:
         raise ValueError(f"it has more than {MAX_LOOKUP_BYTES} bytes")
@@ -187,13 +185,13 @@ def encode_batch(elements: Sequence[bytes | UpstreamError]) -> bytes:
     """What `query` returns: `(bool[] failures, bytes[] responses)`."""
     failures = [isinstance(element, UpstreamError) for element in elements]
     responses = [
-        http_error(element) if isinstance(element, UpstreamError) else element
+        encode_failure(element) if isinstance(element, UpstreamError) else element
         for element in elements
     ]
     return abi.with_offsets([abi.bools_tail(failures), abi.bytes_array_tail(responses)])
 
 
-def http_error(failed: UpstreamError) -> bytes:
+def encode_failure(failed: UpstreamError) -> bytes:
     """`HttpError(uint16,string)`: the gateway's status, or the one that a proxy would send.
 
     ENSIP-21 has `Error(string)` where no status came. A contract says that too, of its own
@@ -207,6 +205,4 @@ def http_error(failed: UpstreamError) -> bytes:
             status = 502
         case _:
             status = 503
-    return (
-        _HTTP_ERROR + abi.uint(status) + abi.uint(2 * abi.WORD) + abi.tail(failed.detail.encode())
-    )
+    return http_error.encode(status, failed.detail)

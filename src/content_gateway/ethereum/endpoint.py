@@ -4,23 +4,37 @@ Knows how nodes report results, reverts and failures, and remembers how this one
 lately. Which of several nodes is asked is left to rpc.py and quorum.py, what the bytes mean to
 `names/`."""
 
+import re
 import time
+from binascii import unhexlify
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 import structlog
 
-from content_gateway.breaker import Breaker
+from content_gateway.breaker import Attempt, Breaker
 from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamUnavailable
 from content_gateway.ethereum.abi import Reverted
 from content_gateway.outbound import Outbound, host_of, json_object
 
 MAX_ANSWER_BYTES: Final = 256 * 1024
 _REVERT_CODE: Final = 3  # as geth and its kin report a revert
+_LIMIT_EXCEEDED: Final = -32005  # EIP-1474
 _FAMILIAR: Final = 0.2  # how much the newest answer weighs in the usual latency
+_QUANTITY: Final = re.compile(r"0x[0-9a-fA-F]{1,16}")
 
 log = structlog.get_logger(__name__)
+
+
+class NodeRefused(UpstreamUnavailable):
+    """The node says itself that it cannot answer the call; *said* is for the log only.
+
+    A provider's own words may name the operator's project or plan."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__("The Ethereum endpoint answered with an error.")
+        self.said = said
 
 
 class Endpoint:
@@ -38,10 +52,16 @@ class Endpoint:
         # Host and port name an endpoint in the log: its path may carry the operator's secret.
         self.name = host_of(url)
         self.usual_latency: float | None = None
+        self.patience = seconds / 4  # what keeps a caller waiting for longer is not well
+        self.clock = clock
         self._outbound = outbound
         self._url = url
         self._seconds = seconds
-        self._clock = clock
+
+    def enter(self) -> "Turn | None":
+        """The turn of a call that may be made now; None while the node is not well."""
+        attempt = self.breaker.enter()
+        return None if attempt is None else Turn(self, attempt)
 
     async def call(self, to: str, data: bytes, block: str = "latest") -> bytes:
         """What the contract at *to* returns for *data* at *block*; never empty.
@@ -56,7 +76,7 @@ class Endpoint:
 
     async def _ask(self, method: str, params: list[Any]) -> bytes:
         request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        start = self._clock()
+        start = self.clock()
         answer = await self._outbound.ask(
             "POST",
             self._url,
@@ -67,20 +87,49 @@ class Endpoint:
         )
         if answer.status == 429 or answer.status >= 500:
             raise UpstreamUnavailable(f"The Ethereum endpoint answered {answer.status}.")
-        took = self._clock() - start
+        took = self.clock() - start
         usual = took if self.usual_latency is None else self.usual_latency
         self.usual_latency = usual + _FAMILIAR * (took - usual)
         return answer.body
 
-    def told(self, failure: BaseException | None) -> None:
-        """Note how a call that the breaker let in has ended; a revert is a good answer."""
-        if isinstance(failure, UpstreamError):
-            self.breaker.failed()
-            log.warning("rpc endpoint failed", endpoint=self.name, reason=failure.detail)
-        elif failure is None or isinstance(failure, Reverted):
-            self.breaker.succeeded()
-        else:
-            self.breaker.left()
+
+class Turn:
+    """One call of an endpoint, from the moment its breaker has let it in until it ends.
+
+    A contract may be anybody's, and it can make every node refuse, or answer what cannot be
+    read. Such an end counts against a node only if another one does better: else whoever asks a
+    few times for a name of that kind would have all nodes taken for dead."""
+
+    def __init__(self, endpoint: Endpoint, attempt: Attempt) -> None:
+        self.endpoint = endpoint
+        self._attempt = attempt
+        self._begun = endpoint.clock()
+        self._is_over = False
+
+    def answered(self) -> None:
+        """The node answered; a revert is a good answer."""
+        self._attempt.succeeded()
+
+    def failed(self, failure: UpstreamError) -> bool:
+        """The node failed; False if that may be the contract's doing: then tell the rest later."""
+        self._is_over = True
+        said = failure.said if isinstance(failure, NodeRefused) else None
+        name = self.endpoint.name
+        log.warning("rpc endpoint failed", endpoint=name, reason=failure.detail, said=said)
+        if isinstance(failure, UpstreamNonsense | NodeRefused):
+            return False
+        self._attempt.failed()
+        return True
+
+    def outdone(self) -> None:
+        """Another node has answered what this one could not, or not in time."""
+        self._attempt.failed()
+
+    def left(self) -> None:
+        """Nobody waits any more, and that is the node's fault only if somebody did for long."""
+        if not self._is_over and self.endpoint.clock() - self._begun >= self.endpoint.patience:
+            self._attempt.failed()
+        self._attempt.left()
 
 
 def read_call_answer(body: bytes) -> bytes:
@@ -100,11 +149,8 @@ def read_call_answer(body: bytes) -> bytes:
 def read_block_number(body: bytes) -> int:
     """The number in a JSON-RPC answer to `eth_blockNumber`; raises UpstreamError."""
     number = _result(body)
-    if isinstance(number, str) and number.startswith("0x") and len(number) <= 18:
-        try:
-            return int(number, 16)
-        except ValueError:
-            pass
+    if isinstance(number, str) and _QUANTITY.fullmatch(number):
+        return int(number, 16)
     raise UpstreamNonsense("The Ethereum endpoint answered without a block number.")
 
 
@@ -121,18 +167,17 @@ def _failure(error: Mapping[str, Any]) -> Exception:
     if isinstance(data, dict):
         data = data.get("data")
     revert = _hex_bytes(data)
-    message = str(error.get("message", ""))[:200]
     if revert is not None and (revert or error.get("code") == _REVERT_CODE):
         return Reverted(revert)
-    # A provider's own words may name the operator's project or plan: they are for the log.
-    log.warning("rpc endpoint answered an error", code=error.get("code"), message=message)
-    return UpstreamUnavailable("The Ethereum endpoint answered with an error.")
+    if error.get("code") == _LIMIT_EXCEEDED:
+        return UpstreamUnavailable("The Ethereum endpoint is asked too much.")
+    return NodeRefused(f"{error.get('code')}: {error.get('message')}"[:200])
 
 
 def _hex_bytes(value: object) -> bytes | None:
     if not isinstance(value, str) or not value.startswith("0x"):
         return None
     try:
-        return bytes.fromhex(value[2:])
+        return unhexlify(value[2:])
     except ValueError:
         return None

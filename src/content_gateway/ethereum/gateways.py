@@ -18,12 +18,12 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from content_gateway.ethereum.http_error import is_refusal
 from content_gateway.outbound import Answer, Outbound, host_of, json_object
 
 MAX_URLS: Final = 4  # tried for one request
 MAX_URL_BYTES: Final = 2048  # before sender and data are put in
 MAX_BODY_BYTES: Final = 64 * 1024
-_TOO_LATE_OR_TOO_MUCH: Final = (408, 429)
 
 log = structlog.get_logger(__name__)
 
@@ -106,10 +106,10 @@ def read_gateway_answer(answer: Answer) -> bytes:
 
     Raises GatewayRefused or GatewayFailed for a status of 4xx and 5xx, UpstreamNonsense for what
     is no answer."""
-    if answer.status >= 500 or answer.status in _TOO_LATE_OR_TOO_MUCH:
-        raise GatewayFailed(answer.status)
-    if answer.status >= 400:
+    if is_refusal(answer.status):
         raise GatewayRefused(answer.status)
+    if answer.status >= 400:
+        raise GatewayFailed(answer.status)
     if answer.status not in range(200, 300):
         raise UpstreamNonsense(f"The name's off-chain gateway answered {answer.status}.")
     data = json_object(answer.body, who="The name's off-chain gateway").get("data")

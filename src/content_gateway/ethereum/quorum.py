@@ -1,11 +1,12 @@
 """One chain through several nodes that need not be trusted: what *k* of them agree on.
 
 Theory of operation. All nodes that are well are asked at once, for the state at the same block,
-so that honest ones cannot differ. That block is the highest one that at least *k* of them claim
-to have: fewer than *k* liars can neither invent a later one nor, since a block far behind the
-highest claim is refused, send us back into the past. As soon as *k* nodes have said the same,
-byte for byte, it is the answer, be it a result or a revert; when *k* cannot be reached any more
-the call fails, and the log names who said what."""
+so that honest ones cannot differ. That block is one that at least *k* of them claim to have,
+*k* whose claims lie close together, and the highest such: fewer than *k* liars can neither invent
+a later one nor send us back into the past, nor keep the others from an answer by naming a block
+that nobody else has. As soon as *k* nodes have said the same, byte for byte, it is the answer, be
+it a result or a revert; when *k* cannot be reached any more the call fails, and the log names who
+said what."""
 
 import asyncio
 import hashlib
@@ -18,18 +19,19 @@ import structlog
 
 from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamUnavailable
 from content_gateway.ethereum.abi import Reverted
-from content_gateway.ethereum.endpoint import Endpoint
+from content_gateway.ethereum.endpoint import Endpoint, Turn
 from content_gateway.outbound import Outbound
 
 T = TypeVar("T")
 
 _BLOCK_SECONDS: Final = 4.0  # a third of Ethereum's block time
 _STRAGGLERS_SECONDS: Final = 0.25
-_MOST_BLOCKS_BEHIND: Final = 32  # an epoch: a node further behind is not following the chain
+_MOST_BLOCKS_APART: Final = 32  # an epoch: a node further behind is not following the chain
 
 log = structlog.get_logger(__name__)
 
 Answer = bytes | Reverted
+Votes = dict[bytes, list[str]]  # who has said it, by the digest of what was said
 
 
 class EthereumQuorum:
@@ -44,20 +46,28 @@ class EthereumQuorum:
         quorum: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._endpoints = [Endpoint(outbound, url, seconds=seconds, clock=clock) for url in urls]
+        # The same node twice is one voice.
+        self._endpoints = [
+            Endpoint(outbound, url, seconds=seconds, clock=clock) for url in dict.fromkeys(urls)
+        ]
         self._quorum = quorum
         self._clock = clock
         self._block = 0
-        self._block_until = 0.0
+        self._block_until = float("-inf")
         self._looking = asyncio.Lock()
+        self._looks = 0
+        self._failure: UpstreamError | None = None  # of the last look
 
     async def call(self, to: str, data: bytes, read: Callable[[bytes], T]) -> T:
         """What *read* makes of that which *quorum* nodes say the contract returns.
 
         Raises Reverted when they agree that it refuses, UpstreamNonsense when they do not agree,
         UpstreamUnavailable when too few of them answer."""
+        if sum(not endpoint.breaker.is_open for endpoint in self._endpoints) < self._quorum:
+            # Not even worth a wait behind somebody who is trying one of the others again.
+            raise UpstreamUnavailable("Too few Ethereum endpoints are well.")
         block = hex(await self._common_block())
-        votes: dict[bytes, list[str]] = defaultdict(list)
+        votes: Votes = defaultdict(list)
 
         async def ask(endpoint: Endpoint) -> Answer:
             try:
@@ -67,26 +77,40 @@ class EthereumQuorum:
 
         async with _Questions(self._endpoints, ask) as questions:
             while (answered := await questions.next()) is not None:
-                endpoint, answer = answered
-                ballot = _ballot(answer)
-                votes[ballot].append(endpoint.name)
-                if len(votes[ballot]) >= self._quorum:
+                name, answer = answered
+                votes[_ballot(answer)].append(name)
+                if len(votes[_ballot(answer)]) >= self._quorum:
+                    if len(votes) > 1:
+                        log.warning("rpc endpoints outvoted", block=block, said=_said(votes))
                     return _understood(answer, read)
                 if max(map(len, votes.values())) + questions.open < self._quorum:
                     break
         if len(votes) > 1:
-            said = {ballot[:6].hex(): names for ballot, names in votes.items()}
-            log.error("rpc endpoints disagree", block=block, contract=to, said=said)
+            log.error("rpc endpoints disagree", block=block, contract=to, said=_said(votes))
             raise UpstreamNonsense("The Ethereum endpoints do not agree on the answer.")
         raise UpstreamUnavailable("Too few Ethereum endpoints answered to agree on anything.")
 
     async def _common_block(self) -> int:
-        """The highest block that a quorum of nodes claims to have, looked up every few seconds."""
+        """The block to ask for, looked up every few seconds; raises UpstreamError."""
+        looks = self._looks
         async with self._looking:
             if self._clock() >= self._block_until:
-                self._block = common_block(await self._claims(), self._quorum)
-                self._block_until = self._clock() + _BLOCK_SECONDS
+                if self._looks > looks and self._failure is not None:
+                    # That was the look we have been waiting for: ours would fail as well.
+                    raise type(self._failure)(self._failure.detail)
+                await self._look()
             return self._block
+
+    async def _look(self) -> None:
+        self._failure = None
+        try:
+            self._block = common_block(await self._claims(), self._quorum)
+        except UpstreamError as failure:
+            self._failure = failure
+            raise
+        finally:
+            self._looks += 1
+        self._block_until = self._clock() + _BLOCK_SECONDS
 
     async def _claims(self) -> list[int]:
         """The newest block of each node that says so in time."""
@@ -96,6 +120,7 @@ class EthereumQuorum:
                 _STRAGGLERS_SECONDS if len(claims) >= self._quorum else None
             ):
                 claims.append(answered[1])
+            questions.outdone()
         return claims
 
 
@@ -107,7 +132,7 @@ class _Questions(Generic[T]):
     ) -> None:
         self._endpoints = endpoints
         self._ask = ask
-        self._running: dict[asyncio.Task[T], Endpoint] = {}
+        self._running: dict[asyncio.Task[T], Turn] = {}
 
     @property
     def open(self) -> int:
@@ -116,17 +141,17 @@ class _Questions(Generic[T]):
 
     async def __aenter__(self) -> Self:
         for endpoint in self._endpoints:
-            if endpoint.breaker.enter():
-                self._running[asyncio.create_task(self._ask(endpoint))] = endpoint
+            if (turn := endpoint.enter()) is not None:
+                self._running[asyncio.create_task(self._ask(endpoint))] = turn
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        for task, endpoint in self._running.items():
+        for task, turn in self._running.items():
             task.cancel()
-            endpoint.breaker.left()
+            turn.left()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    async def next(self, seconds: float | None = None) -> tuple[Endpoint, T] | None:
+    async def next(self, seconds: float | None = None) -> tuple[str, T] | None:
         """The next good answer and whose it is, in any order; None when none comes (in time)."""
         while self._running:
             done, _ = await asyncio.wait(
@@ -135,25 +160,36 @@ class _Questions(Generic[T]):
             if not done:
                 return None
             task = done.pop()  # the others are still there for the next call
-            endpoint, error = self._running.pop(task), task.exception()
-            endpoint.told(error)
+            error = task.exception()
             if not isinstance(error, UpstreamError):
-                return endpoint, task.result()
+                answer = task.result()
+                turn = self._running.pop(task)
+                turn.answered()
+                return turn.endpoint.name, answer
+            turn = self._running.pop(task)
+            if not turn.failed(error):
+                turn.left()
         return None
+
+    def outdone(self) -> None:
+        """Note that whoever has not answered is too late."""
+        for turn in self._running.values():
+            turn.outdone()
 
 
 def common_block(claims: Sequence[int], quorum: int) -> int:
-    """The highest block that *quorum* of the *claims* reach.
+    """The highest block that *quorum* of the *claims* reach which are not far apart.
 
     Raises UpstreamUnavailable when there are too few claims, UpstreamNonsense when they are too
     far apart to be of one chain."""
     if len(claims) < quorum:
         raise UpstreamUnavailable("Too few Ethereum endpoints answered to agree on a block.")
     ordered = sorted(claims, reverse=True)
-    if ordered[0] - ordered[quorum - 1] > _MOST_BLOCKS_BEHIND:
-        log.error("rpc endpoints disagree", blocks=ordered)
-        raise UpstreamNonsense("The Ethereum endpoints do not agree on the latest block.")
-    return ordered[quorum - 1]
+    for highest, lowest in zip(ordered, ordered[quorum - 1 :], strict=False):
+        if highest - lowest <= _MOST_BLOCKS_APART:
+            return lowest
+    log.error("rpc endpoints disagree", blocks=ordered)
+    raise UpstreamNonsense("The Ethereum endpoints do not agree on the latest block.")
 
 
 def _ballot(answer: Answer) -> bytes:
@@ -161,6 +197,11 @@ def _ballot(answer: Answer) -> bytes:
     if isinstance(answer, Reverted):
         return hashlib.sha256(b"reverted" + answer.data).digest()
     return hashlib.sha256(b"returned" + answer).digest()
+
+
+def _said(votes: Votes) -> dict[str, list[str]]:
+    """The votes as the log has them: who has said the same."""
+    return {ballot[:6].hex(): names for ballot, names in votes.items()}
 
 
 def _understood(answer: Answer, read: Callable[[bytes], T]) -> T:

@@ -16,15 +16,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamUnavailable
-from content_gateway.ethereum.endpoint import Endpoint
+from content_gateway.ethereum.abi import Reverted
+from content_gateway.ethereum.endpoint import Endpoint, Turn
 from content_gateway.outbound import Outbound
 
 T = TypeVar("T")
 
-_PATIENCE: Final = 4.0  # times the usual latency, before a rival is asked
+_MUCH_LONGER: Final = 4.0  # times the usual latency
 _LEAST_PATIENCE: Final = 0.05
-_HEDGES_PER_CALL: Final = 0.1
-_MOST_HEDGES_SAVED: Final = 5.0
+_CALLS_PER_HEDGE: Final = 10
+_MOST_HEDGES_SAVED: Final = 5
 
 
 class EthereumRpc:
@@ -39,8 +40,7 @@ class EthereumRpc:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._endpoints = [Endpoint(outbound, url, seconds=seconds, clock=clock) for url in urls]
-        self._most_patience = seconds / 4
-        self._hedges = _MOST_HEDGES_SAVED
+        self._calls_saved = _MOST_HEDGES_SAVED * _CALLS_PER_HEDGE
 
     async def call(self, to: str, data: bytes, read: Callable[[bytes], T]) -> T:
         """What *read* makes of that which the contract at *to* returns for *data*, at the latest
@@ -49,52 +49,47 @@ class EthereumRpc:
         An answer that *read* refuses with ValueError counts as that node's failure. Raises
         Reverted when the contract refuses, UpstreamError when no node gave an answer that can be
         right: the error of the last one."""
-        self._hedges = min(_MOST_HEDGES_SAVED, self._hedges + _HEDGES_PER_CALL)
-        waiting = iter(self._endpoints)
-        running: dict[asyncio.Task[T], Endpoint] = {}
+        self._calls_saved = min(self._calls_saved + 1, _MOST_HEDGES_SAVED * _CALLS_PER_HEDGE)
+        endpoints = iter(self._endpoints)
+        running: dict[asyncio.Task[T], Turn] = {}
+        doubtful: list[Turn] = []
 
         def start() -> bool:
             """Ask the next node that may be asked; False if there is none."""
-            endpoint = next((one for one in waiting if one.breaker.enter()), None)
-            if endpoint is not None:
-                running[asyncio.create_task(_understood(endpoint, to, data, read))] = endpoint
-            return endpoint is not None
+            turn = next((turn for one in endpoints if (turn := one.enter())), None)
+            if turn is not None:
+                running[asyncio.create_task(_ask(turn.endpoint, to, data, read))] = turn
+            return turn is not None
 
         failure: UpstreamError = UpstreamUnavailable("No Ethereum endpoint is well.")
-        may_hedge = self._hedges >= 1
         try:
-            while running or start():
+            may_hedge = start()
+            while running:
                 done, _ = await asyncio.wait(
                     running,
-                    timeout=self._patience(running.values()) if may_hedge else None,
+                    timeout=_patience(running.values()) if may_hedge else None,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
                 if not done:
                     may_hedge = False
-                    self._hedges -= start()
+                    if self._calls_saved >= _CALLS_PER_HEDGE and start():
+                        self._calls_saved -= _CALLS_PER_HEDGE
                 for task in done:
-                    endpoint, error = running[task], task.exception()
-                    if error is None:
-                        _note_overtaken(running, task)
-                    del running[task]
-                    endpoint.told(error)
+                    error = task.exception()
+                    if error is None or isinstance(error, Reverted):
+                        _note_outdone(running, task, doubtful)
                     if not isinstance(error, UpstreamError):
                         return task.result()
-                    failure = error
+                    failure, turn = error, running.pop(task)
+                    if not turn.failed(error):
+                        doubtful.append(turn)
+                    start()
             raise failure
         finally:
-            await _end(running)
-
-    def _patience(self, asked: Iterable[Endpoint]) -> float:
-        """Seconds after which a rival of the *asked* nodes is asked."""
-        usual = [one.usual_latency for one in asked]
-        if None in usual:
-            return self._most_patience
-        wanted = _PATIENCE * max(latency for latency in usual if latency is not None)
-        return min(max(wanted, _LEAST_PATIENCE), self._most_patience)
+            await _end(running, doubtful)
 
 
-async def _understood(endpoint: Endpoint, to: str, data: bytes, read: Callable[[bytes], T]) -> T:
+async def _ask(endpoint: Endpoint, to: str, data: bytes, read: Callable[[bytes], T]) -> T:
     returned = await endpoint.call(to, data)
     try:
         return read(returned)
@@ -102,18 +97,35 @@ async def _understood(endpoint: Endpoint, to: str, data: bytes, read: Callable[[
         raise UpstreamNonsense(f"The contract's answer cannot be read: {wrong}.") from wrong
 
 
-def _note_overtaken(running: dict[asyncio.Task[T], Endpoint], winner: asyncio.Task[T]) -> None:
-    """Nodes that were asked before the *winner* and have not answered yet are too slow."""
-    for task, endpoint in running.items():
+def _patience(asked: Iterable[Turn]) -> float:
+    """Seconds after which a rival of the nodes that were *asked* is asked."""
+    return max(
+        turn.endpoint.patience
+        if (usual := turn.endpoint.usual_latency) is None
+        else min(max(_MUCH_LONGER * usual, _LEAST_PATIENCE), turn.endpoint.patience)
+        for turn in asked
+    )
+
+
+def _note_outdone(
+    running: dict[asyncio.Task[T], Turn], winner: asyncio.Task[T], doubtful: Iterable[Turn]
+) -> None:
+    """Note the *winner*'s answer, and who has been asked before it and has none so far."""
+    for turn in doubtful:
+        turn.outdone()
+    for task, turn in running.items():
         if task is winner:
+            turn.answered()
             return
-        endpoint.breaker.failed()
+        if not task.done():
+            turn.outdone()
 
 
-async def _end(running: dict[asyncio.Task[T], Endpoint]) -> None:
+async def _end(running: dict[asyncio.Task[T], Turn], doubtful: Iterable[Turn]) -> None:
     """Give up whatever is still *running*, and wait until it has ended."""
-    for task, endpoint in running.items():
+    for turn in [*running.values(), *doubtful]:
+        turn.left()
+    for task in running:
         task.cancel()
-        endpoint.breaker.left()
     if running:
         await asyncio.gather(*running, return_exceptions=True)

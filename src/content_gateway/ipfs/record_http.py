@@ -6,7 +6,7 @@ Knows the record's media type (ipfs/specs `ipns-record.md`), its size, and which
 from typing import Final
 
 from content_gateway.content.ipns_name import MAX_RECORD_BYTES
-from content_gateway.errors import UpstreamUnavailable
+from content_gateway.errors import UpstreamNonsense, UpstreamUnavailable
 from content_gateway.outbound import Outbound
 
 MEDIA_TYPE: Final = "application/vnd.ipfs.ipns-record"
@@ -28,6 +28,7 @@ async def ask_for_record(outbound: Outbound, url: str, *, seconds: float, who: s
         return None
     if answer.status == 429 or answer.status >= 500:
         raise UpstreamUnavailable(f"{who} answered {answer.status}.")
-    if answer.status != 200 or answer.content_type != MEDIA_TYPE:
-        return None
-    return answer.body
+    if answer.status not in (200, 404):
+        # A redirect, or credentials that do not fit: nobody has looked for the record.
+        raise UpstreamNonsense(f"{who} answered {answer.status}.")
+    return answer.body if answer.status == 200 and answer.content_type == MEDIA_TYPE else None

@@ -11,7 +11,6 @@ from typing import Final
 from content_gateway.content.cid import Cid
 from content_gateway.content.ipns_name import IpnsName
 from content_gateway.errors import CallerError
-from content_gateway.ipns.record import IpnsRecord
 
 DEFAULT_TTL: Final = timedelta(seconds=60)
 NEVER: Final = datetime.min.replace(tzinfo=UTC)
@@ -45,20 +44,21 @@ class Policy:
 class Link:
     """What is known of one name.
 
-    *target* is where it points, None while that is unknown or is nothing we serve; *failure* says
-    why. It may be used until *usable_until* (UTC) and unasked until *fresh_until* (monotonic).
+    *target* is where it points, None while that is unknown or is nothing we serve; *rank* is that
+    of the best record seen, *failure* what went wrong in the last look, None if it went well. It
+    may be used until *usable_until* (UTC) and unasked until *fresh_until* (monotonic).
     *answered* is unset from the beginning of a look, at *asked_at* (monotonic), until it has
     brought something; *settled_at* (UTC) is when the last one did. Its first callers wait until
     *first_wait_ends* (monotonic)."""
 
     target: Cid | IpnsName | None = None
-    record: IpnsRecord | None = None
+    rank: tuple[int, datetime] | None = None
     usable_until: datetime = NEVER
     fresh_until: float = 0.0
     asked_at: float = float("-inf")
     settled_at: datetime = NEVER
     first_wait_ends: float = 0.0
-    failure: str = "It was not looked up yet."
+    failure: str | None = None
     answered: asyncio.Event = field(default_factory=_answered)
 
     @property

@@ -16,7 +16,7 @@ import structlog
 
 from content_gateway.content.ipns_name import IpnsName
 from content_gateway.content.records import KnownLink
-from content_gateway.errors import UpstreamError, UpstreamNonsense
+from content_gateway.errors import UpstreamError
 from content_gateway.ipns.link import DEFAULT_TTL, NEVER, Link, Policy, target_of
 from content_gateway.ipns.record import IpnsRecord, verify
 
@@ -113,6 +113,11 @@ class Links:
         self._links[name] = link
         return link
 
+    @property
+    def is_full(self) -> bool:
+        """True while no more look-ups can begin."""
+        return len(self._flights) >= self.policy.max_flights
+
     async def close(self) -> None:
         """End every flight and wait until it has ended."""
         tasks = [flight.task for flight in self._flights.values()]
@@ -124,7 +129,7 @@ class Links:
         """The link that a former process has left behind, or an empty one."""
         link = Link()
         known = self._store.recall_link(name)
-        if known is None or known.at > self.today():
+        if known is None:
             return link
         try:
             if name.is_dnslink:
@@ -135,15 +140,15 @@ class Links:
         except UpstreamError as wrong:
             log.error("a kept ipns record is not valid", name=name.text, reason=wrong.detail)
             return Link()
+        link.settled_at = known.at
         return link
 
     def _start(self, name: IpnsName, link: Link, now: float) -> None:
-        if len(self._flights) >= self.policy.max_flights:
-            link.failure = "Too many IPNS names are being looked up at once."
+        if self.is_full:
             return
         if link.asked_at < 0:
             link.first_wait_ends = now + self.policy.first_wait
-        link.asked_at = now
+        link.asked_at, link.failure = now, None
         link.answered.clear()
         task = asyncio.create_task(self._fly(name, link), name=f"ipns {name}")
         self._flights[name] = _Flight(task, link)
@@ -205,13 +210,14 @@ class Links:
             return await source.record(name)
 
     def _consider(self, name: IpnsName, link: Link, data: bytes) -> None:
-        """Take the record in *data*; raises UpstreamNonsense unless it proves itself and is no
-        worse than the known one."""
+        """Take the record in *data* unless a better one is known; raises UpstreamNonsense for one
+        that does not prove itself."""
         now = self.today()
         record = verify(name, data, now)
-        if link.record is not None and record.rank < link.record.rank:
-            raise UpstreamNonsense("The record is older than one that is known.")
-        is_news = link.record is None or record.rank > link.record.rank
+        if link.rank is not None and record.rank < link.rank:
+            log.info("ipns source is behind", name=name.text, sequence=record.sequence)
+            return
+        is_news = record.rank != link.rank
         self._take_record(link, record, now)
         link.settled_at = now
         link.answered.set()
@@ -219,22 +225,23 @@ class Links:
             self._store.keep_link(name, KnownLink(record.value, now, data))
 
     def _take_record(self, link: Link, record: IpnsRecord, at: datetime) -> None:
-        link.record, link.usable_until = record, record.valid_until
+        link.rank, link.usable_until = record.rank, record.valid_until
         ttl = DEFAULT_TTL if record.ttl is None else record.ttl
         self._take(link, record.value, min(ttl, record.valid_until - at), at)
 
     def _take_domain(self, link: Link, path: str, ttl: timedelta, at: datetime) -> None:
+        ttl = min(ttl, timedelta(seconds=self.policy.most_lifetime))
         link.usable_until = at + ttl + timedelta(seconds=self.policy.domain_stale)
         self._take(link, path, ttl, at)
 
     def _take(self, link: Link, path: str, lifetime: timedelta, at: datetime) -> None:
         """Point *link* at *path*, which holds for *lifetime* from the moment *at*."""
         link.target = target_of(path)
-        if link.target is None:
-            link.failure = f"It points at {path[:200]}, which is not a whole CID or name."
         seconds = max(lifetime.total_seconds(), self.policy.least_lifetime)
         age = (self.today() - at).total_seconds()
-        link.fresh_until = self.clock() + min(seconds, self.policy.most_lifetime) - age
+        # What seems to come from the future was learned under another clock: it is old for us.
+        left = min(seconds, self.policy.most_lifetime) - age if age >= 0 else 0.0
+        link.fresh_until = self.clock() + left
 
 
 def _reason(failed: UpstreamError | TimeoutError) -> str:

@@ -19,6 +19,7 @@ from content_gateway.errors import UpstreamNonsense
 SIGNATURE_PREFIX: Final = b"ipns-signature:"
 KEY_RSA: Final = 0
 KEY_ED25519: Final = 1
+MAX_INLINED_KEY: Final = 42  # bytes; libp2p peer-ids.md: shorter keys are never hashed
 _MAX_UINT64: Final = 2**64 - 1
 _RSA_BITS: Final = range(2048, 8193)
 
@@ -142,6 +143,8 @@ def _public_key(name: IpnsName, given: bytes | None) -> bytes:
         return inlined
     if given is None:
         raise ValueError("it lacks the public key")
+    if len(given) <= MAX_INLINED_KEY:
+        raise ValueError("its key is short enough to be the name itself")
     if digest_of(SHA2_256, given) != inlined:
         raise ValueError("its key is not the name's")
     return given
@@ -179,12 +182,31 @@ def _check_rsa(material: bytes, payload: bytes, signature: bytes) -> None:
 
 
 def _read_signed(signed: bytes) -> dict[str, Any]:
+    _refuse_tags(signed)
     values = cbor2.loads(
         signed, allow_indefinite=False, allow_duplicate_keys=False, strict_hashable_types=True
     )
     if not isinstance(values, dict):
         raise ValueError("the signed data is not a map")
     return values
+
+
+def _refuse_tags(data: bytes) -> None:
+    """ValueError where the CBOR in *data* has any tag but 42, the only one of DAG-CBOR.
+
+    cbor2 builds what a tag stands for: regular expressions, numbers of any size, references. One
+    record could so hold up the process for seconds. With definite lengths only, the items of any
+    depth follow each other, so that one loop sees the head of each."""
+    at = 0
+    while at < len(data):
+        major, info = data[at] >> 5, data[at] & 31
+        if info > 27:  # reserved, or an indefinite length
+            raise ValueError("the signed data is not DAG-CBOR")
+        size = 0 if info < 24 else 1 << (info - 24)
+        value = int.from_bytes(data[at + 1 : at + 1 + size], "big") if size else info
+        if major == 6 and value != 42:
+            raise ValueError("the signed data has a tag that DAG-CBOR does not know")
+        at += 1 + size + (value if major in (2, 3) else 0)
 
 
 def _check_v1(fields: dict[int, Any], values: dict[str, Any]) -> None:

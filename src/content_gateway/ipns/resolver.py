@@ -12,12 +12,15 @@ from typing import Final, Literal, Protocol
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.ipns_name import IpnsName
-from content_gateway.errors import InvalidIpnsName, TaskNotFound
-from content_gateway.ipns.link import Link
+from content_gateway.errors import InvalidIpnsName, TaskNotFound, UpstreamUnavailable
+from content_gateway.ipns.link import NEVER, Link
 from content_gateway.ipns.links import Links
 
 MAX_DEPTH: Final = 8
 _TASK_LIFETIME: Final = timedelta(hours=1)
+_CLOCK_SKEW: Final = timedelta(seconds=30)  # between the processes that give out and read ids
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ class Task:
     @property
     def id(self) -> str:
         """Milliseconds since 1970 in hex, a hyphen, the canonical name."""
-        return f"{round(self.begun.timestamp() * 1000):x}-{self.name}"
+        return f"{(self.begun - _EPOCH) // _MILLISECOND:x}-{self.name}"
 
     @classmethod
     def parse(cls, text: str, now: datetime) -> "Task":
@@ -42,19 +45,19 @@ class Task:
         try:
             if not separator or len(begun) > 12 or begun.strip("0123456789abcdef"):
                 raise ValueError(text)
-            task = cls(IpnsName.parse(name), datetime.fromtimestamp(int(begun, 16) / 1000, UTC))
+            task = cls(IpnsName.parse(name), _EPOCH + int(begun, 16) * _MILLISECOND)
         except (ValueError, OverflowError, InvalidIpnsName) as wrong:
             raise TaskNotFound("There is no such task.") from wrong
-        if not timedelta(0) <= now - task.begun < _TASK_LIFETIME or task.id != text:
-            raise TaskNotFound("There is no such task, or it is over for more than an hour.")
+        if not -_CLOCK_SKEW <= now - task.begun < _TASK_LIFETIME or task.id != text:
+            raise TaskNotFound("There is no such task, or it was started more than an hour ago.")
         return task
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How a task is going. *cid* is the last verified CID, also while the task is pending.
+    """How a task is going. *cid* is the last verified CID that still holds, in every state.
 
-    *failure* says why there is none; it is set exactly in the state "failed"."""
+    *failure* says what went wrong; it is set exactly in the state "failed"."""
 
     task: Task
     state: Literal["pending", "resolved", "failed"]
@@ -121,7 +124,11 @@ class IpnsResolver:
         return self._walk(name, ask=False).cid
 
     def begin(self, name: IpnsName) -> Progress:
-        """Start a resolution, unless one was started moments ago, and name it."""
+        """Start a resolution, unless one was started moments ago, and name it.
+
+        Raises UpstreamUnavailable when too many are under way."""
+        if self._links.is_full:
+            raise UpstreamUnavailable("Too many IPNS names are being looked up at once.")
         trail = self._walk(name, anew=True)
         return Progress(Task(name, self._links.today()), "pending", trail.cid)
 
@@ -129,10 +136,11 @@ class IpnsResolver:
         """How the task is going; raises TaskNotFound."""
         task = Task.parse(task_id, self._links.today())
         trail = self._walk(task.name)
-        if any(link.is_awaited and link.settled_at < task.begun for link in trail.links):
+        if any(self._is_pending(link, task) for link in trail.links):
             return Progress(task, "pending", trail.cid)
-        if trail.cid is None:
-            return Progress(task, "failed", None, trail.failure)
+        failures = [link.failure for link in trail.links if link.failure is not None]
+        if trail.cid is None or failures:
+            return Progress(task, "failed", trail.cid, trail.failure or failures[0])
         return Progress(task, "resolved", trail.cid)
 
     async def close(self) -> None:
@@ -147,7 +155,7 @@ class IpnsResolver:
             link = self._links.look(name, anew=anew) if ask else self._links.known(name)
             links.append(link)
             if link.target is None:
-                return _Trail(links, failure=link.failure)
+                return _Trail(links, failure=link.failure or "It points at no whole CID or name.")
             if link.usable_until <= now:
                 return _Trail(links, failure="The last record has expired.")
             if isinstance(link.target, Cid):
@@ -155,3 +163,7 @@ class IpnsResolver:
                 return _Trail(links, link.target)
             name = link.target
         return _Trail(links, failure=f"The name leads through more than {MAX_DEPTH} names.")
+
+    def _is_pending(self, link: Link, task: Task) -> bool:
+        """True while the look that *task* wants of *link* has brought nothing yet."""
+        return link.settled_at < task.begun and (link.is_awaited or link.settled_at == NEVER)

@@ -7,12 +7,19 @@ else about a name, and every other name, is left to the ENS it stands before."""
 from typing import Final
 
 from content_gateway.content.domain import DomainName
-from content_gateway.content.records import ContentRecord, Records
+from content_gateway.content.records import ContentRecord, OtherContent, Records
 from content_gateway.content.wallet import ETHEREUM, CoinType, address_text
-from content_gateway.errors import NameNotFound, UpstreamNonsense
+from content_gateway.errors import NameNotFound, UpstreamNonsense, UpstreamUnavailable
 from content_gateway.ethereum import abi
 from content_gateway.ethereum.abi import Reverted
-from content_gateway.names.ens import CONTENTHASH, OWNER, EnsNames, EthereumCalls, read_content
+from content_gateway.names.ens import (
+    CONTENTHASH,
+    OWNER,
+    EnsNames,
+    EthereumCalls,
+    read_content,
+    read_refusal,
+)
 from content_gateway.together import both
 
 SUFFIX: Final = ".base.eth"
@@ -22,20 +29,29 @@ _RESOLVER: Final = bytes.fromhex("0178b8bf")  # resolver(bytes32)
 class Basenames:
     """ENS, with the content of Basenames from the *registry* on the chain *base*."""
 
-    def __init__(self, ens: EnsNames, base: EthereumCalls, *, registry: str) -> None:
+    def __init__(self, ens: EnsNames, base: EthereumCalls | None, *, registry: str) -> None:
         self._ens = ens
         self._base = base
         self._registry = registry
 
+    def covers(self, name: DomainName) -> bool:
+        """As ENS does."""
+        return self._ens.covers(name)
+
     async def resolve(self, name: DomainName, coin: CoinType = ETHEREUM) -> Records:
         """As EnsNames.resolve. A Basename costs two round trips on Base beside one of ENS.
 
-        Raises UpstreamError when either chain could not be asked: half an answer is none."""
+        Raises UpstreamError when either chain could not be asked: half an answer is none. Without
+        Base the wallet alone is told, with content of a kind that is not served."""
         if not name.text.endswith(SUFFIX):
             return await self._ens.resolve(name, coin)
+        if self._base is None:
+            if (wallet := await self._ens.address(name, coin)) is None:
+                raise UpstreamUnavailable("The name is kept on Base, which is not asked here.")
+            return Records(wallet, OtherContent("basename", name.text))
         # ENS is asked for the address only: its gateway may refuse to speak of content at all.
         wallet, (content, owner) = await both(
-            self._ens.address(name, coin), self._content_and_owner(name.namehash)
+            self._ens.address(name, coin), self._content_and_owner(self._base, name.namehash)
         )
         if wallet is None and content is None:
             raise NameNotFound("The name has neither a wallet nor content.")
@@ -43,20 +59,28 @@ class Basenames:
             return Records(wallet, content)
         return Records(owner, content, owner is not None)
 
-    async def _content_and_owner(self, node: bytes) -> tuple[ContentRecord | None, str | None]:
+    async def _content_and_owner(
+        self, base: EthereumCalls, node: bytes
+    ) -> tuple[ContentRecord | None, str | None]:
         try:
             resolver, owner = await both(
-                self._base.call(self._registry, _RESOLVER + node, abi.read_address),
-                self._base.call(self._registry, OWNER + node, abi.read_address),
+                base.call(self._registry, _RESOLVER + node, abi.read_address),
+                base.call(self._registry, OWNER + node, abi.read_address),
             )
         except Reverted as revert:
             raise UpstreamNonsense("The Basenames registry refused the call.") from revert
         if not any(resolver):
             return None, None
-        try:
-            record = await self._base.call(
-                address_text(ETHEREUM, resolver), CONTENTHASH + node, bytes
-            )
-        except Reverted:
-            record = b""  # a resolver without that function has no such record
+        record = await self._record(base, address_text(ETHEREUM, resolver), CONTENTHASH + node)
         return read_content(record), (address_text(ETHEREUM, owner) if any(owner) else None)
+
+    async def _record(self, base: EthereumCalls, resolver: str, query: bytes) -> bytes:
+        """What the resolver returns, empty where it knows no such record; raises UpstreamError."""
+        try:
+            return await base.call(resolver, query, bytes)
+        except Reverted as revert:
+            # A contract without the function refuses without a word.
+            refusal = read_refusal(revert.data) if revert.data else NameNotFound()
+            if isinstance(refusal, NameNotFound):
+                return b""
+            raise refusal from revert

@@ -92,13 +92,17 @@ class Cache:
         return entry
 
     def learned_nothing(self, question: Question, asked_at: float, hold_back: float) -> None:
-        """Note that asking has failed: for *hold_back* seconds nobody need try again."""
+        """Note that asking, begun at *asked_at*, has failed: for *hold_back* seconds nobody need
+        try again."""
         entry = self._entries.get(question)
-        if entry is not None and entry.records is not None:
-            entry.asked_at = asked_at
-            # Nobody may be told the old answer past its time because of a pause in asking.
-            too_old_at = entry.learned_at + self._ages.if_error
-            entry.ask_again_at = min(self._clock() + hold_back, too_old_at)
+        if entry is None:
+            return
+        entry.asked_at = asked_at
+        if entry.records is not None:
+            # Nobody may be told the old answer past its time because of a pause in asking, and a
+            # fresh answer stays one although somebody has demanded a fresher one in vain.
+            pause_ends = min(self._clock() + hold_back, entry.learned_at + self._ages.if_error)
+            entry.ask_again_at = max(pause_ends, entry.learned_at + self._ages.fresh)
 
     def serves_while_revalidating(self, entry: Entry) -> bool:
         """True while *entry* may be told though a newer answer is being fetched."""
@@ -108,16 +112,17 @@ class Cache:
         """True while *entry* may be told because no newer answer can be had."""
         return self._serves(entry, self._ages.if_error)
 
-    def staleness(self, entry: Entry) -> Staleness | None:
-        """How stale *entry* is; None while it is fresh."""
+    def staleness(self, entry: Entry, *, whatever: bool = False) -> Staleness | None:
+        """How stale *entry* is; None while it is fresh, unless *whatever* its age is wanted."""
         age = self._clock() - entry.learned_at
-        if age < self._ages.fresh:
+        if age < self._ages.fresh and not whatever:
             return None
         return Staleness(timedelta(seconds=age), timedelta(seconds=age - self._ages.fresh))
 
     def _serves(self, entry: Entry, seconds: float) -> bool:
         # Absence is never stretched: a name may have been registered in the meantime.
-        return entry.records is not None and self._clock() < entry.learned_at + seconds
+        serves = max(seconds, self._ages.fresh)
+        return entry.records is not None and self._clock() < entry.learned_at + serves
 
     def _recalled(self, question: Question) -> Entry | None:
         """The entry that a former process, or this one before it forgot, has left behind."""
@@ -125,7 +130,7 @@ class Cache:
         if learned is None:
             return None
         age = (self._today() - learned.at).total_seconds()
-        if not 0 <= age < self._ages.if_error:
+        if not 0 <= age < max(self._ages.if_error, self._ages.fresh):
             return None  # too old, or from a clock that was wrong
         learned_at = self._clock() - age
         return Entry(

@@ -14,15 +14,17 @@ Theory of operation. A name is looked up in three places, in this order.
    failure is a failure. Known absence is fresh for thirty seconds and never stretched.
    What is not in memory may be in the database, where every answer is written and where it has
    the same ages: a restart forgets nothing, not even during an outage.
-3. The services, one after the other. A service that does not know the name lets the search go
-   on; a service that could not find out ends it, because the next one's silence would then
-   look like absence.
+3. The services that cover the name, one after the other. A service that does not know the name
+   lets the search go on; a service that could not find out ends it, because the next one's
+   silence would then look like absence.
 
 All callers who wait for one question share one *flight*, a task that belongs to the directory: a
 caller who gives up does not take the others' answer away. What a flight learns replaces the
-entry, absence included. When it fails, the next flight for that question is held back for a few
-seconds, so that an outage costs one caller a wait and not all of them. A caller may demand a
-fresh look; each question gets one every five seconds, whoever demands it.
+entry, absence included. When it fails and there is an entry that may serve, that is told from then
+on, and the flights that look whether the outage is over, a few seconds apart, are nobody's wait.
+Names without such an entry fail as fast as their service does. A caller may demand a fresh look:
+each name gets one every five seconds, whoever demands it, and whoever does not get it is told how
+old the answer is.
 
 What the operator blocks is refused before anything is looked up, and again when it is known what
 the name points at. Knows nothing of HTTP, chains or files; IPNS is started here and resolved by
@@ -59,6 +61,9 @@ class LocalNames(Protocol):
 class NameService(Protocol):
     """Somebody who knows what names point at."""
 
+    def covers(self, name: DomainName) -> bool:
+        """True when names like this one may be found here."""
+
     async def resolve(self, name: DomainName, coin: CoinType) -> Records:
         """What *name* points at, its wallet being the address for *coin*.
 
@@ -94,6 +99,7 @@ class Policy:
 
     hold_back: float = 3.0
     between_fresh_looks: float = 5.0
+    max_fresh_looks: int = 10_000
     lookup: float = 10.0
     max_flights: int = 1_000
 
@@ -120,6 +126,7 @@ class Directory:
         self._policy = policy or Policy()
         self._clock = clock
         self._flights: dict[Question, asyncio.Task[Entry]] = {}
+        self._looked_anew_at: dict[str, float] = {}  # by domain, the oldest first
 
     async def resolve(
         self, name: DomainName, coin: CoinType = ETHEREUM, *, anew: bool = False
@@ -133,12 +140,12 @@ class Directory:
         local = self._find_locally(name, coin)
         if local is not None:
             return await self._resolution(local, anew)
-        question = (name.text, coin)
-        entry = await self._entry(name, question, anew)
+        begun = self._clock()
+        entry = await self._entry(name, (name.text, coin), anew)
         if entry.records is None:
             raise NameNotFound(_nothing_there(coin))
         resolution = await self._resolution(entry.records, anew)
-        stale = self._cache.staleness(entry)
+        stale = self._cache.staleness(entry, whatever=anew and entry.learned_at < begun)
         return resolution if stale is None else resolution.but_stale(stale)
 
     def known(self, name: DomainName) -> tuple[Learned, Cid | None]:
@@ -183,14 +190,30 @@ class Directory:
         """The entry that answers *question* now; raises UpstreamError if there is none."""
         entry = self._cache.get(question)
         now = self._clock()
-        if entry is None or (anew and now >= entry.asked_at + self._policy.between_fresh_looks):
+        is_under_way = question in self._flights
+        if entry is None or (anew and (is_under_way or self._may_look_anew(name, entry, now))):
             return await self._learn(name, question)
         if now < entry.ask_again_at:
             return entry
-        if not self._cache.serves_while_revalidating(entry):
-            return await self._learn(name, question)
-        self._revalidate(name, question)
-        return entry
+        last_look_failed = entry.asked_at > entry.learned_at
+        if self._cache.serves_while_revalidating(entry) or (
+            last_look_failed and self._cache.serves_if_error(entry)
+        ):
+            self._revalidate(name, question)
+            return entry
+        return await self._learn(name, question)
+
+    def _may_look_anew(self, name: DomainName, entry: Entry, now: float) -> bool:
+        """True when the name's turn for a fresh look has come; it is then taken."""
+        looks = self._looked_anew_at
+        last = max(entry.asked_at, looks.pop(name.text, entry.asked_at))
+        if now < last + self._policy.between_fresh_looks:
+            looks[name.text] = last
+            return False
+        looks[name.text] = now
+        if len(looks) > self._policy.max_fresh_looks:
+            del looks[next(iter(looks))]
+        return True
 
     async def _resolution(self, records: Records, anew: bool) -> Resolution:
         content = records.content
@@ -240,9 +263,10 @@ class Directory:
         return self._cache.learn(question, records, begun)
 
     async def _ask_services(self, name: DomainName, coin: CoinType) -> Records | None:
-        if not self._services:
+        responsible = [service for service in self._services if service.covers(name)]
+        if not responsible:
             raise UpstreamUnavailable("No name service is configured for this domain.")
-        for service in self._services:
+        for service in responsible:
             try:
                 return await service.resolve(name, coin)
             except NameNotFound:

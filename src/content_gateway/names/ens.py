@@ -20,7 +20,7 @@ from content_gateway.errors import (
     UpstreamNonsense,
     UpstreamUnavailable,
 )
-from content_gateway.ethereum import abi
+from content_gateway.ethereum import abi, http_error
 from content_gateway.ethereum.abi import Reverted
 from content_gateway.names import contenthash
 
@@ -37,11 +37,7 @@ _RESOLVER_NOT_CONTRACT: Final = bytes.fromhex("1e9535f2")
 _UNSUPPORTED_PROFILE: Final = bytes.fromhex("7b1c461b")
 _RESOLVER_ERROR: Final = bytes.fromhex("95c0c752")
 _DNS_DECODING_FAILED: Final = bytes.fromhex("ba4adc23")
-_HTTP_ERROR: Final = bytes.fromhex("01800152")
-_OFFCHAIN_LOOKUP: Final = bytes.fromhex("556f1830")
 _ERROR: Final = bytes.fromhex("08c379a0")  # Error(string)
-
-_TOO_LATE_OR_TOO_MUCH: Final = (408, 429)
 
 # What a refusal means, by its selector: the error, and the words for whoever asked.
 _MEANINGS: Final[dict[bytes, tuple[type[GatewayError], str]]] = {
@@ -49,7 +45,7 @@ _MEANINGS: Final[dict[bytes, tuple[type[GatewayError], str]]] = {
     _RESOLVER_NOT_CONTRACT: (NameNotFound, "The name's resolver is not a contract."),
     _UNSUPPORTED_PROFILE: (NameNotFound, "The name's resolver holds no such records."),
     _DNS_DECODING_FAILED: (UpstreamNonsense, "ENS could not read the name."),
-    _OFFCHAIN_LOOKUP: (UpstreamUnavailable, "The name is held off-chain, out of reach."),
+    abi.OFFCHAIN_LOOKUP: (UpstreamUnavailable, "The name is held off-chain, out of reach."),
     _ERROR: (UpstreamNonsense, "The name's resolver failed."),
 }
 
@@ -82,6 +78,10 @@ class EnsNames:
         self._universal_resolver = universal_resolver
         self._registry = registry
         self._name_wrapper = name_wrapper
+
+    def covers(self, name: DomainName) -> bool:
+        """True: names of DNS are in ENS too, so every dotted name may be."""
+        return True
 
     async def resolve(self, name: DomainName, coin: CoinType = ETHEREUM) -> Records:
         """What *name* points at, according to ENS; the wallet is its address for *coin*.
@@ -211,7 +211,7 @@ def read_refusal(data: bytes) -> GatewayError:
     """What the revert *data* of the Universal Resolver, or of a resolver behind it, means:
     absence (NameNotFound), a failed server (UpstreamUnavailable) or nonsense."""
     selector = data[:4]
-    if selector == _HTTP_ERROR:
+    if selector == http_error.SELECTOR:
         return _gateway_failure(data)
     if selector == _RESOLVER_ERROR:
         return _resolver_failure(data)
@@ -221,12 +221,8 @@ def read_refusal(data: bytes) -> GatewayError:
 
 
 def _gateway_failure(data: bytes) -> GatewayError:
-    """HttpError(uint16 status, string message)."""
-    try:
-        status = abi.read_uint(data, 4)
-    except ValueError:
-        status = 0
-    if 400 <= status < 500 and status not in _TOO_LATE_OR_TOO_MUCH:
+    status = http_error.read_status(data)
+    if http_error.is_refusal(status):
         return UpstreamNonsense(f"The name's off-chain gateway answered {status}.")
     return UpstreamUnavailable("The name's off-chain gateway failed.")
 
@@ -237,6 +233,6 @@ def _resolver_failure(data: bytes) -> GatewayError:
         inner = abi.read_bytes(data, 4, 4)
     except ValueError:
         inner = b""
-    if inner[:4] in (_UNSUPPORTED_PROFILE, _HTTP_ERROR):
+    if inner[:4] in (_UNSUPPORTED_PROFILE, http_error.SELECTOR):
         return read_refusal(inner)
     return UpstreamNonsense("The name's resolver failed.")

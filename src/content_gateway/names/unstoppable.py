@@ -24,6 +24,7 @@ from content_gateway.content.records import (
 from content_gateway.content.wallet import ETHEREUM, CoinType, checksummed, parse_evm_address
 from content_gateway.errors import (
     InvalidCid,
+    InvalidCoinType,
     InvalidIpnsName,
     NameNotFound,
     UpstreamError,
@@ -99,17 +100,21 @@ class UnstoppableNames:
         self._chains = tuple(chains)
         self._tlds = frozenset(tlds)
 
+    def covers(self, name: DomainName) -> bool:
+        """True when *name* has one of their endings."""
+        return name.labels[-1] in self._tlds
+
     async def resolve(self, name: DomainName, coin: CoinType = ETHEREUM) -> Records:
         """What *name* points at, according to Unstoppable Domains.
 
-        One round trip, on all chains at once. There are addresses of Ethereum only: with any
-        other *coin* no wallet is given. Raises NameNotFound when no chain holds the name, or no
-        record is set; UpstreamError when a chain that might hold it could not be asked."""
-        if name.labels[-1] not in self._tlds:
-            raise NameNotFound("Unstoppable Domains has no names under that ending.")
+        One round trip, on all chains at once. Raises NameNotFound when no chain holds the name, or
+        no record is set; UpstreamError when a chain that might hold it could not be asked;
+        InvalidCoinType for any *coin* but Ethereum's, whose records we do not know."""
+        if coin != ETHEREUM:
+            raise InvalidCoinType("Of Unstoppable Domains only Ethereum addresses are read.")
         if not self._chains:
             raise UpstreamUnavailable("No chain of Unstoppable Domains is configured.")
-        return _records(await self._first_holding(encode_query(name.namehash)), coin)
+        return _records(await self._first_holding(encode_query(name.namehash)))
 
     async def _first_holding(self, query: bytes) -> Holding:
         """What the first chain that holds the name says; raises as resolve does.
@@ -141,12 +146,12 @@ async def _ask(chain: Chain, query: bytes) -> Holding:
         raise
 
 
-def _records(holding: Holding, coin: CoinType) -> Records:
-    """The answer for *coin*; raises NameNotFound when there is neither wallet nor content."""
-    wallet = holding.wallet if coin == ETHEREUM else None
+def _records(holding: Holding) -> Records:
+    """The answer; raises NameNotFound when there is neither wallet nor content."""
+    wallet = holding.wallet
     if wallet is None and holding.content is None:
         raise NameNotFound("The name has neither a wallet nor content.")
-    by_owner = wallet is None and coin == ETHEREUM and holding.owner not in _NOT_WALLETS
+    by_owner = wallet is None and holding.owner not in _NOT_WALLETS
     if by_owner:
         wallet = holding.owner
     return Records(checksummed(wallet) if wallet else None, holding.content, by_owner)

@@ -3,6 +3,7 @@
 Knows each setting by itself; the rules that hold between them are left to model.py, what they do
 to app.py."""
 
+import re
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -42,11 +43,19 @@ def _ip_address(text: str) -> str:
         raise ValueError("must be an IP address") from None
 
 
+def _local_origin(text: str) -> str:
+    found = re.fullmatch(r"http://(?:127\.0\.0\.1|\[::1\]):(\d{1,5})", text, re.ASCII)
+    if found is None or int(found[1]) not in range(1, 65536) or int(found[1]) == 443:
+        raise ValueError("must be http://127.0.0.1:PORT or http://[::1]:PORT, not port 443")
+    return text
+
+
 def _optional_http_url(text: str) -> str:
     return _http_url(text) if text else text
 
 
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
+LocalOrigin = Annotated[str, AfterValidator(_local_origin)]
 OptionalHttpUrl = Annotated[str, AfterValidator(_optional_http_url)]
 IpAddress = Annotated[str, AfterValidator(_ip_address)]
 Address = Annotated[str, AfterValidator(_address)]
@@ -119,7 +128,7 @@ class Ens(Group):
         1,
         ge=1,
         le=16,
-        description="endpoints that must agree; 1: the first that answers is believed",
+        description="endpoints of a chain that must agree; 1: the first that answers is believed",
     )
     universal_resolver: Address = Field(
         "0xeEeEEEeE14D718C2B47D9923Deab1335E144EeEe", description="the Universal Resolver"
@@ -131,7 +140,7 @@ class Ens(Group):
         "0xD4416b13d2b3a9aBae7AcD5D6C2BbDBE25686401", description="the NameWrapper"
     )
     timeout: float = Field(2.5, gt=0, le=60, description="seconds one endpoint may take")
-    local_gateways: tuple[HttpUrl, ...] = Field(
+    local_gateways: tuple[LocalOrigin, ...] = Field(
         (),
         description="off-chain gateways on this machine, for tests: http://127.0.0.1:PORT",
     )

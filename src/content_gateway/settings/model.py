@@ -59,8 +59,17 @@ class Settings(Group):
 
     @model_validator(mode="after")
     def _a_quorum_can_be_reached(self) -> "Settings":
-        if self.ens.rpc_urls and self.ens.quorum > len(self.ens.rpc_urls):
-            raise ValueError("ens.quorum asks for more endpoints than ens.rpc_urls has")
+        for group in ("ens", "basenames", "unstoppable"):
+            for name, urls in getattr(self, group):
+                # The same endpoint twice is one voice.
+                if name.endswith("rpc_urls") and 0 < len(set(urls)) < self.ens.quorum:
+                    raise ValueError(f"ens.quorum asks for more endpoints than {group}.{name} has")
+        return self
+
+    @model_validator(mode="after")
+    def _a_lookup_outlasts_an_endpoint(self) -> "Settings":
+        if self.names.deadline <= self.ens.timeout:
+            raise ValueError("names.deadline leaves no time for a second endpoint (ens.timeout)")
         return self
 
     @model_validator(mode="after")

@@ -7,8 +7,9 @@ long an answer serves is left to the directory and the resolver."""
 import asyncio
 import sqlite3
 from collections.abc import Callable
-from datetime import timedelta
-from typing import Any, Final, Self
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Self, TypeVar
 
 import structlog
 
@@ -27,47 +28,75 @@ from content_gateway.content.wallet import CoinType
 from content_gateway.errors import CallerError, StorageUnavailable
 from content_gateway.storage.sqlite import Database, milliseconds, moment
 
-MAX_RESOLUTIONS: Final = 1_000_000
-MAX_LINKS: Final = 200_000
-MAX_PENDING: Final = 10_000
 _BATCH: Final = 500
-_FLUSH_SECONDS: Final = 1.0
-_PRUNE_EVERY: Final = 10_000  # rows written: the tables may be one in a hundred too large
 
+# What was learned later wins, whichever process writes it first. A moment that lies ahead comes
+# from a clock that was wrong, and would otherwise stay for ever.
 _KEEP_RESOLUTION: Final = """
     INSERT INTO resolutions (domain, coin, wallet, wallet_is_owner, content, learned_at)
-    VALUES (?, ?, ?, ?, ?, ?)
+    VALUES (:domain, :coin, :wallet, :wallet_is_owner, :content, :learned_at)
     ON CONFLICT DO UPDATE SET wallet = excluded.wallet, content = excluded.content,
         wallet_is_owner = excluded.wallet_is_owner, learned_at = excluded.learned_at
-    WHERE learned_at <= excluded.learned_at"""
-_FORGET_RESOLUTION: Final = "DELETE FROM resolutions WHERE domain = ? AND coin = ?"
+    WHERE learned_at <= excluded.learned_at OR learned_at > :now"""
+_FORGET_RESOLUTION: Final = """
+    DELETE FROM resolutions WHERE domain = :domain AND coin = :coin
+        AND (learned_at <= :learned_at OR learned_at > :now)"""
 _KEEP_LINK: Final = """
-    INSERT INTO ipns (name, path, record, ttl, learned_at) VALUES (?, ?, ?, ?, ?)
+    INSERT INTO ipns (name, path, record, ttl, learned_at)
+    VALUES (:name, :path, :record, :ttl, :learned_at)
     ON CONFLICT DO UPDATE SET path = excluded.path, record = excluded.record,
         ttl = excluded.ttl, learned_at = excluded.learned_at
-    WHERE learned_at <= excluded.learned_at"""
-_FORGET_LINK: Final = "DELETE FROM ipns WHERE name = ?"
+    WHERE learned_at <= excluded.learned_at OR learned_at > :now"""
+_FORGET_LINK: Final = """
+    DELETE FROM ipns WHERE name = :name AND (learned_at <= :learned_at OR learned_at > :now)"""
 _PRUNE_RESOLUTIONS: Final = """
-    DELETE FROM resolutions WHERE learned_at <
-        (SELECT learned_at FROM resolutions ORDER BY learned_at DESC LIMIT 1 OFFSET ?)"""
+    DELETE FROM resolutions WHERE (domain, coin) IN
+        (SELECT domain, coin FROM resolutions ORDER BY learned_at DESC LIMIT -1 OFFSET :most)"""
 _PRUNE_LINKS: Final = """
-    DELETE FROM ipns WHERE learned_at <
-        (SELECT learned_at FROM ipns ORDER BY learned_at DESC LIMIT 1 OFFSET ?)"""
+    DELETE FROM ipns WHERE name IN
+        (SELECT name FROM ipns ORDER BY learned_at DESC LIMIT -1 OFFSET :most)"""
 
-Statement = tuple[str, tuple[Any, ...]]
+Statement = tuple[str, dict[str, Any]]
+# What was learned, or None for absence, and when.
+Resolutions = dict[tuple[str, CoinType], tuple[Learned | None, datetime]]
+LinksByName = dict[str, tuple[KnownLink | None, datetime]]
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many answers are kept, how many may wait to be written, and for how many seconds.
+
+    The tables are pruned after every *prune_every* rows: so many more may be in them."""
+
+    resolutions: int = 1_000_000
+    links: int = 200_000
+    pending: int = 10_000
+    prune_every: int = 10_000
+    flush_seconds: float = 1.0
 
 
 class SqliteLastKnown:
     """Last known answers; owns the task that writes them. Open it with `async with`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        bounds: Bounds | None = None,
+        today: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
         self._database = database
-        self._resolutions: dict[tuple[str, CoinType], Learned | None] = {}  # not written yet
-        self._links: dict[str, KnownLink | None] = {}
+        self._bounds = bounds or Bounds()
+        self._today = today
+        self._resolutions: Resolutions = {}  # not written yet
+        self._links: LinksByName = {}
         self._something = asyncio.Event()
-        self._written = _PRUNE_EVERY  # so that the first batch prunes
+        self._unpruned = self._bounds.prune_every  # so that the first batch prunes
         self._task: asyncio.Task[None]
 
     async def __aenter__(self) -> Self:
@@ -77,93 +106,100 @@ class SqliteLastKnown:
     async def __aexit__(self, *exc_info: object) -> None:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        while self._resolutions or self._links:
-            if not await self._flush():
-                return
+        await self._flush()
 
     def recall(self, domain: str, coin: CoinType) -> Learned | None:
         """What *domain* pointed at when last asked for, None if that is not known."""
         if (domain, coin) in self._resolutions:
-            return self._resolutions[domain, coin]
-        row = self._read(
+            return self._resolutions[domain, coin][0]
+        return self._read(
             "SELECT wallet, content, wallet_is_owner, learned_at FROM resolutions"
             " WHERE domain = ? AND coin = ?",
             (domain, coin),
+            _read_resolution,
         )
-        if row is None:
-            return None
-        wallet, content, is_owner, learned_at = row
-        try:
-            records = Records(wallet, _read_content(content), bool(is_owner))
-        except (CallerError, ValueError):
-            log.error("a last known answer cannot be read", domain=domain)
-            return None
-        return Learned(records, moment(learned_at))
 
     def keep(self, domain: str, coin: CoinType, learned: Learned | None) -> None:
         """Remember *learned*, or with None forget what was known."""
-        if len(self._resolutions) < MAX_PENDING or (domain, coin) in self._resolutions:
-            self._resolutions[domain, coin] = learned
+        if len(self._resolutions) < self._bounds.pending or (domain, coin) in self._resolutions:
+            at = self._today() if learned is None else learned.at
+            self._resolutions[domain, coin] = (learned, at)
             self._something.set()
 
     def recall_link(self, name: IpnsName) -> KnownLink | None:
         """Where *name* pointed when last looked at, None if that is not known."""
         if name.text in self._links:
-            return self._links[name.text]
-        row = self._read(
-            "SELECT path, record, ttl, learned_at FROM ipns WHERE name = ?", (name.text,)
+            return self._links[name.text][0]
+        return self._read(
+            "SELECT path, record, ttl, learned_at FROM ipns WHERE name = ?",
+            (name.text,),
+            _read_link,
         )
-        if row is None:
-            return None
-        path, record, ttl, learned_at = row
-        lifetime = None if ttl is None else timedelta(milliseconds=ttl)
-        return KnownLink(path, moment(learned_at), record, lifetime)
 
     def keep_link(self, name: IpnsName, link: KnownLink | None) -> None:
         """Remember where *name* points, or with None that it points nowhere."""
-        if len(self._links) < MAX_PENDING or name.text in self._links:
-            self._links[name.text] = link
+        if len(self._links) < self._bounds.pending or name.text in self._links:
+            self._links[name.text] = (link, self._today() if link is None else link.at)
             self._something.set()
 
-    def _read(self, question: str, values: tuple[Any, ...]) -> Any:
-        """The row that answers *question*, None also when the database cannot be read now."""
+    def _read(
+        self, question: str, values: tuple[Any, ...], read_row: Callable[[tuple[Any, ...]], T]
+    ) -> T | None:
+        """The row that answers *question*; None also when it cannot be read, now or ever."""
         try:
-            return self._database.read(lambda db: db.execute(question, values).fetchone())
+            row = self._database.read(lambda db: db.execute(question, values).fetchone())
+            return None if row is None else read_row(row)
         except StorageUnavailable:
+            return None
+        except (CallerError, ValueError, OverflowError, OSError) as wrong:
+            log.error("a last known answer cannot be read", key=values[0], reason=repr(wrong))
             return None
 
     async def _keep_writing(self) -> None:
         while True:
             await self._something.wait()
-            await asyncio.sleep(_FLUSH_SECONDS)
-            if await self._flush() and not (self._resolutions or self._links):
-                self._something.clear()
+            await asyncio.sleep(self._bounds.flush_seconds)
+            self._something.clear()
+            if not await self._flush():
+                self._something.set()  # again in a moment
 
     async def _flush(self) -> bool:
-        """Write a batch of what is pending; False when the database did not take it."""
-        resolutions = dict(list(self._resolutions.items())[:_BATCH])
-        links = dict(list(self._links.items())[:_BATCH])
-        statements = [_of_resolution(*key, learned) for key, learned in resolutions.items()]
-        statements += [_of_link(name, link) for name, link in links.items()]
-        self._written += len(statements)
-        prunes = self._written >= _PRUNE_EVERY
-        if prunes:
-            statements += [(_PRUNE_RESOLUTIONS, (MAX_RESOLUTIONS,)), (_PRUNE_LINKS, (MAX_LINKS,))]
-        try:
-            await self._database.write(_all_of(statements))
-        except StorageUnavailable as failed:
-            log.warning("last known answers were not written", reason=failed.detail)
-            return False
-        if prunes:
-            self._written = 0
-        # What was learned while the batch was being written is not in it.
-        for key, learned in resolutions.items():
-            if self._resolutions.get(key) is learned:
-                del self._resolutions[key]
-        for name, link in links.items():
-            if self._links.get(name) is link:
-                del self._links[name]
+        """Write what is pending, in batches; False when the database does not take it."""
+        while self._resolutions or self._links:
+            resolutions = dict(list(self._resolutions.items())[:_BATCH])
+            links = dict(list(self._links.items())[:_BATCH])
+            try:
+                await self._write(resolutions, links)
+            except StorageUnavailable as failed:
+                log.warning("last known answers were not written", reason=failed.detail)
+                return False
+            except Exception:
+                # Whatever it is, it would stand in the way of all that comes after it.
+                log.exception("last known answers cannot be written and are dropped")
+            _remove(self._resolutions, resolutions)
+            _remove(self._links, links)
         return True
+
+    async def _write(self, resolutions: Resolutions, links: LinksByName) -> None:
+        now = milliseconds(self._today())
+        statements = [
+            *(_of_resolution(*key, *value, now) for key, value in resolutions.items()),
+            *(_of_link(name, *value, now) for name, value in links.items()),
+        ]
+        unpruned = self._unpruned + len(statements)
+        prunes = unpruned >= self._bounds.prune_every
+        if prunes:
+            statements.append((_PRUNE_RESOLUTIONS, {"most": self._bounds.resolutions}))
+            statements.append((_PRUNE_LINKS, {"most": self._bounds.links}))
+        await self._database.write(_all_of(statements))
+        self._unpruned = 0 if prunes else unpruned
+
+
+def _remove(pending: dict[K, V], written: dict[K, V]) -> None:
+    """Take what was *written* out of what is *pending*, but not what was learned meanwhile."""
+    for key, value in written.items():
+        if pending.get(key) is value:
+            del pending[key]
 
 
 def _all_of(statements: list[Statement]) -> Callable[[sqlite3.Connection], None]:
@@ -174,20 +210,35 @@ def _all_of(statements: list[Statement]) -> Callable[[sqlite3.Connection], None]
     return job
 
 
-def _of_resolution(domain: str, coin: CoinType, learned: Learned | None) -> Statement:
+def _of_resolution(
+    domain: str, coin: CoinType, learned: Learned | None, at: datetime, now: int
+) -> Statement:
+    values = {"domain": domain, "coin": coin, "learned_at": milliseconds(at), "now": now}
     if learned is None:
-        return _FORGET_RESOLUTION, (domain, coin)
+        return _FORGET_RESOLUTION, values
     records = learned.records
     content = None if records.content is None else _write_content(records.content)
-    values = (domain, coin, records.wallet, int(records.wallet_is_owner), content)
-    return _KEEP_RESOLUTION, (*values, milliseconds(learned.at))
+    values |= {"wallet": records.wallet, "content": content}
+    return _KEEP_RESOLUTION, values | {"wallet_is_owner": int(records.wallet_is_owner)}
 
 
-def _of_link(name: str, link: KnownLink | None) -> Statement:
+def _of_link(name: str, link: KnownLink | None, at: datetime, now: int) -> Statement:
+    values = {"name": name, "learned_at": milliseconds(at), "now": now}
     if link is None:
-        return _FORGET_LINK, (name,)
+        return _FORGET_LINK, values
     ttl = None if link.ttl is None else round(link.ttl / timedelta(milliseconds=1))
-    return _KEEP_LINK, (name, link.path, link.record, ttl, milliseconds(link.at))
+    return _KEEP_LINK, values | {"path": link.path, "record": link.record, "ttl": ttl}
+
+
+def _read_resolution(row: tuple[Any, ...]) -> Learned:
+    wallet, content, is_owner, learned_at = row
+    return Learned(Records(wallet, _read_content(content), bool(is_owner)), moment(learned_at))
+
+
+def _read_link(row: tuple[Any, ...]) -> KnownLink:
+    path, record, ttl, learned_at = row
+    lifetime = None if ttl is None else timedelta(milliseconds=ttl)
+    return KnownLink(path, moment(learned_at), record, lifetime)
 
 
 def _write_content(content: ContentRecord) -> str:

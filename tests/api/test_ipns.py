@@ -1,0 +1,225 @@
+"""POST /ipns/resolve/{name} and GET /ipns/result/{taskId} through the whole service."""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import multiformats
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from content_gateway.demo.publisher import ipns_name, sign_record
+from tests.fakes.origin import Origin as FakeOrigin
+from tests.service import Service, eventually, running_service
+
+CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
+OTHER_CID = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
+KEY = Ed25519PrivateKey.from_private_bytes(b"\x07" * 32)
+NAME = ipns_name(KEY)
+BINARY = b"\x01\x72" + NAME.multihash
+
+
+@pytest.fixture
+async def service(tmp_path: Path, origin: FakeOrigin) -> AsyncIterator[Service]:
+    async with running_service(
+        tmp_path, ipns__routers=[origin.url], ipns__timeout=2, ens__rpc_urls=[]
+    ) as service:
+        yield service
+
+
+async def begin(service: Service, name: str) -> dict[str, Any]:
+    """The result of a start that must succeed."""
+    answer = await service.ask("POST", f"/ipns/resolve/{name}")
+    assert (answer.status, answer.json["message"]) == (200, "IPNS resolution started")
+    result: dict[str, Any] = answer.json["result"]
+    return result
+
+
+async def outcome(service: Service, task: str) -> dict[str, Any]:
+    """The result of *task*, once it is not pending any more."""
+
+    async def settled() -> dict[str, Any] | None:
+        answer = await service.ask("GET", f"/ipns/result/{task}")
+        assert answer.status == 200
+        return None if answer.json["result"]["state"] == "pending" else answer.json["result"]
+
+    result: dict[str, Any] = await eventually(settled)
+    return result
+
+
+def in_base(base: str) -> str:
+    """The name as a CID in another multibase, spelt by another implementation."""
+    return str(multiformats.multibase.encode(BINARY, base))
+
+
+def peer_id() -> str:
+    """The name as libp2p writes it."""
+    return str(multiformats.multibase.encode(NAME.multihash, "base58btc"))[1:]
+
+
+SPELLINGS: dict[str, Callable[[], str]] = {
+    "base36": lambda: NAME.text,
+    "base36upper": lambda: in_base("base36upper"),
+    "base32": lambda: in_base("base32"),
+    "base32upper": lambda: in_base("base32upper"),
+    "base58btc": lambda: in_base("base58btc"),
+    "base16": lambda: in_base("base16"),
+    "peer id": peer_id,
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+async def test_every_spelling_of_a_name_is_one_name(
+    service: Service, origin: FakeOrigin, spelling: str
+) -> None:
+    """The task is that of the canonical name, and it finds the record."""
+    origin.records[NAME.text] = sign_record(KEY, f"/ipfs/{CID}", sequence=1)
+    started = await begin(service, SPELLINGS[spelling]())
+    assert started["name"] == NAME.text
+    assert await outcome(service, started["taskId"]) == {
+        "taskId": started["taskId"],
+        "name": NAME.text,
+        "state": "resolved",
+        "ipnsCache": CID,
+    }
+
+
+async def test_all_spellings_together_ask_once(service: Service, origin: FakeOrigin) -> None:
+    """Whoever asks in whatever way within five seconds shares one look."""
+    origin.records[NAME.text] = sign_record(KEY, f"/ipfs/{CID}", sequence=1)
+    for spell in SPELLINGS.values():
+        started = await begin(service, spell())
+        await outcome(service, started["taskId"])
+    assert len(origin.requests) == 1
+
+
+async def test_a_start_does_not_wait(service: Service, origin: FakeOrigin) -> None:
+    """Its answer comes while every source is silent; it tells what is known, which is nothing."""
+    origin.misbehave("hang")
+    started = await begin(service, NAME.text)
+    assert started == {"taskId": started["taskId"], "name": NAME.text}
+    answer = await service.ask("GET", f"/ipns/result/{started['taskId']}")
+    assert answer.json["result"]["state"] == "pending"
+    failed = await outcome(service, started["taskId"])
+    assert failed["state"] == "failed"
+    assert failed["reason"]
+    assert "ipnsCache" not in failed
+
+
+async def test_a_name_without_record_fails_with_a_reason(
+    service: Service, origin: FakeOrigin
+) -> None:
+    """404 of every source is an answer: there is no record."""
+    started = await begin(service, NAME.text)
+    failed = await outcome(service, started["taskId"])
+    assert (failed["state"], failed["reason"]) == (
+        "failed",
+        "No source has a record of that name.",
+    )
+
+
+async def test_a_forged_record_resolves_nothing(service: Service, origin: FakeOrigin) -> None:
+    """Signed by somebody else: the task fails, and no CID is told."""
+    forger = Ed25519PrivateKey.generate()
+    origin.records[NAME.text] = sign_record(forger, f"/ipfs/{CID}", sequence=99)
+    started = await begin(service, NAME.text)
+    failed = await outcome(service, started["taskId"])
+    assert failed["state"] == "failed"
+    assert "ipnsCache" not in failed
+
+
+async def test_what_is_known_is_told_at_the_start(service: Service, origin: FakeOrigin) -> None:
+    """The last verified CID comes with the start of the next resolution."""
+    origin.records[NAME.text] = sign_record(KEY, f"/ipfs/{CID}", sequence=1)
+    await outcome(service, (await begin(service, NAME.text))["taskId"])
+    assert (await begin(service, NAME.text))["ipnsCache"] == CID
+
+
+async def test_a_task_survives_a_restart(tmp_path: Path, origin: FakeOrigin) -> None:
+    """Any process can tell how it went; and the sequence never goes back."""
+    origin.records[NAME.text] = sign_record(KEY, f"/ipfs/{CID}", sequence=7)
+    async with running_service(tmp_path, ipns__routers=[origin.url]) as service:
+        task = (await begin(service, NAME.text))["taskId"]
+        await outcome(service, task)
+    origin.records[NAME.text] = sign_record(KEY, f"/ipfs/{OTHER_CID}", sequence=6)
+    async with running_service(tmp_path, ipns__routers=[origin.url]) as service:
+        assert (await outcome(service, task))["ipnsCache"] == CID
+        again = await begin(service, NAME.text)
+        assert again["ipnsCache"] == CID
+        assert (await outcome(service, again["taskId"]))["ipnsCache"] == CID
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "0-" + NAME.text,
+        f"{int(time.time() * 1000) + 3_600_000:x}-{NAME.text}",
+        f"{int(time.time() * 1000) - 3_700_000:x}-{NAME.text}",
+        f"{int(time.time() * 1000):x}-{NAME.text.upper()}",
+        f"{int(time.time() * 1000):X}-{NAME.text}",
+        f"0{int(time.time() * 1000):x}-{NAME.text}",
+        f"{int(time.time() * 1000):x}",
+        f"{int(time.time() * 1000):x}-",
+        f"{int(time.time() * 1000):x}-nope",
+        f"{int(time.time() * 1000):x}-{NAME.text[:-1]}",
+        f"-{NAME.text}",
+        f"+1-{NAME.text}",
+        f"1_0-{NAME.text}",
+        f"%D9%A1-{NAME.text}",
+        "f" * 400 + "-" + NAME.text,
+        "nope",
+        "%00",
+        "%FF-%FF",
+    ],
+)
+async def test_a_task_that_is_none_of_ours_is_404(
+    service: Service, origin: FakeOrigin, task: str
+) -> None:
+    """Made up, misspelt, from the future or long over: not found, and nobody is asked."""
+    answer = await service.ask("GET", f"/ipns/result/{task}")
+    assert (answer.status, answer.json["code"]) == (404, "task-not-found")
+    assert not origin.requests
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nope",
+        OTHER_CID,
+        NAME.text[:-1],
+        NAME.text + "a",
+        "k51",
+        "12D3KooW",
+        "Qm",
+        "example..com",
+        ".com",
+        "-a.example",
+        "a" * 64 + ".example",
+        "%F0%9F%A6%84.eth",
+        "a%2Fb.example",
+        "a%20b.example",
+        "%00",
+        "x" * 1300,
+    ],
+)
+async def test_a_bad_name_is_400(service: Service, origin: FakeOrigin, name: str) -> None:
+    """Neither a key nor a domain: refused before anybody is asked."""
+    answer = await service.ask("POST", f"/ipns/resolve/{name}")
+    assert (answer.status, answer.json["code"]) == (400, "invalid-ipns-name")
+    assert not origin.requests
+
+
+async def test_both_need_a_key(service: Service, origin: FakeOrigin) -> None:
+    """Without one nothing is started and nothing told."""
+    started = await begin(service, NAME.text)
+    await outcome(service, started["taskId"])
+    asked = len(origin.requests)
+    for method, path in [
+        ("POST", f"/ipns/resolve/{NAME.text}"),
+        ("GET", f"/ipns/result/{started['taskId']}"),
+        ("GET", "/ipns/result/nope"),
+        ("POST", "/ipns/resolve/nope"),
+    ]:
+        assert (await service.ask(method, path, key=None)).status == 401
+    assert len(origin.requests) == asked

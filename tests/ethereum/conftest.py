@@ -1,0 +1,21 @@
+"""Parts that the tests of several nodes share."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from tests.fakes.ethereum import Ethereum, running_ethereum
+from tests.names.services import Clock
+
+
+@pytest.fixture
+async def nodes() -> AsyncIterator[list[Ethereum]]:
+    """Three nodes that agree in everything."""
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(running_ethereum()) for _ in range(3)]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()

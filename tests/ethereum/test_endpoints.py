@@ -1,0 +1,337 @@
+"""Several nodes of one chain: their order, their breakers, and whose fault a failure is."""
+
+import asyncio
+import json
+
+import pytest
+import structlog
+
+from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamUnavailable
+from content_gateway.ethereum.abi import Reverted
+from content_gateway.ethereum.endpoint import read_block_number
+from content_gateway.ethereum.rpc import EthereumRpc
+from content_gateway.outbound import Outbound
+from tests.ethereum.nodes import (
+    LONG,
+    ROOT_OWNER,
+    answered,
+    ask,
+    held,
+    rpc_of,
+    until_asked,
+    work_of_ours,
+)
+from tests.fakes.ethereum import REGISTRY, Ethereum, Revert, running_ethereum
+from tests.fakes.miniature import Mood
+from tests.names.services import Clock
+
+
+async def fails(rpc: EthereumRpc, times: int = 1) -> None:
+    """So many calls in a row that nobody answers."""
+    for _ in range(times):
+        with pytest.raises(UpstreamError):
+            await ask(rpc)
+
+
+# -- order and breakers ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mood", ["dark", "500", "429"])
+async def test_a_node_that_fails_is_asked_no_more(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum], mood: Mood
+) -> None:
+    """After three failures the others answer alone, and the dead one costs nobody anything."""
+    first, second, third = nodes
+    rpc = rpc_of(outbound, clock, *nodes)
+    first.misbehave(mood)
+    for _ in range(10):
+        assert await ask(rpc) == bytes(32)
+    assert first.eth_calls == 3
+    assert second.eth_calls == 10
+    assert third.eth_calls == 0
+
+
+async def test_a_stopped_node_is_passed_over(outbound: Outbound, clock: Clock) -> None:
+    """A port where nobody listens any more is a failure like any other."""
+    async with running_ethereum() as first, running_ethereum() as second:
+        rpc = rpc_of(outbound, clock, first, second)
+        await ask(rpc)
+        async with running_ethereum() as stopped:
+            alone = rpc_of(outbound, clock, stopped)
+            rpc = rpc_of(outbound, clock, stopped, second)
+            await ask(alone)
+        with pytest.raises(UpstreamUnavailable):
+            await ask(alone)
+        assert await ask(rpc) == bytes(32)
+        assert second.eth_calls == 1
+
+
+@pytest.mark.parametrize("mood", ["dark", "429", "503", "limited"])
+async def test_when_no_node_is_well_the_refusal_costs_nothing(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum], mood: Mood
+) -> None:
+    """With every breaker open nobody is asked, and a name is not called unknown."""
+    rpc = rpc_of(outbound, clock, *nodes)
+    for node in nodes:
+        node.misbehave(mood)
+    await fails(rpc, 3)
+    asked = [node.eth_calls for node in nodes]
+    assert asked == [3, 3, 3]
+    for _ in range(50):
+        with pytest.raises(UpstreamUnavailable, match="well"):
+            await ask(rpc)
+    assert [node.eth_calls for node in nodes] == asked
+
+
+async def test_two_seconds_later_one_caller_finds_out(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+) -> None:
+    """Of all who come while the node may be back, one asks it and the others are refused."""
+    node = nodes[0]
+    rpc = rpc_of(outbound, clock, node)
+    node.go_dark()
+    await fails(rpc, 3)
+    node.come_back()
+    clock.pass_(2)
+    async with held(node):
+        probe = asyncio.create_task(ask(rpc))
+        await until_asked(node, 4)
+        await fails(rpc, 20)
+        assert node.eth_calls == 4
+    assert await probe == bytes(32)
+    await asyncio.gather(*(ask(rpc) for _ in range(20)))
+    assert node.eth_calls == 24
+
+
+async def test_a_node_that_is_back_takes_its_place_again(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+) -> None:
+    """The operator's order holds: after the probe the first node is asked first."""
+    first, second, _ = nodes
+    rpc = rpc_of(outbound, clock, first, second)
+    first.go_dark()
+    for _ in range(5):
+        await ask(rpc)
+    first.come_back()
+    clock.pass_(2)
+    before = first.eth_calls
+    for _ in range(5):
+        await ask(rpc)
+    assert first.eth_calls == before + 5
+
+
+async def test_a_hanging_nodes_breaker_opens(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+) -> None:
+    """Silence is a failure too: after three such waits nobody waits any more."""
+    node = nodes[0]
+    rpc = rpc_of(outbound, clock, node, seconds=0.2)
+    node.misbehave("hang")
+    await fails(rpc, 3)
+    with pytest.raises(UpstreamUnavailable, match="well"):
+        await ask(rpc)
+    assert node.eth_calls == 3
+
+
+async def test_a_caller_who_has_waited_for_long_has_found_out(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+) -> None:
+    """A deadline shorter than the node's own time does not hide that it hangs."""
+    node = nodes[0]
+    rpc = rpc_of(outbound, clock, node)
+    async with held(node):
+        for asked in range(1, 4):
+            caller = asyncio.create_task(ask(rpc))
+            await until_asked(node, asked)
+            clock.pass_(LONG / 4)
+            caller.cancel()
+            await asyncio.gather(caller, return_exceptions=True)
+            clock.pass_(-LONG / 4)
+        with pytest.raises(UpstreamUnavailable, match="well"):
+            await ask(rpc)
+
+
+async def test_callers_who_leave_at_once_prove_nothing(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+) -> None:
+    """A hundred impatient callers do not make a node dead, nor does an impatient prober."""
+    node = nodes[0]
+    rpc = rpc_of(outbound, clock, node)
+    for was_dead in (False, True):
+        if was_dead:
+            node.go_dark()
+            await fails(rpc, 3)
+            node.come_back()
+            clock.pass_(2)
+        async with held(node):
+            for _ in range(10 if was_dead else 100):
+                caller = asyncio.create_task(ask(rpc))
+                await asyncio.sleep(0)
+                caller.cancel()
+                await asyncio.gather(caller, return_exceptions=True)
+        assert await ask(rpc) == bytes(32)
+
+
+# -- whose fault an answer is ---------------------------------------------------------------
+
+
+def unreadable(_: bytes) -> bytes:
+    raise ValueError("this contract talks nonsense")
+
+
+async def test_a_contract_cannot_make_nodes_look_dead(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+) -> None:
+    """Whoever asks often for a name with a broken resolver does not end the service for others."""
+    rpc = rpc_of(outbound, clock, *nodes)
+    out_of_gas, huge, empty = "0x" + "01" * 20, "0x" + "02" * 20, "0x" + "03" * 20
+
+    def fail_in_the_node(_: bytes) -> bytes:
+        raise LookupError("out of gas")
+
+    for node in nodes:
+        node.contracts[out_of_gas] = fail_in_the_node
+        node.contracts[huge] = lambda _: bytes(200_000)
+    for _ in range(10):
+        for contract in (out_of_gas, huge, empty):
+            with pytest.raises(UpstreamError):
+                await rpc.call(contract, b"", bytes)
+        with pytest.raises(UpstreamNonsense, match="talks nonsense"):
+            await rpc.call(REGISTRY, ROOT_OWNER, unreadable)
+    before = nodes[0].eth_calls
+    assert await ask(rpc) == bytes(32)
+    assert nodes[0].eth_calls == before + 1
+
+
+async def test_a_node_is_not_blamed_for_the_silence_of_the_next(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+) -> None:
+    """It has answered at once, and what it said may be the contract's doing."""
+    first, second, _ = nodes
+    rpc = rpc_of(outbound, clock, first, second)
+    for asked in range(1, 4):
+        async with held(second):
+            caller = asyncio.create_task(rpc.call(REGISTRY, ROOT_OWNER, unreadable))
+            await until_asked(second, asked)
+            clock.pass_(LONG / 2)
+        with pytest.raises(UpstreamNonsense):
+            await caller
+        clock.pass_(-LONG / 2)
+    assert await ask(rpc) == bytes(32)
+    assert first.eth_calls == 4
+
+
+async def test_a_probe_that_learns_nothing_makes_room_for_another(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+) -> None:
+    """A contract that talks nonsense to the one caller who tries a node again locks nobody out."""
+    node = nodes[0]
+    rpc = rpc_of(outbound, clock, node)
+    node.go_dark()
+    await fails(rpc, 3)
+    node.come_back()
+    clock.pass_(2)
+    with pytest.raises(UpstreamNonsense, match="talks nonsense"):
+        await rpc.call(REGISTRY, ROOT_OWNER, unreadable)
+    assert await ask(rpc) == bytes(32)
+
+
+@pytest.mark.parametrize("mood", ["error", "empty", "html", "lie", "garbage"])
+async def test_a_node_that_talks_nonsense_where_others_do_not_is_asked_no_more(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum], mood: Mood
+) -> None:
+    """What one node cannot say and the next one can was the node's fault."""
+    first, second, _ = nodes
+    rpc = rpc_of(outbound, clock, first, second)
+    first.misbehave(mood)
+    for _ in range(10):
+        assert await rpc.call(REGISTRY, ROOT_OWNER, owner) == bytes(32)
+    assert first.eth_calls == 3
+
+
+def owner(returned: bytes) -> bytes:
+    if len(returned) != 32:
+        raise ValueError("this is no owner")
+    return returned
+
+
+async def test_a_revert_shows_that_a_node_is_well(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+) -> None:
+    """Names that do not exist say nothing against the node."""
+    rpc = rpc_of(outbound, clock, nodes[0])
+    nodes[0].misbehave("revert")
+    for _ in range(20):
+        with pytest.raises(Reverted):
+            await ask(rpc)
+    assert nodes[0].eth_calls == 20
+
+
+async def test_a_bug_of_ours_is_not_the_nodes_fault(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+) -> None:
+    """What nobody foresaw reaches the caller as it is, and nobody else is asked or blamed."""
+
+    def careless(_: bytes) -> bytes:
+        raise ZeroDivisionError
+
+    rpc = rpc_of(outbound, clock, *nodes)
+    for _ in range(10):
+        with pytest.raises(ZeroDivisionError):
+            await rpc.call(REGISTRY, ROOT_OWNER, careless)
+    assert [node.eth_calls for node in nodes] == [10, 0, 0]
+    assert not work_of_ours()
+
+
+async def test_what_a_node_says_of_itself_is_for_the_log(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+) -> None:
+    """Which node it was and its own words are logged; the caller hears neither."""
+    rpc = rpc_of(outbound, clock, nodes[0])
+    nodes[0].misbehave("error")
+    with structlog.testing.capture_logs() as logs, pytest.raises(UpstreamUnavailable) as failed:
+        await ask(rpc)
+    assert logs[0]["endpoint"] == nodes[0].url.removeprefix("http://")
+    assert "header not found" in logs[0]["said"]
+    assert "header not found" not in failed.value.detail
+
+
+async def test_the_contract_of_a_caller_decides_nothing_for_another(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+) -> None:
+    """Calls at once that go every way a call can go: each caller hears its own answer."""
+    rpc = rpc_of(outbound, clock, *nodes)
+    reverting, broken = "0x" + "0a" * 20, "0x" + "0b" * 20
+
+    def revert(_: bytes) -> bytes:
+        raise Revert(b"\x01\x02\x03\x04")
+
+    for node in nodes:
+        node.contracts[reverting] = revert
+    calls = [
+        call
+        for _ in range(30)
+        for call in (
+            rpc.call(REGISTRY, ROOT_OWNER, bytes),
+            rpc.call(reverting, b"", bytes),
+            rpc.call(broken, b"", bytes),
+        )
+    ]
+    ends = await asyncio.gather(*(answered(call) for call in calls))
+    assert ends == ["result", "revert", "failure"] * 30
+
+
+@pytest.mark.parametrize(
+    "result",
+    ["0x", "0xg", "1", "0x-1", "0x_1", "0x1_0", "0x 1", "0x" + "f" * 17, 17, None, ["0x1"], "0x١"],
+)
+def test_what_is_no_block_number_is_nonsense(result: object) -> None:
+    """A number is 0x and at most 16 hex digits, nothing that Python would also read as one."""
+    with pytest.raises(UpstreamNonsense):
+        read_block_number(json.dumps({"result": result}).encode())
+
+
+def test_a_block_number_is_read() -> None:
+    """Leading zeros are no quantity of the specification, and do no harm."""
+    assert read_block_number(b'{"result": "0x13aB"}') == 0x13AB
+    assert read_block_number(b'{"result": "0x0"}') == 0

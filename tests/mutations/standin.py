@@ -1,0 +1,162 @@
+"""The outbound client without sockets: miniatures answer in this process, and some are spoilt.
+
+An honest answer is asked for once and remembered; what is spoilt, and how, is said anew for each
+case. Remembers what was served, so that the oracle reads the very bytes that the service read."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+from aiohttp import web
+
+from content_gateway.errors import UpstreamNonsense, UpstreamUnavailable
+from content_gateway.guard import Guard
+from content_gateway.outbound import Answer, Outbound
+from tests.fakes.ethereum import selector
+from tests.fakes.miniature import Miniature
+
+# What is asked of a contract, by its selector.
+FUNCTIONS: Final = {
+    selector(signature): signature.partition("(")[0]
+    for signature in (
+        "resolve(bytes,bytes)",
+        "owner(bytes32)",
+        "ownerOf(uint256)",
+        "resolver(bytes32)",
+        "contenthash(bytes32)",
+        "addr(bytes32)",
+        "getData(string[],uint256)",
+        "resolveCallback(bytes,bytes)",
+    )
+}
+
+
+@dataclass(frozen=True)
+class Role:
+    """Which server was asked, and what for."""
+
+    server: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One question in its role, and what was answered to it."""
+
+    role: Role
+    answer: Answer
+
+
+Spoil = Callable[[Role, Answer], Answer]
+
+
+@dataclass
+class Request:
+    """As much of a request as the miniatures look at."""
+
+    method: str
+    url: str
+    sent: bytes
+    headers: Mapping[str, str]
+    content_type: str = "application/json"
+
+    @property
+    def path(self) -> str:
+        """Without the query."""
+        return urlsplit(self.url).path
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The last value of each name."""
+        return {name: values[-1] for name, values in parse_qs(urlsplit(self.url).query).items()}
+
+    async def read(self) -> bytes:
+        """The body."""
+        return self.sent
+
+
+@dataclass
+class _Known:
+    """Honest answers by question; they never change while a world stands."""
+
+    answers: dict[tuple[str, str, bytes | None], Exchange] = field(default_factory=dict)
+
+
+class StandIn(Outbound):
+    """Asks *servers*, by name; their URLs are `http://127.0.0.1:PORT` of ports nobody listens on.
+
+    With a *guard*, it has to admit a URL first, as in the real client."""
+
+    def __init__(self, servers: Mapping[str, Miniature], guard: Guard | None = None) -> None:
+        super().__init__(guard)
+        self._admits = guard
+        self._servers = dict(servers)
+        self._known = _Known()
+        self.spoil: Spoil | None = None
+        self.served: list[Exchange] = []
+
+    async def ask(
+        self,
+        method: str,
+        url: str,
+        *,
+        seconds: float,
+        max_bytes: int,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> Answer:
+        """The answer of the server at *url*, spoilt where the case says so; bounded as always."""
+        if self._admits is not None:
+            self._admits.admit(url)
+        question = (method, url, body)
+        honest = self._known.answers.get(question)
+        if honest is None:
+            honest = await self._honest(Request(method, url, body or b"", headers or {}))
+            if len(self._known.answers) < 50_000:
+                self._known.answers[question] = honest
+        exchange = honest
+        if self.spoil is not None:
+            exchange = replace(honest, answer=self.spoil(honest.role, honest.answer))
+        self.served.append(exchange)
+        if len(exchange.answer.body) > max_bytes:
+            raise UpstreamNonsense("The answer has too many bytes.")
+        return exchange.answer
+
+    async def _honest(self, request: Request) -> Exchange:
+        name = next((n for n, s in self._servers.items() if request.url.startswith(s.url)), None)
+        if name is None:
+            raise UpstreamUnavailable("The server cannot be reached.")
+        server: Any = self._servers[name]
+        try:
+            response = await server.answer(request)
+        except Exception:  # as a real server would answer to a question that it cannot read
+            response = web.Response(status=500)
+        answer = Answer(response.status, response.content_type, bytes(response.body or b""))
+        return Exchange(Role(name, what_is_asked(request.url, request.sent)), answer)
+
+    def heard(self) -> dict[Role, Answer]:
+        """What was served last in each role."""
+        return {exchange.role: exchange.answer for exchange in self.served}
+
+
+def what_is_asked(url: str, sent: bytes) -> str:
+    """What a question is about: a contract's function, a method, or the kind of record."""
+    if not sent:
+        return _gateway_question(urlsplit(url).path)
+    asked = json.loads(sent)
+    if "params" not in asked:
+        return _gateway_question(asked["data"])
+    if asked["method"] != "eth_call":
+        return str(asked["method"])
+    return FUNCTIONS.get(bytes.fromhex(asked["params"][0]["data"][2:10]), "something else")
+
+
+def _gateway_question(text: str) -> str:
+    """What a gateway is asked: the call data is the last thing that begins with 0x."""
+    digits = text.rpartition("0x")[2][:8]
+    try:
+        return FUNCTIONS.get(bytes.fromhex(digits), "something else")
+    except ValueError:
+        return text

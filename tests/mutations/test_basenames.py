@@ -1,0 +1,108 @@
+"""Basenames: spoilt answers of either chain, of which each knows half of a name."""
+
+from typing import Final
+
+import pytest
+
+from content_gateway.outbound import Answer
+from tests.fakes.ethereum import Name
+from tests.mutations.cases import Case, run, share
+from tests.mutations.chain import Base, Chain
+from tests.mutations.contents import Unreadable, content_of
+from tests.mutations.meanings import Heard, account
+from tests.mutations.oracle import (
+    Abi,
+    Refused,
+    Said,
+    absent_or_failed,
+    checksummed,
+    element,
+    elements_of,
+    returned,
+)
+from tests.mutations.rpc import spoil_rpc
+from tests.mutations.standin import Role
+from tests.mutations.test_ens import CID, IPFS, KEY, KEY_NAME, OWNER, WALLET
+from tests.mutations.world import World, judge, tells
+
+TRUTHS: Final = {
+    "wallet.base.eth": Said(WALLET, ("ipfs", CID)),
+    "owned.base.eth": Said(OWNER, ("ipns", KEY_NAME), by_owner=True),
+    "absent.base.eth": Said(),
+}
+
+
+@pytest.fixture
+def world() -> World:
+    """Ethereum, which holds one wallet, and Base, which holds content and owners."""
+    node, base = Chain(), Base()
+    node.names["wallet.base.eth"] = Name(WALLET)
+    base.names["wallet.base.eth"] = Name(contenthash=IPFS, owner=OWNER)
+    base.names["owned.base.eth"] = Name(contenthash=KEY, owner=OWNER)
+    return World(
+        {"node": node, "base": base},
+        ens__rpc_urls=["http://127.0.0.1:40001"],
+        basenames__rpc_urls=["http://127.0.0.1:40002"],
+    )
+
+
+def both(heard: Heard) -> Said | Unreadable:
+    """What the two chains say together; half an answer is none."""
+    try:
+        wallet = _address(heard)
+        content = _content(heard)
+        owner = account(heard, Role("base", "owner"), may_refuse=False)
+    except Unreadable as nothing:
+        return nothing
+    if wallet is None and content is not None:
+        return Said(owner, content, by_owner=owner is not None)
+    return Said(wallet, content)
+
+
+def _address(heard: Heard) -> str | None:
+    """The one record that Ethereum is asked for."""
+    answer = heard[Role("node", "resolve")]
+    try:
+        result = returned(answer.status, answer.body)
+    except Refused as refused:
+        absent_or_failed(refused.data)
+        return None
+    (record,) = elements_of(result, expected=1)
+    raw = Abi(found).address() if (found := element(record)) else b""
+    return checksummed(raw) if any(raw) else None
+
+
+def _content(heard: Heard) -> tuple[str, str] | None:
+    if account(heard, Role("base", "resolver"), may_refuse=False) is None:
+        return None
+    answer = heard.get(Role("base", "contenthash"))
+    if answer is None:
+        raise Unreadable("it was never asked")
+    try:
+        return content_of(Abi(returned(answer.status, answer.body)).string())
+    except Refused as refused:
+        if refused.data:  # a contract without the function refuses without a word
+            absent_or_failed(refused.data)
+        return None
+
+
+@pytest.mark.parametrize("name", TRUTHS)
+async def test_no_spoilt_answer_becomes_a_wrong_one(world: World, name: str) -> None:
+    """Whichever of the chains' answers is spoilt: what both say together, or an error."""
+    truth = TRUTHS[name]
+    honest = await world.resolve(name)
+    assert both(world.outbound.heard()) == truth
+    assert honest.status == 404 if truth.is_absence else tells(honest, truth)
+    roles = sorted(world.outbound.heard(), key=lambda role: (role.server, role.what))
+
+    async def one(case: Case) -> int:
+        target = case.rng.choice(roles)
+
+        def spoil(role: Role, answer: Answer) -> Answer:
+            return spoil_rpc(case, answer) if role == target else answer
+
+        outcome = await world.resolve(name, spoil)
+        return judge(case, outcome, both(world.outbound.heard()))
+
+    tally = await run("basenames", name, share("basenames", of=3), one)
+    tally.check(404 if truth.is_absence else 200, 502)

@@ -1,0 +1,139 @@
+"""The service without its sockets: the parts as app.py wires them, over stand-ins for the network.
+
+Every case gets new parts, so that no breaker, cache or flight of one case is felt by the next.
+What comes out is turned into a status by the same table that the API uses, and into a body by the
+same code that writes it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from content_gateway.api.answers import resolution_body, resolution_headers
+from content_gateway.api.problems import INTERNAL, kind_of
+from content_gateway.app import name_services
+from content_gateway.blocking.blocklist import Blocklist
+from content_gateway.content.domain import DomainName
+from content_gateway.content.wallet import ETHEREUM, CoinType
+from content_gateway.ethereum.gateways import Gateways
+from content_gateway.guard import Guard
+from content_gateway.names.cache import Cache
+from content_gateway.names.directory import Directory, IpnsLookup
+from content_gateway.settings.model import Settings
+from content_gateway.settings.sources import load
+from tests.fakes.miniature import Miniature
+from tests.mutations.cases import ERRORS, Case, Wrong
+from tests.mutations.contents import Unreadable
+from tests.mutations.oracle import Said
+from tests.mutations.standin import Spoil, StandIn
+from tests.names.services import Ipns, Memory
+from tests.service import OFFLINE
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came out: a status, and for 200 the body and whether the wallet is the owner's."""
+
+    status: int
+    body: dict[str, Any] | None = None
+    by_owner: bool = False
+
+
+class World:
+    """Servers that are asked by the service as *chosen* settings have it."""
+
+    def __init__(
+        self,
+        servers: Mapping[str, Miniature],
+        gateways: Mapping[str, Miniature] | None = None,
+        **chosen: Any,
+    ) -> None:
+        for port, server in enumerate([*servers.values(), *(gateways or {}).values()], 40_001):
+            server.url = server.url or f"http://127.0.0.1:{port}"
+        self.settings = settings_of(**chosen)
+        local = [gateway.url for gateway in (gateways or {}).values()]
+        self.outbound = StandIn(servers)
+        self.gateways = StandIn(gateways or {}, Guard(local_gateways=local))
+
+    async def resolve(
+        self,
+        name: str,
+        spoil: Spoil | None = None,
+        *,
+        coin: CoinType = ETHEREUM,
+        ipns: IpnsLookup | None = None,
+    ) -> Outcome:
+        """What a client gets that asks for *name*; every server's answer goes through *spoil*."""
+        for outbound in (self.outbound, self.gateways):
+            outbound.spoil, outbound.served = spoil, []
+        services = name_services(self.settings, self.outbound, Gateways(self.gateways))
+        directory = Directory(
+            local=[],
+            services=services,
+            ipns=ipns or Ipns(),
+            blocking=Blocklist(None, None),
+            cache=Cache(Memory()),
+        )
+        try:
+            resolution = await directory.resolve(DomainName.parse(name), coin)
+        except Exception as error:
+            status = kind_of(error)[0].status
+            if status == INTERNAL.status:
+                raise
+            return Outcome(status)
+        finally:
+            await directory.close()
+        by_owner = (b"content-gateway-wallet", b"owner") in resolution_headers(resolution)
+        return Outcome(200, json.loads(resolution_body(resolution)), by_owner)
+
+
+def settings_of(**chosen: Any) -> Settings:
+    """Settings for a service with open keys and no upstreams but the *chosen* ones."""
+    values = OFFLINE | {"keys.mode": "open"}
+    values |= {name.replace("__", "."): value for name, value in chosen.items()}
+    return load(environ={}, command_line=values).settings
+
+
+def body_of(said: Said, cached: str | None = None) -> dict[str, Any]:
+    """The body, but for its message, of an answer that says *said*; *cached* is the CID behind an
+    IPNS name."""
+    body: dict[str, Any] = {}
+    if said.wallet is not None:
+        body["walletAddress"] = {"type": "address", "addr": said.wallet}
+    kind, text = said.content or ("", "")
+    if kind == "ipfs":
+        body["content"] = {"type": "ipfs", "cid": text}
+    elif kind == "ipns":
+        body["content"] = {"type": "ipns", "name": text}
+        if cached is not None:
+            body["content"]["ipnsCache"] = cached
+    return body
+
+
+def tells(outcome: Outcome, said: Said, cached: str | None = None) -> bool:
+    """Whether *outcome* is a 200 that says exactly *said*."""
+    if outcome.body is None:
+        return False
+    body = dict(outcome.body)
+    message = body.pop("message")
+    kind = said.content[0] if said.content else ""
+    other = kind if kind not in ("ipfs", "ipns", "") else None
+    noted = f"of the type {other}," in message if other else "of the type" not in message
+    return body == body_of(said, cached) and outcome.by_owner == said.by_owner and noted
+
+
+def judge(case: Case, outcome: Outcome, *permitted: Said | Unreadable) -> int:
+    """The status, if it is right: an error that is an upstream's, or one of the *permitted* words.
+
+    Raises Wrong for everything else."""
+    if outcome.status in ERRORS:
+        return outcome.status
+    for said in permitted:
+        if isinstance(said, Unreadable):
+            continue
+        if outcome.status == 404 and said.is_absence:
+            return 404
+        if outcome.status == 200 and not said.is_absence and tells(outcome, said):
+            return 200
+    case.note(f"came out: {outcome}")
+    raise Wrong(f"{outcome.status} where the bytes say {permitted}")

@@ -1,0 +1,274 @@
+"""The directory's cache by itself: the ages of an answer, clocks that jump, and what gives way."""
+
+from datetime import timedelta
+
+import pytest
+
+from content_gateway.content.records import Learned, Records, Staleness
+from content_gateway.content.wallet import ETHEREUM, CoinType
+from content_gateway.names.cache import Ages, Cache, Entry, Question
+from tests.names.services import Clock, Memory
+
+ALICE = Records("0x" + "aa" * 20)
+BOB = Records("0x" + "bb" * 20)
+SITE: Question = ("site.eth", ETHEREUM)
+HOLD_BACK = 3.0
+
+
+def cache_of(clock: Clock, memory: Memory | None = None, ages: Ages | None = None) -> Cache:
+    """A cache that lives by *clock*."""
+    return Cache(memory or Memory(), ages=ages, clock=clock, today=clock.today)
+
+
+def learn(cache: Cache, clock: Clock, records: Records | None = ALICE) -> Entry:
+    """Let the cache learn *records* now."""
+    return cache.learn(SITE, records, clock())
+
+
+# -- ages -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("age", "is_fresh", "revalidating", "if_error"),
+    [
+        (0, True, True, True),
+        (299.9, True, True, True),
+        (300, False, True, True),
+        (599.9, False, True, True),
+        (600, False, False, True),
+        (3599.9, False, False, True),
+        (3600, False, False, False),
+    ],
+)
+def test_an_answer_passes_through_four_ages(
+    clock: Clock, age: float, is_fresh: bool, revalidating: bool, if_error: bool
+) -> None:
+    """Fresh, stale while revalidating, stale if there is an error, too old; to the moment."""
+    cache = cache_of(clock)
+    learn(cache, clock)
+    clock.pass_(age)
+    entry = cache.get(SITE)
+    assert entry is not None
+    assert (clock() < entry.ask_again_at) == is_fresh == (cache.staleness(entry) is None)
+    assert cache.serves_while_revalidating(entry) == revalidating
+    assert cache.serves_if_error(entry) == if_error
+
+
+def test_absence_is_never_stretched(clock: Clock) -> None:
+    """It is known for thirty seconds, and not told a moment longer, error or not."""
+    cache = cache_of(clock)
+    entry = learn(cache, clock, None)
+    assert not cache.serves_while_revalidating(entry)
+    assert not cache.serves_if_error(entry)
+    assert entry.ask_again_at == clock() + 30
+
+
+def test_staleness_tells_age_and_delay(clock: Clock) -> None:
+    """Both in seconds since it was learned and since it was fresh."""
+    cache = cache_of(clock)
+    entry = learn(cache, clock)
+    clock.pass_(1000)
+    assert cache.staleness(entry) == Staleness(timedelta(seconds=1000), timedelta(seconds=700))
+
+
+def test_what_is_learned_replaces_what_was_known(clock: Clock) -> None:
+    """Absence included, in memory and in the database."""
+    memory = Memory()
+    cache = cache_of(clock, memory)
+    learn(cache, clock)
+    clock.pass_(1)
+    learn(cache, clock, BOB)
+    assert memory.kept[SITE] == Learned(BOB, clock.today())
+    learn(cache, clock, None)
+    assert not memory.kept
+    assert cache.last(SITE) is None
+
+
+# -- a look that fails ----------------------------------------------------------------------
+
+
+def test_after_a_failure_nobody_asks_for_a_while(clock: Clock) -> None:
+    """Three seconds, but not beyond the age at which the answer is too old."""
+    cache = cache_of(clock)
+    entry = learn(cache, clock)
+    clock.pass_(400)
+    cache.learned_nothing(SITE, clock(), HOLD_BACK)
+    assert entry.ask_again_at == clock() + HOLD_BACK
+    clock.pass_(3599 - 400)
+    cache.learned_nothing(SITE, clock(), HOLD_BACK)
+    assert entry.ask_again_at == clock() + 1
+
+
+@pytest.mark.parametrize("limit", [0.0, 100.0, 3600.0])
+def test_a_look_that_was_demanded_in_vain_does_not_age_a_fresh_answer(
+    clock: Clock, limit: float
+) -> None:
+    """One impatient caller during an outage takes the answer from nobody."""
+    cache = cache_of(clock, ages=Ages(while_revalidating=min(600.0, limit), if_error=limit))
+    entry = learn(cache, clock)
+    clock.pass_(200)
+    cache.learned_nothing(SITE, clock(), HOLD_BACK)
+    assert entry.ask_again_at == clock() + 100
+    assert cache.serves_if_error(entry)
+    assert entry.asked_at == clock()
+
+
+def test_a_failed_look_at_an_absence_counts_as_one(clock: Clock) -> None:
+    """The next one may not be demanded at once, and the absence lives no longer for it."""
+    cache = cache_of(clock)
+    entry = learn(cache, clock, None)
+    until = entry.ask_again_at
+    clock.pass_(10)
+    cache.learned_nothing(SITE, clock(), HOLD_BACK)
+    assert (entry.asked_at, entry.ask_again_at) == (clock(), until)
+
+
+def test_a_failed_look_at_an_unknown_name_leaves_nothing(clock: Clock) -> None:
+    """An outage does not fill the memory with names that nobody knows."""
+    cache = cache_of(clock)
+    cache.learned_nothing(SITE, clock(), HOLD_BACK)
+    assert cache.get(SITE) is None
+
+
+# -- the database ---------------------------------------------------------------------------
+
+
+def test_what_another_process_learned_has_its_true_age(clock: Clock) -> None:
+    """As if it had been learned here, at that time."""
+    memory = Memory()
+    memory.kept[SITE] = Learned(ALICE, clock.today() - timedelta(seconds=400))
+    cache = cache_of(clock, memory)
+    entry = cache.get(SITE)
+    assert entry is not None
+    assert entry.records is ALICE
+    assert cache.staleness(entry) == Staleness(timedelta(seconds=400), timedelta(seconds=100))
+    assert entry.asked_at == clock() - 400
+    memory.kept.clear()
+    assert cache.get(SITE) is entry, "it was not kept in memory"
+
+
+def test_an_answer_from_the_future_is_not_believed(clock: Clock) -> None:
+    """Its age is not known: it may be years old."""
+    memory = Memory()
+    memory.kept[SITE] = Learned(ALICE, clock.today() + timedelta(seconds=1))
+    assert cache_of(clock, memory).get(SITE) is None
+
+
+def test_the_time_of_day_may_jump(clock: Clock) -> None:
+    """What is in memory is as old as it is, whatever the wall clock says."""
+    ahead = [timedelta(0)]
+    cache = Cache(Memory(), clock=clock, today=lambda: clock.today() + ahead[-1])
+    entry = learn(cache, clock)
+    for days in (400, -400):
+        ahead.append(timedelta(days=days))
+        clock.pass_(10)
+        assert cache.get(SITE) is entry
+        assert cache.staleness(entry) is None
+        assert cache.serves_if_error(entry)
+
+
+@pytest.mark.parametrize(("limit", "age"), [(0.0, 299), (100.0, 299), (3600.0, 3599)])
+def test_a_restart_believes_what_memory_would(clock: Clock, limit: float, age: float) -> None:
+    """A fresh answer serves whatever the limit for stale ones, and no other beyond it."""
+    ages = Ages(while_revalidating=min(600.0, limit), if_error=limit)
+    memory = Memory()
+    learn(cache_of(clock, memory, ages), clock)
+    clock.pass_(age)
+    assert cache_of(clock, memory, ages).get(SITE) is not None
+    clock.pass_(1)
+    assert cache_of(clock, memory, ages).get(SITE) is None
+
+
+def test_the_last_answer_is_told_however_old(clock: Clock) -> None:
+    """From memory, or from the database; asking for it moves nothing."""
+    memory = Memory()
+    cache = cache_of(clock, memory)
+    learned = Learned(ALICE, clock.today())
+    learn(cache, clock)
+    clock.pass_(1_000_000)
+    assert cache.last(SITE) == learned
+    assert cache_of(clock, memory).last(SITE) == learned
+    assert cache_of(clock, memory).get(SITE) is None
+
+
+def test_a_known_absence_hides_what_the_database_still_has(clock: Clock) -> None:
+    """The database may be late, or locked."""
+    memory = Memory()
+    cache = cache_of(clock, memory)
+    learn(cache, clock, None)
+    memory.kept[SITE] = Learned(ALICE, clock.today())
+    assert cache.last(SITE) is None
+    entry = cache.get(SITE)
+    assert entry is not None
+    assert entry.records is None
+
+
+# -- bounds ---------------------------------------------------------------------------------
+
+
+def name(number: int, coin: CoinType = ETHEREUM) -> Question:
+    return f"{number}.eth", coin
+
+
+class Forgetful(Memory):
+    """A database that cannot be read or written; it counts how often it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    def recall(self, domain: str, coin: CoinType) -> Learned | None:
+        self.asked += 1
+        return None
+
+    def keep(self, domain: str, coin: CoinType, learned: Learned | None) -> None:
+        pass
+
+
+def known(cache: Cache, *numbers: int) -> list[int]:
+    """Which of the names are in memory; looking at them is no use of them."""
+    return [number for number in numbers if cache.last(name(number)) is not None]
+
+
+def test_the_name_that_was_asked_for_longest_ago_gives_way(clock: Clock) -> None:
+    """Asking keeps a name, learning does, and looking at last known records does not."""
+    cache = cache_of(clock, Forgetful(), Ages(max_entries=3))
+    for number in range(3):
+        cache.learn(name(number), ALICE, clock())
+    cache.get(name(0))
+    cache.last(name(1))
+    cache.learn(name(3), ALICE, clock())
+    assert known(cache, 0, 1, 2, 3) == [0, 2, 3]
+    cache.learn(name(2), BOB, clock())
+    cache.learn(name(4), ALICE, clock())
+    assert known(cache, 0, 2, 3, 4) == [2, 3, 4]
+
+
+def test_absences_take_room_like_answers(clock: Clock) -> None:
+    """A flood of names that do not exist grows no memory."""
+    cache = cache_of(clock, Forgetful(), Ages(max_entries=100))
+    for number in range(10_000):
+        cache.learn(name(number), None, clock())
+    assert len([n for n in range(10_000) if cache.get(name(n)) is not None]) == 100
+
+
+def test_learning_again_takes_no_more_room(clock: Clock) -> None:
+    """One name is one entry; each coin of it is another."""
+    cache = cache_of(clock, Forgetful(), Ages(max_entries=2))
+    cache.learn(name(1), ALICE, clock())
+    for _ in range(10):
+        cache.learn(name(2), ALICE, clock())
+    assert known(cache, 1, 2) == [1, 2]
+    cache.learn(name(2, CoinType(0)), ALICE, clock())
+    assert known(cache, 1, 2) == [2]
+
+
+def test_the_database_is_asked_only_for_what_is_not_in_memory(clock: Clock) -> None:
+    """A warm answer reads no file."""
+    memory = Forgetful()
+    cache = cache_of(clock, memory)
+    learn(cache, clock)
+    for _ in range(100):
+        cache.get(SITE)
+        cache.last(SITE)
+    assert memory.asked == 0

@@ -1,0 +1,44 @@
+"""What the tests of last known answers share: a few answers, a clock, and a look into the file."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from content_gateway.content.records import Records
+from content_gateway.storage.last_known import Bounds, SqliteLastKnown
+from content_gateway.storage.sqlite import Database
+
+AT = datetime(2026, 11, 21, 12, 0, 0, 123_000, tzinfo=UTC)
+WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
+ALICE = Records(WALLET)
+BOB = Records("0x" + "bb" * 20)
+EAGER = Bounds(flush_seconds=0.0)
+
+
+def a_day_later() -> datetime:
+    """A day after everything that these tests learn."""
+    return AT + timedelta(days=1)
+
+
+@asynccontextmanager
+async def opened(
+    folder: Path, bounds: Bounds = EAGER, *, today: Callable[[], datetime] = a_day_later
+) -> AsyncIterator[SqliteLastKnown]:
+    """Last known answers in the database in *folder*."""
+    async with (
+        Database(folder / "ledger.sqlite") as database,
+        SqliteLastKnown(database, bounds=bounds, today=today) as known,
+    ):
+        yield known
+
+
+async def kept(folder: Path, rows: int, *, table: str = "resolutions") -> bool:
+    """Wait until the file holds so many rows; fails when that takes too long."""
+    async with asyncio.timeout(20):
+        with closing(sqlite3.connect(folder / "ledger.sqlite")) as db:
+            while db.execute(f"SELECT count(*) FROM {table}").fetchone() != (rows,):
+                await asyncio.sleep(0.01)
+    return True
