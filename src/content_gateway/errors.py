@@ -9,7 +9,7 @@
     │  ├─ UnexpectedBody
     │  ├─ KeyRefused          no key, or none that lets anybody in; the reason is for the log only
     │  └─ ScopeMissing        a good key that may not do this
-    ├─ Blocked                the operator does not serve this; what and why is for the log
+    ├─ Blocked                the operator does not serve this
     ├─ NotFound               we looked, and there is nothing
     │  ├─ NameNotFound
     │  ├─ TaskNotFound

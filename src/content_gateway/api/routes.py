@@ -25,6 +25,7 @@ from content_gateway.api.problems import (
 )
 from content_gateway.api.server import ENCODED_SLASH, UNREAD_BODY
 from content_gateway.errors import (
+    Blocked,
     KeyRefused,
     OwnFault,
     UnexpectedBody,
@@ -150,6 +151,8 @@ def _problem(error: Exception, request_id: str) -> tuple[Kind, str, Headers]:
     kind, detail = kind_of(error)
     if isinstance(error, KeyRefused):
         log.info("key refused", reason=error.detail, request_id=request_id)
+    elif isinstance(error, Blocked):
+        log.info("blocked", reason=error.detail, request_id=request_id)
     elif isinstance(error, UpstreamError):
         log.warning("upstream failed", reason=error.detail, request_id=request_id)
     elif isinstance(error, OwnFault):

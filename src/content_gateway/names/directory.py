@@ -160,7 +160,7 @@ class Directory:
         else:
             learned = self._cache.last((name.text, ETHEREUM))
         if learned is None:
-            raise NameNotFound("Nothing is known of this domain; resolving it would find out.")
+            raise NameNotFound("Nothing is known of this domain, or nothing was there.")
         content, cached = learned.records.content, None
         if isinstance(content, IpfsContent):
             self._blocking.check_cid(content.cid)
