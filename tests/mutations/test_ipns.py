@@ -79,11 +79,13 @@ class Publisher:
             found[fields[DATA], fields[SIGNATURE_V2]] = sequence
         return found
 
-    @property
+    @cached_property
     def makings(self) -> Makings:
         """What a forger of its records has."""
         forged = signed(8) | {"Sequence": 99, "Value": b"/ipfs/" + FORGED}
-        return Makings(list(self.records.values()), signed(8), Signer(6), forged)
+        # A forger needs a key of the same kind: another one would not even be looked at.
+        forger = SeededRsaSigner(6) if isinstance(self.signer, RsaSigner) else Signer(6)
+        return Makings(list(self.records.values()), signed(8), forger, forged)
 
     def genuine(self, answer: Answer) -> set[int]:
         """The numbers of the genuine records that *answer* might be taken to hold."""
@@ -101,9 +103,9 @@ class Publisher:
 class SeededRsaSigner(RsaSigner):
     """An RSA key that is the same in every run, so that every case is."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int = 5) -> None:
         super().__init__()
-        numbers = RSA.generate(2048, randfunc=random.Random(5).randbytes).export_key("DER")
+        numbers = RSA.generate(2048, randfunc=random.Random(seed).randbytes).export_key("DER")
         key = serialization.load_der_private_key(numbers, None)
         assert isinstance(key, rsa.RSAPrivateKey)
         self._rsa = key

@@ -204,3 +204,12 @@ async def test_between_prunings_a_table_may_be_too_large(tmp_path: Path) -> None
             if number in (0, 58, 98):
                 await kept(tmp_path, {0: 1, 58: 59, 98: 99}[number])
         await kept(tmp_path, 10)
+
+
+async def test_a_service_that_is_restarted_often_prunes_too(tmp_path: Path) -> None:
+    """The first rows that a process writes are an occasion."""
+    for start in range(3):
+        async with opened(tmp_path, Bounds(resolutions=4, flush_seconds=0)) as known:
+            for number in range(3):
+                known.keep(f"{start}-{number}.eth", ETHEREUM, Learned(ALICE, AT))
+    assert await kept(tmp_path, 4)
