@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 import content_gateway
 from content_gateway.errors import UpstreamError
 from content_gateway.ethereum.abi import Reverted
@@ -36,6 +38,13 @@ def quorum_of(
 async def ask(chain: EthereumRpc | EthereumQuorum) -> bytes:
     """One call that every node can answer."""
     return await chain.call(REGISTRY, ROOT_OWNER, bytes)
+
+
+async def fails(rpc: EthereumRpc, times: int = 1) -> None:
+    """So many calls in a row that nobody answers."""
+    for _ in range(times):
+        with pytest.raises(UpstreamError):
+            await ask(rpc)
 
 
 @asynccontextmanager

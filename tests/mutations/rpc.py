@@ -27,13 +27,22 @@ _HEADS: Final = """
 
 def spoil_rpc(case: Case, answer: Answer, others: Sequence[bytes] = ()) -> Answer:
     """*answer* with a mistake; *others* are answers to other questions, which may come instead."""
-    rng = case.rng
+    what, spoilt = _spoilt(case.rng, answer, others)
+    while spoilt == answer:  # what was changed was so before
+        what, spoilt = _spoilt(case.rng, answer, others)
+    case.note(f"{what}: {spoilt.status} {spoilt.body!r}")
+    return spoilt
+
+
+def _spoilt(rng: Random, answer: Answer, others: Sequence[bytes]) -> tuple[str, Answer]:
     dice = rng.random()
     if dice < 0.05:
-        return _http(case, answer)
+        return _http(rng, answer)
+    if not answer.body.startswith(b"{"):  # a failed gateway's
+        what, body = spoil_bytes(rng, answer.body)
+        return what, replace(answer, body=body)
     if dice < 0.10 and others:
-        case.note("another answer")
-        return replace(answer, body=rng.choice(others))
+        return "another answer", replace(answer, body=rng.choice(others))
     if dice < 0.20:
         what, body = spoil_bytes(rng, answer.body)
     elif dice < 0.26:
@@ -44,8 +53,7 @@ def spoil_rpc(case: Case, answer: Answer, others: Sequence[bytes] = ()) -> Answe
         what, body = _inside(rng, answer.body, spoil_abi)
     else:
         what, body = _inside(rng, answer.body, _spoil_record)
-    case.note(f"{what}: {body!r}")
-    return replace(answer, body=body)
+    return what, replace(answer, body=body)
 
 
 def respelt(case: Case, answer: Answer) -> Answer:
@@ -58,12 +66,10 @@ def respelt(case: Case, answer: Answer) -> Answer:
     return replace(answer, body=body)
 
 
-def _http(case: Case, answer: Answer) -> Answer:
-    rng = case.rng
+def _http(rng: Random, answer: Answer) -> tuple[str, Answer]:
     status = rng.choice((200, 204, 301, 400, 403, 404, 429, 500, 502, 503, 504, 599))
     body = rng.choice((answer.body, b"", b"Bad Gateway"))
-    case.note(f"{status}: {body!r}")
-    return Answer(status, rng.choice(("text/html", "application/json", "")), body)
+    return "http", Answer(status, rng.choice(("text/html", "application/json", "")), body)
 
 
 def _digits_upper(body: bytes) -> bytes:

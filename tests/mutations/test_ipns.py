@@ -196,14 +196,21 @@ def _extras(body: bytes) -> Iterator[bytes]:
 
 def spoil_answer(case: Case, role: Role, answer: Answer, makings: Makings) -> Answer:
     """What a source answers, with a mistake in the record or around it."""
-    rng = case.rng
+    what, spoilt = _spoilt(case.rng, role, answer, makings)
+    while spoilt == answer:  # what was changed was so before
+        what, spoilt = _spoilt(case.rng, role, answer, makings)
+    kind = spoilt.content_type
+    case.note(f"{role.server}: {what}: {spoilt.status} {kind} {spoilt.body!r}")
+    return spoilt
+
+
+def _spoilt(rng: random.Random, role: Role, answer: Answer, makings: Makings) -> tuple[str, Answer]:
     dice = rng.random()
     if dice < 0.08:
         status = rng.choice((200, 204, 301, 400, 404, 406, 429, 500, 503))
         kind = rng.choice((answer.content_type, "text/html", "application/json", ""))
         body = rng.choice((answer.body, b"routing: not found", b""))
-        case.note(f"{role.server}: {status} {kind} {body!r}")
-        return Answer(status, kind, body)
+        return "http", Answer(status, kind, body)
     if dice < 0.14:
         what, body = respell(rng, answer.body)
     elif role.server != "kubo":
@@ -215,8 +222,7 @@ def spoil_answer(case: Case, role: Role, answer: Answer, makings: Makings) -> An
         what, record = spoil_record(rng, base64.b64decode(event["Extra"]), makings)
         event["Extra"] = base64.b64encode(record).decode()
         body = json.dumps(event).encode()
-    case.note(f"{role.server}: {what}: {body!r}")
-    return replace(answer, body=body)
+    return what, replace(answer, body=body)
 
 
 def check(

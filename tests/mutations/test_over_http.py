@@ -127,11 +127,15 @@ class Street:
         """Let two honest answers be given, and see that they come out as they are.
 
         Not needed where the outcome before was an answer, not an error."""
+        self.node.spoil = None
         for _ in range(2 if after.status in ERRORS else 0):
             self._honest += 1
             name = f"honest-{self._honest}.eth"
             self.node.names = {name: BOTH}
-            outcome = await self.resolve(name)
+            # Not held against spec.yaml: that takes longer than all the rest.
+            url, key = f"{self.service.url}/domain/resolve/{name}", {"x-api-key": "me"}
+            async with self.service.session.get(url, headers=key) as response:
+                outcome = Outcome(response.status, await response.json())
             if not tells(outcome, TRUTH):
                 raise Wrong(f"after that, an honest answer became {outcome}")
 

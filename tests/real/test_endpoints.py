@@ -107,7 +107,7 @@ async def test_an_endpoint_that_dawdles_does_not_hold_up_the_answer(
 ) -> None:
     """One rival is asked, whose answer serves; a third endpoint is left in peace."""
     first, second, third = endpoints = await honest(stack, anvil, 3)
-    service = await serving(stack, tmp_path, endpoints, ens__timeout=60)
+    service = await serving(stack, tmp_path, endpoints, ens__timeout=25, names__deadline=60)
     await service.resolve("warm.wild.eth")
     first.delay = 50
     assert (await service.resolve("cold.wild.eth")).json["walletAddress"] == ADDRESS

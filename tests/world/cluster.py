@@ -62,7 +62,14 @@ class Cluster:
 
     async def start(self) -> None:
         """Start, with the port and pinset it had before; return once it can allocate pins."""
-        await self._daemon.start(self._can_allocate)
+        for _ in range(3):
+            try:
+                return await self._daemon.start(self._can_allocate)
+            except RuntimeError:
+                # A request that comes in while the REST API is up and the peer is not makes
+                # ipfs-cluster 1.1.6 panic (a nil RPC client), and asking is how we learn.
+                await self._daemon.kill9()
+        return await self._daemon.start(self._can_allocate)
 
     async def stop(self) -> None:
         """Stop in order, keeping port and pinset."""

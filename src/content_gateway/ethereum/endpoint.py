@@ -148,7 +148,10 @@ def read_call_answer(body: bytes) -> bytes:
 
 def read_block_number(body: bytes) -> int:
     """The number in a JSON-RPC answer to `eth_blockNumber`; raises UpstreamError."""
-    number = _result(body)
+    try:
+        number = _result(body)
+    except Reverted:
+        number = None  # no contract was called that could refuse
     if isinstance(number, str) and _QUANTITY.fullmatch(number):
         return int(number, 16)
     raise UpstreamNonsense("The Ethereum endpoint answered without a block number.")
@@ -156,8 +159,12 @@ def read_block_number(body: bytes) -> int:
 
 def _result(body: bytes) -> object:
     answer = json_object(body, who="The Ethereum endpoint")
-    if isinstance(answer.get("error"), dict):
-        raise _failure(answer["error"])
+    error = answer.get("error")
+    if isinstance(error, dict):
+        raise _failure(error)
+    if error is not None:
+        # JSON-RPC 2.0 section 5: a result, or an error object, and never both.
+        raise UpstreamNonsense("The Ethereum endpoint answered with an error of no known form.")
     return answer.get("result")
 
 

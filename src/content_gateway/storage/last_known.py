@@ -74,8 +74,8 @@ class Bounds:
     The tables are pruned after every *prune_every* rows: so many more may be in them."""
 
     resolutions: int = 1_000_000
-    links: int = 200_000
-    pending: int = 10_000
+    links: int = 50_000
+    pending: int = 2_000
     prune_every: int = 10_000
     flush_seconds: float = 1.0
 

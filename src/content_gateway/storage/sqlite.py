@@ -10,7 +10,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -25,6 +25,7 @@ MAX_QUEUED_WRITES: Final = 10_000
 MAX_GROUP: Final = 256
 _WRITER_BUSY_MS: Final = 3_000
 _READER_BUSY_MS: Final = 50  # reads run on the event loop: they must not wait
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 log = structlog.get_logger(__name__)
 
@@ -218,7 +219,7 @@ def _statements(script: str) -> list[str]:
 
 def milliseconds(moment: datetime) -> int:
     """*moment* as our tables keep it, for SQLite has no type for time: since 1970, UTC."""
-    return round(moment.timestamp() * 1000)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 def moment(kept: int) -> datetime:

@@ -1,0 +1,144 @@
+"""Whose fault a failure is: the node's, the contract's that was called, or ours."""
+
+import asyncio
+
+import pytest
+import structlog
+
+from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamUnavailable
+from content_gateway.ethereum.abi import Reverted
+from content_gateway.outbound import Outbound
+from tests.ethereum.nodes import (
+    LONG,
+    ROOT_OWNER,
+    ask,
+    fails,
+    held,
+    rpc_of,
+    until_asked,
+    work_of_ours,
+)
+from tests.fakes.ethereum import REGISTRY, Ethereum
+from tests.fakes.miniature import Mood
+from tests.names.services import Clock
+
+
+def unreadable(_: bytes) -> bytes:
+    raise ValueError("this contract talks nonsense")
+
+
+async def test_a_contract_cannot_make_nodes_look_dead(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+) -> None:
+    """Whoever asks often for a name with a broken resolver does not end the service for others."""
+    rpc = rpc_of(outbound, clock, *nodes)
+    out_of_gas, huge, empty = "0x" + "01" * 20, "0x" + "02" * 20, "0x" + "03" * 20
+
+    def fail_in_the_node(_: bytes) -> bytes:
+        raise LookupError("out of gas")
+
+    for node in nodes:
+        node.contracts[out_of_gas] = fail_in_the_node
+        node.contracts[huge] = lambda _: bytes(200_000)
+    for _ in range(10):
+        for contract in (out_of_gas, huge, empty):
+            with pytest.raises(UpstreamError):
+                await rpc.call(contract, b"", bytes)
+        with pytest.raises(UpstreamNonsense, match="talks nonsense"):
+            await rpc.call(REGISTRY, ROOT_OWNER, unreadable)
+    before = nodes[0].eth_calls
+    assert await ask(rpc) == bytes(32)
+    assert nodes[0].eth_calls == before + 1
+
+
+async def test_a_node_is_not_blamed_for_the_silence_of_the_next(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+) -> None:
+    """It has answered at once, and what it said may be the contract's doing."""
+    first, second, _ = nodes
+    rpc = rpc_of(outbound, clock, first, second)
+    for asked in range(1, 4):
+        async with held(second):
+            caller = asyncio.create_task(rpc.call(REGISTRY, ROOT_OWNER, unreadable))
+            await until_asked(second, asked)
+            clock.pass_(LONG / 2)
+        with pytest.raises(UpstreamNonsense):
+            await caller
+        clock.pass_(-LONG / 2)
+    assert await ask(rpc) == bytes(32)
+    assert first.eth_calls == 4
+
+
+async def test_a_probe_that_learns_nothing_makes_room_for_another(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+) -> None:
+    """A contract that talks nonsense to the one caller who tries a node again locks nobody out."""
+    node = nodes[0]
+    rpc = rpc_of(outbound, clock, node)
+    node.go_dark()
+    await fails(rpc, 3)
+    node.come_back()
+    clock.pass_(2)
+    with pytest.raises(UpstreamNonsense, match="talks nonsense"):
+        await rpc.call(REGISTRY, ROOT_OWNER, unreadable)
+    assert await ask(rpc) == bytes(32)
+
+
+@pytest.mark.parametrize("mood", ["error", "empty", "html", "lie", "garbage"])
+async def test_a_node_that_talks_nonsense_where_others_do_not_is_asked_no_more(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum], mood: Mood
+) -> None:
+    """What one node cannot say and the next one can was the node's fault."""
+    first, second, _ = nodes
+    rpc = rpc_of(outbound, clock, first, second)
+    first.misbehave(mood)
+    for _ in range(10):
+        assert await rpc.call(REGISTRY, ROOT_OWNER, owner) == bytes(32)
+    assert first.eth_calls == 3
+
+
+def owner(returned: bytes) -> bytes:
+    if len(returned) != 32:
+        raise ValueError("this is no owner")
+    return returned
+
+
+async def test_a_revert_shows_that_a_node_is_well(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+) -> None:
+    """Names that do not exist say nothing against the node."""
+    rpc = rpc_of(outbound, clock, nodes[0])
+    nodes[0].misbehave("revert")
+    for _ in range(20):
+        with pytest.raises(Reverted):
+            await ask(rpc)
+    assert nodes[0].eth_calls == 20
+
+
+async def test_a_bug_of_ours_is_not_the_nodes_fault(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+) -> None:
+    """What nobody foresaw reaches the caller as it is, and nobody else is asked or blamed."""
+
+    def careless(_: bytes) -> bytes:
+        raise ZeroDivisionError
+
+    rpc = rpc_of(outbound, clock, *nodes)
+    for _ in range(10):
+        with pytest.raises(ZeroDivisionError):
+            await rpc.call(REGISTRY, ROOT_OWNER, careless)
+    assert [node.eth_calls for node in nodes] == [10, 0, 0]
+    assert not work_of_ours()
+
+
+async def test_what_a_node_says_of_itself_is_for_the_log(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+) -> None:
+    """Which node it was and its own words are logged; the caller hears neither."""
+    rpc = rpc_of(outbound, clock, nodes[0])
+    nodes[0].misbehave("error")
+    with structlog.testing.capture_logs() as logs, pytest.raises(UpstreamUnavailable) as failed:
+        await ask(rpc)
+    assert logs[0]["endpoint"] == nodes[0].url.removeprefix("http://")
+    assert "header not found" in logs[0]["said"]
+    assert "header not found" not in failed.value.detail
