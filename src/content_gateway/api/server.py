@@ -270,9 +270,12 @@ def listen(host: str, port: int) -> socket.socket:
     """A listening socket; raises WrongSettings when the address cannot be had."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=2_048)
+        listener = socket.create_server((host, port), family=family, backlog=2_048)
     except OSError as wrong:
         raise WrongSettings(f"host, port: cannot listen on {host}:{port}: {wrong}") from wrong
+    # What is accepted inherits it; asyncio sets it only where the protocol was named.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 def _take_no_more(listener: socket.socket) -> None:
