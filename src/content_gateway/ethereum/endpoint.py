@@ -8,7 +8,7 @@ import re
 import time
 from binascii import unhexlify
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import structlog
@@ -23,6 +23,8 @@ _REVERT_CODE: Final = 3  # as geth and its kin report a revert
 _LIMIT_EXCEEDED: Final = -32005  # EIP-1474
 _FAMILIAR: Final = 0.2  # how much the newest answer weighs in the usual latency
 _QUANTITY: Final = re.compile(r"0x[0-9a-fA-F]{1,16}")
+
+T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
@@ -130,6 +132,14 @@ class Turn:
         if not self._is_over and self.endpoint.clock() - self._begun >= self.endpoint.patience:
             self._attempt.failed()
         self._attempt.left()
+
+
+def understood(returned: bytes, read: Callable[[bytes], T]) -> T:
+    """What *read* makes of what a contract *returned*; UpstreamNonsense for its ValueError."""
+    try:
+        return read(returned)
+    except ValueError as wrong:
+        raise UpstreamNonsense(f"The contract's answer cannot be read: {wrong}.") from wrong
 
 
 def read_call_answer(body: bytes) -> bytes:

@@ -19,7 +19,7 @@ import structlog
 
 from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamUnavailable
 from content_gateway.ethereum.abi import Reverted
-from content_gateway.ethereum.endpoint import Endpoint, Turn
+from content_gateway.ethereum.endpoint import Endpoint, Turn, understood
 from content_gateway.outbound import Outbound
 
 T = TypeVar("T")
@@ -82,7 +82,9 @@ class EthereumQuorum:
                 if len(votes[_ballot(answer)]) >= self._quorum:
                     if len(votes) > 1:
                         log.warning("rpc endpoints outvoted", block=block, said=_said(votes))
-                    return _understood(answer, read)
+                    if isinstance(answer, Reverted):
+                        raise answer
+                    return understood(answer, read)
                 if max(map(len, votes.values())) + questions.open < self._quorum:
                     break
         if len(votes) > 1:
@@ -202,12 +204,3 @@ def _ballot(answer: Answer) -> bytes:
 def _said(votes: Votes) -> dict[str, list[str]]:
     """The votes as the log has them: who has said the same."""
     return {ballot[:6].hex(): names for ballot, names in votes.items()}
-
-
-def _understood(answer: Answer, read: Callable[[bytes], T]) -> T:
-    if isinstance(answer, Reverted):
-        raise answer
-    try:
-        return read(answer)
-    except ValueError as wrong:
-        raise UpstreamNonsense(f"The contract's answer cannot be read: {wrong}.") from wrong

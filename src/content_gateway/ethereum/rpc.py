@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
-from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamUnavailable
+from content_gateway.errors import UpstreamError, UpstreamUnavailable
 from content_gateway.ethereum.abi import Reverted
-from content_gateway.ethereum.endpoint import Endpoint, Turn
+from content_gateway.ethereum.endpoint import Endpoint, Turn, understood
 from content_gateway.outbound import Outbound
 
 T = TypeVar("T")
@@ -90,11 +90,7 @@ class EthereumRpc:
 
 
 async def _ask(endpoint: Endpoint, to: str, data: bytes, read: Callable[[bytes], T]) -> T:
-    returned = await endpoint.call(to, data)
-    try:
-        return read(returned)
-    except ValueError as wrong:
-        raise UpstreamNonsense(f"The contract's answer cannot be read: {wrong}.") from wrong
+    return understood(await endpoint.call(to, data), read)
 
 
 def _patience(asked: Iterable[Turn]) -> float:
