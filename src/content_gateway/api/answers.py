@@ -40,12 +40,14 @@ def length_of(body: bytes) -> tuple[bytes, bytes]:
     return b"content-length", b"%d" % len(body)
 
 
-def _keyed(value: dict[str, Any]) -> Reply:
-    body = msgspec.json.encode(value)
-    return Reply(body, [*_KEYED, length_of(body)])
+def _keyed(body: bytes, *more: tuple[bytes, bytes]) -> Reply:
+    """The answer to a keyed operation, with *more* header fields than all of them have."""
+    return Reply(body, [*_KEYED, *more, length_of(body)])
 
 
-_EXISTS: Final = _keyed({"message": "A pin already exists for this CID and API key"})
+_EXISTS: Final = _keyed(
+    msgspec.json.encode({"message": "A pin already exists for this CID and API key"})
+)
 
 
 def pin_exists() -> Reply:
@@ -60,7 +62,7 @@ def pin_added(pin: Pin, key: str) -> Reply:
         "result": {"cid": pin.spelling, "type": "pin", "timestamp": pin.timestamp},
         "apiKey": key,
     }
-    return _keyed(body)
+    return _keyed(msgspec.json.encode(body))
 
 
 def records_known(name: DomainName, learned: Learned, cached: Cid | None) -> Reply:
@@ -74,8 +76,7 @@ def records_known(name: DomainName, learned: Learned, cached: Cid | None) -> Rep
         "address": learned.records.wallet,
         "learnedAt": rfc3339(learned.at),
     }
-    reply = _confirmed("Last known records", result)
-    return Reply(reply.body, [*reply.headers, *_wallet_headers(learned.records)])
+    return _confirmed("Last known records", result, *_wallet_headers(learned.records))
 
 
 def ipns_started(started: Progress) -> Reply:
@@ -105,8 +106,8 @@ def _task(progress: Progress) -> dict[str, str]:
     return result
 
 
-def _confirmed(message: str, result: dict[str, Any]) -> Reply:
-    return _keyed({"message": message, "result": result})
+def _confirmed(message: str, result: dict[str, Any], *more: tuple[bytes, bytes]) -> Reply:
+    return _keyed(msgspec.json.encode({"message": message, "result": result}), *more)
 
 
 class RenderedResolutions:
@@ -134,8 +135,7 @@ class RenderedResolutions:
 
 
 def _rendered(resolution: Resolution) -> Reply:
-    body = resolution_body(resolution)
-    return Reply(body, [*resolution_headers(resolution), length_of(body)])
+    return _keyed(resolution_body(resolution), *resolution_headers(resolution))
 
 
 def resolution_body(resolution: Resolution) -> bytes:
@@ -161,8 +161,7 @@ def resolution_body(resolution: Resolution) -> bytes:
 
 def resolution_headers(resolution: Resolution) -> Headers:
     """The header fields of a resolution: whose wallet it is, how stale the answer (RFC 9211)."""
-    headers = [*_KEYED]
-    headers += _wallet_headers(resolution.records)
+    headers = _wallet_headers(resolution.records)
     if resolution.stale is not None:
         age, overdue = resolution.stale.age, resolution.stale.overdue
         seconds = int(overdue.total_seconds())

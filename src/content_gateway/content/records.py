@@ -36,6 +36,18 @@ class OtherContent:
 ContentRecord = IpfsContent | IpnsContent | OtherContent
 
 
+def parse_link(text: str) -> IpfsContent | IpnsContent | None:
+    """The content that `ipfs://CID` or `ipns://NAME` links to; None for any other text.
+
+    Raises InvalidCid or InvalidIpnsName where the scheme is right and the rest is not."""
+    scheme, separator, rest = text.partition("://")
+    if separator and scheme == "ipfs":
+        return IpfsContent(Cid.parse(rest))
+    if separator and scheme == "ipns":
+        return IpnsContent(IpnsName.parse(rest))
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Records:
     """What one name service holds for one name; at least one of the two is set.

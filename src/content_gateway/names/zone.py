@@ -17,10 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from content_gateway.content.cid import Cid
 from content_gateway.content.domain import DomainName
-from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.records import ContentRecord, IpfsContent, IpnsContent, Records
+from content_gateway.content.records import ContentRecord, Records, parse_link
 from content_gateway.content.wallet import checksummed
 from content_gateway.errors import CallerError, NameNotFound
 from content_gateway.files import WatchedFile
@@ -113,9 +111,6 @@ def _parse_address(address: Any) -> str:
 
 
 def _parse_content(content: Any) -> ContentRecord:
-    scheme, separator, rest = str(content).partition("://")
-    if separator and scheme == "ipfs":
-        return IpfsContent(Cid.parse(rest))
-    if separator and scheme == "ipns":
-        return IpnsContent(IpnsName.parse(rest))
-    raise ValueError("content must be ipfs://CID or ipns://NAME")
+    if (linked := parse_link(str(content))) is None:
+        raise ValueError("content must be ipfs://CID or ipns://NAME")
+    return linked

@@ -13,7 +13,6 @@ from typing import Any, Final, Self, TypeVar
 
 import structlog
 
-from content_gateway.content.cid import Cid
 from content_gateway.content.ipns_name import IpnsName
 from content_gateway.content.records import (
     ContentRecord,
@@ -23,6 +22,7 @@ from content_gateway.content.records import (
     Learned,
     OtherContent,
     Records,
+    parse_link,
 )
 from content_gateway.content.wallet import CoinType
 from content_gateway.errors import CallerError, StorageUnavailable
@@ -254,10 +254,5 @@ def _write_content(content: ContentRecord) -> str:
 def _read_content(text: str | None) -> ContentRecord | None:
     if text is None:
         return None
-    scheme, _, rest = text.partition(":")
-    if rest.startswith("//") and scheme in ("ipfs", "ipns"):
-        rest = rest.removeprefix("//")
-        return (
-            IpfsContent(Cid.parse(rest)) if scheme == "ipfs" else IpnsContent(IpnsName.parse(rest))
-        )
-    return OtherContent(scheme, rest)
+    codec, _, rest = text.partition(":")
+    return parse_link(text) or OtherContent(codec, rest)
