@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PEERS_DIR ?= $(HOME)/.cache/content-gateway/peers
 export PEERS_DIR
 
-.PHONY: setup run test check bench peers lock clean
+.PHONY: setup run test check bench docs peers lock clean
 
 setup: $(VENV)/.runtime ## build .venv from requirements.lock
 
@@ -17,8 +17,8 @@ test: $(VENV)/.dev ## run every test; those of real servers skip unless `make pe
 	$(BIN)/python -m pytest
 
 check: $(VENV)/.dev ## style, types, import rules
-	$(BIN)/ruff format --check src tests bench
-	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench tools
+	$(BIN)/ruff check src tests bench tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -27,6 +27,9 @@ bench: $(VENV)/.dev ## speed against a bare ASGI function, in one run
 
 peers: ## install the real servers that tests use into PEERS_DIR
 	tools/peers
+
+docs: $(VENV)/.dev ## draw what is drawn from the code
+	$(BIN)/python -m tools.draw_states
 
 lock: $(VENV)/.dev ## resolve the dependencies anew
 	$(BIN)/pip install -q pip-tools

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import uvloop
 
-from bench import chain, codecs
+from bench import chain, codecs, pins
 from bench.load import requests_per_second
+from bench.retrieval import retrieval
 from bench.servers import Started, bare, service
 from tests.world.peers import find_peer
 
@@ -29,6 +30,7 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         await warm(Path(folder))
         computation()
+        await pinned(Path(folder))
         if find_peer("anvil") is None:
             print("cold resolve      not measured: `make peers` has not been run")
         else:
@@ -71,6 +73,21 @@ def computation() -> None:
     other = codecs.name_microseconds("b\u00fccher{}.eth")
     print(f"name and codecs   {plain:.0f} us plain, {other:.0f} us not plain (goal 150)")
     print(f"ipns verification {codecs.record_microseconds():.0f} us (goal 100)")
+
+
+async def pinned(folder: Path) -> None:
+    """Pins in the ledger, and content in the embedded store."""
+    rates = await pins.rates(folder)
+    print(f"new pins          {rates.new:.0f}/s durable, {pins.CLIENTS} clients (goal 8000)")
+    print(f"                  {rates.new_of_bare:.2f} of bare ASGI")
+    print(f"repeated pins     {rates.of_bare:.2f} of bare ASGI (goal 0.50), {rates.repeats:.0f}/s")
+    tails = await pins.tails(folder)
+    print(f"add with many     p99 {tails.ratio:.2f} times that with {pins.FEW} (goal 1.20)")
+    print(f"                  {tails.many:.1f} ms with {pins.MANY}, {tails.few:.1f} ms")
+    for what, leaves, size in (("10 kB blocks", 10_000, 10_000), ("256 KiB blocks", 400, 2**18)):
+        speed = await retrieval(leaves, size)
+        print(f"pin by CAR        {speed.ratio:.2f} of plain download, {what} (goal 0.50)")
+        print(f"                  {speed.ours:.0f} MB/s against {speed.plain:.0f} MB/s")
 
 
 async def with_a_node(folder: Path) -> None:

@@ -1,7 +1,8 @@
 """Every response against spec.yaml: the check that all HTTP tests share.
 
 An answer to an operation of the contract must be one that it describes, header fields and body
-included; an answer to anything else must be a problem document."""
+included; an answer to anything else must be a problem document, or below /psa a failure in the
+form of the Pinning Service API."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from openapi_schema_validator import OAS30ReadValidator
 
 SPEC = Path(__file__).parents[1] / "src" / "content_gateway" / "spec.yaml"
 PROBLEM = "application/problem+json"
+BINARY = ("application/vnd.ipld.raw", "application/vnd.ipld.car")
 
 
 @dataclass(frozen=True)
@@ -74,17 +76,21 @@ class ContractCheck:
 
     def __init__(self, spec: Path = SPEC) -> None:
         self.tree = yaml.safe_load(spec.read_text())
-        problems: dict[str, Any] = {PROBLEM: lambda value, **_: msgspec.json.decode(value)}
+        readers: dict[str, Any] = {PROBLEM: lambda value, **_: msgspec.json.decode(value)}
+        readers |= {media_type: lambda value, **_: value for media_type in BINARY}
         self._openapi = OpenAPI.from_dict(
-            self.tree, config=Config(extra_media_type_deserializers=problems)
+            self.tree, config=Config(extra_media_type_deserializers=readers)
         )
-        problem = self.tree["components"]["schemas"]["Problem"]
-        self._problem = OAS30ReadValidator(problem)
+        schemas = self.tree["components"]["schemas"]
+        self._problem = OAS30ReadValidator(schemas["Problem"])
+        self._failure = OAS30ReadValidator(schemas["PsaFailure"])
 
     def check(self, method: str, path: str, answer: Answer) -> None:
         """Raises when *answer* to *method* on the bare *path* is not what the contract says."""
         assert answer.headers["x-request-id"]
-        if answer.status >= 400:
+        if answer.status >= 400 and (path == "/psa" or path.startswith("/psa/")):
+            self.check_failure(answer)
+        elif answer.status >= 400:
             self.check_problem(answer)
         request: Any = _Request(method.lower(), path)
         try:
@@ -102,3 +108,9 @@ class ContractCheck:
         assert body["message"] == body["detail"]
         assert body["type"].endswith(body["code"])
         assert body["requestId"] == answer.headers["x-request-id"]
+
+    def check_failure(self, answer: Answer) -> None:
+        """Raises when *answer* is not a failure as the Pinning Service API has it."""
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.headers["cache-control"] == "no-store"
+        self._failure.validate(answer.json)

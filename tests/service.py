@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 from yarl import URL
 
 from content_gateway.api.server import listen, make_server
@@ -57,6 +58,25 @@ class Service:
         self.contract.check(method, path.partition("?")[0], answer)
         return answer
 
+    async def psa(
+        self,
+        method: str,
+        path: str = "/pins",
+        *,
+        key: str | None = "me",
+        body: Any = None,
+        headers: Sequence[tuple[str, str]] = (),
+    ) -> Answer:
+        """The answer of the Pinning Service API; *body* is sent as JSON, bytes as they are."""
+        fields = list(headers)
+        if key is not None:
+            fields.append(("Authorization", f"Bearer {key}"))
+        if body is not None and not isinstance(body, bytes):
+            body = msgspec.json.encode(body)
+        if body is not None and not any(name.lower() == "content-type" for name, _ in headers):
+            fields.append(("Content-Type", "application/json"))
+        return await self.ask(method, f"/psa{path}", key=None, headers=fields, body=body)
+
     async def resolve(self, domain: str, **options: Any) -> Answer:
         """The answer to a resolve request."""
         return await self.ask("GET", f"/domain/resolve/{domain}", **options)
@@ -73,7 +93,7 @@ async def running_service(data_dir: Path, **chosen: Any) -> AsyncIterator[Servic
     values |= {name.replace("__", "."): value for name, value in chosen.items()}
     loaded = load(environ={}, command_line=values)
     async with opened(loaded.settings) as gateway:
-        gateway.reconciler.start()
+        gateway.start()
         listener = listen(loaded.settings.host, loaded.settings.port)
         server = make_server(gateway.api)
         server.owns_signals = False

@@ -6,16 +6,20 @@ that a part could; commands and tests get the same objects from here."""
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
 from content_gateway.api.auth import Keys
 from content_gateway.api.contract import Contract, Operation
-from content_gateway.api.handlers import Handlers
+from content_gateway.api.handlers import NameHandlers
+from content_gateway.api.pins import PinHandlers
+from content_gateway.api.psa import PsaHandlers
 from content_gateway.api.routes import Api
+from content_gateway.api.trustless import TrustlessHandlers
 from content_gateway.blocking.blocklist import Blocklist
 from content_gateway.dnslink import DnsLinks
-from content_gateway.errors import ContractBroken, WrongSettings
+from content_gateway.errors import ContractBroken
 from content_gateway.ethereum.ccip import CcipRead
 from content_gateway.ethereum.gateways import Gateways
 from content_gateway.ethereum.quorum import EthereumQuorum
@@ -23,7 +27,8 @@ from content_gateway.ethereum.rpc import EthereumRpc
 from content_gateway.guard import Guard
 from content_gateway.ipfs.delegated_router import DelegatedRouter
 from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.retrieval import Retrieval
+from content_gateway.ipfs.embedded.frontier import Limits
+from content_gateway.ipfs.embedded.gateways import Gateways as TrustlessGateways
 from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from content_gateway.ipfs.ipns_gateway import IpnsGateway
@@ -41,13 +46,22 @@ from content_gateway.names.ens import EnsNames, EthereumCalls
 from content_gateway.names.unstoppable import Chain, UnstoppableNames
 from content_gateway.names.zone import ZoneFile
 from content_gateway.outbound import Outbound
+from content_gateway.pins.backend import PinBackend
 from content_gateway.pins.pinning import Pinning
-from content_gateway.pins.reconciler import PinBackend, Reconciler
+from content_gateway.pins.reconciler import Reconciler
+from content_gateway.pins.sweep import Schedule, Sweeper
+from content_gateway.pins.tending import Policy
 from content_gateway.settings.model import PACKAGED_SPEC, Settings
 from content_gateway.storage.api_keys import SqliteKeys
+from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.last_known import SqliteLastKnown
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database
+from content_gateway.storage.sweeps import SqliteSweeps
+
+# facts-pins section 10: a cluster is well served with 20 to 50 wishes at a time.
+CLUSTER_WORKERS: Final = 50
+KUBO_WORKERS: Final = 16
 
 log = structlog.get_logger(__name__)
 
@@ -60,16 +74,24 @@ class Gateway:
     directory: Directory
     ipns: IpnsResolver
     pinning: Pinning
+    contents: SqliteContents
+    sweeps: SqliteSweeps
     keys: Keys
     issued_keys: IssuedKeys
     reconciler: Reconciler
+    sweeper: Sweeper
+
+    def start(self) -> None:
+        """Begin to keep what was promised; for whoever stays."""
+        self.reconciler.start()
+        self.sweeper.start()
 
 
 @asynccontextmanager
 async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIterator[Gateway]:
     """Every part, wired by *settings*; *zones* are asked behind the operator's own.
 
-    The reconciler is ready but not started: only a server starts it. Raises WrongSettings."""
+    Reconciler and sweeper are ready but not started. Raises WrongSettings."""
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(Database(settings.ledger_path))
         outbound = await stack.enter_async_context(Outbound())
@@ -78,9 +100,23 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         blocking = Blocklist(settings.blocking.denylist_file, settings.blocking.names_file)
         stack.callback(blocking.close)
 
-        ledger = SqliteLedger(database)
-        reconciler = Reconciler(ledger, pin_backend(settings, outbound))
+        store = None
+        if settings.pins.backend == "embedded":
+            blocks = await stack.enter_async_context(Blockstore(settings.blocks_path))
+            store = embedded_store(settings, outbound, blocks)
+        backend = store or pin_backend(settings, outbound)
+        contents, sweeps = SqliteContents(database), SqliteSweeps(database)
+        reconciler = Reconciler(
+            contents,
+            backend,
+            policy=tending(settings),
+            returned=lambda: sweeper.hasten(),  # noqa: PLW0108 - each of the two wakes the other
+        )
         stack.push_async_callback(reconciler.close)
+        schedule = Schedule(interval=settings.pins.sweep_interval)
+        sweeper = Sweeper(sweeps, backend, wake=reconciler.wake, schedule=schedule)
+        stack.push_async_callback(sweeper.close)
+        ledger = SqliteLedger(database, grace=settings.pins.unpin_grace)
         pinning = Pinning(ledger, blocking=blocking, wake=reconciler.wake)
 
         ipns = ipns_resolver(settings, outbound, last_known, blocking)
@@ -103,9 +139,27 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         issued_keys = IssuedKeys(SqliteKeys(database))
         keys: Keys = OpenKeys() if settings.keys.mode == "open" else issued_keys
         contract = Contract(settings.spec_file)
-        handlers = Handlers(contract=contract, directory=directory, ipns=ipns, pinning=pinning)
-        api = Api(operations_of(contract), handlers.by_id, keys)
-        yield Gateway(api, directory, ipns, pinning, keys, issued_keys, reconciler)
+        delegates, first_outcome = settings.pins.delegates, reconciler.outcomes.first
+        served = store if settings.embedded.serve else None
+        handlers = {
+            **NameHandlers(contract=contract, directory=directory, ipns=ipns).by_id,
+            **PinHandlers(pinning).by_id,
+            **PsaHandlers(pinning, delegates=delegates, first_outcome=first_outcome).by_id,
+            **TrustlessHandlers(served, blocking).by_id,
+        }
+        api = Api(operations_of(contract), handlers, keys)
+        yield Gateway(
+            api=api,
+            directory=directory,
+            ipns=ipns,
+            pinning=pinning,
+            contents=contents,
+            sweeps=sweeps,
+            keys=keys,
+            issued_keys=issued_keys,
+            reconciler=reconciler,
+            sweeper=sweeper,
+        )
 
 
 def ages(settings: Settings) -> Ages:
@@ -184,23 +238,48 @@ def ipns_resolver(
     return IpnsResolver(Links(sources, domains, store, policy=policy), blocking)
 
 
+def tending(settings: Settings) -> Policy:
+    """How many contents are tended at once, and how long one may take.
+
+    A cluster takes a wish and goes on by itself; the others are at it until it is done."""
+    workers = {
+        "ipfs-cluster": CLUSTER_WORKERS,
+        "kubo": KUBO_WORKERS,
+        "embedded": settings.embedded.parallel,
+    }
+    return Policy(workers=workers[settings.pins.backend], longest_slice=settings.pins.timeout)
+
+
 def pin_backend(settings: Settings, outbound: Outbound) -> PinBackend:
-    """The configured pin backend; raises WrongSettings when its folder cannot be made."""
-    if settings.pins.backend == "ipfs-cluster":
-        cluster = settings.ipfs_cluster
-        return IpfsCluster(
-            outbound, cluster.url, username=cluster.username, password=cluster.password
-        )
+    """The configured pin backend, where it is somebody else's server."""
     if settings.pins.backend == "kubo":
-        return Kubo(outbound, settings.kubo.url)
-    blocks = Blockstore(settings.data_dir)
-    try:
-        blocks.open()
-    except OSError as wrong:
-        raise WrongSettings(f"data_dir: {settings.data_dir} cannot be used: {wrong}") from wrong
-    embedded = settings.embedded
-    retrieval = Retrieval(outbound, embedded.gateways, seconds=embedded.timeout)
-    return EmbeddedStore(blocks, retrieval.fetch)
+        return Kubo(outbound, settings.kubo.url, pin_seconds=settings.pins.timeout)
+    cluster = settings.ipfs_cluster
+    return IpfsCluster(
+        outbound,
+        cluster.urls,
+        username=cluster.username,
+        password=cluster.password,
+        token=cluster.token,
+        jwt=cluster.jwt,
+        replication_min=settings.pins.replication_min,
+        replication_max=settings.pins.replication_max,
+        seconds=cluster.timeout,
+        batch_age=cluster.batch_age,
+    )
+
+
+def embedded_store(settings: Settings, outbound: Outbound, blocks: Blockstore) -> EmbeddedStore:
+    """The embedded store over *blocks*."""
+    chosen = settings.embedded
+    limits = Limits(chosen.max_blocks, chosen.max_bytes, chosen.max_depth)
+    gateways = TrustlessGateways(
+        outbound,
+        chosen.gateways,
+        seconds=chosen.timeout,
+        stream_seconds=settings.pins.timeout,
+    )
+    return EmbeddedStore(blocks, gateways, limits=limits)
 
 
 def operations_of(contract: Contract) -> Sequence[Operation]:

@@ -6,6 +6,9 @@
     │  ├─ InvalidCid
     │  ├─ InvalidIpnsName
     │  ├─ InvalidCoinType
+    │  ├─ InvalidQuery
+    │  ├─ InvalidCursor
+    │  ├─ InvalidBody
     │  ├─ UnexpectedBody
     │  ├─ KeyRefused          no key, or none that lets anybody in; the reason is for the log only
     │  └─ ScopeMissing        a good key that may not do this
@@ -13,12 +16,14 @@
     ├─ NotFound               we looked, and there is nothing
     │  ├─ NameNotFound
     │  ├─ TaskNotFound
-    │  └─ PinNotFound
+    │  ├─ PinNotFound
+    │  └─ NotHeld
     ├─ UpstreamError          somebody we depend on
     │  ├─ UpstreamUnavailable   cannot be reached, or says that it cannot
     │  ├─ UpstreamTimeout       did not answer in time
     │  ├─ UpstreamNonsense      answered, and the answer cannot be right
-    │  └─ PinFailed             the pin backend works, but could not pin that content
+    │  ├─ PinFailed             the pin backend has tried, and could not pin that content
+    │  └─ PinDeferred           the pin backend is well, and does not take that content now
     └─ OwnFault               us
        ├─ StorageUnavailable
        ├─ ContractBroken      spec.yaml is missing or is not a description
@@ -58,8 +63,20 @@ class InvalidCoinType(CallerError):
     """The text is not a coin type whose addresses we can write."""
 
 
+class InvalidQuery(CallerError):
+    """The query names a parameter that is not known, or gives one a value it cannot have."""
+
+
+class InvalidCursor(CallerError):
+    """The text is not a cursor that was given out with a page."""
+
+
+class InvalidBody(CallerError):
+    """The body is not what the operation takes."""
+
+
 class UnexpectedBody(CallerError):
-    """The request carries a body, and no operation has one."""
+    """The request carries a body, and the operation has none."""
 
 
 class KeyRefused(CallerError):
@@ -90,6 +107,10 @@ class PinNotFound(NotFound):
     """The requestor holds no pin of that CID."""
 
 
+class NotHeld(NotFound):
+    """The embedded store does not hold that block."""
+
+
 class UpstreamError(GatewayError):
     """A server we depend on failed us; nothing is known about what was asked."""
 
@@ -107,7 +128,11 @@ class UpstreamNonsense(UpstreamError):
 
 
 class PinFailed(UpstreamError):
-    """The pin backend is well, but that content cannot be pinned now; *detail* says why."""
+    """The pin backend has tried, and could not pin that content; *detail* says why."""
+
+
+class PinDeferred(UpstreamError):
+    """The pin backend is well, but did not take that content this time; *detail* says why."""
 
 
 class OwnFault(GatewayError):

@@ -35,6 +35,44 @@ class Answer:
     body: bytes
 
 
+class Stream:
+    """An HTTP answer whose body is read as it comes; made by `Outbound.stream`."""
+
+    def __init__(self, response: aiohttp.ClientResponse, end: float) -> None:
+        self.status = response.status
+        self.content_type = response.content_type.lower()
+        self._content = response.content
+        self._end = end
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body in the pieces it arrives in."""
+        now = asyncio.get_running_loop().time
+        while True:
+            # Around each read, and around no yield: a deadline ends whoever waits at that moment.
+            async with asyncio.timeout_at(self._end):
+                chunk = await self._content.readany()
+            if now() > self._end:  # what has arrived already is read without waiting
+                raise TimeoutError
+            if not chunk:
+                return
+            yield chunk
+
+    async def lines(self, max_bytes: int) -> AsyncIterator[bytes]:
+        """The body's lines that are not empty, without their ends.
+
+        Raises UpstreamNonsense for a line of more than *max_bytes*."""
+        rest = b""
+        async for chunk in self.chunks():
+            *whole, rest = (rest + chunk).split(b"\n")
+            for line in whole:
+                if line:
+                    yield line
+            if len(rest) > max_bytes:
+                raise UpstreamNonsense(f"A line of the answer has more than {max_bytes} bytes.")
+        if rest:
+            yield rest
+
+
 class Outbound:
     """One connection pool; open it with `async with`.
 
@@ -80,7 +118,9 @@ class Outbound:
         Raises UpstreamTimeout after *seconds*, UpstreamNonsense above *max_bytes*, when it is
         not HTTP or the guard does not admit the URL, UpstreamUnavailable when the server cannot
         be reached (or may not, says the guard) or hangs up."""
-        async with self._exchange(method, url, seconds, headers, body) as response:
+        async with self._exchange(
+            method, url, seconds=seconds, headers=headers, body=body
+        ) as response:
             declared = response.content_length
             if declared is not None and declared > max_bytes:
                 raise UpstreamNonsense(f"The answer has {declared} bytes; {max_bytes} is the cap.")
@@ -92,23 +132,55 @@ class Outbound:
             return Answer(response.status, response.content_type.lower(), bytes(read))
 
     @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        url: str,
+        *,
+        seconds: float,
+        idle_seconds: float,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncIterator["Stream"]:
+        """The answer to one request, to be read piece by piece: for what may be long.
+
+        Raises as `ask` does, on entering, while reading and where the body ends too early; the
+        caller caps the bytes. *seconds* bounds all of it, *idle_seconds* the wait for each
+        piece and for the head."""
+        end = asyncio.get_running_loop().time() + seconds
+        async with self._exchange(
+            method, url, seconds=seconds, headers=headers, idle_seconds=idle_seconds
+        ) as response:
+            yield Stream(response, end)
+
+    @asynccontextmanager
     async def _exchange(
         self,
         method: str,
         url: str,
+        *,
         seconds: float,
         headers: Mapping[str, str] | None,
-        body: bytes | None,
+        body: bytes | None = None,
+        idle_seconds: float | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The answer's head, with everything that can go wrong until its end translated."""
+        """The answer's head, with everything that can go wrong until its end translated.
+
+        With *idle_seconds* the deadline ends with the head, and whoever reads goes on with it."""
         target = self._guard.admit(url) if self._guard else url
         try:
             async with (
-                asyncio.timeout(seconds),
+                asyncio.timeout(seconds) as deadline,
                 self._session.request(
-                    method, target, headers=headers, data=body, allow_redirects=False
+                    method,
+                    target,
+                    headers=headers,
+                    data=body,
+                    allow_redirects=False,
+                    timeout=aiohttp.ClientTimeout(total=None, sock_read=idle_seconds),
                 ) as response,
             ):
+                if idle_seconds is not None:
+                    deadline.reschedule(None)
                 yield response
         except TimeoutError as late:
             raise UpstreamTimeout(f"No complete answer within {seconds:g} s.") from late

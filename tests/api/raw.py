@@ -16,7 +16,8 @@ from typing import Any, Final, Self
 
 import uvloop
 
-from content_gateway.api.server import Bounds, Server, listen, make_server
+from content_gateway.api.protocol import Bounds
+from content_gateway.api.server import Server, listen, make_server
 
 LOOPS: Final[dict[str, Callable[[], asyncio.AbstractEventLoop]]] = {
     "asyncio": asyncio.new_event_loop,
@@ -157,6 +158,14 @@ class Wire:
         body, self._received = self._received[:length], self._received[length:]
         return Answer(int(head[0].split()[1]), headers, body)
 
+    def head(self) -> str:
+        """The head of the next answer, whatever follows it."""
+        return self._until(b"\r\n\r\n").decode("latin-1")
+
+    def through(self, mark: bytes) -> bytes:
+        """Everything up to the next *mark*, which is taken as well."""
+        return self._until(mark)
+
     def ask(self, request: bytes) -> Answer:
         """The answer to *request*."""
         self.send(request)
@@ -202,12 +211,12 @@ class Wire:
 class Edge:
     """The server under test. *complaints* is what reached its loop's exception handler."""
 
-    def __init__(self, loop: str, bounds: Bounds) -> None:
+    def __init__(self, loop: str, bounds: Bounds, application: Any = None) -> None:
         self.app = App()
         self.complaints: list[dict[str, Any]] = []
         self._listener = listen("127.0.0.1", 0)
         self.port: int = self._listener.getsockname()[1]
-        self.server: Server = make_server(self.app, bounds)
+        self.server: Server = make_server(application or self.app, bounds)
         self.server.owns_signals = False
         self._thread = threading.Thread(target=self._run, args=(LOOPS[loop],), daemon=True)
         self._thread.start()
@@ -245,9 +254,9 @@ class Edge:
 
 
 @contextmanager
-def running_edge(loop: str, bounds: Bounds) -> Iterator[Edge]:
-    """A server on a free port, stopped at the end."""
-    edge = Edge(loop, bounds)
+def running_edge(loop: str, bounds: Bounds, application: Any = None) -> Iterator[Edge]:
+    """A server of *application* (an App, if it is left out) on a free port, stopped at the end."""
+    edge = Edge(loop, bounds, application)
     try:
         yield edge
     finally:

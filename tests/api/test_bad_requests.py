@@ -91,7 +91,10 @@ async def test_a_wrong_method_is_405_everywhere(service: Service, method: str) -
         "/docs",
         "/openapi.json",
         "/%76ersion/x",
-        "/ipfs/pin/ls",
+        "/ipfs/pin/ls/",
+        "/ipfs/bafkqaaa",
+        "/psa.",
+        "/psax/pins",
     ],
 )
 async def test_an_unknown_path_is_404(service: Service, path: str) -> None:

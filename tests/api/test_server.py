@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from content_gateway.api.server import ENCODED_SLASH, Bounds, HardenedProtocol
+from content_gateway.api.protocol import ENCODED_SLASH, Bounds, HardenedProtocol
 from tests.api.raw import (
     BIG,
     LOOPS,
@@ -289,13 +289,6 @@ def test_a_length_of_zero_is_no_body(edge: Edge, wire: Wire, length: str) -> Non
     for _ in range(3):
         answer = wire.ask(get("/", f"Content-Length: {length}"))
         assert (answer.status, answer.closes) == (200, False)
-
-
-def test_an_application_that_asks_for_the_body_gets_an_empty_one(wire: Wire) -> None:
-    """It cannot wait for ever for what is never passed on."""
-    answer = wire.ask(get("/receives", "Content-Length: 5"))
-    assert "'body': b''" in answer.json["received"]
-    assert "'more_body': False" in answer.json["received"]
 
 
 # -- many requests on one connection --------------------------------------------------------

@@ -1,35 +1,13 @@
 """The command line as a process: data on stdout, the rest on stderr, help on everything."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.cli.command import run
+
 CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
-COMMAND = [sys.executable, "-m", "content_gateway"]
-
-
-def run(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    """The command with *settings* in the environment, its data in *folder*, nobody to ask."""
-    environment = {name: value for name, value in os.environ.items() if "GATEWAY" not in name}
-    environment |= {
-        "CONTENT_GATEWAY_DATA_DIR": str(folder),
-        "CONTENT_GATEWAY_ENS__RPC_URLS": "[]",
-        "CONTENT_GATEWAY_IPNS__ROUTERS": "[]",
-        "CONTENT_GATEWAY_EMBEDDED__GATEWAYS": "[]",
-    }
-    environment |= {"CONTENT_GATEWAY_" + name: value for name, value in settings.items()}
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
 
 
 @pytest.fixture
@@ -45,7 +23,8 @@ def zone(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "command",
     ["", "dev", "serve", "keys", "keys create", "keys list", "keys rotate", "keys revoke",
-     "resolve", "pin", "pin add", "pin status", "config", "config show"],
+     "resolve", "pin", "pin add", "pin status", "pin ls", "pin rm", "pin import", "reconcile",
+     "reconcile now", "reconcile report", "config", "config show"],
 )  # fmt: skip
 def test_help_has_an_example(tmp_path: Path, command: str) -> None:
     """Every command explains itself and shows how it is used."""

@@ -41,7 +41,7 @@ async def paste(command: list[str]) -> Answer:
     return answer
 
 
-async def test_every_printed_line_works(dev: Running, tmp_path: Path) -> None:
+async def test_every_printed_line_works(dev: Running) -> None:
     """Pasted in order, the six lines show every operation, blog.demo with ipnsCache at once."""
     answers = [await paste(command) for command in lines(dev)]
     assert [answer.status for answer in answers] == [200] * 6
@@ -52,9 +52,11 @@ async def test_every_printed_line_works(dev: Running, tmp_path: Path) -> None:
     assert blog["content"].keys() == {"type", "name", "ipnsCache"}
     assert blog["content"]["ipnsCache"] == site["content"]["cid"] == pin["result"]["cid"]
 
+    status = ["curl", "-H", "x-api-key: me"]
+    status.append(f"{dev.url}/ipfs/pin/status/{pin['result']['cid']}")
+
     async def is_kept() -> bool:
-        cid: str = pin["result"]["cid"]
-        return (tmp_path / "data" / "pins" / cid).exists()
+        return bool((await paste(status)).json["result"]["status"] == "pinned")
 
     await eventually(is_kept)
 

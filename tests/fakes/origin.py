@@ -1,17 +1,20 @@
 """A miniature origin: a trustless gateway, a delegated router and Kubo's routing, over two dicts.
 
-Speaks ipfs/specs `trustless-gateway.md` (raw blocks and IPNS records), Delegated Routing V1
+Speaks ipfs/specs `trustless-gateway.md` (raw blocks, CARs and IPNS records), Delegated Routing V1
 (IPNS only) and `routing/get` of Kubo's RPC API, as Kubo 0.42 does. Checks nothing of what it
 serves: that is what its clients are for."""
 
+import asyncio
 from base64 import b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 from aiohttp import web
 
 from content_gateway.content.cid import Cid
 from content_gateway.errors import InvalidCid
+from content_gateway.ipfs.embedded import car
+from content_gateway.ipfs.embedded.dag import links
 from tests.fakes.miniature import PAGE, Miniature, running
 
 RAW = "application/vnd.ipld.raw"
@@ -22,20 +25,40 @@ NOT_FOUND = "routing: not found"  # Kubo's words, on its gateway and in its RPC 
 class Origin(Miniature):
     """Holds blocks by CID and IPNS records by the canonical text of their name.
 
-    Blocks in *corrupt* are served with one bit flipped."""
+    Blocks in *corrupt* are served with one bit flipped, those in *hidden* not at all. While *cars*
+    is off it knows raw blocks only. A CAR ends with the connection after *cut_after* blocks; with
+    *backwards* children come before their parents; *litter* is sent in front of what was asked
+    for, and *pause* seconds pass between two blocks."""
 
     def __init__(self) -> None:
         super().__init__()
         self.blocks: dict[Cid, bytes] = {}
         self.records: dict[str, bytes] = {}
         self.corrupt: set[Cid] = set()
+        self.hidden: set[Cid] = set()
+        self.cars = True
+        self.cut_after: int | None = None
+        self.backwards = False
+        self.litter: list[bytes] = []
+        self.pause = 0.0
+        self.car_blocks = 0  # sent in CARs so far
 
     def asked_for(self, cid: Cid) -> int:
         """How often the block was asked for."""
         return sum(request.startswith(f"/ipfs/{cid}?") for request in self.requests)
 
+    def asked_for_blocks(self) -> int:
+        """How many raw blocks were asked for."""
+        return sum("format=raw" in request for request in self.requests)
+
+    def asked_for_cars(self) -> int:
+        """How many CARs were asked for."""
+        return sum("format=car" in request for request in self.requests)
+
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         match request.path.strip("/").split("/"):
+            case ["ipfs", cid] if request.query.get("format") == "car":
+                return await self._car(request, cid)
             case ["ipfs", cid]:
                 return self._block(request, cid)
             case ["routing", "v1", "ipns", name]:
@@ -55,12 +78,52 @@ class Origin(Miniature):
             cid = Cid.parse(text)
         except InvalidCid:
             return web.Response(status=400)
-        data = self.blocks.get(cid)
+        data = self._served(cid)
         if data is None:
             return web.Response(status=404)
-        if cid in self.corrupt:
-            data = bytes([data[0] ^ 1]) + data[1:] if data else b"\0"
         return web.Response(body=data, content_type=RAW)
+
+    def _served(self, cid: Cid) -> bytes | None:
+        data = None if cid in self.hidden else self.blocks.get(cid)
+        if data is not None and cid in self.corrupt:
+            return bytes([data[0] ^ 1]) + data[1:] if data else b"\0"
+        return data
+
+    async def _car(self, request: web.BaseRequest, text: str) -> web.StreamResponse:
+        if not self.cars:
+            return web.Response(status=406)
+        root = Cid.parse(text)
+        if self._served(root) is None:
+            return web.Response(status=404)
+        response = web.StreamResponse(headers={"Content-Type": f"{car.MEDIA_TYPE}; version=1"})
+        await response.prepare(request)
+        await response.write(car.header(root))
+        for section in self.litter:
+            await response.write(section)
+        cids = list(self._below(root))
+        for number, cid in enumerate(reversed(cids) if self.backwards else cids):
+            data = self._served(cid)
+            if data is None or number == self.cut_after:
+                return self._drop(request, b"")
+            await response.write(car.section(cid, data))
+            self.car_blocks += 1
+            await asyncio.sleep(self.pause)
+        return response
+
+    def _below(self, root: Cid) -> Iterator[Cid]:
+        """Every CID below *root*, depth first, each once; inside of CIDs there is nothing."""
+        ahead, seen = [root], set[Cid]()
+        while ahead:
+            cid = ahead.pop()
+            if cid in seen:
+                continue
+            seen.add(cid)
+            if cid.hash_code == 0:
+                ahead += reversed(links(cid, cid.digest))
+                continue
+            yield cid
+            if cid in self.blocks and cid not in self.hidden:
+                ahead += reversed(links(cid, self.blocks[cid]))
 
     def _record(self, request: web.BaseRequest, name: str, *, absent: web.Response) -> web.Response:
         if request.headers.get("Accept") != IPNS_RECORD:

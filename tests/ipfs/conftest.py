@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.retrieval import Retrieval
+from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.outbound import Outbound
 from tests.fakes.origin import Origin, running_origin
@@ -14,23 +14,22 @@ from tests.fakes.origin import Origin, running_origin
 
 @pytest.fixture
 async def other() -> AsyncIterator[Origin]:
-    """A second gateway, asked behind the first."""
+    """A second gateway."""
     async with running_origin() as other:
         yield other
 
 
 @pytest.fixture
-def blocks(tmp_path: Path) -> Blockstore:
-    blocks = Blockstore(tmp_path)
-    blocks.open()
-    return blocks
+async def blocks(tmp_path: Path) -> AsyncIterator[Blockstore]:
+    async with Blockstore(tmp_path / "blocks.sqlite") as blocks:
+        yield blocks
 
 
 @pytest.fixture
-def retrieval(outbound: Outbound, origin: Origin, other: Origin) -> Retrieval:
-    return Retrieval(outbound, [origin.url, other.url + "/"], seconds=0.3)
+def gateways(outbound: Outbound, origin: Origin, other: Origin) -> Gateways:
+    return Gateways(outbound, [origin.url, other.url + "/"], seconds=5)
 
 
 @pytest.fixture
-def store(blocks: Blockstore, retrieval: Retrieval) -> EmbeddedStore:
-    return EmbeddedStore(blocks, retrieval.fetch)
+def store(blocks: Blockstore, gateways: Gateways) -> EmbeddedStore:
+    return EmbeddedStore(blocks, gateways)

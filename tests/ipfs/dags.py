@@ -1,13 +1,15 @@
 """Content for tests of the embedded store: blocks of every codec, written by hand."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from random import Random
 from typing import Any
 
 import cbor2
 
 from content_gateway.content.cid import DAG_CBOR, DAG_JSON, DAG_PB, RAW, Cid
+from content_gateway.ipfs.embedded.dag import links
 
 Dag = tuple[Cid, dict[Cid, bytes]]
 
@@ -55,6 +57,38 @@ def chain(length: int) -> Dag:
     for index in range(length - 1):
         part = pb(part, data=str(index).encode())
     return part
+
+
+def file(leaves: int, size: int, *, seed: int = 0, width: int = 174) -> Dag:
+    """A file of *leaves* raw blocks of *size* random bytes, in a tree as Kubo makes it."""
+    random = Random(seed)
+    blocks: dict[Cid, bytes] = {}
+    level = []
+    for _ in range(leaves):
+        data = random.randbytes(size)
+        level.append(block(RAW, data))
+        blocks[level[-1]] = data
+    while True:
+        groups = [level[at : at + width] for at in range(0, len(level), width)]
+        nodes = [pb(*((cid, {}) for cid in group), data=b"\x08\x02") for group in groups]
+        for _, node in nodes:
+            blocks |= node
+        level = [cid for cid, _ in nodes]
+        if len(level) == 1:
+            return level[0], blocks
+
+
+def in_order(dag: Dag) -> Iterator[tuple[Cid, bytes]]:
+    """The blocks of *dag*, depth first, each once."""
+    root, blocks = dag
+    ahead, seen = [root], set[Cid]()
+    while ahead:
+        cid = ahead.pop()
+        if cid not in seen:
+            seen.add(cid)
+            if cid.hash_code != 0:  # not inside of a CID
+                yield cid, blocks[cid]
+            ahead += reversed(links(cid, blocks.get(cid, cid.digest)))
 
 
 def _with_parts(codec: int, data: bytes, parts: Sequence[Dag]) -> Dag:

@@ -1,101 +1,167 @@
-"""The block store: what was put is there, whole, also next time; what has rotted is not."""
+"""The block store's file: what was committed is there next time, and others may share it."""
 
-import threading
+import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
-from content_gateway.content.cid import DAG_PB, RAW, Cid
+from content_gateway.content.cid import RAW, Cid
 from content_gateway.content.multiformats import HASHES, digest_of
-from content_gateway.ipfs.embedded.blockstore import Blockstore, is_block_of
-from tests.ipfs.dags import raw
+from content_gateway.errors import UpstreamUnavailable, WrongSettings
+from content_gateway.ipfs.embedded.block import is_block_of
+from content_gateway.ipfs.embedded.blockstore import Blockstore
+from content_gateway.ipfs.embedded.database import WAL_BYTES, Job
+from content_gateway.ipfs.embedded.frontier import Frontier, Limits
+from content_gateway.ipfs.embedded.gateways import Gateways
+from content_gateway.ipfs.embedded.store import EmbeddedStore
+from content_gateway.outbound import Outbound
+from tests.ipfs.dags import Dag, file, in_order, raw
+from tests.ipfs.stores import count, number
 
-CID = raw(b"hello")[0]
-
-
-def files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()]
-
-
-def test_what_was_put_is_there(tmp_path: Path, blocks: Blockstore) -> None:
-    """A block comes back, also from a store opened anew on the same folder."""
-    assert blocks.get(CID) is None
-    blocks.put(CID, b"hello")
-    assert blocks.get(CID) == b"hello"
-    again = Blockstore(tmp_path)
-    again.open()
-    assert again.get(CID) == b"hello"
+T = TypeVar("T")
 
 
-def test_one_block_is_one_file(tmp_path: Path, blocks: Blockstore) -> None:
-    """Blocks are kept by their hash: put twice, or under another codec, they are one file."""
-    blocks.put(CID, b"hello")
-    blocks.put(CID, b"hello")
-    blocks.put(Cid(DAG_PB, CID.hash_code, CID.digest), b"hello")
-    assert len(files(tmp_path)) == 1
-    assert blocks.get(Cid(DAG_PB, CID.hash_code, CID.digest)) == b"hello"
+async def put(blocks: Blockstore, dag: Dag) -> None:
+    """Pin *dag* without any gateway."""
+    begun, frontier = await blocks.begin(dag[0]), Frontier(dag[0], Limits())
+    await blocks.keep(begun, frontier, [(cid.multihash, data) for cid, data in in_order(dag)])
+    await blocks.finish(begun, frontier)
 
 
-@pytest.mark.parametrize("rotten", [b"", b"hellp", b"hello\0"])
-def test_rot_is_noticed(tmp_path: Path, blocks: Blockstore, rotten: bytes) -> None:
-    """A block whose bytes have changed on disk counts as missing, and may be put again."""
-    blocks.put(CID, b"hello")
-    (file,) = files(tmp_path)
-    file.write_bytes(rotten)
-    assert blocks.get(CID) is None
-    blocks.put(CID, b"hello")
-    assert blocks.get(CID) == b"hello"
+@pytest.fixture
+def reading(blocks: Blockstore, outbound: Outbound) -> EmbeddedStore:
+    return EmbeddedStore(blocks, Gateways(outbound, []))
 
 
-def test_a_mark_is_kept(tmp_path: Path, blocks: Blockstore) -> None:
-    """That a DAG is complete is remembered, for that CID alone."""
-    assert not blocks.is_marked(CID)
-    blocks.mark(CID, 3, 500)
-    assert blocks.is_marked(CID)
-    assert not blocks.is_marked(Cid(DAG_PB, CID.hash_code, CID.digest))
-    again = Blockstore(tmp_path)
-    again.open()
-    assert again.is_marked(CID)
+async def test_what_was_kept_is_there_next_time(tmp_path: Path, outbound: Outbound) -> None:
+    """Blocks, pins and their sizes, from a store opened anew on the same file."""
+    dag = file(20, 100)
+    async with Blockstore(tmp_path / "new" / "blocks.sqlite") as blocks:
+        await put(blocks, dag)
+    async with Blockstore(tmp_path / "new" / "blocks.sqlite") as blocks:
+        assert await blocks.complete([dag[0], raw(b"other")[0]]) == {dag[0]}
+        store = EmbeddedStore(blocks, Gateways(outbound, []))
+        for cid, data in dag[1].items():
+            assert await store.block(cid) == data
+        size = sum(map(len, dag[1].values()))
+        assert await number(blocks, "SELECT size FROM pins") == size
+        assert await number(blocks, "SELECT blocks FROM pins") == len(dag[1])
 
 
 @pytest.mark.parametrize("code", sorted(HASHES))
-def test_every_hash_makes_a_file_name(blocks: Blockstore, code: int) -> None:
+async def test_every_hash_we_can_compute_is_kept(
+    blocks: Blockstore, reading: EmbeddedStore, code: int
+) -> None:
     """Long and short digests all find their place, blake3 (which we cannot compute) excepted."""
     digest = digest_of(code, b"content")
     if digest is None:
         assert HASHES[code][0] == "blake3"
         return
     cid = Cid(RAW, code, digest)
-    blocks.put(cid, b"content")
-    assert blocks.get(cid) == b"content"
+    await put(blocks, (cid, {cid: b"content"}))
+    assert await reading.block(cid) == b"content"
     assert not is_block_of(cid, b"contend")
 
 
-@pytest.mark.parametrize("content", [b"", b"x", bytes(128)])
-def test_identity_blocks_are_kept_like_others(blocks: Blockstore, content: bytes) -> None:
-    """A CID may hold its content; the shortest and the longest such CID name a file."""
-    cid = Cid(RAW, 0, content)
-    blocks.put(cid, content)
-    assert blocks.get(cid) == content
-    blocks.mark(cid, 1, len(content))
-    assert blocks.is_marked(cid)
+async def test_two_processes_may_share_the_file(tmp_path: Path) -> None:
+    """Each sees what the other has committed; neither overwrites it."""
+    path = tmp_path / "blocks.sqlite"
+    async with Blockstore(path) as one, Blockstore(path) as two:
+        dags = [file(5, 50, seed=seed) for seed in range(20)]
+        await asyncio.gather(*(put((one, two)[n % 2], dag) for n, dag in enumerate(dags)))
+        for blocks in (one, two):
+            assert await blocks.complete([dag[0] for dag in dags]) == {dag[0] for dag in dags}
+            assert await count(blocks) == sum(len(dag[1]) for dag in dags)
 
 
-def test_many_writers_of_one_block_agree(tmp_path: Path, blocks: Blockstore) -> None:
-    """Two pins that share a block may write it at the same time; no half file is left behind."""
-    content = bytes(100_000)
-    cid = raw(content)[0]
-    writers = [threading.Thread(target=blocks.put, args=(cid, content)) for _ in range(8)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    assert blocks.get(cid) == content
-    assert len(files(tmp_path)) == 1
+async def test_the_log_beside_the_file_is_bounded(tmp_path: Path, blocks: Blockstore) -> None:
+    """However much is written, the write-ahead log is written back in time."""
+    wal = tmp_path / "blocks.sqlite-wal"
+    most = 0
+    for seed in range(4):
+        await put(blocks, file(50, 1_000_000, seed=seed))
+        most = max(most, wal.stat().st_size)
+    assert most < WAL_BYTES + 60_000_000
+    assert (tmp_path / "blocks.sqlite").stat().st_size > 50_000_000
 
 
-def test_a_folder_that_cannot_be_made_is_an_os_error(tmp_path: Path) -> None:
-    """The operator's start fails with the system's own reason."""
-    (tmp_path / "blocks").write_text("a file, not a folder")
-    with pytest.raises(OSError, match="exists"):
-        Blockstore(tmp_path).open()
+async def test_an_error_of_one_job_leaves_the_others_alone(blocks: Blockstore) -> None:
+    """What waits together is committed together, and yet fails alone."""
+
+    def fail(file: sqlite3.Connection) -> None:
+        file.execute("INSERT INTO pins (cid) VALUES (x'00')")
+        raise ValueError("no")
+
+    dags = [file(3, 10, seed=seed) for seed in range(8)]
+    results = await asyncio.gather(
+        *(put(blocks, dag) for dag in dags), blocks.write(fail), return_exceptions=True
+    )
+    assert [type(result) for result in results if result is not None] == [ValueError]
+    assert await blocks.complete([dag[0] for dag in dags]) == {dag[0] for dag in dags}
+    assert await number(blocks, "SELECT count(*) FROM pins") == 8
+
+
+async def test_a_file_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
+    """It is named, with the system's own reason."""
+    (tmp_path / "blocks.sqlite").write_bytes(b"certainly not SQLite" * 100)
+    with pytest.raises(WrongSettings, match=r"data_dir: .*blocks\.sqlite"):
+        async with Blockstore(tmp_path / "blocks.sqlite"):
+            pass
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(WrongSettings):
+        async with Blockstore(tmp_path / "file" / "blocks.sqlite"):
+            pass
+
+
+async def test_a_newer_file_is_not_touched(tmp_path: Path) -> None:
+    """What a later version has made may mean something else."""
+    with sqlite3.connect(tmp_path / "blocks.sqlite") as later:
+        later.execute("PRAGMA user_version = 2")
+    with pytest.raises(WrongSettings, match="newer"):
+        async with Blockstore(tmp_path / "blocks.sqlite"):
+            pass
+
+
+async def test_a_locked_file_is_an_outage_and_passes(tmp_path: Path) -> None:
+    """While another process holds the lock nothing is written; then it is."""
+    path, dag = tmp_path / "blocks.sqlite", file(3, 10)
+    async with Blockstore(path, busy_ms=50) as blocks:
+        with closing(sqlite3.connect(path, isolation_level=None)) as locking:
+            locking.execute("BEGIN IMMEDIATE")
+            with pytest.raises(UpstreamUnavailable, match="locked"):
+                await put(blocks, dag)
+            locking.execute("ROLLBACK")
+        await put(blocks, dag)
+        assert await blocks.complete([dag[0]]) == {dag[0]}
+
+
+class Watched(Blockstore):
+    """Remembers which writes were to be durable."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.asked: list[bool] = []
+
+    async def write(self, job: Job[T], *, durable: bool = False) -> T:
+        self.asked.append(durable)
+        return await super().write(job, durable=durable)
+
+
+async def test_what_is_promised_waits_for_the_disk_and_blocks_do_not(tmp_path: Path) -> None:
+    """That a pin is complete, or let go of, is synced before it is said; and all before it is."""
+
+    def level(file: sqlite3.Connection) -> int:
+        return int(file.execute("PRAGMA synchronous").fetchone()[0])
+
+    async with Watched(tmp_path / "blocks.sqlite") as blocks:
+        assert [await blocks.write(level), await blocks.write(level, durable=True)] == [1, 2]
+        blocks.asked.clear()
+        dag = file(5, 10)
+        await put(blocks, dag)
+        assert blocks.asked == [False, False, True]
+        blocks.asked.clear()
+        await blocks.unpin(dag[0])
+        assert blocks.asked[0]

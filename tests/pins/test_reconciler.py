@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,59 +11,106 @@ import pytest
 
 from content_gateway.blocking.blocklist import Blocklist
 from content_gateway.content.cid import RAW, Cid
+from content_gateway.content.holdings import ContentState, Event, Holding, Outcome, Sighting
 from content_gateway.content.multiformats import SHA2_256
-from content_gateway.content.pins import ContentState, Holding, Outcome, PinStatus
-from content_gateway.errors import PinFailed, UpstreamUnavailable
+from content_gateway.content.pins import PinStatus, Removal
+from content_gateway.errors import PinDeferred, PinFailed, PinNotFound, UpstreamUnavailable
 from content_gateway.pins.pinning import Pinning
-from content_gateway.pins.reconciler import Policy, Reconciler
+from content_gateway.pins.reconciler import Reconciler
+from content_gateway.pins.tending import Policy
+from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database
-from tests.service import eventually
+from tests.waiting import eventually
 
-QUICK = Policy(idle=0.02, lease=1.0, first_gap=0.01, longest_gap=0.05, longest_gap_failed=0.05)
+QUICK = Policy(
+    workers=16,
+    idle=0.02,
+    lease=1.0,
+    first_gap=0.01,
+    longest_gap=0.05,
+    longest_gap_failed=0.05,
+    longest_away=0.05,
+)
+PINNED, ABSENT = Sighting(Holding.PINNED, replicas=1), Sighting(Holding.ABSENT)
 
 
 class Backend:
-    """A backend in miniature: holds what was submitted, can be away, refuse, or be slow."""
+    """A backend in miniature: holds what was sent, can be away, refuse, lose or be slow.
 
-    def __init__(self) -> None:
+    With a *batch_age* a wish is seen only after so many seconds, in the order they came."""
+
+    def __init__(self, batch_age: float = 0.0) -> None:
+        self.batch_age = batch_age
         self.held: set[Cid] = set()
-        self.submitted: Counter[Cid] = Counter()
+        self.sent: Counter[Cid] = Counter()
+        self.unsent: Counter[Cid] = Counter()
         self.looked: Counter[Cid] = Counter()
+        self.calls = 0
         self.refused: set[Cid] = set()
+        self.deferred: set[Cid] = set()
         self.broken: set[Cid] = set()
         self.hanging: set[Cid] = set()
         self.is_away = False
+        self.is_deaf = False
         self.seconds = 0.0
         self.running = 0
         self.most_running = 0
         self.busy: Counter[Cid] = Counter()
         self.overlapped = False
 
-    async def look(self, cid: Cid) -> Holding:
-        self.looked[cid] += 1
+    async def look(self, cids: Sequence[Cid]) -> Mapping[Cid, Sighting]:
+        self.calls += 1
+        self.looked.update(cids)
         if self.is_away:
             raise UpstreamUnavailable("away")
-        return Holding.PINNED if cid in self.held else Holding.ABSENT
+        return {cid: PINNED if cid in self.held else ABSENT for cid in cids}
 
-    async def submit(self, cid: Cid) -> None:
-        if self.is_away:
+    async def pin(self, cid: Cid, seen: Sighting, progress: Callable[[int, int], None]) -> Sighting:
+        if self.is_away or self.is_deaf:
             raise UpstreamUnavailable("away")
         if cid in self.refused:
             raise PinFailed("no such block")
+        if cid in self.deferred:
+            raise PinDeferred("not now")
         if cid in self.broken:
             raise ZeroDivisionError
-        self.submitted[cid] += 1
+        self.sent[cid] += 1
+        async with self._one_of(cid):
+            progress(1, 100)
+            await asyncio.sleep(3600 if cid in self.hanging else self.seconds)
+        if not self.batch_age:
+            self.held.add(cid)
+            return PINNED
+        asyncio.get_running_loop().call_later(self.batch_age * 0.8, self.held.add, cid)
+        return Sighting(Holding.QUEUED)
+
+    async def unpin(self, cid: Cid) -> None:
+        if self.is_away:
+            raise UpstreamUnavailable("away")
+        self.unsent[cid] += 1
+        async with self._one_of(cid):
+            await asyncio.sleep(self.seconds)
+        if not self.batch_age:
+            self.held.discard(cid)
+        elif cid in self.held:  # else it is not there yet, and a cluster answers 404
+            asyncio.get_running_loop().call_later(self.batch_age * 0.8, self.held.discard, cid)
+
+    async def pinset(self) -> AsyncIterator[Cid]:
+        for cid in sorted(self.held, key=str):
+            yield cid
+
+    @asynccontextmanager
+    async def _one_of(self, cid: Cid) -> AsyncIterator[None]:
         self.busy[cid] += 1
         self.running += 1
         self.overlapped |= self.busy[cid] > 1
         self.most_running = max(self.most_running, self.running)
         try:
-            await asyncio.sleep(3600 if cid in self.hanging else self.seconds)
+            yield
         finally:
             self.busy[cid] -= 1
             self.running -= 1
-        self.held.add(cid)
 
 
 def cid(number: int) -> Cid:
@@ -82,7 +130,7 @@ def backend() -> Backend:
 
 @pytest.fixture
 async def reconciler(database: Database, backend: Backend) -> AsyncIterator[Reconciler]:
-    reconciler = Reconciler(SqliteLedger(database), backend, policy=QUICK)
+    reconciler = Reconciler(SqliteContents(database), backend, policy=QUICK)
     yield reconciler
     await reconciler.close()
 
@@ -90,7 +138,7 @@ async def reconciler(database: Database, backend: Backend) -> AsyncIterator[Reco
 @pytest.fixture
 def pinning(database: Database, reconciler: Reconciler) -> Pinning:
     nothing = Blocklist(None, None)
-    return Pinning(SqliteLedger(database), blocking=nothing, wake=reconciler.wake)
+    return Pinning(SqliteLedger(database, grace=0.2), blocking=nothing, wake=reconciler.wake)
 
 
 async def settled(pinning: Pinning, number: int, state: ContentState) -> PinStatus:
@@ -115,7 +163,7 @@ async def test_a_promise_reaches_the_backend(
     assert pinning.status("a", cid(1)).state is ContentState.QUEUED
     reconciler.start()
     await settled(pinning, 1, ContentState.PINNED)
-    assert backend.submitted == {cid(1): 1}
+    assert backend.sent == {cid(1): 1}
 
 
 async def test_a_second_requestor_costs_the_backend_nothing(
@@ -129,7 +177,7 @@ async def test_a_second_requestor_costs_the_backend_nothing(
     await pinning.add("b", str(cid(1)))
     assert pinning.status("b", cid(1)).state is ContentState.PINNED
     await asyncio.sleep(0.1)
-    assert (backend.looked[cid(1)], backend.submitted[cid(1)]) == (looked, 1)
+    assert (backend.looked[cid(1)], backend.sent[cid(1)]) == (looked, 1)
 
 
 async def test_an_outage_only_delays(
@@ -147,7 +195,7 @@ async def test_an_outage_only_delays(
     for number in range(30):
         done = await settled(pinning, number, ContentState.PINNED)
         assert (done.attempts, done.error) == (0, None)
-    assert set(backend.submitted.values()) == {1}
+    assert set(backend.sent.values()) == {1}
 
 
 async def test_a_refused_content_is_failed_and_tried_again(
@@ -171,7 +219,7 @@ async def test_what_the_backend_holds_is_not_sent(
     await pinning.add("a", str(cid(1)))
     reconciler.start()
     await settled(pinning, 1, ContentState.PINNED)
-    assert not backend.submitted
+    assert not backend.sent
 
 
 async def test_workers_are_bounded(
@@ -192,7 +240,7 @@ async def test_one_worker_holds_a_content_across_reconcilers(
 ) -> None:
     """Three reconcilers on one ledger never tend one content at the same time, nor twice."""
     backend.seconds = 0.05
-    others = [Reconciler(SqliteLedger(database), backend, policy=QUICK) for _ in range(3)]
+    others = [Reconciler(SqliteContents(database), backend, policy=QUICK) for _ in range(3)]
     for number in range(50):
         await pinning.add("a", str(cid(number)))
     for reconciler in others:
@@ -202,7 +250,7 @@ async def test_one_worker_holds_a_content_across_reconcilers(
     for reconciler in others:
         await reconciler.close()
     assert not backend.overlapped
-    assert set(backend.submitted.values()) == {1}
+    assert set(backend.sent.values()) == {1}
 
 
 async def test_a_long_retrieval_keeps_its_lease(
@@ -210,13 +258,13 @@ async def test_a_long_retrieval_keeps_its_lease(
 ) -> None:
     """Work that takes longer than a lease is not begun a second time by somebody else."""
     backend.seconds = 2.5
-    other = Reconciler(SqliteLedger(database), backend, policy=QUICK)
+    other = Reconciler(SqliteContents(database), backend, policy=QUICK)
     await pinning.add("a", str(cid(1)))
     reconciler.start()
     other.start()
     await settled(pinning, 1, ContentState.PINNED)
     await other.close()
-    assert backend.submitted[cid(1)] == 1
+    assert backend.sent[cid(1)] == 1
 
 
 async def test_contents_that_hang_do_not_stop_the_others(
@@ -225,7 +273,7 @@ async def test_contents_that_hang_do_not_stop_the_others(
     """Many contents that never come leave workers for those that were not tried yet."""
     slices = Policy(workers=4, idle=0.02, first_slice=0.05, first_gap=0.01, longest_gap=0.02)
     backend.hanging = {cid(number) for number in range(40)}
-    reconciler = Reconciler(SqliteLedger(database), backend, policy=slices)
+    reconciler = Reconciler(SqliteContents(database), backend, policy=slices)
     for number in range(40):
         await pinning.add("a", str(cid(number)))
     reconciler.start()
@@ -260,17 +308,17 @@ async def test_a_stop_gives_the_work_back(
     """What a stopped reconciler was doing is due at once for the next one."""
     backend.seconds = 30.0
     patient = Policy(idle=0.02, lease=60.0)
-    first = Reconciler(SqliteLedger(database), backend, policy=patient)
+    first = Reconciler(SqliteContents(database), backend, policy=patient)
     await pinning.add("a", str(cid(1)))
     first.start()
 
     async def begun() -> bool:
-        return backend.submitted[cid(1)] == 1
+        return backend.sent[cid(1)] == 1
 
     await eventually(begun)
     await first.close()
     backend.seconds = 0.0
-    second = Reconciler(SqliteLedger(database), backend, policy=patient)
+    second = Reconciler(SqliteContents(database), backend, policy=patient)
     second.start()
     await settled(pinning, 1, ContentState.PINNED)
     await second.close()
@@ -280,13 +328,13 @@ async def test_a_dead_worker_loses_its_lease(
     database: Database, pinning: Pinning, reconciler: Reconciler
 ) -> None:
     """A lease that nobody renews runs out, and its outcome is refused when it comes too late."""
-    ledger = SqliteLedger(database)
+    ledger = SqliteContents(database)
     await pinning.add("a", str(cid(1)))
     (due,) = await ledger.lease("dead", 0.2, 5, 5)
     assert not await ledger.lease("other", 0.2, 5, 5)
     reconciler.start()
     await settled(pinning, 1, ContentState.PINNED)
-    await ledger.settle("dead", due, Outcome(ContentState.FAILED, 1.0, "late"))
+    await ledger.settle("dead", [(due, Outcome(Event.SEEN_FAILED, 1.0, error="late"))])
     assert pinning.status("a", cid(1)).state is ContentState.PINNED
 
 
@@ -297,3 +345,178 @@ async def test_times_are_kept_to_the_millisecond(pinning: Pinning) -> None:
     assert pin is not None
     assert pinning.status("a", cid(1)).pin == pin
     assert pin.created_at > before - timedelta(milliseconds=1)
+
+
+async def gone(backend: Backend, number: int) -> None:
+    """Return once the backend does not hold the content."""
+
+    async def is_gone() -> bool:
+        return cid(number) not in backend.held
+
+    await eventually(is_gone)
+
+
+async def test_the_last_requestor_takes_the_content_along(
+    pinning: Pinning, reconciler: Reconciler, backend: Backend
+) -> None:
+    """One of two requestors lets go and nothing happens; with the other the content leaves."""
+    reconciler.start()
+    await pinning.add("a", str(cid(1)))
+    await pinning.add("b", str(cid(1)))
+    await settled(pinning, 1, ContentState.PINNED)
+    assert await pinning.remove("b", cid(1)) is Removal.STAYS
+    await asyncio.sleep(0.4)
+    assert cid(1) in backend.held
+    assert await pinning.remove("a", cid(1)) is Removal.LEAVES
+    with pytest.raises(PinNotFound):
+        pinning.status("a", cid(1))
+    with pytest.raises(PinNotFound):
+        await pinning.remove("a", cid(1))
+    await gone(backend, 1)
+    assert backend.unsent == {cid(1): 1}
+
+
+async def test_what_is_pinned_again_within_the_grace_never_leaves(
+    pinning: Pinning, reconciler: Reconciler, backend: Backend
+) -> None:
+    """A requestor that thinks better of it costs the backend nothing."""
+    reconciler.start()
+    await pinning.add("a", str(cid(1)))
+    await settled(pinning, 1, ContentState.PINNED)
+    await pinning.remove("a", cid(1))
+    await pinning.add("b", str(cid(1)))
+    await asyncio.sleep(0.5)
+    assert pinning.status("b", cid(1)).state is ContentState.PINNED
+    assert (backend.sent[cid(1)], backend.unsent[cid(1)]) == (1, 0)
+
+
+async def test_a_pin_during_its_contents_unpin_is_kept(
+    pinning: Pinning, reconciler: Reconciler, backend: Backend
+) -> None:
+    """Asked for again while the wish to let go is on its way: it goes and comes back."""
+    reconciler.start()
+    await pinning.add("a", str(cid(1)))
+    await settled(pinning, 1, ContentState.PINNED)
+    backend.seconds = 0.3
+    await pinning.remove("a", cid(1))
+
+    async def is_leaving() -> bool:
+        return backend.unsent[cid(1)] == 1
+
+    await eventually(is_leaving)
+    await pinning.add("a", str(cid(1)))
+
+    async def came_back() -> bool:
+        return backend.sent[cid(1)] == 2 and cid(1) in backend.held
+
+    await eventually(came_back)
+    await settled(pinning, 1, ContentState.PINNED)
+    assert not backend.overlapped
+
+
+async def test_batched_changes_are_believed_when_they_are_old_enough(
+    database: Database,
+) -> None:
+    """Pinned, let go and pinned again within the batch age: the last wish is what holds."""
+    backend = Backend(batch_age=0.5)
+    reconciler = Reconciler(SqliteContents(database), backend, policy=QUICK)
+    nothing = Blocklist(None, None)
+    ledger = SqliteLedger(database, grace=0.0)
+    pinning = Pinning(ledger, blocking=nothing, wake=reconciler.wake)
+    reconciler.start()
+    await pinning.add("a", str(cid(1)))
+    await settled(pinning, 1, ContentState.PINNED)
+    assert backend.sent[cid(1)] == 1
+    await pinning.remove("a", cid(1))
+
+    async def is_leaving() -> bool:
+        return backend.unsent[cid(1)] == 1
+
+    await eventually(is_leaving)
+    await pinning.add("a", str(cid(1)))
+
+    async def sent_again() -> bool:
+        return backend.sent[cid(1)] == 2
+
+    await eventually(sent_again)
+    await asyncio.sleep(1.0)
+    await settled(pinning, 1, ContentState.PINNED)
+    assert cid(1) in backend.held
+    await reconciler.close()
+
+
+async def test_an_unpin_that_came_too_early_is_sent_again(database: Database) -> None:
+    """Let go inside the batch window of its pin: the cluster says 404 and pins it afterwards."""
+    backend = Backend(batch_age=0.3)
+    reconciler = Reconciler(SqliteContents(database), backend, policy=QUICK)
+    ledger = SqliteLedger(database, grace=0.0)
+    pinning = Pinning(ledger, blocking=Blocklist(None, None), wake=reconciler.wake)
+    reconciler.start()
+    await pinning.add("a", str(cid(1)))
+
+    async def was_sent() -> bool:
+        return backend.sent[cid(1)] == 1
+
+    await eventually(was_sent)
+    await pinning.remove("a", cid(1))
+
+    async def is_forgotten() -> bool:
+        return not SqliteContents(database).counts()
+
+    await eventually(is_forgotten)
+    assert cid(1) not in backend.held
+    assert backend.unsent[cid(1)] == 2
+    await reconciler.close()
+
+
+async def test_many_are_looked_at_in_one_call(
+    pinning: Pinning, reconciler: Reconciler, backend: Backend
+) -> None:
+    """What is due together is looked at together."""
+    backend.held |= {cid(number) for number in range(16)}
+    for number in range(16):
+        await pinning.add("a", str(cid(number)))
+    assert await reconciler.round() == 16
+    assert backend.calls == 1
+
+
+async def test_a_backend_that_takes_nothing_is_left_alone_and_probed(
+    pinning: Pinning, reconciler: Reconciler, backend: Backend
+) -> None:
+    """While nothing can be sent, one content at a time is tried, and all of them afterwards."""
+    backend.is_deaf = True
+    for number in range(100):
+        await pinning.add("a", str(cid(number)))
+    reconciler.start()
+    await asyncio.sleep(0.5)
+    assert sum(backend.looked.values()) < 60
+    backend.is_deaf = False
+    for number in range(100):
+        await settled(pinning, number, ContentState.PINNED)
+
+
+async def test_one_content_that_is_deferred_stops_nobody(
+    pinning: Pinning, reconciler: Reconciler, backend: Backend
+) -> None:
+    """A content that the backend does not take now waits by itself, with the reason."""
+    backend.deferred.add(cid(0))
+    reconciler.start()
+    for number in range(30):
+        await pinning.add("a", str(cid(number)))
+    for number in range(1, 30):
+        await settled(pinning, number, ContentState.PINNED)
+    status = pinning.status("a", cid(0))
+    assert (status.state, status.error) == (ContentState.QUEUED, "not now")
+    backend.deferred.clear()
+    await settled(pinning, 0, ContentState.PINNED)
+
+
+async def test_progress_is_shown(
+    pinning: Pinning, reconciler: Reconciler, backend: Backend
+) -> None:
+    """What an attempt has brought in so far can be read while it goes on."""
+    backend.hanging.add(cid(1))
+    reconciler.start()
+    await pinning.add("a", str(cid(1)))
+    status = await settled(pinning, 1, ContentState.PINNING)
+    assert (status.blocks, status.size, status.next_at) == (1, 100, None)

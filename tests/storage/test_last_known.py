@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import sys
 from datetime import timedelta
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -271,10 +272,9 @@ async def test_another_process_that_writes_is_heard(tmp_path: Path) -> None:
 
 async def test_a_ledger_of_an_earlier_version_gets_the_tables(tmp_path: Path) -> None:
     """Opening it is enough."""
-    async with Database(tmp_path / "ledger.sqlite"):
-        pass
+    first = resources.files("content_gateway.storage").joinpath("migrations", "0001_ledger.sql")
     db = sqlite3.connect(tmp_path / "ledger.sqlite")
-    db.executescript("DROP TABLE resolutions; DROP TABLE ipns; PRAGMA user_version = 1")
+    db.executescript(first.read_text() + "PRAGMA user_version = 1")
     db.close()
     async with Database(tmp_path / "ledger.sqlite") as database:
         async with SqliteLastKnown(database, bounds=EAGER) as known:

@@ -1,13 +1,15 @@
-"""A real Kubo with an empty repository, cut off from every network.
+"""Real Kubos with empty repositories: one that is cut off, or several that fetch from each other.
 
-Adds content without pinning it and says what it holds. Missing blocks fail at
-once: there is nobody to ask."""
+Adds content without pinning it and says what a node holds. A lone node's missing blocks fail at
+once, as there is nobody to ask; the nodes of a private swarm on loopback ask each other, and
+nobody else."""
 
 import json
 import secrets
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
@@ -18,18 +20,30 @@ class KuboError(Exception):
     """Kubo refused a request; the message is its own."""
 
 
-class Kubo:
-    """A running daemon: `url` is its RPC API, `gateway_url` its gateway."""
+class Swarm:
+    """A private network on loopback, and who belongs to it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self) -> None:
+        self.key = secrets.token_hex(32)
+        self.members: list[Kubo] = []
+
+
+class Kubo:
+    """A running daemon: `url` is its RPC API, `gateway_url` its gateway.
+
+    With a *swarm* it is connected to that swarm's members; without one it is offline."""
+
+    def __init__(self, directory: Path, swarm: Swarm | None = None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.port, gateway_port = free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.gateway_url = f"http://127.0.0.1:{gateway_port}"
+        self.swarm_address = f"/ip4/127.0.0.1/tcp/{free_port()}"
+        self._swarm = swarm
         self._addresses = {
             "API": f"/ip4/127.0.0.1/tcp/{self.port}",
             "Gateway": f"/ip4/127.0.0.1/tcp/{gateway_port}",
-            "Swarm": [],
+            "Swarm": [self.swarm_address] if swarm else [],
         }
         self._repository = directory / "kubo"
         self._ipfs = require_peer("ipfs")
@@ -39,10 +53,11 @@ class Kubo:
             "IPFS_TELEMETRY": "off",
             "LIBP2P_FORCE_PNET": "1",  # no swarm but a private one, should it ever open any
         }
-        self._daemon = Process([self._ipfs, "daemon", "--offline"], log=self._log, env=self._env)
+        daemon: list[str | Path] = [self._ipfs, "daemon", *([] if swarm else ["--offline"])]
+        self._daemon = Process(daemon, log=self._log, env=self._env)
 
     async def create(self) -> None:
-        """Make the repository."""
+        """Make the repository, and join the swarm if there is one."""
         init = Process([self._ipfs, "init", "--profile=test"], log=self._log, env=self._env)
         await init.run()
         path = self._repository / "config"
@@ -50,13 +65,26 @@ class Kubo:
         config["Addresses"] |= self._addresses
         config["Routing"]["Type"] = "none"
         config["Provide"]["Enabled"] = False
+        if self._swarm:
+            _keep_to_loopback(config)
+            self.swarm_address += f"/p2p/{config['Identity']['PeerID']}"
+            self._swarm.members.append(self)
         path.write_text(json.dumps(config))
-        key = f"/key/swarm/psk/1.0.0/\n/base16/\n{secrets.token_hex(32)}\n"
+        secret = self._swarm.key if self._swarm else secrets.token_hex(32)
+        key = f"/key/swarm/psk/1.0.0/\n/base16/\n{secret}\n"
         (self._repository / "swarm.key").write_text(key)
 
     async def start(self) -> None:
-        """Start, with the ports and blocks it had before."""
+        """Start, with the ports and blocks it had before, and meet the swarm's other members."""
         await self._daemon.start(lambda: answers(200, "POST", self.url + "/api/v0/id"))
+        for other in self._swarm.members if self._swarm else ():
+            if other is not self and other.is_running:
+                await self._ask(f"swarm/connect?arg={other.swarm_address}")
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the daemon was started, and not stopped since."""
+        return self._daemon.pid is not None
 
     async def stop(self) -> None:
         """Stop, keeping ports and blocks."""
@@ -74,11 +102,33 @@ class Kubo:
 
     async def add_raw(self, content: bytes) -> str:
         """The CIDv1 (raw, sha2-256) of a single block; nothing is pinned."""
+        return await self.add_block(content)
+
+    async def add_block(self, content: bytes, codec: str = "raw") -> str:
+        """The CIDv1 (sha2-256) of a single block of that *codec*; nothing is pinned."""
         form = aiohttp.FormData()
         form.add_field("file", content, filename="block")
-        text = await self._ask("block/put?cid-codec=raw&mhtype=sha2-256&pin=false", form)
+        text = await self._ask(f"block/put?cid-codec={codec}&mhtype=sha2-256&pin=false", form)
         cid: str = json.loads(text)["Key"]
         return cid
+
+    async def remove_block(self, cid: str) -> None:
+        """Forget the block of *cid*; KuboError when it is pinned."""
+        text = await self._ask(f"block/rm?force=true&arg={cid}")
+        if error := json.loads(text or "{}").get("Error"):
+            raise KuboError(error)
+
+    async def collect_garbage(self) -> None:
+        """Drop every block that no pin needs."""
+        await self._ask("repo/gc")
+
+    async def pins(self) -> set[str]:
+        """The CIDs that are pinned recursively, as Kubo spells them."""
+        return set(json.loads(await self._ask("pin/ls?type=recursive")).get("Keys") or ())
+
+    async def unpin(self, cid: str) -> None:
+        """Let go of a pin, behind the back of whoever asked for it."""
+        await self._ask(f"pin/rm?arg={cid}")
 
     async def is_pinned(self, cid: str) -> bool:
         """Whether *cid* is pinned recursively."""
@@ -104,13 +154,39 @@ class Kubo:
         return text
 
 
+def _keep_to_loopback(config: dict[str, Any]) -> None:
+    """Let *config* know nobody but whom it is told of, over the one transport swarm keys allow."""
+    config["Bootstrap"] = []
+    config["AutoConf"] = {"Enabled": False}
+    config["AutoTLS"] = {"Enabled": False}
+    config["DNS"] = {"Resolvers": {}}
+    config["Ipns"]["DelegatedPublishers"] = []
+    config["Routing"]["DelegatedRouters"] = []
+    config["Discovery"]["MDNS"]["Enabled"] = False
+    config["Swarm"]["DisableNatPortMap"] = True
+    config["Swarm"]["RelayClient"] = {"Enabled": False}
+    config["Swarm"]["RelayService"] = {"Enabled": False}
+    others = ("QUIC", "Websocket", "WebTransport", "WebRTCDirect", "Relay")
+    config["Swarm"]["Transports"]["Network"] = dict.fromkeys(others, False)
+
+
 @asynccontextmanager
-async def running_kubo(directory: Path) -> AsyncIterator[Kubo]:
-    """A daemon whose repository and log are in *directory*."""
-    kubo = Kubo(directory)
+async def running_kubo(directory: Path, swarm: Swarm | None = None) -> AsyncIterator[Kubo]:
+    """A daemon whose repository and log are in *directory*; offline without a *swarm*."""
+    kubo = Kubo(directory, swarm)
     await kubo.create()
     await kubo.start()
     try:
         yield kubo
     finally:
         await kubo.stop()
+
+
+@asynccontextmanager
+async def running_kubos(directory: Path, count: int) -> AsyncIterator[Sequence[Kubo]]:
+    """So many daemons that can fetch from each other, and from nobody else."""
+    swarm = Swarm()
+    async with AsyncExitStack() as stack:
+        for number in range(count):
+            await stack.enter_async_context(running_kubo(directory / f"kubo{number}", swarm))
+        yield tuple(swarm.members)

@@ -1,4 +1,4 @@
-"""The answers to keyed operations: values of the domain to bodies and header fields.
+"""The answers about domains and IPNS names: values of the domain to bodies and header fields.
 
 Knows the fields of the interface specification's section 2 and what is said where something had
 to be left out. Who gets an answer, and when, is left to routes.py."""
@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
+from content_gateway.api.call import Reply, confirmed, keyed
 from content_gateway.api.problems import Headers
 from content_gateway.content.cid import Cid
 from content_gateway.content.domain import DomainName
 from content_gateway.content.moments import rfc3339
-from content_gateway.content.pins import Pin
 from content_gateway.content.records import (
     IpfsContent,
     IpnsContent,
@@ -22,47 +22,6 @@ from content_gateway.content.records import (
     Resolution,
 )
 from content_gateway.ipns.resolver import Progress
-
-JSON: Final = (b"content-type", b"application/json")
-_KEYED: Final = [JSON, (b"cache-control", b"no-store")]
-
-
-class Reply(msgspec.Struct, frozen=True):
-    """One answer, complete but for the id of the request."""
-
-    body: bytes
-    headers: Headers
-    status: int = 200
-
-
-def length_of(body: bytes) -> tuple[bytes, bytes]:
-    """The header field that says how long *body* is."""
-    return b"content-length", b"%d" % len(body)
-
-
-def _keyed(body: bytes, *more: tuple[bytes, bytes]) -> Reply:
-    """The answer to a keyed operation, with *more* header fields than all of them have."""
-    return Reply(body, [*_KEYED, *more, length_of(body)])
-
-
-_EXISTS: Final = _keyed(
-    msgspec.json.encode({"message": "A pin already exists for this CID and API key"})
-)
-
-
-def pin_exists() -> Reply:
-    """The Pin Add response (section 2.5) for a pin that the requestor holds already."""
-    return _EXISTS
-
-
-def pin_added(pin: Pin, key: str) -> Reply:
-    """The Pin Add response for a new pin; the key is put in here and kept nowhere."""
-    body = {
-        "message": "Pin added",
-        "result": {"cid": pin.spelling, "type": "pin", "timestamp": pin.timestamp},
-        "apiKey": key,
-    }
-    return _keyed(msgspec.json.encode(body))
 
 
 def records_known(name: DomainName, learned: Learned, cached: Cid | None) -> Reply:
@@ -76,12 +35,12 @@ def records_known(name: DomainName, learned: Learned, cached: Cid | None) -> Rep
         "address": learned.records.wallet,
         "learnedAt": rfc3339(learned.at),
     }
-    return _confirmed("Last known records", result, *_wallet_headers(learned.records))
+    return confirmed("Last known records", result, *_wallet_headers(learned.records))
 
 
 def ipns_started(started: Progress) -> Reply:
     """The task that was started, and what is known already."""
-    return _confirmed("IPNS resolution started", _task(started))
+    return confirmed("IPNS resolution started", _task(started))
 
 
 def ipns_progress(progress: Progress) -> Reply:
@@ -89,7 +48,7 @@ def ipns_progress(progress: Progress) -> Reply:
     result = {**_task(progress), "state": progress.state}
     if progress.failure is not None:
         result["reason"] = progress.failure
-    return _confirmed(_STATES[progress.state], result)
+    return confirmed(_STATES[progress.state], result)
 
 
 _STATES: Final = {
@@ -104,10 +63,6 @@ def _task(progress: Progress) -> dict[str, str]:
     if progress.cid is not None:
         result["ipnsCache"] = str(progress.cid)
     return result
-
-
-def _confirmed(message: str, result: dict[str, Any], *more: tuple[bytes, bytes]) -> Reply:
-    return _keyed(msgspec.json.encode({"message": message, "result": result}), *more)
 
 
 class RenderedResolutions:
@@ -135,7 +90,7 @@ class RenderedResolutions:
 
 
 def _rendered(resolution: Resolution) -> Reply:
-    return _keyed(resolution_body(resolution), *resolution_headers(resolution))
+    return keyed(resolution_body(resolution), *resolution_headers(resolution))
 
 
 def resolution_body(resolution: Resolution) -> bytes:

@@ -1,17 +1,18 @@
-"""Who asks: the x-api-key header to a requestor.
+"""Who asks: the header field that carries a key, to a requestor.
 
-Knows the header and that exactly one of it must be there; whether a key is good is decided by
-the keys it is given. Says nothing to the caller: a refusal's reason is for the log."""
+Knows the two ways a key is sent, and that exactly one of it must be there; whether a key is good
+is decided by the keys it is given. Says nothing to the caller: a refusal's reason is for the
+log."""
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
 from content_gateway.errors import KeyRefused, ScopeMissing
 from content_gateway.keys import Requestor
 
-HEADER = b"x-api-key"
+Fields: TypeAlias = Iterable[tuple[bytes, bytes]]
 
 
 class Keys(Protocol):
@@ -28,13 +29,37 @@ class Admitted(msgspec.Struct, frozen=True):
     key: str
 
 
-def admit(keys: Keys, headers: Iterable[tuple[bytes, bytes]], scope: str) -> Admitted:
+Door: TypeAlias = Callable[[Fields], str]
+
+
+def from_api_key(headers: Fields) -> str:
+    """The key in the one x-api-key field of *headers*; raises KeyRefused."""
+    return _only(headers, b"x-api-key")
+
+
+def from_bearer(headers: Fields) -> str:
+    """The token in the one Authorization field of *headers* (RFC 6750); raises KeyRefused."""
+    scheme, _, token = _only(headers, b"authorization").partition(" ")
+    if scheme.lower() != "bearer":
+        raise KeyRefused("not a bearer token")
+    return token.strip(" ")
+
+
+# How the key is sent, by the name of the security scheme in the contract.
+DOORS: Final[Mapping[str, Door]] = {"apiKey": from_api_key, "bearer": from_bearer}
+
+
+def admit(keys: Keys, headers: Fields, scope: str, door: Door) -> Admitted:
     """Who sent *headers*; raises KeyRefused, ScopeMissing or StorageUnavailable."""
-    given = [value for name, value in headers if name == HEADER]
-    if len(given) != 1:
-        raise KeyRefused("missing" if not given else "doubled")
-    key = given[0].strip(b" \t").decode("latin-1")  # RFC 9110 section 5.5
+    key = door(headers)
     requestor = keys.identify(key)
     if scope not in requestor.scopes:
         raise ScopeMissing(f"The API key does not have the scope '{scope}'.")
     return Admitted(requestor, key)
+
+
+def _only(headers: Fields, field: bytes) -> str:
+    given = [value for name, value in headers if name == field]
+    if len(given) != 1:
+        raise KeyRefused("missing" if not given else "doubled")
+    return given[0].strip(b" \t").decode("latin-1")  # RFC 9110 section 5.5

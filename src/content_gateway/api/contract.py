@@ -33,12 +33,17 @@ _Loader.yaml_implicit_resolvers = {
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation of the description; *scope* is what its key must allow, None: no key."""
+    """One operation of the description.
+
+    *scope* is what its key must allow, *scheme* the name of the security scheme by which the key
+    is sent; both are None where no key is needed."""
 
     id: str
     method: str
     path: str
     scope: str | None
+    scheme: str | None = None
+    takes_body: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +116,17 @@ def _operations(tree: dict[str, Any]) -> Iterator[Operation]:
                 operation = item[method]
                 if not isinstance(operation, dict) or "operationId" not in operation:
                     raise ValueError(f"{method} {path} has no operationId")
-                keyed = operation.get("security", tree.get("security"))
-                scope = operation.get("x-scope") if keyed else None
-                if keyed and not scope:
-                    raise ValueError(f"{method} {path} needs a key but names no x-scope")
-                yield Operation(operation["operationId"], method.upper(), path, scope)
+                yield _operation(method, path, operation, tree.get("security"))
+
+
+def _operation(method: str, path: str, operation: dict[str, Any], default: Any) -> Operation:
+    keyed, scope, scheme = operation.get("security", default), None, None
+    if keyed:
+        scope = operation.get("x-scope")
+        if not scope:
+            raise ValueError(f"{method} {path} needs a key but names no x-scope")
+        if len(keyed) != 1 or len(keyed[0]) != 1:
+            raise ValueError(f"{method} {path} needs other than one security scheme")
+        (scheme,) = keyed[0]
+    takes_body = "requestBody" in operation
+    return Operation(operation["operationId"], method.upper(), path, scope, scheme, takes_body)

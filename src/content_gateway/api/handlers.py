@@ -1,4 +1,4 @@
-"""The handlers: what each operation of the contract answers.
+"""The handlers of information, domains and IPNS names.
 
 Turns a path parameter into a value of the domain, asks the part that knows, and renders what it
 says (interface specification sections 2 and 4). Who may ask, and what an error looks like, is
@@ -6,24 +6,28 @@ left to routes.py."""
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final, cast
+from collections.abc import Iterable
+from typing import Final
 from urllib.parse import parse_qs
 
 import msgspec
 
 from content_gateway.api.answers import (
-    JSON,
     RenderedResolutions,
-    Reply,
     ipns_progress,
     ipns_started,
-    length_of,
-    pin_added,
-    pin_exists,
     records_known,
 )
-from content_gateway.api.auth import Admitted
+from content_gateway.api.call import (
+    JSON,
+    Call,
+    Handler,
+    Handlers,
+    Reply,
+    has_already,
+    length_of,
+    listed,
+)
 from content_gateway.api.contract import Contract
 from content_gateway.content.domain import DomainName
 from content_gateway.content.ipns_name import IpnsName
@@ -31,31 +35,13 @@ from content_gateway.content.wallet import ETHEREUM, CoinType, parse_coin_type
 from content_gateway.errors import InvalidCoinType
 from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.names.directory import Directory
-from content_gateway.pins.pinning import Pinning
 
 _COIN_TYPE: Final = re.compile(r"coin[-_]?(type)?", re.IGNORECASE)  # and what is meant for it
 _REVALIDATE: Final = (b"cache-control", b"no-cache")
 
 
-class Call(msgspec.Struct, frozen=True):
-    """One request: its path parameter, its query as it was sent, its header fields, and who asks
-    (None: no key needed)."""
-
-    argument: str
-    query: bytes
-    headers: Iterable[tuple[bytes, bytes]]
-    admitted: Admitted | None
-
-
-class Handler(msgspec.Struct, frozen=True):
-    """What answers an operation, and the scope that its key must have (None: no key)."""
-
-    answer: Callable[[Call], Awaitable[Reply]]
-    scope: str | None
-
-
-class Handlers:
-    """The handlers of every operation; `by_id` is the table that the contract must match."""
+class NameHandlers:
+    """The handlers of what this service is, of domains and of IPNS names."""
 
     def __init__(
         self,
@@ -63,16 +49,14 @@ class Handlers:
         contract: Contract,
         directory: Directory,
         ipns: IpnsResolver,
-        pinning: Pinning,
     ) -> None:
         self._contract = contract
         self._directory = directory
         self._ipns = ipns
-        self._pinning = pinning
         self._rendered = RenderedResolutions()
 
     @property
-    def by_id(self) -> Mapping[str, Handler]:
+    def by_id(self) -> Handlers:
         """Handler by operationId."""
         return {
             "getVersion": Handler(self.version, None),
@@ -81,7 +65,6 @@ class Handlers:
             "getRecords": Handler(self.records, "resolve"),
             "startIpnsResolution": Handler(self.start_ipns, "resolve"),
             "getIpnsResult": Handler(self.ipns_result, "resolve"),
-            "addPin": Handler(self.add_pin, "pin"),
         }
 
     async def version(self, call: Call) -> Reply:
@@ -115,12 +98,6 @@ class Handlers:
         """How such a resolution is going."""
         return ipns_progress(self._ipns.progress(call.argument))
 
-    async def add_pin(self, call: Call) -> Reply:
-        """A new pin for the requestor, or the notice that it exists."""
-        admitted = cast(Admitted, call.admitted)
-        pin = await self._pinning.add(admitted.requestor.id, call.argument)
-        return pin_exists() if pin is None else pin_added(pin, admitted.key)
-
 
 async def _domain(text: str) -> DomainName:
     """The name in *text*; raises InvalidDomain."""
@@ -146,23 +123,15 @@ def _coin_type(query: bytes) -> CoinType:
 def _demands_anew(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """True where the caller sent `Cache-Control: no-cache` (RFC 9111 section 5.2.1.4)."""
     for name, value in headers:
-        if name == b"cache-control" and b"no-cache" in _listed(value.lower()):
+        if name == b"cache-control" and b"no-cache" in listed(value.lower()):
             return True
     return False
-
-
-def _listed(value: bytes) -> list[bytes]:
-    """The members of a header field that is a list (RFC 9110 section 5.6.1)."""
-    return [member.strip() for member in value.split(b",")]
 
 
 def _validated(call: Call, etag: bytes, body: bytes) -> Reply:
     """*body* under *etag*, or 304 where the caller has it already (RFC 9110, If-None-Match)."""
     headers = [(b"etag", etag), _REVALIDATE]
-    for name, value in call.headers:
-        if name == b"if-none-match":
-            known = [tag.removeprefix(b"W/") for tag in _listed(value)]
-            if etag in known or b"*" in known:
-                # Its length would be that of the body it does not have (RFC 9110, 8.6).
-                return Reply(b"", headers, 304)
+    if has_already(call.headers, etag):
+        # Its length would be that of the body it does not have (RFC 9110, 8.6).
+        return Reply(b"", headers, 304)
     return Reply(body, [JSON, *headers, length_of(body)])

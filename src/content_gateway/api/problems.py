@@ -13,12 +13,17 @@ from content_gateway.errors import (
     Blocked,
     ContractBroken,
     GatewayError,
+    InvalidBody,
     InvalidCid,
     InvalidCoinType,
+    InvalidCursor,
     InvalidDomain,
     InvalidIpnsName,
+    InvalidQuery,
     KeyRefused,
     NameNotFound,
+    NotHeld,
+    PinNotFound,
     ScopeMissing,
     StorageUnavailable,
     TaskNotFound,
@@ -51,6 +56,17 @@ def _later(seconds: int) -> tuple[tuple[bytes, bytes], ...]:
 
 _CLOSE: Final = ((b"connection", b"close"),)
 
+
+class Refused(Exception):
+    """A request that is refused for its form, before anybody is asked; nothing for the log."""
+
+    def __init__(self, kind: Kind, *more: tuple[bytes, bytes], detail: str = "") -> None:
+        super().__init__(kind.code)
+        self.kind = kind
+        self.more = more
+        self.detail = detail or kind.detail
+
+
 UNKNOWN_PATH: Final = Kind(404, "not-found", "Not found", "There is nothing at this path.")
 WRONG_METHOD: Final = Kind(
     405, "method-not-allowed", "Method not allowed", "This path does not take that method."
@@ -78,6 +94,44 @@ TOO_MANY_CONNECTIONS: Final = Kind(
     "Too many connections are open from this address.",
     (*_later(1), *_CLOSE),
 )
+BODY_WITHOUT_LENGTH: Final = Kind(
+    411,
+    "length-required",
+    "Length required",
+    "A body is taken with a Content-Length, not in chunks.",
+    _CLOSE,
+)
+LARGE_BODY: Final = Kind(
+    413, "body-too-large", "Body too large", "The body is larger than 64 KiB.", _CLOSE
+)
+CUT_BODY: Final = Kind(
+    400, "invalid-body", "Invalid body", "The body is shorter than announced.", _CLOSE
+)
+UNKNOWN_MEDIA_TYPE: Final = Kind(
+    415,
+    "unsupported-media-type",
+    "Unsupported media type",
+    "The body must be application/json.",
+    _CLOSE,
+)
+NOT_ACCEPTABLE: Final = Kind(
+    406,
+    "not-acceptable",
+    "Not acceptable",
+    "Only raw blocks (application/vnd.ipld.raw) and CARs (application/vnd.ipld.car) are served.",
+)
+NO_FORMAT: Final = Kind(
+    400,
+    "format-missing",
+    "Format missing",
+    "Ask for ?format=raw or ?format=car; nothing else is served.",
+)
+ONLY_IF_CACHED: Final = Kind(
+    412, "not-held", "Not held", "This content is not held here, and is not fetched."
+)
+OLD_HTTP: Final = Kind(
+    505, "http-version", "HTTP version not supported", "A CAR is streamed, which needs HTTP/1.1."
+)
 INTERNAL: Final = Kind(
     500, "internal-error", "Internal error", "Something went wrong on our side; it was logged."
 )
@@ -100,12 +154,19 @@ _TABLE: Final[dict[type[GatewayError], Kind]] = {
     InvalidCoinType: Kind(
         400, "invalid-coin-type", "Invalid coin type", "The coin type is not valid."
     ),
+    InvalidQuery: Kind(400, "invalid-query", "Invalid query", "The query is not valid."),
+    InvalidCursor: Kind(
+        400, "invalid-cursor", "Invalid cursor", "The cursor is not one that was given out."
+    ),
+    InvalidBody: Kind(400, "invalid-body", "Invalid body", "The body is not valid."),
     UnexpectedBody: Kind(
-        400, "unexpected-body", "Unexpected body", "No operation here takes a request body.", _CLOSE
+        400, "unexpected-body", "Unexpected body", "This operation takes no request body.", _CLOSE
     ),
     ScopeMissing: Kind(403, "scope-missing", "Forbidden", "The API key may not do this."),
     NameNotFound: Kind(404, "domain-not-found", "Domain not found", "There is no such domain."),
     TaskNotFound: Kind(404, "task-not-found", "Task not found", "There is no such task."),
+    PinNotFound: Kind(404, "pin-not-found", "Pin not found", "No such pin is held."),
+    NotHeld: Kind(404, "not-held", "Not held", "This content is not held here."),
     Blocked: Kind(
         451, "blocked", "Unavailable for legal reasons", "The operator does not serve this."
     ),
@@ -141,6 +202,8 @@ _TABLE: Final[dict[type[GatewayError], Kind]] = {
 
 def kind_of(error: Exception) -> tuple[Kind, str]:
     """The kind of problem that *error* is, and the detail its caller may read."""
+    if isinstance(error, Refused):
+        return error.kind, error.detail
     for error_type in type(error).__mro__:
         if error_type in _FIXED:
             return _FIXED[error_type], _FIXED[error_type].detail

@@ -1,29 +1,29 @@
 """The routes: from a request to the handler of its operation, and back to an answer.
 
 A request passes here in one direction: route, key, body, handler, answer; whatever goes wrong
-on the way becomes a problem in one place. Which operations there are is said by the contract,
-what they answer by handlers.py."""
+on the way becomes a problem, or below /psa a failure, in one place. Which operations there are
+is said by the contract, what they answer by the handlers."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, MutableMapping
 from typing import Any, Final
 
 import structlog
 
-from content_gateway.api.answers import Reply, length_of
-from content_gateway.api.auth import Keys, admit
+from content_gateway.api import failures, problems
+from content_gateway.api.auth import DOORS, Keys, admit
+from content_gateway.api.bodies import SECONDS, Receive, read_body
+from content_gateway.api.call import Answer, Call, Handler, Handlers, Stream, length_of
 from content_gateway.api.contract import Operation
-from content_gateway.api.handlers import Call, Handler
 from content_gateway.api.problems import (
     INTERNAL,
     UNKNOWN_PATH,
     WRONG_METHOD,
     Headers,
     Kind,
-    body_of,
-    headers_of,
-    kind_of,
+    Refused,
 )
-from content_gateway.api.server import ENCODED_SLASH, UNREAD_BODY
+from content_gateway.api.protocol import ENCODED_SLASH, SENT_BODY
+from content_gateway.api.streams import Send, send_stream
 from content_gateway.errors import (
     Blocked,
     KeyRefused,
@@ -36,8 +36,6 @@ from content_gateway.telemetry import request_ids
 
 # ASGI 3.0, as asgi.readthedocs.io has it.
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 # How the table names a last segment that is a parameter; no path can contain it.
 _PARAMETER: Final = "/{}"
@@ -45,47 +43,55 @@ _PARAMETER: Final = "/{}"
 log = structlog.get_logger(__name__)
 
 
-class UnknownPath(Exception):
-    """No operation has this path."""
-
-
-class WrongMethod(Exception):
-    """The path takes other methods; its text is the value of Allow."""
-
-
 class _Endpoint:
     """One operation as it is asked: key first, then the body, then the handler."""
 
-    def __init__(self, operation: Operation, handler: Handler, keys: Keys) -> None:
+    def __init__(
+        self, operation: Operation, handler: Handler, keys: Keys, body_seconds: float
+    ) -> None:
         self._scope = operation.scope
+        self._door = DOORS[operation.scheme] if operation.scheme else None
+        self._takes_body = operation.takes_body
         self._handler = handler
         self._keys = keys
+        self._body_seconds = body_seconds
 
-    async def answer(self, scope: Scope, argument: str) -> Reply:
+    async def answer(self, scope: Scope, argument: str, receive: Receive) -> Answer:
         """The answer to the request in *scope*, whose path ends with *argument*."""
-        headers = scope["headers"]
-        admitted = None if self._scope is None else admit(self._keys, headers, self._scope)
-        if UNREAD_BODY in scope.get("extensions", ()):
-            raise UnexpectedBody
+        headers, body, admitted = scope["headers"], b"", None
+        if self._scope is not None and self._door is not None:
+            admitted = admit(self._keys, headers, self._scope, self._door)
+        if SENT_BODY in scope.get("extensions", ()):
+            if not self._takes_body:
+                raise UnexpectedBody
+            body = await read_body(scope, receive, seconds=self._body_seconds)
         if ENCODED_SLASH in argument:
             argument = argument.replace(ENCODED_SLASH, "/")
-        return await self._handler.answer(Call(argument, scope["query_string"], headers, admitted))
+        call = Call(argument, scope["query_string"], headers, admitted, body)
+        return await self._handler.answer(call)
 
 
 class Api:
     """The whole service as an ASGI application."""
 
     def __init__(
-        self, operations: Iterable[Operation], handlers: Mapping[str, Handler], keys: Keys
+        self,
+        operations: Iterable[Operation],
+        handlers: Handlers,
+        keys: Keys,
+        *,
+        body_seconds: float = SECONDS,
     ) -> None:
         """Raises WrongSettings unless operations and handlers match one to one."""
         operations = list(operations)
-        if problems := _mismatch(operations, handlers):
-            raise WrongSettings("\n".join(problems))
+        if wrong := _mismatch(operations, handlers):
+            raise WrongSettings("\n".join(wrong))
         self._table: dict[str, dict[str, _Endpoint]] = {}
         for operation in operations:
-            endpoint = _Endpoint(operation, handlers[operation.id], keys)
-            self._table.setdefault(_key(operation.path), {})[operation.method] = endpoint
+            handler = handlers[operation.id]
+            if handler is not None:
+                endpoint = _Endpoint(operation, handler, keys, body_seconds)
+                self._table.setdefault(_key(operation.path), {})[operation.method] = endpoint
         self._request_ids = request_ids()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -93,27 +99,34 @@ class Api:
         request_id = next(self._request_ids)
         try:
             endpoint, argument = self._find(scope["path"], scope["method"])
-            reply = await endpoint.answer(scope, argument)
+            reply = await endpoint.answer(scope, argument, receive)
+            if isinstance(reply, Stream):
+                await send_stream(reply, request_id, scope, receive, send)
+                return
             headers = [*reply.headers, (b"x-request-id", request_id.encode())]
             await _send(send, reply.status, headers, reply.body)
         except Exception as error:
             kind, detail, extra = _problem(error, request_id)
-            body = body_of(kind, detail, request_id)
-            headers = [*headers_of(kind, request_id), *extra, length_of(body)]
-            await _send(send, kind.status, headers, body)
+            if failures.is_below(scope["path"]):
+                body = failures.body_of(kind, detail)
+                headers = failures.headers_of(kind, request_id)
+            else:
+                body = problems.body_of(kind, detail, request_id)
+                headers = problems.headers_of(kind, request_id)
+            await _send(send, kind.status, [*headers, *extra, length_of(body)], body)
 
     def _find(self, path: str, method: str) -> tuple[_Endpoint, str]:
         """The operation at *path*, and the path's last segment where that is its parameter.
 
-        Raises UnknownPath, or WrongMethod with the methods that the path takes."""
+        Raises Refused for an unknown path, and for a method that the path does not take."""
         table = self._table
         beginning, _, argument = path.rpartition("/")
         found = table.get(path) or (argument and table.get(beginning + _PARAMETER))
         if not found:
-            raise UnknownPath
+            raise Refused(UNKNOWN_PATH)
         endpoint = found.get(method)
         if endpoint is None:
-            raise WrongMethod(", ".join(sorted(found)))
+            raise Refused(WRONG_METHOD, (b"allow", ", ".join(sorted(found)).encode()))
         return endpoint, argument
 
 
@@ -126,29 +139,36 @@ def _key(path: str) -> str:
     return beginning + _PARAMETER if "{" in last else path
 
 
-def _mismatch(operations: list[Operation], handlers: Mapping[str, Handler]) -> list[str]:
+def _mismatch(operations: list[Operation], handlers: Handlers) -> list[str]:
     described = [operation.id for operation in operations]
-    unlike = {
-        operation.id
-        for operation in operations
-        if operation.id in handlers and operation.scope != handlers[operation.id].scope
-    }
     doubled = {name for name in described if described.count(name) > 1}
     return [
         *(f"spec_file: {name} is described twice" for name in sorted(doubled)),
-        *(f"spec_file: {name} is given another x-scope or security" for name in sorted(unlike)),
+        *(
+            f"spec_file: {name} is given another x-scope or security"
+            for name in _unlike(operations, handlers)
+        ),
         *(f"spec_file: {name} has no handler" for name in sorted(set(described) - set(handlers))),
         *(f"spec_file: {name} is missing" for name in sorted(set(handlers) - set(described))),
     ]
 
 
+def _unlike(operations: list[Operation], handlers: Handlers) -> list[str]:
+    """The operations that the description opens to others than their handlers do."""
+    unlike = set()
+    for operation in operations:
+        handler = handlers.get(operation.id)
+        scheme = operation.scheme
+        if (handler and operation.scope != handler.scope) or (scheme and scheme not in DOORS):
+            unlike.add(operation.id)
+    return sorted(unlike)
+
+
 def _problem(error: Exception, request_id: str) -> tuple[Kind, str, Headers]:
     """Kind, detail and extra header fields of *error*; logs what an operator should see."""
-    if isinstance(error, WrongMethod):
-        return WRONG_METHOD, WRONG_METHOD.detail, [(b"allow", str(error).encode())]
-    if isinstance(error, UnknownPath):
-        return UNKNOWN_PATH, UNKNOWN_PATH.detail, []
-    kind, detail = kind_of(error)
+    kind, detail = problems.kind_of(error)
+    if isinstance(error, Refused):
+        return kind, detail, list(error.more)
     if isinstance(error, KeyRefused):
         log.info("key refused", reason=error.detail, request_id=request_id)
     elif isinstance(error, Blocked):

@@ -1,240 +1,22 @@
-"""The server: uvicorn with a protocol that no client can hold open, flood or confuse.
+"""The server: uvicorn with the hardened protocol, listening, and stopping in good order.
 
-No Python server is safe bare (facts-edge section 1): this one bounds the head of a request in
-bytes, fields and time, wants exactly one Host, closes behind anything that carries a body, and
-lets what is under way finish when it stops. Knows HTTP/1.1 on the wire, not what is served."""
+Knows how a listener is opened, how what is under way finishes when the process is told to stop,
+and which of uvicorn's habits are switched off. What a connection may do is left to
+protocol.py."""
 
 import asyncio
 import ctypes
 import resource
 import socket
 import struct
-from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
-from typing import Any, Final
-from urllib.parse import unquote
+from typing import Any
 
 import uvicorn
-from httptools import HttpParserError, HttpParserUpgrade
-from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
-from uvicorn.server import ServerState
 
-from content_gateway.api import problems
+from content_gateway.api.protocol import Bounds, HardenedProtocol, Shared
 from content_gateway.errors import WrongSettings
-from content_gateway.telemetry import request_ids
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What one client may take: *idle* is how long it may neither ask nor read, *linger* how long
-    it may still read when we hang up, *drain* how long what it sent as we stop may take to arrive,
-    *stop* how long we then wait for what is under way."""
-
-    head_seconds: float = 10.0
-    head_bytes: int = 16 * 1024
-    fields: int = 64
-    path_bytes: int = 2048
-    per_address: int = 2_000
-    idle: int = 30
-    linger: float = 1.0
-    drain: float = 0.25
-    stop: int = 15
-
-
-# An encoded slash is part of a segment, not a border between two (RFC 3986 section 2.2). It
-# travels to the router as a lone surrogate, which no decoded path can contain otherwise.
-ENCODED_SLASH: Final = "\udc2f"
-# The ASGI extension by which the application hears that a body came, which it will not get.
-UNREAD_BODY: Final = "content_gateway.unread_body"
-
-
-class _State(ServerState):
-    """What the connections of one server share."""
-
-    def __init__(self, bounds: Bounds) -> None:
-        super().__init__()
-        self.bounds = bounds
-        self.open_by_address: Counter[str] = Counter()
-        self.request_ids = request_ids()
-        self.is_stopping = False
-
-
-class HardenedProtocol(HttpToolsProtocol):
-    """uvicorn's httptools protocol, with bounds.
-
-    One head is parsed at a time, and nothing behind it before it was answered: requests never
-    pile up, a body never reaches the parser, and what waits is one read at most."""
-
-    server_state: _State
-    transport: "_Lingering"  # type: ignore[assignment]
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.access_log = False  # else uvicorn logs when any logging handler could listen
-        self.url = b""
-        self._bounds = self.server_state.bounds
-        self._received = b""  # from the first byte of the head under way
-        self._parsed = 0  # how much of it the parser has
-        self._is_idle = True  # no request is being answered
-        self._has_begun = False  # something was received since the last answer
-        self._is_deaf = False  # nothing more is taken from this client
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Count the connection and give its first request a deadline."""
-        super().connection_made(transport)
-        self.transport = _Lingering(transport, self.flow, self._bounds)
-        self._await_head()
-        self._address = self.client[0] if self.client else ""
-        self.server_state.open_by_address[self._address] += 1
-        if self.server_state.open_by_address[self._address] > self._bounds.per_address:
-            self._refuse(problems.TOO_MANY_CONNECTIONS)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
-        self.server_state.open_by_address[self._address] -= 1
-        if not self.server_state.open_by_address[self._address]:
-            del self.server_state.open_by_address[self._address]
-        self._timer.cancel()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        """Parse what has arrived, one head at a time, until a request is under way."""
-        if self._is_deaf or self.transport.is_closed:
-            return
-        self._received += data
-        while self._received and self._is_idle:
-            end = self._received.find(b"\r\n\r\n") + 4
-            size = end if end > 3 else len(self._received)
-            most = self._bounds.head_bytes
-            try:
-                self.parser.feed_data(self._received[self._parsed : size if size < most else most])
-            except (HttpParserError, HttpParserUpgrade):
-                if self._is_idle:  # else an upgrade, which HTTP/1.1 may answer (RFC 9110, 7.8)
-                    self._refuse(problems.BAD_REQUEST)
-            if size > most:
-                is_path = len(self.url) > self._bounds.path_bytes
-                self._refuse(problems.LONG_PATH if is_path else problems.LARGE_HEAD)
-            elif end < 4:
-                self._parsed = size
-                break
-            self._parsed = 0
-            self._received = b"" if self._is_deaf else self._received[size:]
-        if self._received and not self._is_idle:
-            self.flow.pause_reading()
-        elif self._is_idle and not self._has_begun:
-            self._timer.cancel()
-            self._await_head()
-
-    def on_headers_complete(self) -> None:
-        """The head is whole: check what only the whole shows, and start the request."""
-        fields, number = dict(self.headers), len(self.headers)
-        if len(self.url) > self._bounds.path_bytes:
-            raise self._refuse(problems.LONG_PATH)
-        if number > self._bounds.fields:
-            raise self._refuse(problems.LARGE_HEAD)
-        if number > len(fields) and [name for name, _ in self.headers].count(b"host") > 1:
-            raise self._refuse(problems.BAD_REQUEST)
-        if b"host" not in fields and self.parser.get_http_version() != "1.0":
-            raise self._refuse(problems.BAD_REQUEST)
-        super().on_headers_complete()
-        self._is_idle = False
-        if b"%" in self.url:
-            segments = self.scope["raw_path"].decode().replace("%2F", "%2f").split("%2f")
-            self.scope["path"] = ENCODED_SLASH.join(map(unquote, segments))
-        if self.server_state.is_stopping or self.parser.should_upgrade():
-            self.cycle.keep_alive = False
-        length = fields.get(b"content-length", b"0")  # the parser refuses a second one
-        if length.strip(b"0") or b"transfer-encoding" in fields:
-            # No operation takes a body: the application refuses it unread, and we hang up.
-            self.scope["extensions"] = {UNREAD_BODY: {}}
-            self.cycle.keep_alive = self.cycle.more_body = False
-            self.cycle.message_event.set()
-        # What follows the last request is never parsed as another (request smuggling).
-        self._is_deaf = not self.cycle.keep_alive
-
-    def on_response_complete(self) -> None:
-        """Await the next request, or go on with what has arrived of it."""
-        self.server_state.total_requests += 1
-        self._is_idle, self._has_begun = True, False
-        self._due = self.loop.time() + self._bounds.idle
-        if self._received and not self.transport.is_closing():
-            self.flow.resume_reading()
-            self.data_received(b"")
-
-    def shutdown(self) -> None:
-        """Make the request under way the last; without one, close once the server has drained."""
-        if not self._is_idle:
-            self.cycle.keep_alive = False
-        elif self.server_state.is_stopping and not self._received:
-            self.transport.close()
-
-    def eof_received(self) -> bool:  # type: ignore[override]
-        """Whether to stay: a client may end its side, and still read the answer under way."""
-        self.shutdown()
-        self._is_deaf = True
-        return not self._is_idle
-
-    def _refuse(self, kind: problems.Kind) -> Exception:
-        """Answer with a problem, the first time, and hang up; returns what stops the parser."""
-        self._is_deaf = True
-        if not self.transport.is_closing():
-            request_id = next(self.server_state.request_ids)
-            body = problems.body_of(kind, kind.detail, request_id)
-            fields = [*self.server_state.default_headers, *problems.headers_of(kind, request_id)]
-            head = b"".join(b"%b: %b\r\n" % field for field in fields)
-            length = b"content-length: %d\r\n\r\n" % len(body)
-            self.transport.write(STATUS_LINE[kind.status] + head + length + body)
-            self.transport.close()
-        return ValueError(kind.code)
-
-    def _await_head(self) -> None:
-        self._has_begun = True
-        self._due = self.loop.time() + self._bounds.head_seconds
-        self._timer = self.loop.call_at(self._due, self._look)
-
-    def _look(self) -> None:
-        """Hang up if the client is late; one timer that looks again costs less than one a head."""
-        now = self.loop.time()
-        if not self._is_idle or now < self._due:
-            again = self._due if self._is_idle else now + self._bounds.idle
-            self._timer = self.loop.call_at(again, self._look)
-        elif self._has_begun:
-            self._refuse(problems.SLOW_REQUEST)
-        else:
-            self.transport.close()
-
-
-class _Lingering:
-    """A transport whose close lets the client read the answer first.
-
-    Closing a socket with unread bytes resets it, and the reset can overtake the answer (RFC
-    9112 section 9.6): so our side ends first, and the rest when the client's has ended too, or
-    a moment later. A client that does not read is the kernel's to cut off."""
-
-    def __init__(self, transport: asyncio.Transport, flow: FlowControl, bounds: Bounds) -> None:
-        self.write, self.abort = transport.write, transport.abort
-        self.is_closed = False
-        self._transport, self._flow, self._seconds = transport, flow, bounds.linger
-        with suppress(AttributeError, OSError):  # Linux only
-            timeout = socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, bounds.idle * 1000
-            transport.get_extra_info("socket").setsockopt(*timeout)
-
-    def is_closing(self) -> bool:
-        """Whether nothing more can be sent."""
-        return self.is_closed or self._transport.is_closing()
-
-    def close(self) -> None:
-        """End our side now, all of it soon; what arrives until then is read and dropped."""
-        if self.is_closing():
-            return
-        self.is_closed = True
-        asyncio.get_running_loop().call_later(self._seconds, self._transport.close)
-        with suppress(OSError):  # the client may be gone already
-            self._transport.write_eof()
-        self._flow.resume_reading()
 
 
 class Server(uvicorn.Server):
@@ -244,7 +26,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, bounds: Bounds) -> None:
         super().__init__(config)
-        self.server_state: _State = _State(bounds)
+        self.server_state: Shared = Shared(bounds)
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:

@@ -1,21 +1,35 @@
-"""What the subcommands share: reading the settings, running a coroutine, serving."""
+"""What the subcommands share: options, reading the settings, whose pins, running, serving."""
 
 import asyncio
 import gc
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from content_gateway import telemetry
+from content_gateway.cli import service_mark
+from content_gateway.errors import ScopeMissing
+from content_gateway.keys import OpenKeys
 from content_gateway.settings import sources
 from content_gateway.settings.model import Settings
 from content_gateway.settings.sources import Loaded
 
+if TYPE_CHECKING:
+    from content_gateway.app import Gateway
+    from content_gateway.names.zone import ZoneFile
+
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
+
+OPERATOR: Final = "operator"
+KEY_VARIABLE: Final = "CONTENT_GATEWAY_KEY"
+INTERRUPTED: Final = 130  # as shells have it: 128 and the number of SIGINT
+
+# A command that is over soon says what went wrong itself.
+_QUIET: Final = {"log.level": "error"}
 
 
 def config_option(function: F) -> F:
@@ -24,6 +38,26 @@ def config_option(function: F) -> F:
         "--config",
         type=click.Path(dir_okay=False, path_type=Path),
         help="TOML file of settings; the environment (CONTENT_GATEWAY_*) wins over it.",
+    )(function)
+
+
+def data_option(function: F) -> F:
+    """The option `--data DIR`, for a folder that a service has made."""
+    return click.option(
+        "--data",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        help="The service's folder (its data_dir); for `make run`, .content-gateway.",
+    )(function)
+
+
+def key_option(function: F) -> F:
+    """The option `--key KEY`, which the environment can give instead."""
+    return click.option(
+        "--key",
+        envvar=KEY_VARIABLE,
+        show_envvar=True,
+        help="API key whose pins are meant; without it, the operator's own. Others can see it in"
+        " `ps`: the environment keeps it to yourself.",
     )(function)
 
 
@@ -38,11 +72,17 @@ def load(
     profile: Mapping[str, Any] | None = None,
 ) -> Loaded:
     """The settings of this process, and logging set up by them; raises WrongSettings."""
+    environ = {name: value for name, value in os.environ.items() if name != KEY_VARIABLE}
     loaded = sources.load(
-        environ=os.environ, config=config, command_line=command_line, profile=profile
+        environ=environ, config=config, command_line=command_line, profile=profile
     )
     telemetry.configure(loaded.settings.log.level, loaded.settings.log.format)
     return loaded
+
+
+def load_beside(config: Path | None, data: Path | None) -> Loaded:
+    """The settings of a command that works beside a service; raises WrongSettings."""
+    return load(config, {"data_dir": data}, _QUIET)
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -53,8 +93,32 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         return runner.run(coroutine)
 
 
+def requestor_of(gateway: "Gateway", loaded: Loaded, key: str | None) -> str:
+    """The id of whoever has *key*, the operator for None.
+
+    Where nobody has set keys.mode it is that of the ledger's last service, so that a key means
+    here what it means there. Raises KeyRefused, ScopeMissing and StorageUnavailable."""
+    if key is None:
+        return OPERATOR
+    mark = service_mark.last(loaded.settings)
+    is_open = "keys.mode" not in loaded.origins and mark is not None and mark.keys == "open"
+    requestor = (OpenKeys() if is_open else gateway.keys).identify(key)
+    if "pin" not in requestor.scopes:
+        raise ScopeMissing("The API key does not have the scope 'pin'.")
+    return requestor.id
+
+
+def zones_of(settings: Settings) -> "list[ZoneFile]":
+    """The demonstration's zone, where the ledger's last service had it."""
+    from content_gateway.names.zone import ZoneFile
+
+    mark, path = service_mark.last(settings), settings.data_dir / "demo" / "zone.toml"
+    has_demo = mark is not None and mark.has_demo and path.is_file()
+    return [ZoneFile(path)] if has_demo else []
+
+
 async def serve(
-    chosen: Settings, announce: Callable[[str], None], zones: Sequence[Any] = ()
+    chosen: Settings, announce: Callable[[str], None], zones: "Sequence[ZoneFile]" = ()
 ) -> None:
     """The service until it is told to stop; *announce* gets its base URL once it listens."""
     from content_gateway.api.server import listen, make_server
@@ -62,9 +126,10 @@ async def serve(
 
     async with opened(chosen, zones) as gateway:
         listener = listen(chosen.host, chosen.port)
-        gateway.reconciler.start()
-        server = make_server(gateway.api)
-        host, port = listener.getsockname()[:2]
-        gc.freeze()  # what the start has made lives on: collections need not look at it again
-        announce(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
-        await server.serve(sockets=[listener])
+        with service_mark.held(chosen, has_demo=bool(zones)):
+            gateway.start()
+            server = make_server(gateway.api)
+            host, port = listener.getsockname()[:2]
+            gc.freeze()  # what the start has made lives on: collections need not look at it again
+            announce(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+            await server.serve(sockets=[listener])

@@ -16,9 +16,16 @@ _COMMANDS: Final = {
     "serve": "the service, from settings",
     "keys": "create, list, rotate and revoke API keys",
     "resolve": "what a domain points at",
-    "pin": "add a pin, or show one",
+    "pin": "add, follow, list, remove and import pins",
+    "reconcile": "tend pins now, and report what waits",
+    "blocks": "verify the embedded store's blocks",
     "config": "show the settings and where each came from",
 }
+
+_KEY_REFUSED: Final = (
+    "The key is refused: {reason}. `content-gateway keys list` shows the keys that were issued;"
+    " for a service that takes any key, set CONTENT_GATEWAY_KEYS__MODE=open."
+)
 
 
 class _Commands(click.Group):
@@ -57,10 +64,8 @@ def main() -> None:
         for line in wrong.detail.splitlines():
             click.echo(f"wrong setting: {line}", err=True)
         sys.exit(2)
-    except KeyRefused:
-        click.echo(
-            "The key is not one that was issued and is valid (keys.mode is issued).", err=True
-        )
+    except KeyRefused as refused:
+        click.echo(_KEY_REFUSED.format(reason=refused.detail), err=True)
         sys.exit(1)
     except GatewayError as error:
         click.echo(error.detail or type(error).__name__, err=True)

@@ -3,87 +3,243 @@
 A pin made here is kept like any other: a running service finds it in the ledger and tells the
 backend. Without `--key` it belongs to the operator, a requestor of its own."""
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
 
-from content_gateway.cli import common
+from content_gateway.cli import common, pin_import, pin_shown
+from content_gateway.cli.importing import label_of
+from content_gateway.cli.keeper import Keeper
+from content_gateway.cli.pin_wait import until_pinned
+from content_gateway.cli.status_line import StatusLine, plain
 from content_gateway.content.cid import Cid
-from content_gateway.content.pins import PinStatus
-from content_gateway.settings.model import Settings
+from content_gateway.content.cursors import cursor_behind, parse_cursor
+from content_gateway.content.holdings import ContentState
+from content_gateway.content.pins import Page, PinStatus, Removal, Search
+from content_gateway.settings.sources import Loaded
 
 if TYPE_CHECKING:
     from content_gateway.app import Gateway
 
-OPERATOR: Final = "operator"
+# A pin that somebody holds is never in the state `unpinning`.
+_STATES: Final = [state.value for state in ContentState if state is not ContentState.UNPINNING]
+_PAGE_OF_ALL: Final = 10_000  # each page counts all that pass, so few and large ones
+_REMOVED: Final = {
+    Removal.LEAVES: ("leaves", "Pin removed; nobody else holds the content: it leaves the backend"),
+    Removal.STAYS: ("stays", "Pin removed; the content stays on the backend: others hold it"),
+}
 
 
-def _key_option(function: common.F) -> common.F:
-    help_text = "API key whose pin it is; without it, the operator's own."
-    return click.option("--key", help=help_text)(function)
-
-
-@click.group("pin", epilog="Example: content-gateway pin add bafy...")
+@click.group("pin", epilog="Example: content-gateway pin add bafy... --wait")
 def command() -> None:
-    """Add a pin, or show one."""
+    """Add, follow, list, remove and import pins."""
 
 
-@command.command("add", epilog="Example: content-gateway pin add bafy... --key cg_...")
+command.add_command(pin_import.import_pins)
+
+
+@command.command("add", epilog="Example: content-gateway pin add bafy... --wait --timeout 600")
 @click.argument("cid")
+@click.option("--name", callback=pin_import.checked_name, help="A name for people.")
+@click.option("--wait", is_flag=True, help="Return when the backend holds the content.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True, max=31_536_000),
+    metavar="SECONDS",
+    help="Wait so long at most, and end with status 1 then; the pin is kept.",
+)
 @common.config_option
-@_key_option
+@common.data_option
+@common.key_option
 @common.json_option
-def add(cid: str, config: Path | None, key: str | None, as_json: bool) -> None:
-    """Pin CID; a running service brings the content in."""
-    added, status = common.run(_add(common.load(config).settings, key, cid))
-    click.echo("Pin added" if added else "A pin already exists for this CID and key", err=True)
+def add(
+    *,
+    cid: str,
+    name: str | None,
+    wait: bool,
+    timeout: float | None,
+    config: Path | None,
+    data: Path | None,
+    key: str | None,
+    as_json: bool,
+) -> None:
+    """Pin CID; a running service brings the content in.
+
+    With --wait this command does it itself while no service runs. A name that is given to a pin
+    that exists takes the place of its old one."""
+    if timeout is not None and not wait:
+        raise click.UsageError("--timeout goes with --wait.")
+    loaded = common.load_beside(config, data)
+    adding = _Adding(loaded, key, cid, name)
+    try:
+        status = common.run(adding.run(wait=wait, seconds=timeout))
+    except KeyboardInterrupt:
+        if adding.is_kept:
+            click.echo("Interrupted. The pin is kept, and a service goes on with it.", err=True)
+        sys.exit(common.INTERRUPTED)
     _print(status, as_json)
+    if wait and status.state is not ContentState.PINNED:
+        reason = pin_shown.how_far(status).rstrip(".")
+        click.echo(f"Not pinned after {timeout:g} s: {reason}. The pin is kept.", err=True)
+        sys.exit(1)
+
+
+class _Adding:
+    """One `pin add`; *is_kept* from the moment the ledger has the pin."""
+
+    def __init__(self, loaded: Loaded, key: str | None, text: str, name: str | None) -> None:
+        self._loaded, self._key, self._text, self._name = loaded, key, text, name
+        self.is_kept = False
+
+    async def run(self, *, wait: bool, seconds: float | None) -> PinStatus:
+        from content_gateway.app import opened
+
+        cid = Cid.parse(self._text)
+        async with opened(self._loaded.settings) as gateway:
+            requestor = common.requestor_of(gateway, self._loaded, self._key)
+            await self._add(gateway, requestor, cid)
+            if not wait:
+                return gateway.pinning.status(requestor, cid)
+            keeper = Keeper(gateway, self._loaded.settings)
+            with StatusLine() as line:
+                return await until_pinned(
+                    gateway.pinning, requestor, cid, keeper=keeper, seconds=seconds, line=line
+                )
+
+    async def _add(self, gateway: "Gateway", requestor: str, cid: Cid) -> None:
+        label = label_of(self._name)
+        pin = await gateway.pinning.add(requestor, self._text, label)
+        self.is_kept = True
+        if pin is not None:
+            click.echo("Pin added", err=True)
+            return
+        click.echo("A pin already exists for this CID and key", err=True)
+        if self._name is not None:
+            label = replace(gateway.pinning.status(requestor, cid).pin.label, name=self._name)
+            await gateway.pinning.describe(requestor, self._text, label)
 
 
 @command.command("status", epilog="Example: content-gateway pin status bafy... --json")
 @click.argument("cid")
 @common.config_option
-@_key_option
+@common.data_option
+@common.key_option
 @common.json_option
-def status(cid: str, config: Path | None, key: str | None, as_json: bool) -> None:
+def status(
+    cid: str, config: Path | None, data: Path | None, key: str | None, as_json: bool
+) -> None:
     """Print how far the backend is with the pin of CID."""
-    _print(common.run(_status(common.load(config).settings, key, cid)), as_json)
+
+    async def ask() -> PinStatus:
+        from content_gateway.app import opened
+
+        parsed = Cid.parse(cid)
+        async with opened(loaded.settings) as gateway:
+            return gateway.pinning.status(common.requestor_of(gateway, loaded, key), parsed)
+
+    loaded = common.load_beside(config, data)
+    _print(common.run(ask()), as_json)
 
 
-async def _add(chosen: Settings, key: str | None, text: str) -> tuple[bool, PinStatus]:
+@command.command("rm", epilog="Example: content-gateway pin rm bafy...")
+@click.argument("cid")
+@common.config_option
+@common.data_option
+@common.key_option
+@common.json_option
+def remove(
+    cid: str, config: Path | None, data: Path | None, key: str | None, as_json: bool
+) -> None:
+    """Remove the pin of CID; the content leaves the backend with its last pin."""
+
+    async def ask() -> Removal:
+        from content_gateway.app import opened
+
+        parsed = Cid.parse(cid)
+        async with opened(loaded.settings) as gateway:
+            requestor = common.requestor_of(gateway, loaded, key)
+            return await gateway.pinning.remove(requestor, parsed)
+
+    loaded = common.load_beside(config, data)
+    content, words = _REMOVED[common.run(ask())]
+    click.echo(msgspec.json.encode({"cid": cid, "content": content}) if as_json else words)
+
+
+@command.command("ls", epilog="Example: content-gateway pin ls --status failed --all --json")
+@click.option(
+    "--status",
+    "states",
+    multiple=True,
+    type=click.Choice(_STATES),
+    help="Pins in this state only; can be given more than once.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=100,
+    show_default=True,
+    help="So many at most.",
+)
+@click.option("--cursor", help="Where the page before said that this one begins.")
+@click.option("--all", "every", is_flag=True, help="All of them, page after page.")
+@common.config_option
+@common.data_option
+@common.key_option
+@common.json_option
+def list_pins(
+    *,
+    states: tuple[str, ...],
+    limit: int,
+    cursor: str | None,
+    every: bool,
+    config: Path | None,
+    data: Path | None,
+    key: str | None,
+    as_json: bool,
+) -> None:
+    """List pins, newest first: status, replicas, time, CID and name.
+
+    With --json one object a line. Where more follow, standard error says with which cursor."""
+    search = Search(
+        states=frozenset(map(ContentState, states)) or None,
+        cursor=None if cursor is None else parse_cursor(cursor),
+        limit=_PAGE_OF_ALL if every else limit,
+    )
+    loaded = common.load_beside(config, data)
+    page = common.run(_list(loaded, key, search, every=every, as_json=as_json))
+    if page.more:
+        following = cursor_behind(page.pins[-1].pin)
+        click.echo(f"{page.count:,} in all; more: --cursor {following}", err=True)
+
+
+async def _list(
+    loaded: Loaded, key: str | None, search: Search, *, every: bool, as_json: bool
+) -> Page:
+    """Print the page that *search* finds, and with *every* all behind it; the last one."""
     from content_gateway.app import opened
 
-    async with opened(chosen) as gateway:
-        requestor = _requestor(gateway, key)
-        pin = await gateway.pinning.add(requestor, text)
-        return pin is not None, gateway.pinning.status(requestor, Cid.parse(text))
-
-
-async def _status(chosen: Settings, key: str | None, text: str) -> PinStatus:
-    from content_gateway.app import opened
-
-    cid = Cid.parse(text)
-    async with opened(chosen) as gateway:
-        return gateway.pinning.status(_requestor(gateway, key), cid)
-
-
-def _requestor(gateway: "Gateway", key: str | None) -> str:
-    return gateway.keys.identify(key).id if key else OPERATOR
+    async with opened(loaded.settings) as gateway:
+        requestor = common.requestor_of(gateway, loaded, key)
+        while True:
+            page = await gateway.pinning.search(requestor, search)
+            if as_json:
+                lines = [msgspec.json.encode(pin_shown.listed(pin)).decode() for pin in page.pins]
+            else:
+                lines = [pin_shown.table_line(pin) for pin in page.pins]
+            if lines:
+                click.echo("\n".join(lines))  # at once: every echo is a write
+            if not (every and page.more):
+                return page
+            search = replace(search, cursor=page.pins[-1].pin.created_at)
 
 
 def _print(status: PinStatus, as_json: bool) -> None:
-    shown = {
-        "cid": status.pin.spelling,
-        "status": status.state.value,
-        "timestamp": status.pin.timestamp,
-        "attempts": status.attempts,
-        "error": status.error,
-    }
     if as_json:
-        click.echo(msgspec.json.encode(shown))
+        click.echo(msgspec.json.encode(pin_shown.whole(status)))
         return
-    for label, value in shown.items():
-        if value is not None:
-            click.echo(f"{label:10} {value}")
+    for label, value in pin_shown.described(status):
+        click.echo(f"{label:10} {plain(value)}")

@@ -19,12 +19,17 @@ from content_gateway.settings.model import Settings
 )
 @click.option("--fresh", is_flag=True, help="Ask the name service even if the answer is known.")
 @common.config_option
+@common.data_option
 @common.json_option
-def command(name: str, coin_type: str, fresh: bool, config: Path | None, as_json: bool) -> None:
+def command(
+    *, name: str, coin_type: str, fresh: bool, config: Path | None, data: Path | None, as_json: bool
+) -> None:
     """Print what the domain NAME points at."""
     from content_gateway.api.answers import resolution_body
 
-    resolution = common.run(_resolve(common.load(config).settings, name, coin_type, fresh))
+    resolution = common.run(
+        _resolve(common.load_beside(config, data).settings, name, coin_type, fresh)
+    )
     if as_json:
         click.echo(resolution_body(resolution))
         return
@@ -38,7 +43,7 @@ async def _resolve(chosen: Settings, text: str, coin_type: str, fresh: bool) -> 
     from content_gateway.content.wallet import parse_coin_type
 
     name, coin = DomainName.parse(text), parse_coin_type(coin_type)
-    async with opened(chosen) as gateway:
+    async with opened(chosen, common.zones_of(chosen)) as gateway:
         return await gateway.directory.resolve(name, coin, anew=fresh)
 
 

@@ -1,73 +1,120 @@
-"""Pins and the contents behind them, as values.
+"""Pins, as their requestors see them: values without I/O.
 
-Knows the fields of the interface specification's section 2.4 and how far a backend can be with
-a content; what follows from that is decided in `pins/`."""
+Knows the fields of the interface specification's section 2.4 and of the Pinning Service API's Pin
+object. How far a backend is with the content behind a pin is in content/holdings.py; what follows
+from that is decided in `pins/`."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, StrEnum, auto
 
 from content_gateway.content.cid import Cid
+from content_gateway.content.holdings import ContentState, Peer
 from content_gateway.content.moments import rfc3339
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What a requestor says of its pin; of no meaning to us.
+
+    *name* is for people (at most 255 characters, none of them NUL: ValueError), *origins* are
+    multiaddrs of nodes that have the content (at most 20), *meta* is whatever the requestor wants
+    to find it by."""
+
+    name: str | None = None
+    origins: tuple[str, ...] = ()
+    meta: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.name is not None and "\0" in self.name:
+            raise ValueError("a name has a NUL in it")
+
+
+NO_LABEL = Label()
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
     """One requestor's hold on one CID, spelt as the requestor spelt it first.
 
-    *created_at* is in UTC, in whole milliseconds."""
+    *created_at* is in UTC, in whole microseconds, and no other pin of that requestor has it: it
+    orders a requestor's pins."""
 
     cid: Cid
     spelling: str
     created_at: datetime
+    label: Label = NO_LABEL
 
     @property
     def timestamp(self) -> str:
-        """The time of creation as RFC 3339."""
+        """The time of creation as RFC 3339, in milliseconds."""
         return rfc3339(self.created_at)
-
-
-class ContentState(StrEnum):
-    """How far the backend is with a content; the promise itself is made when it is queued."""
-
-    QUEUED = "queued"
-    PINNING = "pinning"
-    PINNED = "pinned"
-    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
 class PinStatus:
-    """A requestor's pin and how far the backend is with it.
+    """A requestor's pin and how far the backend is with its content.
 
-    *error* is why the last attempt failed, None if it did not."""
+    *replicas* of *wanted* peers hold it; *blocks* and *size* (bytes) are what was brought in so
+    far, 0 where the backend does not tell. *error* is why it is not pinned, None if nothing went
+    wrong; *attempts* how often it was asked for since it was last pinned; *next_at* when it is
+    tended next, None if nothing is left to do or it is under way."""
 
     pin: Pin
     state: ContentState
-    attempts: int
-    error: str | None
-
-
-class Holding(Enum):
-    """What a backend says it has of one content."""
-
-    ABSENT = auto()
-    PINNING = auto()
-    PINNED = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """A leased content: how often it was tended without success."""
-
-    cid: Cid
-    attempts: int
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What tending a content has shown; *again_in* seconds until the next look, None: settled."""
-
-    state: ContentState
-    again_in: float | None
+    replicas: int = 0
+    wanted: int = 0
+    peers: Sequence[Peer] = ()
+    blocks: int = 0
+    size: int = 0
+    attempts: int = 0
     error: str | None = None
+    next_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+class Removal(Enum):
+    """What became of the content when a requestor let go of it."""
+
+    LEAVES = auto()  # nobody holds it any more
+    STAYS = auto()  # somebody else does
+
+
+class Match(StrEnum):
+    """How a name is compared (Pinning Service API, TextMatchingStrategy)."""
+
+    EXACT = "exact"
+    IEXACT = "iexact"
+    PARTIAL = "partial"
+    IPARTIAL = "ipartial"
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Which of a requestor's pins are wanted: all that pass every filter that is set.
+
+    *before* and *after* are exclusive moments of creation. *cursor* is no filter: it says where a
+    page begins, behind the pin that was created then."""
+
+    states: frozenset[ContentState] | None = None
+    cids: tuple[Cid, ...] = ()
+    name: str | None = None
+    match: Match = Match.EXACT
+    meta: Mapping[str, str] = field(default_factory=dict)
+    before: datetime | None = None
+    after: datetime | None = None
+    cursor: datetime | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some of the pins that a search finds, newest first.
+
+    *count* is how many pass its filters in all, wherever the page begins; *more* is True where
+    older ones follow."""
+
+    count: int
+    pins: Sequence[PinStatus]
+    more: bool

@@ -12,20 +12,22 @@ from content_gateway.content.cid import Cid
 from content_gateway.content.ipns_name import IpnsName
 from content_gateway.errors import InvalidCid
 from content_gateway.ipfs import record_http
-from content_gateway.ipfs.embedded import retrieval
+from content_gateway.ipfs.embedded import gateway
 
 
 def origin(blocks: Mapping[Cid, bytes], records: Mapping[IpnsName, bytes]) -> web.Application:
     """The application that serves *blocks* and *records*."""
 
     async def block(request: web.Request) -> web.Response:
+        if request.query.get("format") != "raw":
+            return web.Response(status=406)
         try:
             data = blocks.get(Cid.parse(request.match_info["cid"]))
         except InvalidCid:
             return web.Response(status=400)
         if data is None:
             return web.Response(status=404)
-        return web.Response(body=data, content_type=retrieval.MEDIA_TYPE)
+        return web.Response(body=data, content_type=gateway.MEDIA_TYPE)
 
     async def record(request: web.Request) -> web.Response:
         wanted = request.match_info["name"]

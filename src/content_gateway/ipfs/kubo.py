@@ -1,53 +1,252 @@
-"""Kubo over its RPC API, as a pin backend for one node.
+"""Kubo over its RPC API, as a pin backend of one node.
 
-Knows `pin/ls` and `pin/add` and their trap (facts-pins sections 2 and 6): adding a pin that is
-there already drops it first, so nothing is added that a look has not shown to be absent. When
-to ask again is the reconciler's business."""
+Knows what to ask and the traps (facts-pins section 2): adding a pin that is there already drops it
+first, so every attempt begins with a look of its own, and only a positive word is believed. What
+the words mean is left to kubo_words.py, when to ask again to the reconciler."""
 
-from typing import Any, Final
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import Final
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.pins import Holding
-from content_gateway.errors import PinFailed, UpstreamUnavailable
-from content_gateway.outbound import Answer, Outbound, json_object
+import structlog
+
+from content_gateway.content.cid import RAW, Cid
+from content_gateway.content.holdings import Holding, Peer, Sighting
+from content_gateway.errors import (
+    PinDeferred,
+    PinFailed,
+    UpstreamError,
+    UpstreamNonsense,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from content_gateway.ipfs.kubo_words import (
+    Fetched,
+    PinsetReader,
+    read_error,
+    read_line,
+    read_name,
+    read_pinned,
+    read_unpinned,
+    refusal,
+)
+from content_gateway.outbound import Answer, Outbound, Stream
+
+log = structlog.get_logger(__name__)
 
 MAX_ANSWER_BYTES: Final = 64 * 1024
+MAX_LINE_BYTES: Final = 64 * 1024
+LOOKS_AT_ONCE: Final = 8
+# Kubo gathers the whole list before its first byte: 20,000 pins take it 0.1 s.
+_LIST_SECONDS: Final = 3600.0
+_LIST_IDLE_SECONDS: Final = 120.0
+_CHUNKS_AHEAD: Final = 4
+_ANY: Final = Cid(RAW, 0x00, b"")  # an identity CID, to have something to ask about
+
+Progress = Callable[[int, int], None]
+Batches = asyncio.Queue[list[Cid] | Exception | None]  # what broke it off, or None, is the last
 
 
 class Kubo:
-    """One node, by the base URL of its RPC API; *pin_seconds* bounds one retrieval."""
+    """One node, by the base URL of its RPC API; *pin_seconds* bounds one retrieval.
+
+    *seconds* bound every other question, and the silence between two lines of a retrieval, which
+    come twice a second while Kubo is alive."""
 
     def __init__(
-        self, outbound: Outbound, url: str, *, seconds: float = 10.0, pin_seconds: float = 600.0
+        self, outbound: Outbound, url: str, *, seconds: float = 10.0, pin_seconds: float = 3600.0
     ) -> None:
         self._outbound = outbound
-        self._url = url.rstrip("/")
+        self._url = url.rstrip("/") + "/api/v0/"
         self._seconds = seconds
         self._pin_seconds = pin_seconds
+        self._name: str | None = None
 
-    async def look(self, cid: Cid) -> Holding:
-        """Whether the node holds *cid* pinned recursively."""
-        answer = await self._ask(f"pin/ls?arg={cid}&type=recursive", self._seconds)
-        value = json_object(answer.body, who="Kubo")
-        keys = value.get("Keys")
-        if answer.status == 200 and isinstance(keys, dict) and str(cid) in keys:
-            return Holding.PINNED
-        if answer.status == 500 and str(value.get("Message", "")).endswith("is not pinned"):
-            return Holding.ABSENT
-        raise UpstreamUnavailable(f"Kubo could not say what it holds: {_message(value)}")
+    @property
+    def batch_age(self) -> float:
+        """0: what Kubo has said yes to is on its disk, and seen at once."""
+        return 0.0
 
-    async def submit(self, cid: Cid) -> None:
-        """Pin *cid*, which was looked for and is absent; returns when all of it is there."""
-        answer = await self._ask(f"pin/add?arg={cid}&recursive=true", self._pin_seconds)
-        value = json_object(answer.body, who="Kubo")
-        if answer.status != 200 or value.get("Pins") != [str(cid)]:
-            raise PinFailed(f"Kubo could not pin it: {_message(value)}")
+    async def look(self, cids: Sequence[Cid]) -> Mapping[Cid, Sighting]:
+        """Whether the node holds each of *cids* pinned recursively.
 
-    async def _ask(self, call: str, seconds: float) -> Answer:
+        A content that Kubo could say nothing about is UNKNOWN, with the reason. Raises
+        UpstreamUnavailable, UpstreamTimeout or UpstreamNonsense when all of them are."""
+        seen: dict[Cid, bool | UpstreamError] = {}
+        turn = asyncio.Semaphore(LOOKS_AT_ONCE)
+
+        async def look_at(cid: Cid) -> None:
+            async with turn:
+                # A node that is silent is not asked for the rest, one deadline after the other.
+                late = next(
+                    (one for one in seen.values() if isinstance(one, UpstreamTimeout)), None
+                )
+                try:
+                    seen[cid] = late or await self._has_pinned(cid)
+                except UpstreamError as wrong:
+                    seen[cid] = wrong
+
+        async with asyncio.TaskGroup() as group:
+            for cid in dict.fromkeys(cids):
+                group.create_task(look_at(cid))
+        failures = [one for one in seen.values() if isinstance(one, UpstreamError)]
+        if failures and len(failures) == len(seen):
+            raise failures[0]
+        pinned = await self._pinned() if True in seen.values() else None
+        return {cid: _sighting(one, pinned) for cid, one in seen.items()}
+
+    async def pin(self, cid: Cid, seen: Sighting, progress: Progress) -> Sighting:
+        """Have Kubo fetch and pin *cid*; returns PINNED once it says that all of it is there.
+
+        Nothing is sent when a look just before shows it pinned, whatever *seen* said; an attempt
+        that ends in any way but Kubo's yes is judged by another look. Safe to cancel: Kubo stops
+        fetching when the connection closes, and keeps the blocks it has for the next attempt.
+
+        Raises PinFailed or PinDeferred with the reason, UpstreamUnavailable or UpstreamTimeout
+        when the node is gone."""
+        with _nonsense_is_outage():
+            if not await self._has_pinned(cid):
+                failure = await self._add(cid, progress)
+                if failure is not None and not await self._has_pinned(cid):
+                    log.info("kubo could not pin", cid=str(cid), reason=failure.detail)
+                    raise failure
+        return await self._pinned()
+
+    async def unpin(self, cid: Cid) -> None:
+        """Have Kubo drop its recursive pin of *cid*; the blocks stay until it collects garbage.
+
+        Asks first: `pin/rm` would take a direct pin as well, which is never ours. Raises
+        PinDeferred, UpstreamUnavailable or UpstreamTimeout."""
+        with _nonsense_is_outage():
+            if await self._has_pinned(cid):
+                answer = await self._ask(f"pin/rm?arg={cid}")
+                read_unpinned(answer.status, answer.body, cid)
+
+    async def pinset(self) -> AsyncIterator[Cid]:
+        """Every recursive pin of Kubo's that can be ours: in version 1, of a codec we accept.
+
+        The list is asked for whole, not streamed: an error in the middle of a streamed one shows
+        in a trailer only, which our client cannot see, while this one is whole or no JSON. A node
+        that is shutting down ends its lists without any error, so it must still answer at the
+        end. Raises UpstreamError where it breaks off."""
+        batches: Batches = asyncio.Queue(_CHUNKS_AHEAD)
+        # In a task of its own: a deadline must not strike while the caller's code runs.
+        reading = asyncio.create_task(self._read_pinset(batches), name="kubo pinset")
+        try:
+            while (batch := await batches.get()) is not None:
+                if isinstance(batch, Exception):
+                    raise batch
+                for cid in batch:
+                    yield cid
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    async def _read_pinset(self, batches: Batches) -> None:
+        try:
+            reader = PinsetReader()
+            listing = self._stream("pin/ls?type=recursive", _LIST_SECONDS, _LIST_IDLE_SECONDS)
+            async with listing as stream:
+                if stream.status != 200:
+                    message = read_error(stream.status, await _body(stream))
+                    raise UpstreamUnavailable(f"Kubo could not list its pins: {message[:300]}")
+                async for chunk in stream.chunks():
+                    await batches.put(reader.feed(chunk))
+                    await asyncio.sleep(0)  # a long list must not keep everybody waiting
+            reader.end()
+            await self._has_pinned(_ANY)
+        except Exception as wrong:
+            await batches.put(wrong)
+        else:
+            await batches.put(None)
+
+    async def _add(self, cid: Cid, progress: Progress) -> PinFailed | PinDeferred | None:
+        """One `pin/add`: None when Kubo says that *cid* is pinned, else what went wrong."""
+        fetched = Fetched()
+
+        def note(now: Fetched) -> None:
+            nonlocal fetched
+            fetched = now
+            progress(now.blocks, now.size)
+
+        deadline = asyncio.get_running_loop().time() + self._pin_seconds
+        try:
+            if await self._follow(cid, note):
+                return None
+            reason = f"Kubo gave up after {fetched} and gave no reason."
+        except (PinFailed, PinDeferred) as failed:
+            return failed
+        except UpstreamTimeout:
+            reason = f"Kubo fell silent after {fetched}."
+            if asyncio.get_running_loop().time() >= deadline:
+                reason = f"It was not found in time: {fetched} came in {self._pin_seconds:g} s."
+        except UpstreamError as wrong:
+            reason = f"Kubo broke off after {fetched}: {wrong.detail}"
+        return PinFailed(reason)
+
+    async def _follow(self, cid: Cid, note: Callable[[Fetched], None]) -> bool:
+        """Whether the lines of one `pin/add` end with Kubo's yes.
+
+        That the stream ends says nothing, and why it ended stands in a trailer, out of sight."""
+        call = f"pin/add?arg={cid}&recursive=true&progress=true"
+        async with self._stream(call, self._pin_seconds, self._seconds) as stream:
+            if stream.status != 200:
+                raise refusal(read_error(stream.status, await _body(stream)))
+            async for line in stream.lines(MAX_LINE_BYTES):
+                now = read_line(line, cid)
+                if now is None:
+                    return True
+                note(now)
+        return False
+
+    async def _has_pinned(self, cid: Cid) -> bool:
+        """Kubo's own word; it reads its index only, and fetches nothing."""
+        answer = await self._ask(f"pin/ls?arg={cid}&type=recursive")
+        return read_pinned(answer.status, answer.body, cid)
+
+    async def _pinned(self) -> Sighting:
+        if self._name is None:
+            try:
+                answer = await self._ask("id")
+                self._name = read_name(answer.status, answer.body) or "kubo"
+            except UpstreamError:
+                pass  # a name is not worth an error; the next time it may tell
+        return Sighting(Holding.PINNED, replicas=1, peers=(Peer(self._name or "kubo", "pinned"),))
+
+    async def _ask(self, call: str) -> Answer:
         return await self._outbound.ask(
-            "POST", f"{self._url}/api/v0/{call}", seconds=seconds, max_bytes=MAX_ANSWER_BYTES
+            "POST", self._url + call, seconds=self._seconds, max_bytes=MAX_ANSWER_BYTES
+        )
+
+    def _stream(
+        self, call: str, seconds: float, idle_seconds: float
+    ) -> AbstractAsyncContextManager[Stream]:
+        return self._outbound.stream(
+            "POST", self._url + call, seconds=seconds, idle_seconds=idle_seconds
         )
 
 
-def _message(value: dict[str, Any]) -> str:
-    return str(value.get("Message") or "no reason given")[:500]
+def _sighting(one: bool | UpstreamError, pinned: Sighting | None) -> Sighting:
+    if isinstance(one, UpstreamError):
+        return Sighting(Holding.UNKNOWN, reason=one.detail)
+    return pinned if one and pinned else Sighting(Holding.ABSENT)
+
+
+async def _body(stream: Stream) -> bytes:
+    """The rest of an answer that should be short."""
+    body = bytearray()
+    async for chunk in stream.chunks():
+        body += chunk
+        if len(body) > MAX_ANSWER_BYTES:
+            raise UpstreamNonsense(f"Kubo's answer has more than {MAX_ANSWER_BYTES} bytes.")
+    return bytes(body)
+
+
+@contextmanager
+def _nonsense_is_outage() -> Iterator[None]:
+    """To who wants something done, a server that does not talk like Kubo is no Kubo."""
+    try:
+        yield
+    except UpstreamNonsense as wrong:
+        raise UpstreamUnavailable(wrong.detail) from wrong

@@ -7,11 +7,12 @@ name points is known by links.py."""
 
 import asyncio
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final, Literal, Protocol
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.ipns_name import IpnsName
+from content_gateway.content.moments import at_milliseconds, milliseconds
 from content_gateway.errors import InvalidIpnsName, TaskNotFound, UpstreamUnavailable
 from content_gateway.ipns.link import NEVER, Link
 from content_gateway.ipns.links import Links
@@ -19,8 +20,6 @@ from content_gateway.ipns.links import Links
 MAX_DEPTH: Final = 8
 _TASK_LIFETIME: Final = timedelta(hours=1)
 _CLOCK_SKEW: Final = timedelta(seconds=30)  # between the processes that give out and read ids
-_MILLISECOND: Final = timedelta(milliseconds=1)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class Task:
     @property
     def id(self) -> str:
         """Milliseconds since 1970 in hex, a hyphen, the canonical name."""
-        return f"{(self.begun - _EPOCH) // _MILLISECOND:x}-{self.name}"
+        return f"{milliseconds(self.begun):x}-{self.name}"
 
     @classmethod
     def parse(cls, text: str, now: datetime) -> "Task":
@@ -45,7 +44,7 @@ class Task:
         try:
             if not separator or len(begun) > 12 or begun.strip("0123456789abcdef"):
                 raise ValueError(text)
-            task = cls(IpnsName.parse(name), _EPOCH + int(begun, 16) * _MILLISECOND)
+            task = cls(IpnsName.parse(name), at_milliseconds(int(begun, 16)))
         except (ValueError, OverflowError, InvalidIpnsName) as wrong:
             raise TaskNotFound("There is no such task.") from wrong
         if not -_CLOCK_SKEW <= now - task.begun < _TASK_LIFETIME or task.id != text:

@@ -5,25 +5,49 @@ PinLedger it writes to. Telling the backend is the reconciler's business, and it
 here: no caller ever waits for a cluster."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Protocol
 
 from content_gateway.content.cid import Cid
-from content_gateway.content.pins import Pin, PinStatus
+from content_gateway.content.pins import (
+    NO_LABEL,
+    Label,
+    Page,
+    Pin,
+    PinStatus,
+    Removal,
+    Search,
+)
 from content_gateway.errors import PinNotFound
 
 
 class PinLedger(Protocol):
-    """Where promises are kept."""
+    """Where promises are kept. Every method raises StorageUnavailable, and then nothing changed."""
 
-    async def add(self, requestor: str, pin: Pin) -> bool:
-        """Record *pin* and queue its content, in one durable transaction.
+    def holds(self, requestor: str, cid: Cid) -> bool:
+        """Whether *requestor* holds *cid*, durably."""
 
-        True if it is new; False if *requestor* holds that CID already, and then nothing
-        changes. Raises StorageUnavailable, and then nothing was recorded."""
+    async def add(self, requestor: str, cid: Cid, spelling: str, label: Label) -> Pin | None:
+        """Record a pin and what becomes of its content, in one durable transaction.
+
+        None if *requestor* holds that CID already, and then nothing changes."""
+
+    async def relabel(self, requestor: str, cid: Cid, label: Label) -> bool:
+        """Say something else of a pin; False if *requestor* does not hold it."""
+
+    async def replace(
+        self, requestor: str, old: Pin, cid: Cid, spelling: str, label: Label
+    ) -> Pin | None:
+        """Remove *old* and add another pin, in one durable transaction: a new pin even where the
+        CID is the same or was held already. None if *old* is not there, and nothing changes."""
+
+    async def remove(self, requestor: str, cid: Cid) -> Removal | None:
+        """Remove a pin durably; its content is released with its last. None if it is not there."""
 
     def status(self, requestor: str, cid: Cid) -> PinStatus | None:
-        """The requestor's pin of *cid* and its content's state; None if there is none."""
+        """The requestor's pin of *cid* and how far its content is; None if there is none."""
+
+    async def search(self, requestor: str, search: Search) -> Page:
+        """The requestor's pins that *search* finds."""
 
 
 class Blocking(Protocol):
@@ -34,34 +58,55 @@ class Blocking(Protocol):
 
 
 class Pinning:
-    """Adds and shows pins."""
+    """Adds, shows and removes pins. Every method raises StorageUnavailable."""
 
-    def __init__(
-        self,
-        ledger: PinLedger,
-        *,
-        blocking: Blocking,
-        wake: Callable[[], None],
-        today: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
+    def __init__(self, ledger: PinLedger, *, blocking: Blocking, wake: Callable[[], None]) -> None:
         self._ledger = ledger
         self._blocking = blocking
         self._wake = wake
-        self._today = today
 
-    async def add(self, requestor: str, spelling: str) -> Pin | None:
+    async def add(self, requestor: str, spelling: str, label: Label = NO_LABEL) -> Pin | None:
         """The new pin of the CID spelt *spelling*, durable; None if *requestor* held it already.
 
-        Raises InvalidCid, Blocked, and StorageUnavailable when nothing could be promised."""
+        Raises InvalidCid and Blocked."""
         cid = Cid.parse(spelling)
         self._blocking.check_cid(cid)
-        now = self._today()
-        now = now.replace(microsecond=now.microsecond // 1000 * 1000)
-        pin = Pin(cid, spelling, now)
-        if not await self._ledger.add(requestor, pin):
+        # A repeat is told by reading alone: what a reader sees was synced to disk before.
+        if self._ledger.holds(requestor, cid):
             return None
-        self._wake()
+        pin = await self._ledger.add(requestor, cid, spelling, label)
+        if pin is not None:
+            self._wake()
         return pin
+
+    async def describe(self, requestor: str, spelling: str, label: Label) -> PinStatus:
+        """As `add`, but a pin that exists is given *label*; how far its content is either way.
+
+        Raises InvalidCid and Blocked."""
+        cid = Cid.parse(spelling)
+        if await self.add(requestor, spelling, label) is None:
+            await self._ledger.relabel(requestor, cid, label)
+        return self.status(requestor, cid)
+
+    async def replace(self, requestor: str, old: Pin, spelling: str, label: Label) -> PinStatus:
+        """How far the pin is that takes the place of *old*; its content may be the same.
+
+        Raises InvalidCid, Blocked, and PinNotFound when *old* is no longer there."""
+        cid = Cid.parse(spelling)
+        self._blocking.check_cid(cid)
+        if await self._ledger.replace(requestor, old, cid, spelling, label) is None:
+            raise PinNotFound("No such pin is held.")
+        self._wake()
+        return self.status(requestor, cid)
+
+    async def remove(self, requestor: str, cid: Cid) -> Removal:
+        """Remove the requestor's pin, at once and durably; raises PinNotFound."""
+        removal = await self._ledger.remove(requestor, cid)
+        if removal is None:
+            raise PinNotFound("No pin of this CID is held.")
+        if removal is Removal.LEAVES:
+            self._wake()
+        return removal
 
     def status(self, requestor: str, cid: Cid) -> PinStatus:
         """The requestor's pin of *cid*; raises PinNotFound."""
@@ -69,3 +114,7 @@ class Pinning:
         if status is None:
             raise PinNotFound("No pin of this CID is held.")
         return status
+
+    async def search(self, requestor: str, search: Search) -> Page:
+        """The requestor's pins that *search* finds, newest first."""
+        return await self._ledger.search(requestor, search)

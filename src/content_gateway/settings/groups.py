@@ -1,64 +1,25 @@
-"""The groups of settings: what can be set, its default, and what is a valid value.
+"""The groups of settings: what can be set, and its default.
 
-Knows each setting by itself; the rules that hold between them are left to model.py, what they do
-to app.py."""
+Knows each setting by itself; what a valid value looks like is in values.py, the rules that hold
+between settings in model.py, what they do in app.py."""
 
-import re
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from content_gateway.names.unstoppable import PROXY_READERS, TLDS
+from content_gateway.settings.values import (
+    Address,
+    HttpUrl,
+    IpAddress,
+    LocalOrigin,
+    Multiaddr,
+    OptionalHttpUrl,
+    Replicas,
+    SqliteUrl,
+)
 
-
-def _http_url(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-        raise ValueError("must be an http:// or https:// address")
-    return text
-
-
-def _address(text: str) -> str:
-    try:
-        if text.startswith("0x") and len(bytes.fromhex(text[2:])) == 20:
-            return text
-    except ValueError:
-        pass
-    raise ValueError("must be a contract address: 0x and 40 hex digits")
-
-
-def _sqlite_url(text: str) -> str:
-    if text and (not text.startswith("sqlite:///") or ":memory:" in text):
-        raise ValueError("must be sqlite:///PATH (four slashes for an absolute path)")
-    return text
-
-
-def _ip_address(text: str) -> str:
-    try:
-        return str(ip_address(text))
-    except ValueError:
-        raise ValueError("must be an IP address") from None
-
-
-def _local_origin(text: str) -> str:
-    found = re.fullmatch(r"http://(?:127\.0\.0\.1|\[::1\]):(\d{1,5})", text, re.ASCII)
-    if found is None or int(found[1]) not in range(1, 65536) or int(found[1]) == 443:
-        raise ValueError("must be http://127.0.0.1:PORT or http://[::1]:PORT, not port 443")
-    return text
-
-
-def _optional_http_url(text: str) -> str:
-    return _http_url(text) if text else text
-
-
-HttpUrl = Annotated[str, AfterValidator(_http_url)]
-LocalOrigin = Annotated[str, AfterValidator(_local_origin)]
-OptionalHttpUrl = Annotated[str, AfterValidator(_optional_http_url)]
-IpAddress = Annotated[str, AfterValidator(_ip_address)]
-Address = Annotated[str, AfterValidator(_address)]
 SECRET: Final[dict[str, Any]] = {"secret": True}
 
 
@@ -91,7 +52,7 @@ class Keys(Group):
 class Database(Group):
     """The ledger."""
 
-    url: Annotated[str, AfterValidator(_sqlite_url)] = Field(
+    url: SqliteUrl = Field(
         "",
         description="sqlite:///PATH; empty: ledger.sqlite in data_dir",
         json_schema_extra=SECRET,
@@ -217,16 +178,50 @@ class Pins(Group):
     backend: Literal["embedded", "ipfs-cluster", "kubo"] = Field(
         "embedded", description="where pinned content is kept"
     )
+    replication_min: Replicas = Field(
+        0, description="peers of a cluster that must hold a pin; 0: its default, -1: all"
+    )
+    replication_max: Replicas = Field(
+        0, description="peers of a cluster that may hold a pin; 0: its default, -1: all"
+    )
+    timeout: float = Field(
+        3600.0, ge=1, le=86_400, description="seconds one try to bring a content in may take"
+    )
+    unpin_grace: float = Field(
+        60.0, ge=0, le=2_592_000, description="seconds until a content that nobody holds leaves"
+    )
+    sweep_interval: float = Field(
+        21_600.0,
+        ge=10,
+        le=2_592_000,
+        description="seconds between comparisons of the ledger with the backend",
+    )
+    delegates: tuple[Multiaddr, ...] = Field(
+        (),
+        max_length=20,
+        description="your nodes' multiaddrs; Pinning Service clients connect to them",
+    )
 
 
 class Cluster(Group):
     """IPFS Cluster, for pins.backend = "ipfs-cluster"."""
 
-    url: HttpUrl = Field(
-        "http://127.0.0.1:9094", description="REST API of one peer", json_schema_extra=SECRET
+    urls: Annotated[tuple[HttpUrl, ...], Field(min_length=1)] = Field(
+        ("http://127.0.0.1:9094",),
+        description="REST APIs of a cluster's peers; each CID has its own, the others stand by",
+        json_schema_extra=SECRET,
     )
-    username: str = Field("", description="user for Basic authentication; empty: none")
+    username: str = Field("", description="user for authentication; empty: none")
     password: str = Field("", description="its password", json_schema_extra=SECRET)
+    jwt: bool = Field(False, description="send a token signed with the password, and not itself")
+    token: str = Field("", description="a ready-made JWT instead", json_schema_extra=SECRET)
+    timeout: float = Field(10.0, gt=0, le=60, description="seconds one request may take")
+    batch_age: float = Field(
+        60.0,
+        ge=0,
+        le=3600,
+        description="seconds until an accepted change is durable (its batching.max_batch_age)",
+    )
 
 
 class Kubo(Group):
@@ -242,10 +237,19 @@ class Embedded(Group):
 
     gateways: tuple[HttpUrl, ...] = Field(
         ("https://trustless-gateway.link",),
-        description="trustless gateways, asked in this order",
+        description="trustless gateways, asked side by side",
         json_schema_extra=SECRET,
     )
     timeout: float = Field(30.0, gt=0, le=600, description="seconds one block may take")
+    parallel: int = Field(8, ge=1, le=64, description="contents brought in at once")
+    max_blocks: int = Field(
+        1_000_000, ge=1, le=100_000_000, description="blocks that one pin may have"
+    )
+    max_bytes: int = Field(64 * 1024**3, ge=1, description="bytes that one pin may have")
+    max_depth: int = Field(1_000, ge=1, le=100_000, description="levels that one pin may have")
+    serve: bool = Field(
+        False, description="serve what is held at /ipfs/{cid}?format=raw|car, without a key"
+    )
 
 
 class Log(Group):

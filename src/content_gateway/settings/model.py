@@ -78,6 +78,24 @@ class Settings(Group):
             raise ValueError('ens.local_gateways is for tests: it needs keys.mode "open"')
         return self
 
+    @model_validator(mode="after")
+    def _replicas_fit(self) -> "Settings":
+        least, most = self.pins.replication_min, self.pins.replication_max
+        if (least < 0) != (most < 0) or 0 < most < least:
+            raise ValueError("pins.replication_min does not fit pins.replication_max")
+        return self
+
+    @model_validator(mode="after")
+    def _only_what_is_embedded_is_served(self) -> "Settings":
+        if self.embedded.serve and self.pins.backend != "embedded":
+            raise ValueError('embedded.serve needs pins.backend "embedded"')
+        return self
+
+    @property
+    def blocks_path(self) -> Path:
+        """The SQLite file of the embedded store's blocks."""
+        return self.data_dir / "blocks.sqlite"
+
     @property
     def ledger_path(self) -> Path:
         """The SQLite file."""

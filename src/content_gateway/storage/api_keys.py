@@ -4,8 +4,9 @@ import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
 
+from content_gateway.content.moments import at_milliseconds, milliseconds
 from content_gateway.keys import KeyRecord
-from content_gateway.storage.sqlite import Database, milliseconds, moment
+from content_gateway.storage.sqlite import Database
 
 _COLUMNS = "id, name, prefix, secret_hash, scopes, created_at, expires_at, revoked_at"
 
@@ -85,7 +86,7 @@ def _record(row: tuple[str, str, str, bytes, str, int, int | None, int | None]) 
         prefix=prefix,
         secret_hash=secret_hash,
         scopes=frozenset(scopes.split()),
-        created_at=moment(created_at),
+        created_at=at_milliseconds(created_at),
         expires_at=_given(expires_at),
         revoked_at=_given(revoked_at),
     )
@@ -96,4 +97,4 @@ def _kept(time: datetime | None) -> int | None:
 
 
 def _given(kept: int | None) -> datetime | None:
-    return None if kept is None else moment(kept)
+    return None if kept is None else at_milliseconds(kept)

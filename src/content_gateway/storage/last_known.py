@@ -14,6 +14,7 @@ from typing import Any, Final, Self, TypeVar
 import structlog
 
 from content_gateway.content.ipns_name import IpnsName
+from content_gateway.content.moments import at_milliseconds, milliseconds
 from content_gateway.content.records import (
     ContentRecord,
     IpfsContent,
@@ -26,7 +27,7 @@ from content_gateway.content.records import (
 )
 from content_gateway.content.wallet import CoinType
 from content_gateway.errors import CallerError, StorageUnavailable
-from content_gateway.storage.sqlite import Database, milliseconds, moment
+from content_gateway.storage.sqlite import Database
 
 _BATCH: Final = 500
 
@@ -232,13 +233,15 @@ def _of_link(name: str, link: KnownLink | None, at: datetime, now: int) -> State
 
 def _read_resolution(row: tuple[Any, ...]) -> Learned:
     wallet, content, is_owner, learned_at = row
-    return Learned(Records(wallet, _read_content(content), bool(is_owner)), moment(learned_at))
+    return Learned(
+        Records(wallet, _read_content(content), bool(is_owner)), at_milliseconds(learned_at)
+    )
 
 
 def _read_link(row: tuple[Any, ...]) -> KnownLink:
     path, record, ttl, learned_at = row
     lifetime = None if ttl is None else timedelta(milliseconds=ttl)
-    return KnownLink(path, moment(learned_at), record, lifetime)
+    return KnownLink(path, at_milliseconds(learned_at), record, lifetime)
 
 
 def _write_content(content: ContentRecord) -> str:

@@ -1,139 +1,183 @@
-"""The pin ledger in SQL: requestors' pins and the contents behind them.
+"""The pin ledger in SQL, as requestors see it: their pins, and what became of the contents.
 
 Knows the tables `pins` and `contents`. A pin and its content change in one transaction; what a
-state means, and when to look again, is decided in `pins/`."""
+state leads to is said by content/holdings.py, and what the reconciler reads and writes is in
+contents.py beside this."""
 
 import sqlite3
-from collections.abc import Sequence
-from time import time
-from typing import Final
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from content_gateway.content.cid import Cid
-from content_gateway.content.pins import ContentState, Due, Outcome, Pin, PinStatus
-from content_gateway.storage.sqlite import Database, milliseconds, moment
-
-_LEASE: Final = (
-    "UPDATE contents SET lease_owner = ?, next_at = ? WHERE cid IN"
-    " (SELECT cid FROM contents WHERE next_at <= ? AND attempts {} 0 ORDER BY next_at LIMIT ?)"
-    " RETURNING cid, attempts"
+from content_gateway.content.holdings import ContentState, Event, after
+from content_gateway.content.moments import microseconds
+from content_gateway.content.pins import (
+    Label,
+    Page,
+    Pin,
+    PinStatus,
+    Removal,
+    Search,
 )
-_LEASE_RETRIES: Final = _LEASE.format(">")
-_LEASE_FIRST_TRIES: Final = _LEASE.format("=")
+from content_gateway.storage.additions import Addition, add_all
+from content_gateway.storage.pin_rows import STATUS, conditions_of, kept_label, status_of
+from content_gateway.storage.sqlite import Database
 
 
 class SqliteLedger:
-    """Pins and contents of one database."""
+    """The pins of one database; *grace* seconds pass before a content that nobody holds leaves."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(
+        self, database: Database, *, grace: float, clock: Callable[[], float] = time.time
+    ) -> None:
         self._database = database
+        self._grace = round(grace * 1000)
+        self._clock = clock
 
-    async def add(self, requestor: str, pin: Pin) -> bool:
-        """Record *pin* and queue its content; False if *requestor* holds the CID already.
-
-        Raises StorageUnavailable, and then nothing was recorded."""
-        cid, created_at = str(pin.cid), milliseconds(pin.created_at)
-
-        def job(connection: sqlite3.Connection) -> bool:
-            added = connection.execute(
-                "INSERT INTO pins (requestor, cid, spelling, created_at) VALUES (?, ?, ?, ?)"
-                " ON CONFLICT DO NOTHING",
-                (requestor, cid, pin.spelling, created_at),
-            )
-            if not added.rowcount:
-                return False
-            # A content that waits out a long gap is looked at again now that someone asks.
-            connection.execute(
-                "INSERT INTO contents (cid, state, next_at, updated_at)"
-                " VALUES (:cid, 'queued', :now, :now)"
-                " ON CONFLICT (cid) DO UPDATE SET next_at = min(next_at, excluded.next_at)"
-                " WHERE next_at IS NOT NULL AND lease_owner IS NULL",
-                {"cid": cid, "now": created_at},
-            )
-            return True
-
-        return await self._database.write(job)
-
-    def status(self, requestor: str, cid: Cid) -> PinStatus | None:
-        """The requestor's pin of *cid* and its content's state; None if there is none."""
-        row = self._database.read(
-            lambda connection: connection.execute(
-                "SELECT spelling, created_at, state, attempts, error"
-                " FROM pins JOIN contents USING (cid) WHERE requestor = ? AND cid = ?",
-                (requestor, str(cid)),
-            ).fetchone()
-        )
-        if row is None:
-            return None
-        spelling, created_at, state, attempts, error = row
-        pin = Pin(cid, spelling, moment(created_at))
-        return PinStatus(pin, ContentState(state), attempts, error)
-
-    def any_due(self) -> bool:
-        """Whether a content waits to be tended now."""
+    def holds(self, requestor: str, cid: Cid) -> bool:
+        """Whether *requestor* holds *cid*, durably: what a reader sees was synced before."""
+        values = (requestor, str(cid))
         return self._database.read(
             lambda connection: (
                 connection.execute(
-                    "SELECT 1 FROM contents WHERE next_at <= ? LIMIT 1", (_now(),)
+                    "SELECT 1 FROM pins WHERE requestor = ?"
+                    " AND content = (SELECT id FROM contents WHERE cid = ?)",
+                    values,
                 ).fetchone()
                 is not None
             )
         )
 
-    async def lease(
-        self, owner: str, seconds: float, first_tries: int, retries: int
-    ) -> Sequence[Due]:
-        """Due contents, for *owner* alone until *seconds* have passed.
+    async def add(self, requestor: str, cid: Cid, spelling: str, label: Label) -> Pin | None:
+        """Record a pin and what becomes of its content; None if *requestor* holds it already."""
+        addition = Addition(requestor, cid, spelling, label)
+        return await self._database.write_together(self._add_all, addition)
 
-        At most *first_tries* that were never tried, and *retries* that were; what of the one is
-        not needed goes to the first tries."""
+    async def relabel(self, requestor: str, cid: Cid, label: Label) -> bool:
+        """Say something else of a pin; False if *requestor* does not hold it."""
+        values = (*kept_label(label), requestor, str(cid))
 
-        def job(connection: sqlite3.Connection) -> list[Due]:
-            now = _now()
-            until = now + int(seconds * 1000)
-            rows = connection.execute(_LEASE_RETRIES, (owner, until, now, retries)).fetchall()
-            limit = first_tries + retries - len(rows)
-            rows += connection.execute(_LEASE_FIRST_TRIES, (owner, until, now, limit)).fetchall()
-            return [Due(Cid.parse(cid), attempts) for cid, attempts in rows]
+        def job(connection: sqlite3.Connection) -> bool:
+            changed = connection.execute(
+                "UPDATE pins SET name = ?, origins = ?, meta = ? WHERE requestor = ?"
+                " AND content = (SELECT id FROM contents WHERE cid = ?)",
+                values,
+            )
+            return changed.rowcount > 0
 
         return await self._database.write(job)
 
-    async def renew(self, owner: str, cid: Cid, seconds: float) -> None:
-        """Extend *owner*'s lease on *cid*, if it still holds it."""
-        await self._database.write(
-            lambda connection: (
-                connection.execute(
-                    "UPDATE contents SET next_at = ? WHERE cid = ? AND lease_owner = ?",
-                    (_now() + int(seconds * 1000), str(cid), owner),
-                ).rowcount
+    async def replace(
+        self, requestor: str, old: Pin, cid: Cid, spelling: str, label: Label
+    ) -> Pin | None:
+        """Remove *old* and add another pin in one transaction; None if *old* is not there."""
+
+        def job(connection: sqlite3.Connection) -> Pin | None:
+            held = connection.execute(
+                "SELECT content, (SELECT max(created_at) FROM pins WHERE requestor = :requestor)"
+                " FROM pins WHERE requestor = :requestor AND created_at = :created_at",
+                {"requestor": requestor, "created_at": microseconds(old.created_at)},
+            ).fetchone()
+            if held is None:
+                return None
+            content, last = held
+            # The same CID may be held by this pin or by another one: the new pin takes its place.
+            connection.execute(
+                "DELETE FROM pins WHERE requestor = ?"
+                " AND content IN (?, (SELECT id FROM contents WHERE cid = ?))",
+                (requestor, content, str(cid)),
             )
+            new = [Addition(requestor, cid, spelling, label)]
+            (pin,) = self._add_all(connection, new, {requestor: last})
+            self._release(connection, content)
+            return pin
+
+        return await self._database.write(job)
+
+    async def remove(self, requestor: str, cid: Cid) -> Removal | None:
+        """Remove a pin; its content is released with its last. None if it is not there."""
+
+        def job(connection: sqlite3.Connection) -> Removal | None:
+            gone = connection.execute(
+                "DELETE FROM pins WHERE requestor = ?"
+                " AND content = (SELECT id FROM contents WHERE cid = ?) RETURNING content",
+                (requestor, str(cid)),
+            ).fetchone()
+            if gone is None:
+                return None
+            return Removal.LEAVES if self._release(connection, gone[0]) else Removal.STAYS
+
+        return await self._database.write(job)
+
+    def status(self, requestor: str, cid: Cid) -> PinStatus | None:
+        """The requestor's pin of *cid* and how far its content is; None if there is none."""
+        row = self._database.read(
+            lambda connection: connection.execute(
+                f"SELECT {STATUS} FROM contents JOIN pins ON content = id"  # noqa: S608 - constant
+                " WHERE requestor = ? AND cid = ?",
+                (requestor, str(cid)),
+            ).fetchone()
         )
+        return None if row is None else status_of(row)
 
-    async def release(self, owner: str) -> None:
-        """Give up all of *owner*'s leases: what they covered is due now."""
-        await self._database.write(
-            lambda connection: (
-                connection.execute(
-                    "UPDATE contents SET lease_owner = NULL, next_at = ? WHERE lease_owner = ?",
-                    (_now(), owner),
-                ).rowcount
-            )
+    async def search(self, requestor: str, search: Search) -> Page:
+        """The requestor's pins that *search* finds, newest first."""
+        wanted, values = conditions_of(requestor, search)
+
+        def job(connection: sqlite3.Connection) -> Page:
+            rows = connection.execute(
+                f"SELECT {STATUS} FROM pins JOIN contents ON id = content"  # noqa: S608 - ours
+                f" WHERE {wanted} AND created_at < :cursor ORDER BY created_at DESC LIMIT :limit",
+                values,
+            ).fetchall()
+            is_whole = search.cursor is None and len(rows) <= search.limit
+            count = len(rows) if is_whole else _count(connection, wanted, values)
+            pins = [status_of(row) for row in rows[: search.limit]]
+            return Page(count, pins, more=len(rows) > search.limit)
+
+        return await self._database.search(job)
+
+    def _add_all(
+        self,
+        connection: sqlite3.Connection,
+        additions: Sequence[Addition],
+        last: Mapping[str, int] = MappingProxyType({}),
+    ) -> list[Pin | None]:
+        return add_all(connection, round(self._clock() * 1_000_000), additions, last)
+
+    def _release(self, connection: sqlite3.Connection, content: int) -> bool:
+        """Let the content go if nobody holds it, and say whether that is so."""
+        row = connection.execute(
+            "SELECT state FROM contents"
+            " WHERE id = ? AND NOT EXISTS (SELECT 1 FROM pins WHERE content = contents.id)",
+            (content,),
+        ).fetchone()
+        if row is None:
+            return False
+        now = round(self._clock() * 1000)
+        # Whoever has leased it has the older generation, and keeps the lease to its end.
+        connection.execute(
+            "UPDATE contents SET state = :state, generation = generation + 1, attempts = 0,"
+            " looks = 0, error = NULL, updated_at = :now, next_at = CASE WHEN lease_owner IS NULL"
+            " THEN :due ELSE max(next_at, :due) END WHERE id = :content",
+            {
+                "state": after(ContentState(row[0]), Event.RELEASED),
+                "content": content,
+                "now": now,
+                "due": now + self._grace,
+            },
         )
-
-    async def settle(self, owner: str, due: Due, outcome: Outcome) -> None:
-        """Write *outcome* and end the lease; nothing happens if *owner* has lost it."""
-        attempts = 0 if outcome.state is ContentState.PINNED else due.attempts + 1
-
-        def job(connection: sqlite3.Connection) -> int:
-            now = _now()
-            next_at = None if outcome.again_in is None else now + int(outcome.again_in * 1000)
-            return connection.execute(
-                "UPDATE contents SET state = ?, attempts = ?, next_at = ?, error = ?,"
-                " lease_owner = NULL, updated_at = ? WHERE cid = ? AND lease_owner = ?",
-                (outcome.state, attempts, next_at, outcome.error, now, str(due.cid), owner),
-            ).rowcount
-
-        await self._database.write(job)
+        return True
 
 
-def _now() -> int:
-    return round(time() * 1000)
+def _count(connection: sqlite3.Connection, wanted: str, values: dict[str, Any]) -> int:
+    # Without the join it is a walk along one index.
+    is_plain = not {"states", "cids"} & values.keys()
+    tables = "pins" if is_plain else "pins JOIN contents ON id = content"
+    (count,) = connection.execute(
+        f"SELECT count(*) FROM {tables} WHERE {wanted}",  # noqa: S608 - ours
+        values,
+    ).fetchone()
+    return int(count)

@@ -8,35 +8,48 @@ import asyncio
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from importlib import resources
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, cast
 
 import structlog
 
 from content_gateway.errors import GatewayError, StorageUnavailable, WrongSettings
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 MAX_QUEUED_WRITES: Final = 10_000
 MAX_GROUP: Final = 256
 _WRITER_BUSY_MS: Final = 3_000
 _READER_BUSY_MS: Final = 50  # reads run on the event loop: they must not wait
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SEARCHERS: Final = 4
+MAX_WAITING_SEARCHES: Final = 64
+_SEARCH_SECONDS: Final = 10.0
+_STEPS_A_LOOK: Final = 10_000  # of SQLite's machine, between two looks at the clock
+
+_ALONE: Final = object()
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
 class _Write:
-    """One queued write: *job* may run more than once, so it depends on the connection alone."""
+    """One queued write: *job* may run more than once, so it depends on the connection alone.
 
-    job: Callable[[sqlite3.Connection], Any]
+    With an *item* it is run for the items of all writes beside it that have the same job."""
+
+    job: Callable[..., Any]
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
+    item: Any = _ALONE
     result: Any = None
     error: Exception | None = None
 
@@ -59,6 +72,8 @@ class Database:
         self._thread = threading.Thread(target=self._write_all, name="sqlite writer", daemon=True)
         self._writer: sqlite3.Connection
         self._reader: sqlite3.Connection
+        self._searchers = ThreadPoolExecutor(_SEARCHERS, thread_name_prefix="sqlite search")
+        self._searches = 0
 
     async def __aenter__(self) -> Self:
         """Raises WrongSettings when the file cannot be made or is not ours."""
@@ -75,6 +90,7 @@ class Database:
     async def __aexit__(self, *exc_info: object) -> None:
         self._writes.put(None)
         await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._searchers.shutdown, cancel_futures=True)
         self._reader.close()
         self._writer.close()
 
@@ -82,12 +98,22 @@ class Database:
         """What *job* returns, once its changes are durable.
 
         Raises StorageUnavailable when they are not; then nothing of them is kept."""
+        return cast(T, await self._queued(job, _ALONE))
+
+    async def write_together(
+        self, job: Callable[[sqlite3.Connection, Sequence[Item]], Sequence[T]], item: Item
+    ) -> T:
+        """As `write`; but *job* is given all the items that wait for it, and returns as many
+        results."""
+        return cast(T, await self._queued(job, item))
+
+    def _queued(self, job: Callable[..., Any], item: object) -> asyncio.Future[Any]:
         if self._writes.qsize() >= MAX_QUEUED_WRITES:
             raise StorageUnavailable("Too many writes are waiting.")
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-        self._writes.put(_Write(job, loop, future))
-        return await future
+        future: asyncio.Future[Any] = loop.create_future()
+        self._writes.put(_Write(job, loop, future, item))
+        return future
 
     def read(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """What *job* returns. For look-ups by key, which take microseconds: it runs here and now.
@@ -97,6 +123,32 @@ class Database:
             return job(self._reader)
         except sqlite3.Error as wrong:
             raise StorageUnavailable("The ledger cannot be read now.") from wrong
+
+    async def search(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        """What *job* returns. For reads that may take long: beside the event loop, within 10 s.
+
+        Raises StorageUnavailable, also when too many are waiting."""
+        if self._searches >= MAX_WAITING_SEARCHES:
+            raise StorageUnavailable("Too many searches are waiting.")
+        self._searches += 1
+        running = asyncio.get_running_loop().run_in_executor(self._searchers, self._search, job)
+        running.add_done_callback(self._searched)
+        return await running
+
+    def _searched(self, _: object) -> None:
+        self._searches -= 1
+
+    def _search(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        end = time.monotonic() + _SEARCH_SECONDS
+        try:
+            with closing(_connect(self._path, _WRITER_BUSY_MS)) as connection:
+                connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS_A_LOOK)
+                connection.execute("BEGIN")  # all that *job* reads is of one moment
+                return job(connection)
+        except sqlite3.OperationalError as wrong:
+            late = time.monotonic() > end
+            detail = "The search takes too long." if late else "The ledger cannot be read now."
+            raise StorageUnavailable(detail) from wrong
 
     def _write_all(self) -> None:
         """The writer thread: gather, commit, answer, until None arrives."""
@@ -138,8 +190,8 @@ class Database:
     def _run(self, group: list[_Write]) -> Exception | None:
         """Run the jobs; the error of the first that fails."""
         try:
-            for write in group:
-                write.result = write.job(self._writer)
+            for job, writes in groupby(group, key=attrgetter("job")):
+                _do(self._writer, job, list(writes))
         except Exception as wrong:
             return wrong
         return None
@@ -150,6 +202,17 @@ class Database:
                 self._writer.execute("ROLLBACK")
         except sqlite3.Error as wrong:
             log.error("rollback failed", reason=str(wrong))
+
+
+def _do(connection: sqlite3.Connection, job: Callable[..., Any], writes: list[_Write]) -> None:
+    """Run writes of one *job*: together where they have items."""
+    if writes[0].item is _ALONE:
+        for write in writes:
+            write.result = job(connection)
+        return
+    results = job(connection, [write.item for write in writes])
+    for write, result in zip(writes, results, strict=True):
+        write.result = result
 
 
 def _answer(group: list[_Write]) -> None:
@@ -181,7 +244,13 @@ def _connect(path: Path, busy_ms: int) -> sqlite3.Connection:
     connection.execute(f"PRAGMA busy_timeout = {busy_ms}")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
+    connection.create_function("casefold", 1, _casefold, deterministic=True)
     return connection
+
+
+def _casefold(text: str | None) -> str | None:
+    """SQLite's own lower() knows ASCII only."""
+    return None if text is None else text.casefold()
 
 
 def migrate(connection: sqlite3.Connection) -> None:
@@ -215,13 +284,3 @@ def _statements(script: str) -> list[str]:
             statements.append(current)
             current = ""
     return statements
-
-
-def milliseconds(moment: datetime) -> int:
-    """*moment* as our tables keep it, for SQLite has no type for time: since 1970, UTC."""
-    return (moment - _EPOCH) // timedelta(milliseconds=1)
-
-
-def moment(kept: int) -> datetime:
-    """The moment (UTC) that *milliseconds* has made *kept* of."""
-    return datetime.fromtimestamp(kept / 1000, UTC)

@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from content_gateway.content.cid import CBOR, DAG_CBOR, DAG_JSON, DAG_PB, JSON, RAW, Cid
-from content_gateway.content.multiformats import read_varint
+from content_gateway.content.multiformats import SHA2_256, read_varint
 from content_gateway.errors import InvalidCid
 from content_gateway.ipfs.embedded.dag_cbor import cbor_links
 
+_SHA2_256: Final = bytes((SHA2_256, 32))
+_USUAL: Final = frozenset((RAW, DAG_PB, DAG_CBOR))
 _PB_LINKS: Final = 0x12  # field 2 of PBNode, length-delimited
 _PB_DATA: Final = 0x0A  # field 1 of PBNode
 _PB_HASH: Final = 0x0A  # field 1 of PBLink
+_PB_NAME: Final = 0x12  # field 2 of PBLink
 
 
 def links(cid: Cid, data: bytes) -> list[Cid]:
@@ -26,15 +29,39 @@ def links(cid: Cid, data: bytes) -> list[Cid]:
         return []
     try:
         if cid.codec == DAG_PB:
-            return [Cid.from_bytes(link) for link in _pb_links(data)]
+            return [_cid(link) for link in _pb_links(data)]
         if cid.codec == DAG_CBOR:
-            return [Cid.from_bytes(link) for link in cbor_links(data)]
+            return [_cid(link) for link in cbor_links(data)]
         if cid.codec == DAG_JSON:
             tree = json.loads(data, object_pairs_hook=_object)
             return [Cid.parse(link) for link in _json_links(tree)]
     except (InvalidCid, RecursionError) as wrong:
         raise ValueError(f"the block {cid} cannot be read: {wrong}") from wrong
     raise ValueError(f"the embedded store cannot walk blocks of the codec 0x{cid.codec:x}")
+
+
+def _cid(data: bytes) -> Cid:
+    """As Cid.from_bytes, which reads number by number what is nearly always the same."""
+    if len(data) == 36 and data[2:4] == _SHA2_256 and data[0] == 1 and data[1] in _USUAL:
+        return Cid(data[1], SHA2_256, data[4:])
+    return Cid.from_bytes(data)
+
+
+def named_links(data: bytes) -> list[tuple[bytes, Cid]]:
+    """Name and CID of every link of a dag-pb block; ValueError when it is malformed."""
+    found = []
+    for tag, value in _pb_fields(data):
+        if tag == _PB_LINKS:
+            fields = dict(_pb_fields(value))
+            if _PB_HASH in fields:
+                cid = Cid.from_bytes(fields[_PB_HASH])
+                found.append((fields.get(_PB_NAME, b""), cid))
+    return found
+
+
+def node_data(data: bytes) -> bytes:
+    """The Data of a dag-pb block, empty if it has none; ValueError when it is malformed."""
+    return dict(_pb_fields(data)).get(_PB_DATA, b"")
 
 
 def _pb_links(data: bytes) -> Iterator[bytes]:
@@ -51,15 +78,19 @@ def _pb_links(data: bytes) -> Iterator[bytes]:
 
 def _pb_fields(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Tag and bytes of every field; a number counts as no bytes (a link's size, not needed)."""
-    at = 0
-    while at < len(data):
-        tag, at = read_varint(data, at)
-        number, at = read_varint(data, at)
+    at, end = 0, len(data)
+    while at < end:
+        # Nearly all numbers here are one byte long.
+        tag, at = (data[at], at + 1) if data[at] < 0x80 else read_varint(data, at)
+        if at < end and data[at] < 0x80:
+            number, at = data[at], at + 1
+        else:
+            number, at = read_varint(data, at)
         wire_type = tag & 7
         if wire_type == 0:
             yield tag, b""
             continue
-        if wire_type != 2 or at + number > len(data):
+        if wire_type != 2 or at + number > end:
             raise ValueError("a dag-pb field is malformed")
         yield tag, data[at : at + number]
         at += number

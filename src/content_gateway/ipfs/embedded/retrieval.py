@@ -1,73 +1,186 @@
-"""Retrieval: one block from the first trustless gateway that gives the right bytes.
+"""The retrieval: brings in what is missing of a DAG, from several gateways side by side.
 
-Knows the trustless gateway's raw form (ipfs/specs `trustless-gateway.md`) and that no gateway
-is believed: bytes count only if they hash to the CID. Which blocks are needed, and where they
-are kept, is the store's business."""
+Theory of operation. What is known to be missing are either nodes, which have links, or leaves.
+A node is asked for as a CAR of everything below it: one request, verified block by block while
+it comes. Links that the CAR reveals belong to it until it ends; what it has not brought by then
+is missing again, its nodes by more CARs, its leaves as raw blocks, all of it spread over the
+gateways. So a retrieval that was cut off anywhere goes on where it was: what is here is found
+by looking, and only the parts below it that lack are asked for.
 
-from collections.abc import Sequence
+A gateway whose CAR brings nothing is asked for no more CARs by this pin. One that serves wrong
+bytes is named, and not asked for that block again. The first block that nobody has ends it.
+Knows nothing of tables: what is here the block store says, what is linked the frontier."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import structlog
 
 from content_gateway.content.cid import Cid
-from content_gateway.content.multiformats import HASHES, IDENTITY, digest_of
-from content_gateway.errors import PinFailed, UpstreamError, UpstreamUnavailable
-from content_gateway.ipfs.embedded.blockstore import MAX_BLOCK_BYTES, is_block_of
-from content_gateway.outbound import Outbound, host_of
+from content_gateway.errors import UpstreamError
+from content_gateway.ipfs.embedded.block import LEAVES
+from content_gateway.ipfs.embedded.blockstore import Begun, Blockstore
+from content_gateway.ipfs.embedded.car import Section
+from content_gateway.ipfs.embedded.car_stream import receive
+from content_gateway.ipfs.embedded.frontier import Frontier
+from content_gateway.ipfs.embedded.gateway import Gateway
+from content_gateway.ipfs.embedded.gateways import Gateways, Manners
 
-MEDIA_TYPE: Final = "application/vnd.ipld.raw"
+Progress = Callable[[int, int], None]
+
+MAX_CARS: Final = 4
+_PROGRESS_SECONDS: Final = 0.25
 
 log = structlog.get_logger(__name__)
 
 
 class Retrieval:
-    """The configured gateways, in order; *seconds* bounds one block from one of them."""
+    """The bringing in of one pin; *parallel* raw blocks are asked for at once."""
 
-    def __init__(self, outbound: Outbound, gateways: Sequence[str], *, seconds: float) -> None:
-        self._outbound = outbound
-        # Named by host in what is said and logged: the rest of an address may be secret.
-        self._gateways = {gateway.rstrip("/"): host_of(gateway) for gateway in gateways}
-        self._seconds = seconds
+    def __init__(
+        self,
+        blocks: Blockstore,
+        gateways: Gateways,
+        pin: Begun,
+        frontier: Frontier,
+        *,
+        parallel: int,
+        progress: Progress,
+    ) -> None:
+        self._blocks = blocks
+        self._gateways = gateways
+        self._pin = pin
+        self._frontier = frontier
+        self._parallel = parallel
+        self._progress = progress
+        self._told = 0.0
+        self._manners = Manners()
+        self._without_cars: set[Gateway] = set()
+        self._nodes: dict[bytes, Cid] = {}
+        self._leaves: dict[bytes, Cid] = {}
+        self._of_cars: list[dict[bytes, Cid]] = []  # what each CAR under way may yet bring
+        self._fetched: list[Section] = []
+        self._cars: set[asyncio.Task[None]] = set()
+        self._raws: set[asyncio.Task[None]] = set()
+        self._flush: asyncio.Task[None] | None = None
 
-    async def fetch(self, cid: Cid) -> bytes:
-        """The verified bytes of the block *cid*.
+    async def run(self) -> None:
+        """Bring in everything; when this returns the frontier is complete.
 
-        Raises PinFailed when gateways answered and none had it, UpstreamUnavailable when none
-        could be asked."""
-        if cid.hash_code == IDENTITY:
-            return cid.digest
-        if digest_of(cid.hash_code, b"") is None:
-            raise PinFailed(
-                f"Blocks hashed with {HASHES[cid.hash_code][0]} cannot be verified here."
-            )
-        reasons, answered = [], False
-        for gateway, host in self._gateways.items():
-            try:
-                found = await self._ask(gateway, cid)
-            except UpstreamError as failed:
-                reasons.append(f"{host}: {failed.detail}")
-                continue
-            answered = True
-            if isinstance(found, bytes):
-                return found
-            reasons.append(f"{host}: {found}")
-        detail = f"No gateway gave the block {cid}. " + " ".join(reasons)
-        raise PinFailed(detail) if answered else UpstreamUnavailable(detail)
+        Raises ValueError as the frontier does, and what Gateways.block and Blockstore.keep
+        raise. Blocks that came in before that are kept."""
+        while self._frontier.has_unread:
+            await self._keep([], None)
+        try:
+            while self._start():
+                jobs = self._cars | self._raws | ({self._flush} if self._flush else set())
+                done, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
+                self._forget(done)
+                for job in done:
+                    job.result()
+        except UpstreamError:
+            await self._stop()
+            await self._write_fetched()
+            raise
+        finally:
+            await self._stop()
+        self._progress(self._frontier.blocks, self._frontier.size)
 
-    async def _ask(self, gateway: str, cid: Cid) -> bytes | str:
-        """The block from one gateway, or why it did not give it; raises UpstreamError."""
-        answer = await self._outbound.ask(
-            "GET",
-            f"{gateway}/ipfs/{cid}?format=raw",
-            seconds=self._seconds,
-            max_bytes=MAX_BLOCK_BYTES,
-            headers={"Accept": MEDIA_TYPE},
-        )
-        if answer.status == 429 or answer.status >= 500:
-            raise UpstreamUnavailable(f"It answered {answer.status}.")
-        if answer.status != 200:
-            return f"It answered {answer.status}."
-        if not is_block_of(cid, answer.body):
-            log.warning("a gateway served wrong bytes", gateway=host_of(gateway), cid=str(cid))
-            return "It served wrong bytes."
-        return answer.body
+    def _start(self) -> bool:
+        """Begin what can be done now; whether anything is under way."""
+        while self._nodes and len(self._cars) < MAX_CARS:
+            gateway = self._for_cars()
+            if gateway is None:
+                self._leaves |= self._nodes  # as raw blocks, then
+                self._nodes.clear()
+                break
+            multihash, cid = self._nodes.popitem()
+            self._cars.add(asyncio.create_task(self._car(gateway, multihash, cid)))
+        while self._leaves and self._has_room():
+            _, cid = self._leaves.popitem()
+            self._raws.add(asyncio.create_task(self._raw(cid)))
+        if self._fetched and self._flush is None:
+            self._flush = asyncio.create_task(self._write_fetched())
+        if not (self._cars or self._raws or self._flush) and self._frontier.has_unread:
+            self._flush = asyncio.create_task(self._write_fetched())
+        return bool(self._cars or self._raws or self._flush)
+
+    def _has_room(self) -> bool:
+        """Whether another block may be asked for: not while many wait for the disk."""
+        running = len(self._raws)
+        return running < self._parallel and running + len(self._fetched) < 2 * self._parallel
+
+    def _for_cars(self) -> Gateway | None:
+        """The gateway to ask for the next CAR."""
+        able = [each for each in self._gateways.take_turns() if each not in self._without_cars]
+        return min(able, key=self._manners.disappoints, default=None)
+
+    def _forget(self, done: set[asyncio.Task[None]]) -> None:
+        self._cars -= done
+        self._raws -= done
+        if self._flush in done:
+            self._flush = None
+
+    async def _stop(self) -> None:
+        """End all work; what a thread is writing now it writes."""
+        jobs = [*self._cars, *self._raws, *([self._flush] if self._flush else [])]
+        self._forget(set(jobs))
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+
+    async def _car(self, gateway: Gateway, multihash: bytes, cid: Cid) -> None:
+        """Bring in as much as *gateway*'s CAR of *cid* has."""
+        own = {multihash: cid}
+        self._of_cars.append(own)
+
+        async def keep(sections: Sequence[Section]) -> int:
+            return await self._keep(sections, own)
+
+        try:
+            ended = await receive(gateway, cid, keep)
+        finally:
+            self._of_cars.remove(own)
+        if ended.wrong is not None:
+            self._gateways.note_wrong(gateway, ended.wrong)
+        if ended.fault is not None:
+            log.info("a CAR broke off", gateway=gateway.name, cid=str(cid), reason=ended.fault)
+        if ended.wrong is not None or not ended.useful:
+            self._without_cars.add(gateway)
+        self._manners.note(gateway, gave=ended.useful > 0)
+        self._want(own)
+
+    async def _raw(self, cid: Cid) -> None:
+        data = await self._gateways.block(cid, self._manners)
+        self._fetched.append((cid.multihash, data))
+
+    async def _write_fetched(self) -> None:
+        fetched, self._fetched = self._fetched, []
+        await self._keep(fetched, None)
+
+    async def _keep(self, sections: Sequence[Section], own: dict[bytes, Cid] | None) -> int:
+        """Write blocks; what is missing because of them belongs to the CAR of *own*, if any."""
+        kept = await self._blocks.keep(self._pin, self._frontier, sections)
+        places = (self._nodes, self._leaves, *self._of_cars)
+        for multihash in kept.arrived:
+            for place in places:
+                place.pop(multihash, None)
+        if own is None:
+            self._want(kept.missing)
+        else:
+            own |= kept.missing
+        self._tell()
+        return kept.useful
+
+    def _want(self, missing: Mapping[bytes, Cid]) -> None:
+        for multihash, cid in missing.items():
+            place = self._leaves if cid.codec in LEAVES else self._nodes
+            place[multihash] = cid
+
+    def _tell(self) -> None:
+        now = time.monotonic()
+        if now - self._told > _PROGRESS_SECONDS:
+            self._told = now
+            self._progress(self._frontier.blocks, self._frontier.size)

@@ -1,104 +1,107 @@
-"""The embedded pin store, as a pin backend: walks a DAG until every block of it is kept.
+"""The embedded pin store, as a pin backend: keeps whole DAGs on this machine, and serves them.
 
-Knows the order of work: a block is fetched, verified and written before its links are followed,
-and the DAG is marked complete only when nothing is missing, so a crash costs the blocks under
-way and no more. Replication is 1, and nothing is announced to the DHT."""
+Knows the order of work: a pin is begun, what is missing is brought in, and it is marked complete,
+durably, only when nothing lacks; so a crash costs what was under way and no more. Replication is
+1, and nothing is announced to the DHT. How blocks are kept, fetched and read is left to the
+modules beside this one."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final
 
 from content_gateway.content.cid import Cid
-from content_gateway.content.pins import Holding
-from content_gateway.errors import PinFailed, UpstreamUnavailable
+from content_gateway.content.holdings import Holding, Peer, Sighting
+from content_gateway.errors import PinFailed
+from content_gateway.ipfs.embedded.block import refusal
 from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.dag import links
+from content_gateway.ipfs.embedded.frontier import Frontier, Limits
+from content_gateway.ipfs.embedded.gateways import Gateways
+from content_gateway.ipfs.embedded.retrieval import Retrieval
+from content_gateway.ipfs.embedded.serving import Scope, read_block, read_car
 
-PARALLEL_BLOCKS: Final = 8
-
-Fetch = Callable[[Cid], Awaitable[bytes]]
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The largest DAG that one pin may bring in."""
-
-    blocks: int = 1_000_000
-    size: int = 64 * 1024**3
-    depth: int = 1_000
+PARALLEL_BLOCKS: Final = 16
+_PINS_AT_ONCE: Final = 1_000
+_PINNED: Final = Sighting(Holding.PINNED, 1, 1, (Peer("embedded", "pinned"),))
+_ABSENT: Final = Sighting(Holding.ABSENT, 0, 1, (Peer("embedded", "unpinned"),))
 
 
 class EmbeddedStore:
-    """Pins kept in a Blockstore, fetched by a Retrieval's `fetch`."""
+    """Pins kept in *blocks*, fetched from *gateways*."""
 
-    def __init__(self, blocks: Blockstore, fetch: Fetch, *, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        blocks: Blockstore,
+        gateways: Gateways,
+        *,
+        limits: Limits | None = None,
+        parallel: int = PARALLEL_BLOCKS,
+    ) -> None:
         self._blocks = blocks
-        self._fetch = fetch
+        self._gateways = gateways
         self._limits = limits or Limits()
+        self._parallel = parallel
 
-    async def look(self, cid: Cid) -> Holding:
-        """Whether the whole DAG below *cid* is kept."""
-        marked = await asyncio.to_thread(self._blocks.is_marked, cid)
-        return Holding.PINNED if marked else Holding.ABSENT
+    @property
+    def batch_age(self) -> float:
+        """0: what is accepted is durable, and seen at once."""
+        return 0.0
 
-    async def submit(self, cid: Cid) -> None:
-        """Bring in the whole DAG below *cid*; what is kept already is not fetched again.
+    async def look(self, cids: Sequence[Cid]) -> Mapping[Cid, Sighting]:
+        """PINNED where the whole DAG is here, ABSENT where it is not, or not all of it.
 
-        Raises PinFailed when a block cannot be had or is over a limit, UpstreamUnavailable
-        when no gateway can be asked or the disk refuses."""
+        Raises UpstreamUnavailable when the disk refuses."""
+        complete = await self._blocks.complete(cids)
+        return {cid: _PINNED if cid in complete else _ABSENT for cid in cids}
+
+    async def pin(self, cid: Cid, seen: Sighting, progress: Callable[[int, int], None]) -> Sighting:
+        """Bring in the whole DAG below *cid*; what is here already is not fetched again.
+
+        *progress* is told the blocks and bytes that are here, a few times a second. Raises
+        PinFailed when a block cannot be had or kept or a limit is passed, PinDeferred when the
+        gateways are too slow or busy to say, UpstreamUnavailable when none can be reached or
+        the disk refuses. May be cancelled at any time, and taken up again."""
+        reason = refusal(cid)
+        if reason is not None:
+            raise PinFailed(f"The content cannot be kept: {reason}.")
         try:
-            count, size = await self._walk(cid)
-            await asyncio.to_thread(self._blocks.mark, cid, count, size)
+            frontier = Frontier(cid, self._limits)
+            pin = await self._blocks.begin(cid)
+            if not pin.is_complete:
+                await Retrieval(
+                    self._blocks,
+                    self._gateways,
+                    pin,
+                    frontier,
+                    parallel=self._parallel,
+                    progress=progress,
+                ).run()
+                await self._blocks.finish(pin, frontier)
         except ValueError as wrong:
             raise PinFailed(f"The content cannot be kept: {wrong}.") from wrong
-        except OSError as full:
-            raise UpstreamUnavailable(f"The block store cannot be written: {full}.") from full
+        return _PINNED
 
-    async def _walk(self, root: Cid) -> tuple[int, int]:
-        """Number and bytes of the DAG's blocks, all of them kept."""
-        waiting, seen = [(root, 0)], {root}
-        size = 0
-        running: dict[asyncio.Task[tuple[int, list[Cid]]], int] = {}
-        try:
-            while waiting or running:
-                while waiting and len(running) < PARALLEL_BLOCKS:
-                    cid, depth = waiting.pop()
-                    running[asyncio.create_task(self._keep(cid))] = depth
-                done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    depth = running.pop(task)
-                    length, linked = task.result()
-                    size += length
-                    new = [link for link in linked if link not in seen]
-                    seen.update(new)
-                    self._check(len(seen), size, depth)
-                    waiting += [(link, depth + 1) for link in reversed(new)]
-            return len(seen), size
-        finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+    async def unpin(self, cid: Cid) -> None:
+        """Let go of *cid*, durably; the blocks that no other pin needs go in the background.
 
-    async def _keep(self, cid: Cid) -> tuple[int, list[Cid]]:
-        """Length and distinct links of the block, which is durable before they are returned."""
-        data = await asyncio.to_thread(self._blocks.get, cid)
-        if data is None:
-            data = await self._fetch(cid)
-            await asyncio.to_thread(self._blocks.put, cid, data)
-        # Two MiB of links take a second to read: not on the event loop.
-        return len(data), await asyncio.to_thread(_distinct_links, cid, data)
+        Raises UpstreamUnavailable when the disk refuses."""
+        await self._blocks.unpin(cid)
 
-    def _check(self, blocks: int, size: int, depth: int) -> None:
-        limits = self._limits
-        for what, value, most in (
-            ("blocks", blocks, limits.blocks),
-            ("bytes", size, limits.size),
-            ("levels", depth, limits.depth),
-        ):
-            if value > most:
-                raise ValueError(f"it has more than {most} {what}")
+    async def pinset(self) -> AsyncIterator[Cid]:
+        """Every complete pin; raises UpstreamUnavailable where the disk refuses."""
+        last = 0
+        while pins := await self._blocks.pins_after(last, _PINS_AT_ONCE):
+            for last, cid in pins:  # noqa: B007 - where the next page begins
+                yield cid
 
+    async def block(self, cid: Cid) -> bytes | None:
+        """The block *cid*, verified again; None if it is not here, or has rotted.
 
-def _distinct_links(cid: Cid, data: bytes) -> list[Cid]:
-    return list(dict.fromkeys(links(cid, data)))
+        One that has rotted is dropped, and its pins are complete no more, so that it is brought
+        in again. Raises UpstreamUnavailable when the disk refuses."""
+        return await read_block(self._blocks, cid)
+
+    def car(self, cid: Cid, scope: Scope = "all") -> AsyncIterator[bytes]:
+        """The CAR (version 1, order=dfs, dups=n) of what is below *cid*, piece by piece.
+
+        Raises NotFound when a block is not here: before the first piece if it is the root's.
+        Raises UpstreamUnavailable when the disk refuses."""
+        return read_car(self._blocks, cid, scope)

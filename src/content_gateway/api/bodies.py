@@ -1,0 +1,54 @@
+"""Request bodies: taken in whole, small and in time, or refused.
+
+Knows what the protocol says of a body and what this service takes: JSON of at most 64 KiB, with
+its length announced. What the JSON must say is left to the operation."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, Final
+
+from content_gateway.api.problems import (
+    BODY_WITHOUT_LENGTH,
+    CUT_BODY,
+    LARGE_BODY,
+    SLOW_REQUEST,
+    UNKNOWN_MEDIA_TYPE,
+    Refused,
+)
+from content_gateway.api.protocol import MAX_BODY_BYTES, SENT_BODY
+
+SECONDS: Final = 10.0  # until a body must be there
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+
+async def read_body(scope: MutableMapping[str, Any], receive: Receive, *, seconds: float) -> bytes:
+    """The body of the request in *scope*, b"" if it has none; raises Refused."""
+    sent = scope.get("extensions", {}).get(SENT_BODY)
+    if sent is None:
+        return b""
+    if sent["length"] is None:
+        raise Refused(BODY_WITHOUT_LENGTH)
+    if sent["length"] > MAX_BODY_BYTES:
+        raise Refused(LARGE_BODY)
+    if not _is_json(scope["headers"]):
+        raise Refused(UNKNOWN_MEDIA_TYPE)
+    try:
+        async with asyncio.timeout(seconds):
+            message = await receive()
+    except TimeoutError:
+        raise Refused(SLOW_REQUEST) from None
+    if message["type"] != "http.request" or message["more_body"]:
+        raise Refused(CUT_BODY)
+    body: bytes = message["body"]
+    return body
+
+
+def _is_json(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a body under *headers* says that it is JSON, and nothing is wrapped around it."""
+    types = [value for name, value in headers if name == b"content-type"]
+    if len(types) != 1 or any(name == b"content-encoding" for name, _ in headers):
+        return False
+    media_type, _, parameters = types[0].lower().partition(b";")
+    charset = parameters.replace(b" ", b"").replace(b'"', b"")
+    return media_type.strip() == b"application/json" and charset in (b"", b"charset=utf-8")

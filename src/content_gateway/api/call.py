@@ -1,0 +1,92 @@
+"""What passes between the routes and the handlers: a call, and the reply to it.
+
+Knows the two forms a reply can have, whole and streamed, and the header fields that all replies
+to keyed operations share. What is asked and answered is left to the handlers."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from content_gateway.api.auth import Admitted
+from content_gateway.api.problems import Headers
+
+JSON: Final = (b"content-type", b"application/json")
+_KEYED: Final = [JSON, (b"cache-control", b"no-store")]
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One request: its path parameter, its query as it was sent, its header fields, who asks
+    (None: no key needed), and its body where the operation has one."""
+
+    argument: str
+    query: bytes
+    headers: Iterable[tuple[bytes, bytes]]
+    admitted: Admitted | None
+    body: bytes = b""
+
+    @property
+    def requestor(self) -> str:
+        """The id of who asks; only for operations that need a key."""
+        assert self.admitted is not None, "the operation has no security"  # noqa: S101
+        return self.admitted.requestor.id
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """One answer, complete but for the id of the request."""
+
+    body: bytes
+    headers: Headers
+    status: int = 200
+
+
+class Stream(msgspec.Struct, frozen=True):
+    """An answer whose body is made while it is sent; *chunks* is closed when nobody reads on."""
+
+    chunks: AsyncIterator[bytes]
+    headers: Headers
+    status: int = 200
+
+
+Answer: TypeAlias = Reply | Stream
+
+
+class Handler(msgspec.Struct, frozen=True):
+    """What answers an operation, and the scope that its key must have (None: no key)."""
+
+    answer: Callable[[Call], Awaitable[Answer]]
+    scope: str | None
+
+
+# Handler by operationId; None: the operation is described, and switched off here.
+Handlers: TypeAlias = Mapping[str, Handler | None]
+
+
+def length_of(body: bytes) -> tuple[bytes, bytes]:
+    """The header field that says how long *body* is."""
+    return b"content-length", b"%d" % len(body)
+
+
+def keyed(body: bytes, *more: tuple[bytes, bytes], status: int = 200) -> Reply:
+    """The answer to a keyed operation, with *more* header fields than all of them have."""
+    return Reply(body, [*_KEYED, *more, length_of(body)], status)
+
+
+def confirmed(message: str, result: dict[str, Any], *more: tuple[bytes, bytes]) -> Reply:
+    """The answer that confirms something in words and shows its *result*."""
+    return keyed(msgspec.json.encode({"message": message, "result": result}), *more)
+
+
+def listed(value: bytes) -> list[bytes]:
+    """The members of a header field that is a list (RFC 9110 section 5.6.1)."""
+    return [member.strip() for member in value.split(b",")]
+
+
+def has_already(headers: Iterable[tuple[bytes, bytes]], etag: bytes) -> bool:
+    """Whether the caller has the body that *etag* names (RFC 9110 section 13.1.2)."""
+    for name, value in headers:
+        if name == b"if-none-match":
+            known = [tag.removeprefix(b"W/") for tag in listed(value)]
+            if etag in known or b"*" in known:
+                return True
+    return False

@@ -1,0 +1,114 @@
+"""The answers about pins: values of the domain to bodies.
+
+Knows the fields of the interface specification's section 2.5 and of this service's own pin
+operations, and the words that tell a person how far a pin is. The Pinning Service API's form of
+the same things is in psa_answers.py."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from content_gateway.api.call import Reply, confirmed, keyed
+from content_gateway.content.cid import Cid
+from content_gateway.content.holdings import ContentState, Peer
+from content_gateway.content.moments import microseconds, rfc3339
+from content_gateway.content.pins import Page, Pin, PinStatus, Removal
+
+_EXISTS: Final = keyed(
+    msgspec.json.encode({"message": "A pin already exists for this CID and API key"})
+)
+_WORDS: Final[Mapping[ContentState, str]] = {
+    ContentState.QUEUED: "The pin is queued",
+    ContentState.PINNING: "The content is being pinned",
+    ContentState.PINNED: "The content is pinned",
+    ContentState.FAILED: "The content could not be pinned yet; it is tried again",
+    ContentState.UNPINNED: "The backend has lost the content; it is asked for it again",
+}
+# Said where the backend gave no reason.
+_REASONS: Final[Mapping[ContentState, str]] = {
+    ContentState.FAILED: "The backend could not pin it, and did not say why.",
+    ContentState.UNPINNED: "The backend held it, and does not any more.",
+}
+_REMOVED: Final[Mapping[Removal, tuple[str, str]]] = {
+    Removal.LEAVES: (
+        "Pin removed; nobody else holds the content, and it leaves the backend",
+        "leaves",
+    ),
+    Removal.STAYS: (
+        "Pin removed; the content stays on the backend, because others hold it",
+        "stays",
+    ),
+}
+
+
+def pin_exists() -> Reply:
+    """The Pin Add response (section 2.5) for a pin that the requestor holds already."""
+    return _EXISTS
+
+
+def pin_added(pin: Pin, key: str) -> Reply:
+    """The Pin Add response for a new pin; the key is put in here and kept nowhere."""
+    body = {"message": "Pin added", "result": _pin(pin), "apiKey": key}
+    return keyed(msgspec.json.encode(body))
+
+
+def pin_status(status: PinStatus) -> Reply:
+    """How far a pin is, peer by peer, and why it is no further."""
+    result: dict[str, Any] = {
+        **_listed(status),
+        "replicas": {"pinned": status.replicas},
+        "peers": [_peer(peer) for peer in status.peers],
+        "attempts": status.attempts,
+    }
+    if status.wanted:
+        result["replicas"]["wanted"] = status.wanted
+    if status.blocks or status.size:
+        result["progress"] = {"blocks": status.blocks, "bytes": status.size}
+    if reason := reason_of(status):
+        result["reason"] = reason
+    if status.next_at is not None:
+        result["nextAttempt"] = rfc3339(status.next_at)
+    if status.updated_at is not None:
+        result["updated"] = rfc3339(status.updated_at)
+    return confirmed(_WORDS[status.state], result)
+
+
+def reason_of(status: PinStatus) -> str | None:
+    """Why the pin is not pinned, in words for people; None if nothing went wrong."""
+    return status.error or _REASONS.get(status.state)
+
+
+def pins_listed(page: Page) -> Reply:
+    """A page of pins, and the cursor to the next one where there is one."""
+    body: dict[str, Any] = {
+        "message": "Pins",
+        "count": page.count,
+        "results": [_listed(status) for status in page.pins],
+    }
+    if page.more and page.pins:
+        body["next"] = f"{microseconds(page.pins[-1].pin.created_at):x}"
+    return keyed(msgspec.json.encode(body))
+
+
+def pin_removed(cid: Cid, removal: Removal) -> Reply:
+    """That the pin is gone, and what becomes of the content."""
+    words, content = _REMOVED[removal]
+    return confirmed(words, {"cid": str(cid), "content": content})
+
+
+def _pin(pin: Pin) -> dict[str, Any]:
+    return {"cid": pin.spelling, "type": "pin", "timestamp": pin.timestamp}
+
+
+def _listed(status: PinStatus) -> dict[str, Any]:
+    return {**_pin(status.pin), "status": status.state.value}
+
+
+def _peer(peer: Peer) -> dict[str, str]:
+    shown = {"name": peer.name, "status": peer.status}
+    if peer.at is not None:
+        shown["timestamp"] = rfc3339(peer.at)
+    if peer.error:
+        shown["error"] = peer.error
+    return shown

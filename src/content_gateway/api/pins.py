@@ -1,0 +1,88 @@
+"""The handlers of this service's own pin operations.
+
+Turns CIDs and query parameters into values, asks Pinning, and renders what it says (interface
+specification section 4.4, and the operations that go beyond it). The same pins in the words of
+the Pinning Service API are psa.py's business."""
+
+import re
+from datetime import datetime
+from typing import Final, cast
+
+from content_gateway.api.auth import Admitted
+from content_gateway.api.call import Call, Handler, Handlers, Reply
+from content_gateway.api.pin_answers import (
+    pin_added,
+    pin_exists,
+    pin_removed,
+    pin_status,
+    pins_listed,
+)
+from content_gateway.api.query import choices, number, parse_query
+from content_gateway.content.cid import Cid
+from content_gateway.content.holdings import ContentState
+from content_gateway.content.moments import at_microseconds
+from content_gateway.content.pins import Search
+from content_gateway.errors import InvalidCursor
+from content_gateway.pins.pinning import Pinning
+
+# A pin that somebody holds is never in the state `unpinning`.
+STATES: Final = tuple(state.value for state in ContentState if state != ContentState.UNPINNING)
+_LISTED: Final = ("status", "cursor", "limit")
+_CURSOR: Final = re.compile(r"[0-9a-f]{1,15}", re.ASCII)
+
+
+class PinHandlers:
+    """Adds, shows, lists and removes the pins of who asks."""
+
+    def __init__(self, pinning: Pinning) -> None:
+        self._pinning = pinning
+
+    @property
+    def by_id(self) -> Handlers:
+        """Handler by operationId."""
+        return {
+            "addPin": Handler(self.add, "pin"),
+            "getPinStatus": Handler(self.status, "pin"),
+            "listPins": Handler(self.list, "pin"),
+            "removePin": Handler(self.remove, "pin"),
+        }
+
+    async def add(self, call: Call) -> Reply:
+        """A new pin for the requestor, or the notice that it exists."""
+        admitted = cast(Admitted, call.admitted)
+        pin = await self._pinning.add(admitted.requestor.id, call.argument)
+        return pin_exists() if pin is None else pin_added(pin, admitted.key)
+
+    async def status(self, call: Call) -> Reply:
+        """How far one of the requestor's pins is."""
+        parse_query(call.query, ())
+        return pin_status(self._pinning.status(call.requestor, Cid.parse(call.argument)))
+
+    async def list(self, call: Call) -> Reply:
+        """The requestor's pins, newest first, a page at a time."""
+        asked = parse_query(call.query, _LISTED)
+        states = choices("status", asked.get("status"), STATES)
+        search = Search(
+            states=frozenset(map(ContentState, states)) or None,
+            cursor=_cursor(asked.get("cursor")),
+            limit=number("limit", asked.get("limit"), least=1, most=1000, default=100),
+        )
+        return pins_listed(await self._pinning.search(call.requestor, search))
+
+    async def remove(self, call: Call) -> Reply:
+        """The end of one of the requestor's pins."""
+        parse_query(call.query, ())
+        cid = Cid.parse(call.argument)
+        return pin_removed(cid, await self._pinning.remove(call.requestor, cid))
+
+
+def _cursor(text: str | None) -> datetime | None:
+    """The moment of creation that the cursor *text* stands for; raises InvalidCursor."""
+    if text is None:
+        return None
+    try:
+        if _CURSOR.fullmatch(text):
+            return at_microseconds(int(text, 16))
+    except OverflowError:
+        pass
+    raise InvalidCursor

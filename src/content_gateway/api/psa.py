@@ -1,0 +1,156 @@
+"""The handlers of the Pinning Service API 1.0.0, which clients find under /psa.
+
+Puts the API's words on the same pins that the native operations show: one ledger, two faces.
+Knows its operations and its PinStatus object; what clients send is read by psa_query.py."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from content_gateway.api.call import Call, Handler, Handlers, Reply, keyed
+from content_gateway.api.pin_answers import reason_of
+from content_gateway.api.psa_query import (
+    STATES,
+    parse_pin,
+    parse_request_id,
+    parse_search,
+    request_id,
+)
+from content_gateway.api.query import parse_query
+from content_gateway.content.cid import Cid
+from content_gateway.content.holdings import ContentState
+from content_gateway.content.pins import PinStatus
+from content_gateway.errors import PinNotFound
+from content_gateway.pins.pinning import Pinning
+
+# How long an added pin is waited for, so that a client hears `pinned` of what is there already.
+PATIENCE: Final = 2.0
+_STATUS: Final = {state: word for word, states in STATES.items() for state in states}
+
+
+class PsaHandlers:
+    """Answers clients of the Pinning Service API.
+
+    *delegates* are the multiaddrs they are told to connect to; *first_outcome* returns once
+    something was learned of a content, or after so many seconds."""
+
+    def __init__(
+        self,
+        pinning: Pinning,
+        *,
+        delegates: Sequence[str],
+        first_outcome: Callable[[Cid, float], Awaitable[None]],
+    ) -> None:
+        self._pinning = pinning
+        self._delegates = list(delegates)
+        self._first_outcome = first_outcome
+
+    @property
+    def by_id(self) -> Handlers:
+        """Handler by operationId."""
+        return {
+            "psaListPins": Handler(self.list, "pin"),
+            "psaAddPin": Handler(self.add, "pin"),
+            "psaGetPin": Handler(self.get, "pin"),
+            "psaReplacePin": Handler(self.replace, "pin"),
+            "psaRemovePin": Handler(self.remove, "pin"),
+        }
+
+    async def list(self, call: Call) -> Reply:
+        """The requestor's pins that pass the filters, newest first."""
+        page = await self._pinning.search(call.requestor, parse_search(call.query))
+        results = [self._shown(status) for status in page.pins]
+        return keyed(msgspec.json.encode({"count": page.count, "results": results}))
+
+    async def add(self, call: Call) -> Reply:
+        """A pin of the CID in the body: a new one, or the one that is there, described anew."""
+        parse_query(call.query, ())
+        spelling, label = parse_pin(call.body)
+        return await self._accepted(
+            call.requestor, await self._pinning.describe(call.requestor, spelling, label)
+        )
+
+    async def get(self, call: Call) -> Reply:
+        """One of the requestor's pins."""
+        parse_query(call.query, ())
+        return self._answer(self._held(call))
+
+    async def replace(self, call: Call) -> Reply:
+        """Another pin in place of one of the requestor's."""
+        parse_query(call.query, ())
+        spelling, label = parse_pin(call.body)
+        old = self._held(call).pin
+        return await self._accepted(
+            call.requestor, await self._pinning.replace(call.requestor, old, spelling, label)
+        )
+
+    async def remove(self, call: Call) -> Reply:
+        """The end of one of the requestor's pins; no body (the API's yaml)."""
+        parse_query(call.query, ())
+        await self._pinning.remove(call.requestor, self._held(call).pin.cid)
+        return keyed(b"", status=202)
+
+    def _held(self, call: Call) -> PinStatus:
+        """The requestor's pin with the request id in *call*; raises PinNotFound."""
+        created_at, cid = parse_request_id(call.argument)
+        status = self._pinning.status(call.requestor, cid)
+        if status.pin.created_at != created_at:
+            raise PinNotFound  # it was replaced by a later pin of the same CID
+        return status
+
+    async def _accepted(self, requestor: str, status: PinStatus) -> Reply:
+        """The answer to an accepted pin, which waits a moment for the backend to begin.
+
+        Nothing is awaited between a reading of the status and the wait for what changes it, so
+        no change is missed. A backend that is away is not waited for, nor one that has begun."""
+        end = asyncio.get_running_loop().time() + PATIENCE
+        while status.state is ContentState.QUEUED and not status.error:
+            left = end - asyncio.get_running_loop().time()
+            if left <= 0:
+                break
+            await self._first_outcome(status.pin.cid, left)
+            with suppress(PinNotFound):  # removed in this moment: it was accepted all the same
+                status = self._pinning.status(requestor, status.pin.cid)
+        return self._answer(status, 202)
+
+    def _answer(self, status: PinStatus, code: int = 200) -> Reply:
+        return keyed(msgspec.json.encode(self._shown(status)), status=code)
+
+    def _shown(self, status: PinStatus) -> dict[str, Any]:
+        """The API's PinStatus object."""
+        label = status.pin.label
+        pin: dict[str, Any] = {"cid": status.pin.spelling}
+        if label.name is not None:
+            pin["name"] = label.name
+        if label.origins:
+            pin["origins"] = label.origins
+        if label.meta:
+            pin["meta"] = label.meta
+        return {
+            "requestid": request_id(status.pin),
+            "status": _STATUS[status.state],
+            "created": _created(status.pin.created_at),
+            "pin": pin,
+            "delegates": self._delegates,
+            "info": _info(status),
+        }
+
+
+def _created(moment: datetime) -> str:
+    """*moment* as RFC 3339, exactly, but in no more digits than most clients can read."""
+    spec = "microseconds" if moment.microsecond % 1000 else "milliseconds"
+    return moment.isoformat(timespec=spec).replace("+00:00", "Z")
+
+
+def _info(status: PinStatus) -> dict[str, str]:
+    """What the API leaves to each service: texts by name."""
+    info = {}
+    if status.wanted:
+        info["replicas"] = f"{status.replicas} of {status.wanted}"
+    if reason := reason_of(status):
+        info["status_details"] = reason
+    return info

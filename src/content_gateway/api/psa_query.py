@@ -1,0 +1,119 @@
+"""What clients of the Pinning Service API send: filters and Pin objects, into values.
+
+Knows the API's parameters, their limits and its Pin object (its yaml, version 1.0.0), and
+refuses whatever is not right with the place where it is wrong. What is done with them is left to
+psa.py."""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from content_gateway.api.query import choice, choices, moment, number, parse_query
+from content_gateway.content.cid import Cid
+from content_gateway.content.holdings import ContentState
+from content_gateway.content.moments import at_microseconds, microseconds
+from content_gateway.content.pins import Label, Match, Pin, Search
+from content_gateway.errors import InvalidBody, InvalidCid, InvalidQuery, PinNotFound
+
+MAX_NAME: Final = 255
+MAX_CIDS: Final = 10
+_PARAMETERS: Final = ("cid", "name", "match", "status", "before", "after", "limit", "meta")
+# What the API calls queued is all that waits for its turn, the lost included.
+STATES: Final[Mapping[str, frozenset[ContentState]]] = {
+    "queued": frozenset({ContentState.QUEUED, ContentState.UNPINNED}),
+    "pinning": frozenset({ContentState.PINNING}),
+    "pinned": frozenset({ContentState.PINNED}),
+    "failed": frozenset({ContentState.FAILED}),
+}
+_REQUEST_ID: Final = re.compile(r"([0-9a-f]{1,15})-([a-z0-9]{1,1200})", re.ASCII)
+
+# A text with a NUL in it is not kept whole by every ledger.
+_Name = Annotated[str, Meta(max_length=MAX_NAME, pattern=r"^[^\x00]*$")]
+_Multiaddr = Annotated[str, Meta(pattern=r"^/[!-~]+$", max_length=1024)]
+
+
+class _PinObject(msgspec.Struct, frozen=True):
+    """A Pin as a client sends it; members that the API does not know are passed over."""
+
+    cid: str
+    name: _Name | None = None
+    origins: Annotated[list[_Multiaddr], Meta(max_length=20)] | None = None
+    meta: Annotated[dict[str, str], Meta(max_length=1000)] | None = None
+
+
+_PINS: Final = msgspec.json.Decoder(_PinObject)
+_META: Final = msgspec.json.Decoder(dict[str, str])
+
+
+def parse_pin(body: bytes) -> tuple[str, Label]:
+    """The CID as it is spelt in the Pin object *body*, and what is said of the pin.
+
+    Raises InvalidBody."""
+    if not body:
+        raise InvalidBody("The body must be a Pin object as JSON.")
+    try:
+        pin = _PINS.decode(body)
+    except RecursionError:
+        raise InvalidBody("The body is not a Pin object: it is nested too deeply.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
+        raise InvalidBody(f"The body is not a Pin object: {wrong}.") from wrong
+    origins = tuple(dict.fromkeys(pin.origins or ()))
+    return pin.cid, Label(pin.name, origins, pin.meta or {})
+
+
+def parse_search(query: bytes) -> Search:
+    """The search that *query* describes; raises InvalidQuery and InvalidCid."""
+    asked = parse_query(query, _PARAMETERS)
+    chosen = choices("status", asked.get("status", "pinned"), STATES)
+    if len(name := asked.get("name", "")) > MAX_NAME or "\0" in name:
+        raise InvalidQuery(f"name has at most {MAX_NAME} characters, and none of them is NUL.")
+    match = choice("match", asked.get("match", Match.EXACT), [*Match])
+    return Search(
+        states=frozenset().union(*(STATES[state] for state in chosen)),
+        cids=_cids(asked.get("cid")),
+        name=name if "name" in asked else None,
+        match=Match(match),
+        meta=_meta(asked.get("meta")),
+        # Between two of our moments a finer one may lie: nothing older is left out, nor newer.
+        before=moment("before", asked.get("before"), up=True),
+        after=moment("after", asked.get("after"), up=False),
+        limit=number("limit", asked.get("limit"), least=1, most=1000, default=10),
+    )
+
+
+def request_id(pin: Pin) -> str:
+    """The API's name of *pin*: another one for every time that its CID is pinned anew."""
+    return f"{microseconds(pin.created_at):x}-{pin.cid}"
+
+
+def parse_request_id(text: str) -> tuple[datetime, Cid]:
+    """When the pin with the request id *text* was made, and of what; raises PinNotFound."""
+    found = _REQUEST_ID.fullmatch(text)
+    try:
+        if found is not None:
+            return at_microseconds(int(found[1], 16)), Cid.parse(found[2])
+    except (InvalidCid, OverflowError):
+        pass
+    raise PinNotFound
+
+
+def _cids(text: str | None) -> tuple[Cid, ...]:
+    if text is None:
+        return ()
+    spelt = text.split(",")
+    if len(spelt) > MAX_CIDS:
+        raise InvalidQuery(f"cid takes at most {MAX_CIDS} CIDs.")
+    return tuple(dict.fromkeys(map(Cid.parse, spelt)))
+
+
+def _meta(text: str | None) -> dict[str, str]:
+    if text is None:
+        return {}
+    try:
+        return _META.decode(text)
+    except (msgspec.DecodeError, RecursionError) as wrong:
+        raise InvalidQuery("meta must be a JSON object whose values are text.") from wrong

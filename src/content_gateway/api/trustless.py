@@ -1,0 +1,206 @@
+"""The trustless gateway: what the embedded store holds, for clients that verify it themselves.
+
+Knows ipfs/specs trustless-gateway.md: raw blocks and CARs by their CID, how the form is asked
+for, and the header fields of what never changes. Only what is held is served; what a CAR
+consists of is left to the store."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol, TypeAlias
+
+from content_gateway.api.call import (
+    Answer,
+    Call,
+    Handler,
+    Handlers,
+    Reply,
+    Stream,
+    has_already,
+    length_of,
+    listed,
+)
+from content_gateway.api.problems import (
+    NO_FORMAT,
+    NOT_ACCEPTABLE,
+    ONLY_IF_CACHED,
+    Headers,
+    Refused,
+)
+from content_gateway.api.query import choice, parse_query
+from content_gateway.content.cid import RAW, Cid
+from content_gateway.content.multiformats import IDENTITY, varint
+from content_gateway.errors import InvalidQuery, NotHeld
+from content_gateway.pins.pinning import Blocking
+
+Scope: TypeAlias = Literal["all", "block", "entity"]
+
+_SCOPES: Final[Mapping[str, Scope]] = {"all": "all", "block": "block", "entity": "entity"}
+_RAW: Final = b"application/vnd.ipld.raw"
+_CAR: Final = b"application/vnd.ipld.car"
+# What the store writes: each block once, in the order of a depth-first walk.
+_CAR_TYPE: Final = _CAR + b"; version=1; order=dfs; dups=n"
+_TAKEN: Final = {
+    b"version": (b"1",),
+    b"order": (b"dfs", b"unk", b""),
+    b"dups": (b"n", b""),
+}
+_PARAMETERS: Final = (
+    *("format", "dag-scope", "entity-bytes", "car-version", "car-order", "car-dups"),
+    *("filename", "download"),  # a path gateway's; they change nothing here
+)
+_FOR_EVER: Final = b"public, max-age=29030400, immutable"
+
+
+class Store(Protocol):
+    """Where the blocks are."""
+
+    async def block(self, cid: Cid) -> bytes | None:
+        """The block of *cid*, None if it is not held."""
+
+    def car(self, cid: Cid, scope: Scope) -> AsyncIterator[bytes]:
+        """The CAR of what is below *cid*, each block once and depth first.
+
+        Raises NotHeld where a block is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """The form in which a CID is asked for; *is_named* by the query and not by Accept alone."""
+
+    is_car: bool
+    scope: Scope
+    is_named: bool
+
+
+class TrustlessHandlers:
+    """Serves *store*; None: nothing is served, and there is nothing at these paths."""
+
+    def __init__(self, store: Store | None, blocking: Blocking) -> None:
+        self._store = store
+        self._blocking = blocking
+
+    @property
+    def by_id(self) -> Handlers:
+        """Handler by operationId."""
+        if self._store is None:
+            return {"getContent": None, "headContent": None}
+        return {"getContent": Handler(self.get, None), "headContent": Handler(self.head, None)}
+
+    async def get(self, call: Call) -> Answer:
+        """The block, or the CAR of the DAG below it."""
+        cid, wish, headers, root = await self._found(call)
+        if has_already(call.headers, dict(headers)[b"etag"]):
+            return Reply(b"", headers, 304)
+        if not wish.is_car:
+            return Reply(root, [*headers, length_of(root)])
+        if _is_inline(cid):
+            whole = _car_header(cid)
+            return Reply(whole, [*headers, length_of(whole)])
+        assert self._store is not None  # noqa: S101 - else there is no such handler
+        return Stream(self._store.car(cid, wish.scope), headers)
+
+    async def head(self, call: Call) -> Reply:
+        """As `get`, without a body."""
+        _, wish, headers, root = await self._found(call)
+        if has_already(call.headers, dict(headers)[b"etag"]):
+            return Reply(b"", headers, 304)
+        return Reply(b"", headers if wish.is_car else [*headers, length_of(root)])
+
+    async def _found(self, call: Call) -> tuple[Cid, _Wish, Headers, bytes]:
+        """What is asked for, in which form, its header fields, and the root block."""
+        cid = Cid.parse(call.argument)
+        self._blocking.check_cid(cid)
+        wish = _wish(call)
+        assert self._store is not None  # noqa: S101
+        root = cid.digest if _is_inline(cid) else await self._store.block(cid)
+        if root is None:
+            raise Refused(ONLY_IF_CACHED) if _wants_only_cached(call.headers) else NotHeld()
+        return cid, wish, _headers(cid, wish), root
+
+
+def _wish(call: Call) -> _Wish:
+    """The form that *call* asks for; raises InvalidQuery and Refused."""
+    asked = parse_query(call.query, _PARAMETERS)
+    accepted = [value for name, value in call.headers if name == b"accept"]
+    form = asked.get("format")
+    if form is None:
+        is_car = _accepts_car(accepted)
+    elif form in ("raw", "car"):
+        is_car = form == "car"
+    else:
+        raise Refused(NOT_ACCEPTABLE)
+    scope = choice("dag-scope", asked.get("dag-scope", "all"), _SCOPES)
+    if asked.get("entity-bytes", "0:*") != "0:*":
+        raise InvalidQuery("Parts of an entity are not served: entity-bytes can only be 0:*.")
+    if "entity-bytes" in asked:
+        scope = "entity"
+    for name in (b"version", b"order", b"dups"):
+        chosen = asked.get(f"car-{name.decode()}")
+        if is_car and chosen is not None and chosen.encode() not in _TAKEN[name]:
+            raise Refused(NOT_ACCEPTABLE)
+    return _Wish(is_car, _SCOPES[scope], form is not None)
+
+
+def _accepts_car(fields: Iterable[bytes]) -> bool:
+    """Whether Accept asks for a CAR rather than a raw block; raises Refused where for neither."""
+    ranges = [member for field in fields for member in listed(field.lower()) if member]
+    wished: list[tuple[float, bool]] = []
+    for member in ranges:
+        media_type, *parameters = [part.strip() for part in member.split(b";")]
+        given = dict(parameter.partition(b"=")[::2] for parameter in parameters)
+        weight = _weight(given.pop(b"q", b"1"))
+        fits = all(value.strip(b'"') in _TAKEN.get(name, ()) for name, value in given.items())
+        if weight and (media_type == _RAW or (media_type == _CAR and fits)):
+            wished.append((weight, media_type == _CAR))
+    if not wished:
+        raise Refused(NO_FORMAT if ranges in ([], [b"*/*"]) else NOT_ACCEPTABLE)
+    return max(wished, key=lambda wish: wish[0])[1]
+
+
+def _wants_only_cached(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether `Cache-Control: only-if-cached` was sent, whose answer has a status of its own."""
+    return any(
+        name == b"cache-control" and b"only-if-cached" in listed(value.lower())
+        for name, value in headers
+    )
+
+
+def _weight(text: bytes) -> float:
+    try:
+        return min(1.0, max(0.0, float(text)))
+    except ValueError:
+        return 0.0
+
+
+def _headers(cid: Cid, wish: _Wish) -> Headers:
+    """The header fields of *cid* in the form of *wish*, except a length."""
+    name = str(cid).encode()
+    form = b"car" if wish.is_car else b"raw"
+    etag = name + b".car." + wish.scope.encode() if wish.is_car else name + b".raw"
+    file = name + (b".car" if wish.is_car else b".bin")
+    headers = [
+        (b"content-type", _CAR_TYPE if wish.is_car else _RAW),
+        (b"content-disposition", b'attachment; filename="' + file + b'"'),
+        (b"cache-control", _FOR_EVER),
+        (b"etag", b'"' + etag + b'"'),
+        (b"vary", b"accept"),
+        (b"accept-ranges", b"none"),
+        (b"x-content-type-options", b"nosniff"),
+        (b"x-ipfs-path", b"/ipfs/" + name),
+        (b"x-ipfs-roots", name),
+    ]
+    if not wish.is_named:
+        headers.append((b"content-location", b"/ipfs/" + name + b"?format=" + form))
+    return headers
+
+
+def _is_inline(cid: Cid) -> bool:
+    """Whether the CID is its own block, without links: what clients probe a gateway with."""
+    return cid.hash_code == IDENTITY and cid.codec == RAW
+
+
+def _car_header(cid: Cid) -> bytes:
+    """A CAR with the root *cid* and no blocks (CARv1: DAG-CBOR of `roots` and `version`)."""
+    link = b"\x00" + bytes(cid)  # tag 42, as a byte string
+    header = b"\xa2\x65roots\x81\xd8\x2a\x58" + bytes([len(link)]) + link + b"\x67version\x01"
+    return varint(len(header)) + header

@@ -1,0 +1,114 @@
+"""`content-gateway blocks`: check and count what the embedded store keeps.
+
+May run beside the service, on the same data. What was found goes to standard output, how far it
+has come to standard error."""
+
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import click
+import msgspec
+
+from content_gateway.cli import common
+from content_gateway.errors import GatewayError
+
+if TYPE_CHECKING:
+    from content_gateway.ipfs.embedded.blockstore import Blockstore
+    from content_gateway.ipfs.embedded.verify import Rotten
+
+T = TypeVar("T")
+
+FILE: Final = "blocks.sqlite"
+_MEGABYTE: Final = 1_000_000
+_TELL_EVERY: Final = 100 * _MEGABYTE
+
+
+@click.group("blocks", epilog="Example: content-gateway blocks verify")
+def command() -> None:
+    """Check and count what the embedded store keeps."""
+
+
+@command.command("verify", epilog="Example: content-gateway blocks verify --config gateway.toml")
+@common.config_option
+def verify(config: Path | None) -> None:
+    """Compute the hash of every block anew; drop those that have rotted.
+
+    Pins that lose a block are brought in again by the service's next sweep. Ends with status 1
+    if anything was wrong."""
+    from content_gateway.ipfs.embedded.verify import verify as verified
+
+    counts = _Counts()
+
+    async def check(blocks: "Blockstore") -> int:
+        return await verified(blocks, counts.progress, _report)
+
+    rotten = _with_blocks(config, check)
+    counts.end()
+    summary = f"{counts.blocks} blocks, {counts.size / _MEGABYTE:.1f} MB: "
+    if not rotten:
+        click.echo(summary + "every one is what it should be.")
+        return
+    click.echo(
+        f"{summary}{rotten} had rotted and were dropped. Their pins are incomplete now; "
+        "the service brings them in again at its next sweep (pins.sweep_interval)."
+    )
+    raise SystemExit(1)
+
+
+@command.command("stat", epilog="Example: content-gateway blocks stat --json")
+@common.config_option
+@common.json_option
+def stat(config: Path | None, as_json: bool) -> None:
+    """Print how many blocks and pins there are, and the size of their file."""
+    from content_gateway.ipfs.embedded.verify import stock
+
+    kept = _with_blocks(config, stock)
+    if as_json:
+        click.echo(msgspec.json.encode(kept))
+        return
+    click.echo(f"blocks      {kept.blocks}")
+    click.echo(f"pins        {kept.pins} complete, {kept.incomplete} not")
+    click.echo(f"file        {kept.file_bytes / _MEGABYTE:.1f} MB")
+    click.echo(f"free in it  {kept.free_bytes / _MEGABYTE:.1f} MB")
+
+
+class _Counts:
+    """How far the check has come; says so now and then."""
+
+    def __init__(self) -> None:
+        self.blocks = 0
+        self.size = 0
+        self._told = 0
+
+    def progress(self, blocks: int, size: int) -> None:
+        self.blocks, self.size = blocks, size
+        if size - self._told >= _TELL_EVERY or (sys.stderr.isatty() and size > self._told):
+            self._told = size
+            end = "\r" if sys.stderr.isatty() else "\n"
+            click.echo(f"{blocks} blocks, {size / _MEGABYTE:.0f} MB{end}", nl=False, err=True)
+
+    def end(self) -> None:
+        """Leave the progress line."""
+        if self._told and sys.stderr.isatty():
+            click.echo(err=True)
+
+
+def _report(rotten: "Rotten") -> None:
+    pins = ", ".join(map(str, rotten.pins)) or "no pin"
+    click.echo(f"rotten block {rotten.block} ({rotten.size} bytes), part of {pins}")
+
+
+def _with_blocks(config: Path | None, ask: "Callable[[Blockstore], Awaitable[T]]") -> T:
+    path = common.load(config).settings.data_dir / FILE
+    if not path.exists():
+        raise GatewayError(f"There is no block store at {path}.")
+    return common.run(_opened(path, ask))
+
+
+async def _opened(path: Path, ask: "Callable[[Blockstore], Awaitable[T]]") -> T:
+    from content_gateway.ipfs.embedded.blockstore import Blockstore
+
+    async with Blockstore(path) as blocks:
+        return await ask(blocks)

@@ -1,0 +1,145 @@
+"""Many pins at once: lines in, a tally out, with a bounded number of them under way.
+
+Knows what a line holds, and that the ledger commits in groups what waits for it together. Where
+lines come from and how pins are kept is left to others; a repeat costs next to nothing, so an
+import that broke off is simply begun again."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from content_gateway.cli.lines import MAX_LINE
+from content_gateway.content.pins import NO_LABEL, Label, Pin
+from content_gateway.errors import Blocked, GatewayError, InvalidCid, StorageUnavailable
+
+UNDER_WAY: Final = 256  # as many as the ledger commits in one group
+MAX_NAME: Final = 255
+SHOWN_REFUSALS: Final = 20
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 5.0
+_PATIENCE: Final = 300.0
+
+Add = Callable[[str, Label], Awaitable[Pin | None]]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What an import has come to so far; *refusals* are the first lines that cannot be pinned,
+    with the reasons, *lines* all that were read. *obstacle* is why it pauses, None if it does
+    not."""
+
+    lines: int = 0
+    added: int = 0
+    there: int = 0
+    invalid: int = 0
+    refusals: list[tuple[int, str]] = field(default_factory=list)
+    obstacle: str | None = None
+
+    def refuse(self, number: int, reason: str) -> None:
+        """Take note that the line *number* cannot be pinned."""
+        self.invalid += 1
+        self.refusals = sorted([*self.refusals, (number, reason)])[:SHOWN_REFUSALS]
+
+
+def parse_line(line: bytes | None) -> tuple[str, str | None] | None:
+    """The CID and the name on a line, None for one that says nothing; ValueError says what is
+    wrong with it. The CID itself is not looked at."""
+    if line is None:
+        raise ValueError(f"It has more than {MAX_LINE} bytes.")
+    try:
+        text = line.decode().removeprefix("\ufeff").strip()
+    except UnicodeDecodeError:
+        raise ValueError("It is not UTF-8.") from None
+    if not text or text.startswith("#"):
+        return None
+    cid, *names = text.split(None, 1)
+    name = names[0] if names else None
+    if name is not None and len(name) > MAX_NAME:
+        raise ValueError(f"The name has more than {MAX_NAME} characters.")
+    if name is not None and "\0" in name:
+        raise ValueError("The name has a NUL in it.")
+    return cid, name
+
+
+def label_of(name: str | None) -> Label:
+    """What is said of a pin with that name."""
+    return NO_LABEL if name is None else Label(name)
+
+
+class Import:
+    """One import through *add*, counted in *tally*; *patience* are the seconds it goes on while
+    nothing can be kept."""
+
+    def __init__(self, add: Add, tally: Tally, *, patience: float = _PATIENCE) -> None:
+        self.tally = tally
+        self._add = add
+        self._patience = patience
+        self._slots = asyncio.Semaphore(UNDER_WAY)
+        self._kept_at = 0.0
+        self._broken: GatewayError | None = None
+
+    async def run(self, lines: AsyncIterator[tuple[int, bytes | None]]) -> None:
+        """Pin what is on *lines*; returns when all of it is kept.
+
+        Raises StorageUnavailable when the ledger has kept nothing for too long, and GatewayError
+        when the lines cannot be read."""
+        self._kept_at = asyncio.get_running_loop().time()
+        async with asyncio.TaskGroup() as group:
+            try:
+                await self._hand_out(lines, group)
+            except OSError as wrong:
+                self._broken = GatewayError(f"The lines cannot be read: {wrong.strerror}.")
+        if self._broken is not None:
+            raise self._broken
+
+    async def _hand_out(
+        self, lines: AsyncIterator[tuple[int, bytes | None]], group: asyncio.TaskGroup
+    ) -> None:
+        async for number, line in lines:
+            self.tally.lines = number
+            try:
+                parsed = parse_line(line)
+            except ValueError as wrong:
+                self.tally.refuse(number, str(wrong))
+                continue
+            if parsed is None:
+                continue
+            await self._slots.acquire()
+            if self._broken is not None:
+                return
+            group.create_task(self._pin(number, *parsed))
+
+    async def _pin(self, number: int, cid: str, name: str | None) -> None:
+        try:
+            pin = await self._kept(cid, label_of(name))
+        except InvalidCid as wrong:
+            self.tally.refuse(number, wrong.detail)
+        except Blocked:
+            self.tally.refuse(number, "It is blocked.")
+        except GatewayError as wrong:
+            self._broken = wrong
+        else:
+            if pin is None:
+                self.tally.there += 1
+            else:
+                self.tally.added += 1
+        finally:
+            self._slots.release()
+
+    async def _kept(self, cid: str, label: Label) -> Pin | None:
+        """The pin once it is kept; a ledger that cannot is asked again after a pause."""
+        clock, pause = asyncio.get_running_loop().time, _FIRST_PAUSE
+        while True:
+            try:
+                pin = await self._add(cid, label)
+            except StorageUnavailable as wrong:
+                if self._broken is not None or clock() - self._kept_at > self._patience:
+                    raise
+                self.tally.obstacle = wrong.detail
+            else:
+                self._kept_at, self.tally.obstacle = clock(), None
+                return pin
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads the load
+            pause = min(2 * pause, _LONGEST_PAUSE)

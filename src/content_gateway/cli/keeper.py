@@ -1,0 +1,43 @@
+"""Somebody tends the ledger while a command waits: the service, or a reconciler of the command's.
+
+Knows that a service does it with its own settings and better, and that a command whose settings
+name another backend than the service had must not do it at all: it would call contents pinned
+that are not where they should be. What is waited for is left to the commands."""
+
+from typing import TYPE_CHECKING
+
+from content_gateway.cli import service_mark
+from content_gateway.errors import WrongSettings
+from content_gateway.settings.model import Settings
+
+if TYPE_CHECKING:
+    from content_gateway.app import Gateway
+
+
+class Keeper:
+    """Sees to it that the ledger of *settings*, which is open as *gateway*, is tended."""
+
+    def __init__(self, gateway: "Gateway", settings: Settings) -> None:
+        self._gateway = gateway
+        self._settings = settings
+        self._is_ours = False
+
+    def see_to_it(self) -> None:
+        """Start a reconciler if no service runs; to be called again and again while waiting.
+
+        Its leases make it safe beside a service that starts later. Raises WrongSettings when the
+        last service had another backend."""
+        if self._is_ours or service_mark.is_held(self._settings):
+            return
+        self.check_backend()
+        self._gateway.reconciler.start()
+        self._is_ours = True
+
+    def check_backend(self) -> None:
+        """Raises WrongSettings when the last service of the ledger had another backend."""
+        mark, backend = service_mark.last(self._settings), self._settings.pins.backend
+        if mark is not None and mark.backend != backend:
+            raise WrongSettings(
+                f'pins.backend: it is "{backend}" here, and the service of this ledger keeps pins'
+                f' with "{mark.backend}"; give its --config'
+            )

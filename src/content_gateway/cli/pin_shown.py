@@ -1,0 +1,120 @@
+"""Pins on the screen: as JSON with the names that the HTTP interface has, and as text for people.
+
+Knows no command and asks nobody."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Final
+
+from content_gateway.api.pin_answers import reason_of
+from content_gateway.cli.status_line import bar, bytes_text, moving_bar, plain
+from content_gateway.content.cursors import cursor_behind
+from content_gateway.content.holdings import ContentState, Peer
+from content_gateway.content.moments import rfc3339
+from content_gateway.content.pins import PinStatus
+
+_STATE_WIDTH: Final = max(len(state) for state in ContentState)
+
+
+def listed(status: PinStatus) -> dict[str, Any]:
+    """A pin in a list; *cursor* is where a page behind it begins."""
+    shown = {
+        "cid": status.pin.spelling,
+        "type": "pin",
+        "timestamp": status.pin.timestamp,
+        "status": status.state.value,
+        "cursor": cursor_behind(status.pin),
+    }
+    if status.pin.label.name is not None:
+        shown["name"] = status.pin.label.name
+    return shown
+
+
+def table_line(status: PinStatus) -> str:
+    """A pin in a table: status, replicas, when it was added, CID, name."""
+    replicas = f"{status.replicas}/{status.wanted}" if status.wanted else "-"
+    name = plain(status.pin.label.name or "")
+    columns = (
+        f"{status.state:{_STATE_WIDTH}}",
+        f"{replicas:>5}",
+        status.pin.timestamp,
+        plain(status.pin.spelling),
+        name,
+    )
+    return "  ".join(columns).rstrip()
+
+
+def whole(status: PinStatus) -> dict[str, Any]:
+    """Everything that is known of a pin; what is not known is left out or null."""
+    return {
+        "cid": status.pin.spelling,
+        "type": "pin",
+        "timestamp": status.pin.timestamp,
+        "name": status.pin.label.name,
+        "status": status.state.value,
+        "replicas": {"pinned": status.replicas, "wanted": status.wanted or None},
+        "progress": {"blocks": status.blocks, "bytes": status.size},
+        "peers": [_peer(peer) for peer in status.peers],
+        "attempts": status.attempts,
+        "nextAttempt": _moment(status.next_at),
+        "reason": reason_of(status),
+    }
+
+
+def described(status: PinStatus) -> Iterator[tuple[str, str]]:
+    """The same for people, as label and value."""
+    yield "cid", status.pin.spelling
+    if status.pin.label.name is not None:
+        yield "name", status.pin.label.name
+    yield "status", status.state.value
+    yield "added", status.pin.timestamp
+    if status.wanted:
+        yield "replicas", f"{status.replicas} of {status.wanted}"
+    if status.blocks or status.size:
+        yield "fetched", f"{status.blocks:,} blocks, {bytes_text(status.size)}"
+    for peer in status.peers:
+        at = "" if peer.at is None else f" since {rfc3339(peer.at)}"
+        yield "peer", f"{peer.name}: {peer.status}{at}" + (f": {peer.error}" if peer.error else "")
+    if status.attempts:
+        yield "attempts", f"{status.attempts}"
+    if status.next_at is not None and status.state is not ContentState.PINNED:
+        yield "next", rfc3339(status.next_at)
+    if reason := reason_of(status):
+        yield "reason", reason
+
+
+def progress(status: PinStatus, step: int) -> str:
+    """How far a pin is, in one line with a bar; *step* counts the lines."""
+    if status.state is ContentState.PINNED:
+        shown = bar(1, 1)
+    elif status.wanted > 1:
+        shown = bar(status.replicas, status.wanted)
+    else:
+        shown = moving_bar(step)
+    return f"{shown} {how_far(status)}"
+
+
+def how_far(status: PinStatus) -> str:
+    """How far a pin is, and why it is no further, in words."""
+    words = [status.state.value]
+    if status.blocks or status.size:
+        words.append(f"{status.blocks:,} blocks, {bytes_text(status.size)}")
+    if status.wanted:
+        words.append(f"{status.replicas} of {status.wanted} replicas")
+    if status.attempts > 1:
+        words.append(f"attempt {status.attempts}")
+    reason = reason_of(status)
+    return ", ".join(words) + (f": {plain(reason)}" if reason else "")
+
+
+def _peer(peer: Peer) -> dict[str, Any]:
+    return {
+        "name": peer.name,
+        "status": peer.status,
+        "timestamp": _moment(peer.at),
+        "error": peer.error,
+    }
+
+
+def _moment(moment: datetime | None) -> str | None:
+    return None if moment is None else rfc3339(moment)

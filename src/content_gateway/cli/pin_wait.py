@@ -1,0 +1,55 @@
+"""Waiting for a pin: reads the ledger again and again until it says that the backend holds it.
+
+Knows that somebody must tend the ledger meanwhile (keeper.py) and shows how far the pin is. What
+an end before that means is left to the command."""
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from content_gateway.cli.keeper import Keeper
+from content_gateway.cli.pin_shown import how_far, progress
+from content_gateway.cli.status_line import StatusLine
+from content_gateway.content.cid import Cid
+from content_gateway.content.holdings import ContentState
+from content_gateway.content.pins import PinStatus
+from content_gateway.errors import StorageUnavailable
+
+if TYPE_CHECKING:
+    from content_gateway.pins.pinning import Pinning
+
+_BETWEEN_LOOKS: Final = 0.2
+_MOST_BLIND_LOOKS: Final = 100  # twenty seconds, one after the other
+
+
+async def until_pinned(
+    pinning: "Pinning",
+    requestor: str,
+    cid: Cid,
+    *,
+    keeper: Keeper,
+    seconds: float | None,
+    line: StatusLine,
+) -> PinStatus:
+    """The requestor's pin of *cid* once it is pinned, or as it is after *seconds*.
+
+    Raises PinNotFound when it is removed meanwhile, WrongSettings when nobody tends it and we must
+    not, and StorageUnavailable when the ledger cannot be read for long."""
+    clock = asyncio.get_running_loop().time
+    end = None if seconds is None else clock() + seconds
+    step, blind, last = 0, 0, ("", 0, "")
+    while True:
+        keeper.see_to_it()
+        try:
+            status, blind = pinning.status(requestor, cid), 0
+        except StorageUnavailable:
+            blind += 1
+            if blind > _MOST_BLIND_LOOKS:
+                raise
+        else:
+            text = progress(status, step) if line.is_terminal else how_far(status)
+            seen = (status.state, status.replicas, status.error or "")
+            line.show(text, news=seen != last)
+            if status.state is ContentState.PINNED or (end is not None and clock() >= end):
+                return status
+            step, last = step + 1, seen
+        await asyncio.sleep(_BETWEEN_LOOKS)

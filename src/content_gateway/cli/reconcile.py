@@ -1,0 +1,213 @@
+"""`content-gateway reconcile`: what the ledger owes, seen and worked off by hand.
+
+Works on the same ledger as a running service, under the same leases. What is done about a content
+is decided in `pins/`; here it is only made due, and waited for."""
+
+import asyncio
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from content_gateway.cli import common
+from content_gateway.cli.keeper import Keeper
+from content_gateway.cli.status_line import StatusLine, plain
+from content_gateway.content.backlog import COMING, Backlog, Waiting
+from content_gateway.content.holdings import ContentState, SweepReport
+from content_gateway.content.moments import rfc3339
+from content_gateway.errors import GatewayError, UpstreamError
+from content_gateway.settings.model import Settings
+
+if TYPE_CHECKING:
+    from content_gateway.app import Gateway
+
+_BETWEEN_LOOKS: Final = 0.2
+_BETWEEN_SWEEPS: Final = 1.0
+_SHOWN: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    counts: Mapping[ContentState, int]
+    waiting: Sequence[Waiting]
+    sweep: SweepReport | None
+
+
+@click.group("reconcile", epilog="Example: content-gateway reconcile report")
+def command() -> None:
+    """Tend pins now, and report what waits."""
+
+
+@command.command("report", epilog="Example: content-gateway reconcile report --json")
+@common.config_option
+@common.data_option
+@common.json_option
+def report(config: Path | None, data: Path | None, as_json: bool) -> None:
+    """Print the contents by state, those that wait longest, and the last sweep."""
+
+    async def ask() -> _Report:
+        from content_gateway.app import opened
+
+        async with opened(loaded.settings) as gateway:
+            return await _report_of(gateway)
+
+    loaded = common.load_beside(config, data)
+    _print(common.run(ask()), as_json)
+
+
+@command.command("now", epilog="Example: content-gateway reconcile now --timeout 60")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True, max=31_536_000),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Stop after that; what is under way then goes on with the next service.",
+)
+@common.config_option
+@common.data_option
+@common.json_option
+def now(timeout: float, config: Path | None, data: Path | None, as_json: bool) -> None:
+    """Try everything that waits again, compare the ledger with the backend, and report.
+
+    Beside a running service that one does the work. Ends with status 1 when something is left
+    that is not pinned, or when the backend is away."""
+    loaded = common.load_beside(config, data)
+    try:
+        backlog, found, is_late = common.run(_now(loaded.settings, timeout))
+    except KeyboardInterrupt:
+        click.echo("Interrupted. What is due stays due, and a service goes on with it.", err=True)
+        sys.exit(common.INTERRUPTED)
+    _print(found, as_json)
+    if is_late or backlog.failed or not backlog.is_worked_off:
+        click.echo(_left(backlog, timeout if is_late else None), err=True)
+        sys.exit(1)
+
+
+async def _now(chosen: Settings, seconds: float) -> tuple[Backlog, _Report, bool]:
+    """What is left, the report, and whether the time was too short."""
+    from content_gateway.app import opened
+
+    began, limit = datetime.now(UTC), asyncio.timeout(seconds)
+    async with opened(chosen) as gateway:
+        keeper = Keeper(gateway, chosen)
+        keeper.check_backend()
+        with StatusLine() as line:
+            await gateway.contents.expedite()
+            try:
+                async with limit:
+                    await _sweep(gateway, line)
+                    await _work_off(gateway, keeper, began, line)
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+        backlog = await gateway.contents.backlog(began)
+        return backlog, await _report_of(gateway), limit.expired()
+
+
+async def _sweep(gateway: "Gateway", line: StatusLine) -> None:
+    """Compare the ledger with the backend; raises GatewayError when the backend is away."""
+    line.show("comparing the ledger with the backend", news=True)
+    try:
+        while await gateway.sweeper.now() is None:
+            line.show("waiting for the sweep of another process", news=True)
+            await asyncio.sleep(_BETWEEN_SWEEPS)
+    except UpstreamError as away:
+        raise GatewayError(f"The pin backend is away: {away.detail}") from away
+
+
+async def _work_off(gateway: "Gateway", keeper: Keeper, began: datetime, line: StatusLine) -> None:
+    """Return when nothing is on its way, and everything else was tried since *began*."""
+    loop = asyncio.get_running_loop()
+    while True:
+        keeper.see_to_it()
+        asked = loop.time()
+        backlog = await gateway.contents.backlog(began)
+        if backlog.is_worked_off:
+            return
+        line.show(
+            f"{backlog.coming:,} on their way, {backlog.failed:,} failed,"
+            f" {backlog.leased:,} being tended"
+        )
+        # A large ledger takes a while to count: then it is counted less often.
+        await asyncio.sleep(max(_BETWEEN_LOOKS, 5 * (loop.time() - asked)))
+
+
+async def _report_of(gateway: "Gateway") -> _Report:
+    contents = gateway.contents
+    return _Report(contents.counts(), await contents.waiting(_SHOWN), gateway.sweeps.last_report())
+
+
+def _left(backlog: Backlog, seconds: float | None) -> str:
+    """What is left, and after how many seconds if those were too few."""
+    states = [state for state in (*COMING, ContentState.FAILED) if backlog.by_state.get(state)]
+    parts = [f"{backlog.by_state[state]:,} {state}" for state in states]
+    late = "" if seconds is None else f" after {seconds:g} s"
+    return f"Not all is done{late}: {', '.join(parts) or 'work is under way'}."
+
+
+def _print(found: _Report, as_json: bool) -> None:
+    if as_json:
+        click.echo(msgspec.json.encode(_as_json(found)))
+        return
+    for text in _lines(found):
+        click.echo(plain(text))
+
+
+def _lines(found: _Report) -> Iterator[str]:
+    """The report for people."""
+    for state in ContentState:
+        yield f"{state:10} {found.counts.get(state, 0):,}"
+    if found.waiting:
+        yield "waiting longest:"
+    for item in found.waiting:
+        why = f": {item.error}" if item.error else ""
+        yield f"  {item.cid} {item.state} since {rfc3339(item.since)}{why}"
+    sweep = found.sweep
+    if sweep is None:
+        yield "no sweep yet"
+        return
+    yield (
+        f"last sweep {_moment(sweep.ended_at)}: {sweep.listed:,} listed,"
+        f" {sweep.missing:,} missing, {sweep.strangers:,} strangers"
+    )
+    for cid in sweep.sample[:_SHOWN]:
+        yield f"  {cid} is on the backend, and nobody here has asked for it"
+
+
+def _as_json(found: _Report) -> dict[str, Any]:
+    sweep = found.sweep
+    return {
+        "contents": {state.value: found.counts.get(state, 0) for state in ContentState},
+        "waiting": [_waiting(item) for item in found.waiting],
+        "sweep": None
+        if sweep is None
+        else {
+            "started": _moment(sweep.started_at),
+            "ended": _moment(sweep.ended_at),
+            "listed": sweep.listed,
+            "missing": sweep.missing,
+            "strangers": sweep.strangers,
+            "sample": [str(cid) for cid in sweep.sample],
+        },
+    }
+
+
+def _waiting(item: Waiting) -> dict[str, Any]:
+    return {
+        "cid": str(item.cid),
+        "status": item.state.value,
+        "since": rfc3339(item.since),
+        "attempts": item.attempts,
+        "nextAttempt": None if item.next_at is None else rfc3339(item.next_at),
+        "reason": item.error,
+    }
+
+
+def _moment(seconds: float) -> str:
+    return rfc3339(datetime.fromtimestamp(seconds, UTC))

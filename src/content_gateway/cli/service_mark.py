@@ -1,0 +1,81 @@
+"""The mark that a service leaves beside its ledger: whether one runs, and how it was set.
+
+A command that works on the ledger must not do what the service would not: keep the pins with
+another backend, or take a key for another requestor. Knows one small file and the lock on it,
+which ends with the process, however that ends; what follows is left to the commands."""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from content_gateway.errors import WrongSettings
+from content_gateway.settings.model import Settings
+
+_SIZE: Final = 256  # always as long, so that one write replaces all of it
+_PROBES: Final = 3  # another command may be probing in this very moment
+_BETWEEN_PROBES: Final = 0.02
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """How the last service of a ledger was set: `pins.backend`, `keys.mode`, and whether it had
+    the demonstration."""
+
+    backend: str
+    keys: str
+    has_demo: bool
+
+
+@contextmanager
+def held(settings: Settings, *, has_demo: bool) -> Iterator[None]:
+    """While entered, this process is known as a service of the ledger; raises WrongSettings."""
+    mark = Mark(settings.pins.backend, settings.keys.mode, has_demo)
+    path = _path(settings)
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as wrong:
+        raise WrongSettings(f"data_dir: {path} cannot be used: {wrong}") from wrong
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH)  # several services may have one ledger
+        os.pwrite(file, msgspec.json.encode(mark).ljust(_SIZE - 1) + b"\n", 0)
+        yield
+    finally:
+        os.close(file)
+
+
+def last(settings: Settings) -> Mark | None:
+    """How the last service of the ledger was set, running or not; None if nobody knows."""
+    try:
+        with _path(settings).open("rb") as file:
+            return msgspec.json.decode(file.read(_SIZE), type=Mark)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def is_held(settings: Settings) -> bool:
+    """Whether a service of the ledger runs on this machine."""
+    try:
+        file = os.open(_path(settings), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        for _ in range(_PROBES):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                time.sleep(_BETWEEN_PROBES)
+            else:
+                return False
+        return True
+    finally:
+        os.close(file)
+
+
+def _path(settings: Settings) -> Path:
+    ledger = settings.ledger_path
+    return ledger.with_name(ledger.name + ".service")

@@ -1,0 +1,82 @@
+"""One line on standard error that says how far something is.
+
+On a terminal it is written over and over, and goes when it is over; elsewhere it is a plain line,
+when there is news and else once in a while. Knows nothing of what it shows."""
+
+import shutil
+import sys
+import time
+from types import TracebackType
+from typing import Final, Self, TextIO
+
+_REDRAW_SECONDS: Final = 0.1
+_PLAIN_SECONDS: Final = 10.0
+_BAR: Final = 20
+_ERASE: Final = "\r\x1b[K"
+
+
+class StatusLine:
+    """The line, from enter to exit."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self.is_terminal = self._stream.isatty()
+        self._shown_at = float("-inf")
+        self._shown = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.is_terminal and self._shown:
+            self._write(_ERASE)
+
+    def show(self, text: str, *, news: bool = False) -> None:
+        """Show *text*; *news* is shown at once wherever the line goes."""
+        now = time.monotonic()
+        gap = _REDRAW_SECONDS if self.is_terminal else _PLAIN_SECONDS
+        if text == self._shown or (not news and now - self._shown_at < gap):
+            return
+        self._shown_at, self._shown = now, text
+        if self.is_terminal:
+            width = shutil.get_terminal_size().columns - 1
+            self._write(_ERASE + text[:width])
+        else:
+            self._write(text + "\n")
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+def bar(done: int, whole: int) -> str:
+    """How much of *whole* is done: `[##########----------]`."""
+    filled = _BAR * min(done, whole) // whole
+    return "[" + "#" * filled + "-" * (_BAR - filled) + "]"
+
+
+def moving_bar(step: int) -> str:
+    """That something goes on, of which nobody knows the whole."""
+    at = step % (2 * (_BAR - 4))
+    at = min(at, 2 * (_BAR - 4) - at)
+    return "[" + " " * at + "####" + " " * (_BAR - 4 - at) + "]"
+
+
+def bytes_text(size: int) -> str:
+    """*size* bytes for people: `999 B`, `1.2 MB`."""
+    number = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 999.95:
+            return f"{size} B" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.1f} TB"
+
+
+def plain(text: str) -> str:
+    """*text* of others without what a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

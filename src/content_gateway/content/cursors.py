@@ -1,0 +1,29 @@
+"""Cursors: where the next page of a requestor's pins begins, as text.
+
+Knows that pins are ordered by their moment of creation, which no two of a requestor share. What a
+page holds is said by content/pins.py."""
+
+import re
+from datetime import datetime
+from typing import Final
+
+from content_gateway.content.moments import at_microseconds, microseconds
+from content_gateway.content.pins import Pin
+from content_gateway.errors import InvalidCursor
+
+_CURSOR: Final = re.compile(r"[0-9a-f]{1,15}", re.ASCII)
+
+
+def cursor_behind(pin: Pin) -> str:
+    """The cursor of a page that begins behind *pin*."""
+    return f"{microseconds(pin.created_at):x}"
+
+
+def parse_cursor(text: str) -> datetime:
+    """The moment of creation behind which the page begins; raises InvalidCursor."""
+    try:
+        if _CURSOR.fullmatch(text):
+            return at_microseconds(int(text, 16))
+    except OverflowError:
+        pass
+    raise InvalidCursor("The cursor is not one that was given out.")

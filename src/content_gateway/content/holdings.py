@@ -1,0 +1,162 @@
+"""What becomes of a content: how far a backend is with it, and the table of its states.
+
+The table is the whole truth about states: the ledger and the reconciler ask `after`, and the
+diagram in docs/pins.md is drawn from it. Does no I/O and knows no requestor."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum, StrEnum, auto
+from typing import Final
+
+from content_gateway.content.cid import Cid
+
+
+class ContentState(StrEnum):
+    """How far the backend is with a content; the promise itself is made when it is queued."""
+
+    QUEUED = "queued"  # promised; the backend has not begun
+    PINNING = "pinning"  # the backend is bringing it in
+    PINNED = "pinned"  # the backend itself says that enough replicas are there
+    FAILED = "failed"  # the backend says that it cannot; it is asked again
+    UNPINNED = "unpinned"  # promised, and the backend has lost it: it is asked again
+    UNPINNING = "unpinning"  # nobody holds it any more; the backend is to let go
+
+
+class Event(StrEnum):
+    """What can happen to a content."""
+
+    PROMISED = "a requestor pins it"
+    RELEASED = "its last requestor lets go"
+    SEEN_ABSENT = "the backend does not have it"
+    SEEN_QUEUED = "the backend has it in its queue"
+    SEEN_PINNING = "the backend is bringing it in"
+    SEEN_PINNED = "the backend holds it"
+    SEEN_FAILED = "the backend cannot pin it"
+
+
+_QUEUED, _PINNING, _PINNED = ContentState.QUEUED, ContentState.PINNING, ContentState.PINNED
+_FAILED, _UNPINNED, _LEAVING = ContentState.FAILED, ContentState.UNPINNED, ContentState.UNPINNING
+
+# None is a content that the ledger does not know: before the first promise, and after the last.
+# What is not in the table changes nothing.
+TRANSITIONS: Final[dict[tuple[ContentState | None, Event], ContentState | None]] = {
+    (None, Event.PROMISED): _QUEUED,
+    (_LEAVING, Event.PROMISED): _QUEUED,
+    (_LEAVING, Event.SEEN_ABSENT): None,
+    **{
+        (state, Event.RELEASED): _LEAVING
+        for state in (_QUEUED, _PINNING, _PINNED, _FAILED, _UNPINNED)
+    },
+    **{
+        (state, event): seen
+        for state in (_QUEUED, _PINNING, _PINNED, _FAILED, _UNPINNED)
+        for event, seen in (
+            (Event.SEEN_QUEUED, _QUEUED),
+            (Event.SEEN_PINNING, _PINNING),
+            (Event.SEEN_PINNED, _PINNED),
+            (Event.SEEN_FAILED, _FAILED),
+        )
+        if state is not seen
+    },
+    (_PINNED, Event.SEEN_ABSENT): _UNPINNED,
+    (_PINNING, Event.SEEN_ABSENT): _QUEUED,
+    (_FAILED, Event.SEEN_ABSENT): _QUEUED,
+}
+
+
+def after(state: ContentState | None, event: Event) -> ContentState | None:
+    """The state of a content in *state* once *event* has happened; None: the ledger forgets it."""
+    return TRANSITIONS.get((state, event), state)
+
+
+class Holding(Enum):
+    """What a backend says it has of one content."""
+
+    ABSENT = auto()  # not in its pinset: positive word, not silence
+    QUEUED = auto()  # in its pinset, not begun
+    PINNING = auto()
+    PINNED = auto()  # as many replicas as are wanted
+    FAILED = auto()  # in its pinset, and every replica failed
+    UNKNOWN = auto()  # it could not say
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """One node of a backend and what it says of a content, in the backend's own words."""
+
+    name: str
+    status: str
+    at: datetime | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """What a look has shown: *replicas* of *wanted* are there.
+
+    *reason* says why in words for people, where something is wrong."""
+
+    holding: Holding
+    replicas: int = 0
+    wanted: int = 1
+    peers: Sequence[Peer] = ()
+    reason: str | None = None
+
+
+class Sent(StrEnum):
+    """What the backend was last asked for."""
+
+    PIN = "pin"
+    UNPIN = "unpin"
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A leased content that wants tending.
+
+    *is_held* is counted under the lease. *generation* changes with every promise and release, so
+    that what was learned about an older one is not written over a newer. *looks* were taken since
+    the last event, *attempts* made since it was last pinned; *sent* was asked of the backend at
+    *sent_at* (seconds since 1970)."""
+
+    id: int
+    cid: Cid
+    state: ContentState
+    generation: int
+    is_held: bool
+    attempts: int = 0
+    looks: int = 0
+    sent: Sent | None = None
+    sent_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What tending a content has shown.
+
+    *event* is None where nothing was learned (an outage); *again_in* seconds until the next look,
+    None: nothing is left to do. *sighting* is kept for whoever asks for the status; *attempted*
+    says that the backend was asked for it once more."""
+
+    event: Event | None
+    again_in: float | None
+    sighting: Sighting | None = None
+    error: str | None = None
+    attempted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What a comparison of the ledger with the backend's pinset has found.
+
+    Moments are seconds since 1970. *listed* contents are in the pinset; *missing* ones were pinned
+    for all we knew and are not, and are looked at again; *strangers* are listed and nobody here has
+    asked for them, *sample* has the first of them."""
+
+    started_at: float
+    ended_at: float
+    listed: int
+    missing: int
+    strangers: int
+    sample: tuple[Cid, ...] = ()

@@ -1,0 +1,48 @@
+"""What goes into a request to an IPFS Cluster: CIDs that fit into one, and options that hold.
+
+Knows the limits of its REST API (facts-pins sections 2 and 5). Sends nothing."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from content_gateway.content.cid import Cid
+from content_gateway.errors import WrongSettings
+
+EVERYWHERE: Final = -1
+# The cluster reads no more than 4096 bytes of request line and headers.
+_CIDS_A_CALL: Final = 50
+_LONGEST_CIDS: Final = 3200
+
+
+def batches(cids: Sequence[Cid]) -> list[list[Cid]]:
+    """*cids* in pieces that fit into one request line."""
+    pieces: list[list[Cid]] = []
+    room = 0
+    for cid in cids:
+        length = len(str(cid)) + 1
+        if not pieces or length > room or len(pieces[-1]) == _CIDS_A_CALL:
+            pieces.append([])
+            room = _LONGEST_CIDS
+        pieces[-1].append(cid)
+        room -= length
+    return pieces
+
+
+def pin_options(least: int, most: int) -> str:
+    """The query that asks for these factors, after what the cluster itself would check.
+
+    Sent wrong it would be refused with 400, and pinned all the same (facts-pins, trap 1)."""
+    if least == 0 and most == 0:
+        return ""
+    most = most or least
+    if (
+        least == 0
+        or least < EVERYWHERE
+        or most < least
+        or (least == EVERYWHERE) != (most == EVERYWHERE)
+    ):
+        raise WrongSettings(
+            "pins.replication_min and pins.replication_max: both are left out, both are -1, or "
+            "both are at least 1 and the first is not the greater."
+        )
+    return f"?replication-min={least}&replication-max={most}"

@@ -1,0 +1,229 @@
+"""What an IPFS Cluster says of a CID, understood: status objects, pins and errors.
+
+Knows the JSON of its REST API (facts-pins sections 4 and 5) and which words of many peers make
+one. Asks nobody; when to ask and whom is the adapter's business."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from content_gateway.content.cid import Cid
+from content_gateway.content.holdings import Holding, Peer, Sighting
+from content_gateway.errors import InvalidCid, UpstreamNonsense
+from content_gateway.outbound import json_object
+
+WHO: Final = "The cluster"
+NO_PEERS: Final[Sequence[Peer]] = ()
+_MAX_REASON: Final = 500
+_QUEUED: Final = {"pin_queued", "unpinned", "unexpectedly_unpinned", "queued"}
+# Where the operator's servers are is not for the people who read a reason.
+_ADDRESS: Final = re.compile(
+    r"https?://[^\s\"]+|/(?:ip[46]|dns[46]?|dnsaddr)/[^\s\])]+"
+    r"|\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?|\[[0-9a-fA-F:]+\](?::\d+)?"
+)
+# The first that fits counts. "context canceled" is how the cluster says that its pin_timeout
+# has passed without a new block (ipfs-cluster#987).
+_IN_WORDS: Final = (
+    (("queue is full", "max_queue_size"), "the queue is full"),
+    (("no space left",), "the disk is full"),
+    (("connection refused", "is it running", "no such host", "dial"), "IPFS cannot be reached"),
+    (("not found", "not find"), "nobody who has it was found"),
+    (("context canceled", "deadline exceeded", "timeout", "timed out"), "not found in time"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A pin as the pinset has it. *wanted* replicas are enough, None: every peer's.
+
+    *keeps_all* says that it is recursive and has no end: what was promised is no less."""
+
+    cid: Cid
+    is_pin: bool
+    wanted: int | None
+    peers: int
+    keeps_all: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What the allocated peers say of a content; *allocations* of them are named in its pin.
+
+    No allocations are named where every peer is to pin it, and where it is not in the pinset."""
+
+    cid: Cid
+    peers: Sequence[Peer]
+    allocations: int
+
+    @property
+    def replicas(self) -> int:
+        """How many peers hold it."""
+        return sum(peer.status == "pinned" for peer in self.peers)
+
+    @property
+    def may_be_absent(self) -> bool:
+        """Whether this is also what is said of a CID that is not in the pinset.
+
+        Of such a CID the cluster says that all of its peers have it "unpinned"
+        (globalPinInfoCid in cluster.go), and only `/allocations/{cid}` says more."""
+        return not self.allocations and all(peer.status == "unpinned" for peer in self.peers)
+
+    @property
+    def all_peers(self) -> int:
+        """How many peers are to hold it; one that is left out of the answer counts too."""
+        return max(self.allocations, len(self.peers))
+
+    def sighting(self, wanted: int | None) -> Sighting:
+        """What it means where *wanted* replicas are enough; None: all peers' are."""
+        replicas, words = self.replicas, {peer.status for peer in self.peers}
+        goal = self.all_peers if wanted is None else wanted
+        reason: str | None = None
+        # Where the pin names fewer peers than we want now, all of them are what can be had.
+        if self.peers and replicas >= min(goal, self.all_peers):
+            holding = Holding.PINNED
+            if replicas < goal:
+                reason = f"The cluster was asked to keep it on {replicas} peers only."
+        elif "pinning" in words:
+            holding = Holding.PINNING
+        elif words & _QUEUED:
+            holding = Holding.QUEUED
+        elif "pin_error" in words and words <= {"pin_error", "pinned"} and self._all_spoke:
+            holding = Holding.FAILED
+        else:
+            holding = Holding.UNKNOWN
+        if holding in (Holding.QUEUED, Holding.FAILED, Holding.UNKNOWN):
+            reason = self._reason()
+        if holding is Holding.UNKNOWN:
+            reason = reason or "The cluster does not say how far it is."
+        return Sighting(holding, replicas, max(goal, 1), self.peers, reason)
+
+    @property
+    def _all_spoke(self) -> bool:
+        return len(self.peers) >= self.allocations
+
+    def _reason(self) -> str | None:
+        """What the peers complain of, each complaint once, with who has it."""
+        complaints: dict[str, list[str]] = {}
+        for peer in self.peers:
+            if peer.error or peer.status in ("cluster_error", "unexpectedly_unpinned"):
+                complaints.setdefault(_complaint(peer), []).append(peer.name)
+        lines = (f"{complaint} ({', '.join(names)})" for complaint, names in complaints.items())
+        return "; ".join(sorted(lines))[:_MAX_REASON] or None
+
+
+def _complaint(peer: Peer) -> str:
+    if peer.status == "unexpectedly_unpinned":
+        return "it was lost and is to be fetched again"
+    if peer.status == "cluster_error":
+        return "the peer of the cluster could not say what it has"
+    return in_words(peer.error or "")
+
+
+def in_words(error: str) -> str:
+    """A cluster's or a node's *error*, in words for people and without addresses."""
+    low = error.lower()
+    for signs, words in _IN_WORDS:
+        if any(sign in low for sign in signs):
+            return words
+    return _clean(error) or "no reason given"
+
+
+def read_statuses(body: bytes) -> list[Status]:
+    """The status objects in *body*, one a line; raises UpstreamNonsense."""
+    return [read_status(json_object(line, who=WHO)) for line in body.splitlines() if line.strip()]
+
+
+def read_status(value: Mapping[str, Any]) -> Status:
+    """The status object *value*; raises UpstreamNonsense when it is none."""
+    peers, allocations = value.get("peer_map"), value.get("allocations")
+    if not isinstance(peers, dict) or not isinstance(allocations, list | None):
+        raise UpstreamNonsense("The cluster's answer is not a pin status.")
+    read = sorted((_read_peer(*item) for item in peers.items()), key=lambda peer: peer.name)
+    allocated = [peer for peer in read if peer.status != "remote"]
+    return Status(read_cid(value), tuple(allocated), len(allocations or ()))
+
+
+def read_allocation(value: Mapping[str, Any]) -> Allocation:
+    """The pin *value*, as the pinset has it; raises UpstreamNonsense when it is none."""
+    factor, peers = value.get("replication_factor_min"), value.get("allocations")
+    if not isinstance(factor, int) or not isinstance(peers, list | None):
+        raise UpstreamNonsense("The cluster's answer is not a pin.")
+    return Allocation(
+        read_cid(value),
+        is_pin=value.get("type") == "pin",
+        wanted=factor if factor > 0 else None,
+        peers=len(peers or ()),
+        keeps_all=value.get("mode", "recursive") == "recursive" and _no_moment(value, "expire_at"),
+    )
+
+
+def read_cid(value: Mapping[str, Any]) -> Cid:
+    """The CID that a status object or a pin is about; raises UpstreamNonsense."""
+    text = value.get("cid")
+    try:
+        return Cid.parse(text if isinstance(text, str) else "")
+    except InvalidCid as wrong:
+        raise UpstreamNonsense("The cluster answers about something that is no CID.") from wrong
+
+
+def read_entry(line: bytes) -> str | None:
+    """The CID of a line of the pinset as the cluster spells it, None where it is no pin of its own.
+
+    Pins of other types are parts of content that was added in shards. Raises UpstreamNonsense."""
+    value = json_object(line, who=WHO)
+    text, kind = value.get("cid"), value.get("type")
+    if not isinstance(text, str) or not isinstance(kind, str):
+        raise UpstreamNonsense("A line of the cluster's pinset is not a pin.")
+    return text if kind == "pin" else None
+
+
+def first_object(body: bytes) -> dict[str, Any]:
+    """The first JSON document of *body*; raises UpstreamNonsense.
+
+    To some errors the cluster adds a second, of what it did all the same (facts-pins, trap 1)."""
+    return json_object(body.lstrip().partition(b"\n")[0], who=WHO)
+
+
+def error_message(body: bytes) -> str | None:
+    """The cluster's own words about an error, without addresses; None when it has none."""
+    try:
+        message = first_object(body).get("message")
+    except UpstreamNonsense:
+        return None
+    return _clean(message) if isinstance(message, str) else None
+
+
+def _read_peer(peer_id: str, value: Any) -> Peer:
+    if not isinstance(value, dict) or not isinstance(value.get("status"), str):
+        raise UpstreamNonsense("The cluster's answer is not a pin status.")
+    name, error = value.get("peername"), value.get("error")
+    return Peer(
+        _clean(name) if isinstance(name, str) and name else peer_id[-8:],
+        _clean(value["status"]),
+        _moment(value.get("timestamp")),
+        _clean(error) or None if isinstance(error, str) else None,
+    )
+
+
+def _no_moment(value: Mapping[str, Any], name: str) -> bool:
+    return _moment(value.get(name)) is None
+
+
+def _moment(value: Any) -> datetime | None:
+    """Go's times have nanoseconds, and the year 1 for none."""
+    try:
+        moment = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return None
+    if moment.year == 1:
+        return None
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _clean(text: str) -> str:
+    printable = text[:2000]
+    if not printable.isprintable():
+        printable = "".join(letter if letter.isprintable() else " " for letter in printable)
+    return _ADDRESS.sub("...", printable).strip()[:_MAX_REASON]

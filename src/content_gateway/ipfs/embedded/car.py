@@ -1,0 +1,137 @@
+"""CAR files, version 1: read piece by piece, as they come from a stream, and written.
+
+Knows the framing (ipld.io `specs/transport/car/carv1`: a DAG-CBOR header, then sections of a
+CID and its block, each behind a varint of its length) and bounds it: nothing is held but one
+section. Whether a block is the one its CID names, and whether anybody wants it, is left to
+whoever reads."""
+
+from typing import Final
+
+import cbor2
+
+from content_gateway.content.cid import Cid
+from content_gateway.content.multiformats import (
+    IDENTITY,
+    MAX_VARINT_BYTES,
+    SHA2_256,
+    read_varint,
+    varint,
+)
+from content_gateway.ipfs.embedded.block import MAX_BLOCK_BYTES
+from content_gateway.ipfs.embedded.dag_cbor import cbor_links
+
+MEDIA_TYPE: Final = "application/vnd.ipld.car"
+MAX_HEADER_BYTES: Final = 64 * 1024
+MAX_CID_BYTES: Final = 256
+_MAX_SECTION_BYTES: Final = MAX_BLOCK_BYTES + MAX_CID_BYTES
+_V0_HEAD: Final = bytes((SHA2_256, 32))
+
+Section = tuple[bytes, bytes]
+"""Multihash and bytes of a block. The codec beside the multihash is nothing that a hash proves,
+so readers take it from the link that led to the block."""
+
+
+class CarReader:
+    """Reads one CAR; give it the bytes in order by `feed`, and call `finish` at their end."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._past_header = False
+
+    def feed(self, *pieces: bytes) -> list[Section]:
+        """The sections that are complete with *pieces*, in order; those without a block to verify
+        (of identity CIDs) are left out. ValueError when it is not a CAR of version 1."""
+        buffer, at = b"".join((self._rest, *pieces)), 0
+        if not self._past_header:
+            at = _past_header(buffer)
+            if not at:
+                self._rest = buffer
+                return []
+            self._past_header = True
+        sections: list[Section] = []
+        while (head := _length(buffer, at, _MAX_SECTION_BYTES)) is not None:
+            length, start = head
+            end = start + length
+            if end > len(buffer):
+                break
+            code, hashed, body = _cid(buffer, start, end)
+            if end - body > MAX_BLOCK_BYTES:
+                raise ValueError(f"a block of the CAR has more than {MAX_BLOCK_BYTES} bytes")
+            if code != IDENTITY:
+                sections.append((buffer[hashed:body], buffer[body:end]))
+            at = end
+        self._rest = buffer[at:]
+        return sections
+
+    def finish(self) -> None:
+        """ValueError when the bytes ended within the header or a section."""
+        if self._rest or not self._past_header:
+            raise ValueError("the CAR is cut short")
+
+
+def header(root: Cid) -> bytes:
+    """The beginning of a CAR whose root is *root*."""
+    link = cbor2.CBORTag(42, b"\0" + bytes(root))
+    return _framed(cbor2.dumps({"roots": [link], "version": 1}, canonical=True))
+
+
+def section(cid: Cid, data: bytes) -> bytes:
+    """The block *data* under *cid*, as a CAR holds it."""
+    return _framed(bytes(cid), data)
+
+
+def _framed(*parts: bytes) -> bytes:
+    return b"".join((varint(sum(map(len, parts))), *parts))
+
+
+def _length(buffer: bytes, at: int, most: int) -> tuple[int, int] | None:
+    """The length at *at* and the offset behind it; None when not all of it has come."""
+    if at + MAX_VARINT_BYTES > len(buffer) and not any(byte < 0x80 for byte in buffer[at:]):
+        return None
+    length, start = read_varint(buffer, at)
+    if not 0 < length <= most:
+        raise ValueError(f"a part of the CAR has {length} bytes")
+    return length, start
+
+
+def _past_header(buffer: bytes) -> int:
+    """The offset behind the header, 0 when not all of it has come."""
+    head = _length(buffer, 0, MAX_HEADER_BYTES)
+    if head is None or sum(head) > len(buffer):
+        return 0
+    length, start = head
+    value = buffer[start : start + length]
+    cbor_links(value)  # refuses what is not DAG-CBOR, before a general reader sees it
+    try:
+        fields = cbor2.loads(value)
+    except (cbor2.CBORError, RecursionError) as wrong:
+        raise ValueError("the CAR's header cannot be read") from wrong
+    if not isinstance(fields, dict) or type(fields.get("version")) is not int:
+        raise ValueError("the CAR's header has no version")
+    if fields["version"] != 1 or not isinstance(fields.get("roots"), list):
+        raise ValueError(f"CARs of version {fields['version']} are not read")
+    return start + length
+
+
+def _cid(buffer: bytes, at: int, end: int) -> tuple[int, int, int]:
+    """Hash function of the CID at *at*, and the offsets of its multihash and behind it."""
+    hashed = at
+    if buffer[at : at + 2] != _V0_HEAD:
+        # Most CIDs are version 1, one-byte codec, sha2-256: no need to read number by number.
+        if buffer[at + 2 : at + 4] == _V0_HEAD and buffer[at] == 1 and buffer[at + 1] < 0x80:
+            return _bounded(SHA2_256, at + 2, at + 36, end)
+        version, hashed = read_varint(buffer, at)
+        if version != 1:
+            raise ValueError("a section of the CAR does not begin with a CID")
+        _, hashed = read_varint(buffer, hashed)
+    code, behind = read_varint(buffer, hashed)
+    length, behind = read_varint(buffer, behind)
+    if behind + length - at > MAX_CID_BYTES:
+        raise ValueError("a CID of the CAR is too long")
+    return _bounded(code, hashed, behind + length, end)
+
+
+def _bounded(code: int, hashed: int, behind: int, end: int) -> tuple[int, int, int]:
+    if behind > end:
+        raise ValueError("a section of the CAR is shorter than its CID")
+    return code, hashed, behind

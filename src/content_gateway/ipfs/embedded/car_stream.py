@@ -1,0 +1,193 @@
+"""One CAR from one gateway, verified and kept while it comes.
+
+Knows the pipeline (while one part comes in, the one before it is hashed in a thread, and the one
+before that is written) and when to give a stream up: wrong bytes, no CAR, or too much that
+nobody asked for. Which DAG, and from whom, is left to the retrieval."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from content_gateway.content.cid import RAW, Cid
+from content_gateway.content.multiformats import read_varint
+from content_gateway.errors import UpstreamError
+from content_gateway.ipfs.embedded.block import matches
+from content_gateway.ipfs.embedded.car import CarReader, Section
+from content_gateway.ipfs.embedded.gateway import Gateway, NotGiven
+
+_PART_BYTES: Final = 4 * 1024 * 1024
+_PART_SECONDS: Final = 0.25
+# Duplicates and blocks of other DAGs, beyond as many bytes as were of use.
+_USELESS_BYTES: Final = 16 * 1024 * 1024
+
+Keep = Callable[[Sequence[Section]], Awaitable[int]]
+"""Keeps what is wanted of some verified blocks; how many of their bytes that were."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a CAR has ended: *useful* bytes of it were kept.
+
+    *fault* says in words why it broke off; *wrong* is the multihash of a block that had other
+    bytes than it should."""
+
+    useful: int
+    fault: str | None = None
+    wrong: bytes | None = None
+
+
+async def receive(gateway: Gateway, root: Cid, keep: Keep) -> Ended:
+    """Keep the CAR of *root* from *gateway*, as far as it is good.
+
+    Raises what *keep* raises, and nothing that is the gateway's fault."""
+    stream = _Stream(gateway.seconds, keep)
+    try:
+        try:
+            async with gateway.car(root) as answer:
+                await stream.read(answer.chunks())
+        except UpstreamError as failed:
+            await stream.end()
+            return Ended(stream.useful, failed.detail)
+        await stream.end()
+        stream.check_whole()
+    except NotGiven as failed:
+        return Ended(stream.useful, failed.detail)
+    except _WrongBlock as wrong:
+        detail = gateway.wrong(_name_of(wrong.multihash)).detail
+        return Ended(stream.useful, detail, wrong.multihash)
+    except _KeepFailed as failed:
+        raise failed.error from None
+    finally:
+        await stream.abandon()
+    return Ended(stream.useful)
+
+
+class _WrongBlock(Exception):
+    """A block of a CAR has not the *multihash* that stands before it."""
+
+    def __init__(self, multihash: bytes) -> None:
+        super().__init__()
+        self.multihash = multihash
+
+
+class _KeepFailed(Exception):
+    """The *error* is not the gateway's, and must not pass for one on its way out."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+
+class _Stream:
+    """The parts of one CAR on their way from the network to the disk."""
+
+    def __init__(self, patience: float, keep: Keep) -> None:
+        self.useful = 0
+        self._patience = patience
+        self._keep = keep
+        self._reader = CarReader()
+        self._part: list[bytes] = []
+        self._received = 0
+        self._verifying: asyncio.Future[None] | None = None
+        self._writing: asyncio.Future[int] | None = None
+        self._last_use = time.monotonic()
+
+    async def read(self, chunks: AsyncIterator[bytes]) -> None:
+        """Take in the whole body."""
+        size, since = 0, time.monotonic()
+        async for chunk in chunks:
+            self._part.append(chunk)
+            size += len(chunk)
+            if size >= _PART_BYTES or time.monotonic() - since > _PART_SECONDS:
+                self._received += size
+                await self._pass_on()
+                self._check()
+                size, since = 0, time.monotonic()
+
+    async def end(self) -> None:
+        """Keep what has come in last."""
+        await self._pass_on()
+        await self._verified()
+        await self._written()
+
+    def check_whole(self) -> None:
+        """Raises NotGiven when the CAR is cut short."""
+        try:
+            self._reader.finish()
+        except ValueError as wrong:
+            raise NotGiven(f"It served half a CAR: {wrong}.") from wrong
+
+    async def abandon(self) -> None:
+        """Wait for the work under way, whose outcome matters no more if there was an error."""
+        if self._verifying is not None:
+            await asyncio.gather(self._verifying, return_exceptions=True)
+        if self._writing is not None:
+            await asyncio.gather(self._writing, return_exceptions=True)
+
+    async def _pass_on(self) -> None:
+        """Have what has come verified and written, while more comes."""
+        part, self._part = self._part, []
+        await self._verified()
+        if part:
+            self._verifying = asyncio.ensure_future(self._verify(part))
+
+    async def _verified(self) -> None:
+        """Wait for the part that is being verified."""
+        verifying, self._verifying = self._verifying, None
+        if verifying is not None:
+            await verifying
+
+    async def _verify(self, part: list[bytes]) -> None:
+        """Verify *part*, and begin to write it once the one before it is written."""
+        sections, fault = await asyncio.to_thread(_verified, self._reader, part)
+        await self._written()
+        self._writing = asyncio.ensure_future(self._keep(sections))
+        if fault is not None:
+            await self._written()
+            raise fault
+
+    async def _written(self) -> None:
+        """Wait for the write under way, and count what was of use."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            try:
+                useful = await writing
+            except Exception as error:
+                raise _KeepFailed(error) from error
+            self.useful += useful
+            if useful:
+                self._last_use = time.monotonic()
+
+    def _check(self) -> None:
+        if self._received > 2 * self.useful + _USELESS_BYTES:
+            raise NotGiven("It sends much that nobody asked for.")
+        if time.monotonic() - self._last_use > 2 * self._patience:
+            raise NotGiven("It sends nothing that is wanted.")
+
+
+def _verified(reader: CarReader, part: list[bytes]) -> tuple[list[Section], Exception | None]:
+    """The good blocks that *part* completes, and what is wrong behind them, if anything."""
+    try:
+        sections = reader.feed(*part)
+    except ValueError as wrong:
+        return [], NotGiven(f"It served no CAR: {wrong}.")
+    good: list[Section] = []
+    for multihash, data in sections:
+        try:
+            is_right = matches(multihash, data)
+        except ValueError:
+            is_right = False
+        if is_right is False:
+            return good, _WrongBlock(multihash)
+        if is_right:
+            good.append((multihash, data))
+    return good, None
+
+
+def _name_of(multihash: bytes) -> str:
+    """The block with *multihash* as people look it up: the CID of a raw block."""
+    code, at = read_varint(multihash)
+    _, at = read_varint(multihash, at)
+    return str(Cid(RAW, code, multihash[at:]))

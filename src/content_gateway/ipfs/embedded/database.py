@@ -1,0 +1,199 @@
+"""The block store's SQLite file: one writer thread with group commit, and one reader thread.
+
+What waits to be written is committed together; blocks are written without waiting for the disk
+(WAL, synchronous=NORMAL: after a power cut the newest may be gone, never half there), and a
+group that holds something durable is synced first, with all that went before it. Knows no
+tables; sqlite's errors become UpstreamUnavailable, and the next write tries the disk again."""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+import structlog
+
+from content_gateway.errors import UpstreamUnavailable, WrongSettings
+
+T = TypeVar("T")
+Job = Callable[[sqlite3.Connection], T]
+
+MAX_QUEUED_WRITES: Final = 1_000
+MAX_GROUP: Final = 64
+PAGE_BYTES: Final = 8 * 1024
+# The WAL is written back into the file when it has grown to this; it is larger than most pins,
+# so that these are written back after they are complete, not while somebody waits.
+WAL_BYTES: Final = 128 * 1024 * 1024
+_CACHE_KIB: Final = 16 * 1024
+BUSY_MS: Final = 5_000  # how long another process that writes is waited for
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Write:
+    job: Job[Any]
+    durable: bool
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: Exception | None = None
+
+    def settle(self) -> None:
+        """Hand the outcome to whoever still waits; on the event loop."""
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+class BlockDatabase:
+    """The file at *path*, with the tables of *schema* (statements); opened on entering."""
+
+    def __init__(self, path: Path, schema: tuple[str, ...], *, busy_ms: int = BUSY_MS) -> None:
+        self._path = path
+        self._busy_ms = busy_ms
+        self._schema = schema
+        self._writes: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._write_all, name="block writer", daemon=True)
+        self._reading = ThreadPoolExecutor(1, "block reader")
+        self._writer: sqlite3.Connection
+        self._reader: sqlite3.Connection
+
+    async def __aenter__(self) -> Self:
+        """Raises WrongSettings when the file cannot be made, or is not a block store of ours."""
+        try:
+            await asyncio.to_thread(self._open)
+        except (OSError, sqlite3.Error) as wrong:
+            raise WrongSettings(f"data_dir: {self._path} cannot be used: {wrong}") from wrong
+        self._thread.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._writes.put(None)
+        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._reading.shutdown)
+        self._reader.close()
+        await asyncio.to_thread(self._writer.close)  # writes the WAL back
+
+    async def write(self, job: Job[T], *, durable: bool = False) -> T:
+        """What *job* returns, once its changes are committed; on disk, too, if *durable*.
+
+        An error of the job's own undoes its changes and is raised. Raises UpstreamUnavailable
+        when the disk refuses; then nothing of it is kept. A caller who is cancelled does not
+        stop the job."""
+        if self._writes.qsize() >= MAX_QUEUED_WRITES:
+            raise UpstreamUnavailable("Too many writes wait for the block store.")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._writes.put(_Write(job, durable, loop, future))
+        return await future
+
+    async def read(self, job: Job[T]) -> T:
+        """What *job* returns; raises UpstreamUnavailable when the disk refuses."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._reading, job, self._reader)
+        except sqlite3.Error as wrong:
+            raise _refused(wrong, "read") from wrong
+
+    def _open(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._writer = _connect(self._path, self._busy_ms)
+        # Before the first table only: pages this large hold few blocks' ends in vain, and the
+        # room of what is unpinned can be given back to the disk.
+        self._writer.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+        self._writer.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        self._writer.execute("PRAGMA journal_mode = WAL")
+        self._writer.execute(f"PRAGMA wal_autocheckpoint = {WAL_BYTES // PAGE_BYTES}")
+        self._writer.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
+        self._writer.execute("BEGIN IMMEDIATE")
+        (version,) = self._writer.execute("PRAGMA user_version").fetchone()
+        if version not in (0, 1):
+            raise sqlite3.DatabaseError("it was made by a newer version")
+        for statement in self._schema:
+            self._writer.execute(statement)
+        self._writer.execute("PRAGMA user_version = 1")
+        self._writer.execute("COMMIT")
+        self._reader = _connect(self._path, self._busy_ms)
+
+    def _write_all(self) -> None:
+        """The writer thread: gather, commit, answer, until None arrives."""
+        running = True
+        while running:
+            group: list[_Write] = []
+            write = self._writes.get()
+            while write is not None:
+                group.append(write)
+                if len(group) >= MAX_GROUP or self._writes.empty():
+                    break
+                write = self._writes.get()
+            running = write is not None
+            if group:
+                self._commit(group)
+                _answer(group)
+
+    def _commit(self, group: list[_Write]) -> None:
+        """Run *group* in one transaction, each of it in a savepoint."""
+        durable = any(write.durable for write in group)
+        try:
+            self._writer.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._writer.execute("BEGIN IMMEDIATE")
+            for write in group:
+                self._run(write)
+            self._writer.execute("COMMIT")
+        except sqlite3.Error as wrong:
+            self._roll_back()
+            log.error("the block store cannot be written", reason=str(wrong))
+            for write in group:
+                write.error = _refused(wrong, "written")
+                write.error.__cause__ = wrong
+
+    def _run(self, write: _Write) -> None:
+        self._writer.execute("SAVEPOINT job")
+        try:
+            write.result = write.job(self._writer)
+        except sqlite3.Error:
+            raise
+        except Exception as wrong:
+            self._writer.execute("ROLLBACK TO job")
+            write.error = wrong
+        self._writer.execute("RELEASE job")
+
+    def _roll_back(self) -> None:
+        try:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+        except sqlite3.Error as wrong:
+            log.error("a transaction was not rolled back", reason=str(wrong))
+
+
+def _connect(path: Path, busy_ms: int) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute(f"PRAGMA busy_timeout = {busy_ms}")
+    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    return connection
+
+
+def _refused(wrong: sqlite3.Error, what: str) -> UpstreamUnavailable:
+    return UpstreamUnavailable(f"The block store cannot be {what} now: {wrong}.")
+
+
+def _answer(group: list[_Write]) -> None:
+    for loop in {write.loop for write in group}:
+        mine = [write for write in group if write.loop is loop]
+
+        def settle(mine: list[_Write] = mine) -> None:
+            for write in mine:
+                write.settle()
+
+        try:
+            loop.call_soon_threadsafe(settle)
+        except RuntimeError:
+            log.warning("a write was committed after its loop had closed")

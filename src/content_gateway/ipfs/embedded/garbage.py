@@ -1,0 +1,64 @@
+"""Taking blocks away: of pins that are leaving, and such as have rotted.
+
+Each function is one bounded step of a transaction that its caller owns, and says whether there
+is more to do; done in any number of sittings, by several processes, the end is the same. Knows
+the tables of the block store."""
+
+import sqlite3
+from typing import Final
+
+_BLOCKS: Final = 500
+_BYTES: Final = 16 * 1024 * 1024
+_PAGES: Final = 1_000
+_FREE_PAGES: Final = 4_096  # kept for what is pinned next
+
+
+def take_away(connection: sqlite3.Connection) -> bool:
+    """Take some blocks from a pin that is leaving, and away if no other pin needs them.
+
+    The pin itself goes with its last block. False when no pin is leaving."""
+    row = connection.execute("SELECT id FROM pins WHERE leaving LIMIT 1").fetchone()
+    if row is None:
+        return False
+    pin, taken = row[0], 0
+    blocks: list[int] = []
+    for block, size in connection.execute(
+        "SELECT block, (SELECT length(data) FROM blocks WHERE id = block) "
+        "FROM refs WHERE pin = ? LIMIT ?",
+        (pin, _BLOCKS),
+    ).fetchall():
+        blocks.append(block)
+        taken += size or 0
+        if taken > _BYTES:
+            break
+    connection.executemany(
+        "DELETE FROM refs WHERE block = ? AND pin = ?", [(block, pin) for block in blocks]
+    )
+    connection.executemany(
+        "DELETE FROM blocks WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM refs WHERE block = ?1)",
+        [(block,) for block in blocks],
+    )
+    if not blocks:
+        connection.execute("DELETE FROM pins WHERE id = ?", (pin,))
+    return True
+
+
+def give_back(connection: sqlite3.Connection) -> bool:
+    """Give some free room back to the disk, while more than a quarter of the file is free."""
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    if free <= max(_FREE_PAGES, pages // 4):
+        return False
+    connection.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
+    return True
+
+
+def drop_rotten(connection: sqlite3.Connection, block: int, *, but: int = 0) -> None:
+    """Take a rotten block away; the pins that need it (all *but* one) are complete no more."""
+    connection.execute(
+        "UPDATE pins SET complete = 0, losses = losses + 1 "
+        "WHERE id <> ? AND id IN (SELECT pin FROM refs WHERE block = ?)",
+        (but, block),
+    )
+    connection.execute("DELETE FROM refs WHERE block = ?", (block,))
+    connection.execute("DELETE FROM blocks WHERE id = ?", (block,))

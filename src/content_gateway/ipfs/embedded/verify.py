@@ -1,0 +1,115 @@
+"""Checking what is kept: every block's hash is computed anew, and rot is taken away.
+
+Knows that a pin that has lost a block is complete no more, so that the next look finds it absent
+and brings in what it lacks. Who is told, and when to check, is left to the caller."""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from content_gateway.content.cid import RAW, Cid
+from content_gateway.content.multiformats import read_varint
+from content_gateway.ipfs.embedded import garbage
+from content_gateway.ipfs.embedded.block import matches
+from content_gateway.ipfs.embedded.blockstore import Blockstore
+
+_BLOCKS_AT_ONCE: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Rotten:
+    """A block that is not what it was, and the pins that need it.
+
+    *block* is the CID of its hash as a raw block, whatever its pins know it as."""
+
+    block: Cid
+    size: int
+    pins: Sequence[Cid]
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """What is kept: numbers, and the bytes of the file, of which *free_bytes* hold nothing."""
+
+    blocks: int
+    pins: int
+    incomplete: int
+    file_bytes: int
+    free_bytes: int
+
+
+async def verify(
+    blocks: Blockstore, progress: Callable[[int, int], None], found: Callable[[Rotten], None]
+) -> int:
+    """Verify every block, and drop those that have rotted; how many there were.
+
+    *progress* is told the blocks and bytes that were verified so far, *found* each rotten block
+    once it is dropped. Raises UpstreamUnavailable when the disk refuses."""
+    last = number = size = rotten = 0
+    while True:
+        rows = await blocks.read(partial(_batch, last=last))
+        if not rows:
+            return rotten
+        for row, multihash, length, is_right in rows:
+            last, number, size = row, number + 1, size + length
+            if is_right:
+                continue
+            dropped = await blocks.write(partial(_drop, row=row, multihash=multihash), durable=True)
+            if dropped is not None:
+                rotten += 1
+                found(dropped)
+        progress(number, size)
+
+
+async def stock(blocks: Blockstore) -> Stock:
+    """How much is kept; raises UpstreamUnavailable when the disk refuses."""
+    return await blocks.read(_stock)
+
+
+def _batch(connection: sqlite3.Connection, last: int) -> list[tuple[int, bytes, int, bool]]:
+    """The next blocks: row, multihash, bytes, and whether they are right."""
+    rows = connection.execute(
+        "SELECT id, multihash, data FROM blocks WHERE id > ? ORDER BY id LIMIT ?",
+        (last, _BLOCKS_AT_ONCE),
+    )
+    return [
+        (row, multihash, len(data), _is_right(multihash, data)) for row, multihash, data in rows
+    ]
+
+
+def _is_right(multihash: bytes, data: bytes) -> bool:
+    try:
+        return matches(multihash, data) is True
+    except ValueError:  # the multihash itself has rotted
+        return False
+
+
+def _drop(connection: sqlite3.Connection, row: int, multihash: bytes) -> Rotten | None:
+    """Take the block away, if it is still there and still rotten."""
+    kept = connection.execute("SELECT multihash, data FROM blocks WHERE id = ?", (row,)).fetchone()
+    if kept is None or _is_right(*kept):
+        return None
+    pins = connection.execute(
+        "SELECT cid FROM pins WHERE id IN (SELECT pin FROM refs WHERE block = ?)", (row,)
+    ).fetchall()
+    garbage.drop_rotten(connection, row)
+    code, at = read_varint(multihash)
+    _, at = read_varint(multihash, at)
+    block = Cid(RAW, code, multihash[at:])
+    return Rotten(block, len(kept[1]), [Cid.from_bytes(cid) for (cid,) in pins])
+
+
+def _stock(connection: sqlite3.Connection) -> Stock:
+    def number(question: str) -> int:
+        return int(connection.execute(question).fetchone()[0])
+
+    page = number("PRAGMA page_size")
+    return Stock(
+        blocks=number("SELECT count(*) FROM blocks"),
+        pins=number("SELECT count(*) FROM pins WHERE complete"),
+        incomplete=number("SELECT count(*) FROM pins WHERE NOT complete"),
+        file_bytes=page * number("PRAGMA page_count"),
+        free_bytes=page * number("PRAGMA freelist_count"),
+    )

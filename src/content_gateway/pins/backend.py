@@ -1,0 +1,50 @@
+"""The pin backend, as the reconciler and the sweep need it: a port with several adapters.
+
+Every adapter keeps the promises of tests/pins/promises.py. Adapters do not import this; the type
+checker proves in app.py that they fit."""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Protocol
+
+from content_gateway.content.cid import Cid
+from content_gateway.content.holdings import Sighting
+
+Progress = Callable[[int, int], None]
+"""Told the blocks and bytes that one attempt has brought in so far."""
+
+
+class PinBackend(Protocol):
+    """Where content is really kept."""
+
+    @property
+    def batch_age(self) -> float:
+        """Seconds, from before the call that asks for it, within which a change may not be seen
+        yet, and may be lost although it was accepted.
+
+        A look that shows a content absent, or held after an unpin, counts only when the last
+        change is older. 0 where an accepted change is durable and seen at once."""
+
+    async def look(self, cids: Sequence[Cid]) -> Mapping[Cid, Sighting]:
+        """What the backend holds of each of *cids*, from its own positive word; all are answered.
+
+        Changes nothing. Holding.UNKNOWN is said of a content that could not be found out about.
+        Raises UpstreamError when nothing could."""
+
+    async def pin(self, cid: Cid, seen: Sighting, progress: Progress) -> Sighting:
+        """Ask the backend to pin *cid*, of which a look just before has shown *seen* (ABSENT or
+        FAILED), and say what that has led to; may take as long as the retrieval.
+
+        What the backend holds pinned already is never dropped, whatever *seen* said. Raises
+        PinFailed when it has tried and cannot, PinDeferred when it takes no more now or could
+        not this time, UpstreamUnavailable or UpstreamTimeout when it cannot be asked at all."""
+
+    async def unpin(self, cid: Cid) -> None:
+        """Ask the backend to let go of *cid*; nothing to do is no error.
+
+        When this returns the backend has taken the wish in; a later look says whether it is
+        done. Raises PinDeferred, UpstreamUnavailable or UpstreamTimeout."""
+
+    def pinset(self) -> AsyncIterator[Cid]:
+        """Every CID in its pinset, in any order, streamed; for the sweep.
+
+        Raises UpstreamError where it breaks off, so that half a list never passes for all."""

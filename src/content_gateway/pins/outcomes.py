@@ -1,0 +1,33 @@
+"""Who waits for the first word about a content is told when there is one.
+
+Knows that a caller may go away before, and that only what this process has learned is told. What
+the word is, is read from the ledger by whoever waited."""
+
+import asyncio
+
+from content_gateway.content.cid import Cid
+
+
+class Outcomes:
+    """The callers that wait, by content."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Cid, set[asyncio.Future[None]]] = {}
+
+    async def first(self, cid: Cid, seconds: float) -> None:
+        """Return once something was learned about *cid* since the call, or after *seconds*."""
+        future = asyncio.get_running_loop().create_future()
+        waiting = self._waiting.setdefault(cid, set())
+        waiting.add(future)
+        try:
+            await asyncio.wait([future], timeout=seconds)
+        finally:
+            waiting.discard(future)
+            if not waiting and self._waiting.get(cid) is waiting:
+                del self._waiting[cid]
+
+    def heard(self, cid: Cid) -> None:
+        """Something was learned about *cid*, and is in the ledger."""
+        for future in self._waiting.pop(cid, ()):
+            if not future.done():
+                future.set_result(None)

@@ -1,0 +1,203 @@
+"""The sweep: compares the whole ledger with the whole pinset of the backend, both ways, slowly.
+
+A cluster can forget what it has confirmed (facts-pins section 1), and nobody would ask again for
+what is settled. So the sweep streams the pinset: what the ledger has as pinned and the backend does
+not list is looked at again, which brings it back if it is really gone; what the backend lists and
+nobody here has asked for is reported, and never touched. Knows a content by its number in the
+ledger, one bit each: ten million contents are a megabyte. Tending is left to the reconciler."""
+
+import asyncio
+import os
+import secrets
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import structlog
+
+from content_gateway.content.cid import Cid
+from content_gateway.content.holdings import SweepReport
+from content_gateway.errors import StorageUnavailable, UpstreamError
+from content_gateway.pins.backend import PinBackend
+
+_DUTY: Final = "sweep"
+_CHUNK: Final = 1_000
+_SAMPLE: Final = 100
+
+log = structlog.get_logger(__name__)
+
+
+class SweepLedger(Protocol):
+    """The part of the ledger that a sweep reads and writes. Methods raise StorageUnavailable."""
+
+    async def take_duty(self, name: str, owner: str, seconds: float) -> bool:
+        """Whether *owner* may do that work now, alone, for so long; False: not due, or taken."""
+
+    async def keep_duty(self, name: str, owner: str, seconds: float) -> bool:
+        """Extend the lease; False if it was lost."""
+
+    async def end_duty(self, name: str, owner: str, again_in: float) -> None:
+        """Give the work back, until it is due again."""
+
+    async def hasten_duty(self, name: str) -> None:
+        """Make the work due now, if nobody does it."""
+
+    async def numbers(self, cids: Sequence[Cid]) -> Mapping[Cid, int]:
+        """The numbers of those of *cids* that the ledger knows."""
+
+    async def settled(self, above: int, limit: int) -> Sequence[int]:
+        """The next numbers *above* that are pinned for all we know, ascending."""
+
+    async def look_again(self, numbers: Sequence[int]) -> None:
+        """Make settled contents due."""
+
+    async def report(self, report: SweepReport) -> None:
+        """Keep what a sweep has found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Seconds: between sweeps, at least between two whatever happens, after one that broke off,
+    and of the lease, which is extended with every thousand contents."""
+
+    interval: float = 6 * 3600.0
+    least: float = 60.0
+    after_failure: float = 30.0
+    lease: float = 120.0
+
+
+class Sweeper:
+    """Owns the task that sweeps; runs between `start` and `close`."""
+
+    def __init__(
+        self,
+        ledger: SweepLedger,
+        backend: PinBackend,
+        *,
+        wake: Callable[[], None],
+        schedule: Schedule | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """*wake* is called when contents were made due."""
+        self._ledger = ledger
+        self._backend = backend
+        self._wake = wake
+        self._schedule = schedule or Schedule()
+        self._clock = clock
+        self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._hastened = asyncio.Event()
+        self._main: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to sweep: at once, as nobody knows what the backend has been through."""
+        self._hastened.set()
+        self._main = asyncio.create_task(self._run(), name="sweep")
+
+    async def close(self) -> None:
+        """End the sweep under way; another process, or the next start, begins anew."""
+        if self._main is None:
+            return
+        self._main.cancel()
+        await asyncio.gather(self._main, return_exceptions=True)
+
+    def hasten(self) -> None:
+        """Sweep soon: the backend was away and may have lost something."""
+        self._hastened.set()
+
+    async def now(self) -> SweepReport | None:
+        """Sweep now, whatever the schedule says; None if somebody else is at it.
+
+        Raises UpstreamError when the backend breaks off; then nothing is reported."""
+        await self._ledger.hasten_duty(_DUTY)
+        return await self._take()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                if self._hastened.is_set():
+                    self._hastened.clear()
+                    await self._ledger.hasten_duty(_DUTY)
+                await self._take()
+            except UpstreamError as wrong:
+                log.warning("the sweep broke off", reason=wrong.detail)
+            except StorageUnavailable as wrong:
+                log.error("the sweep cannot use the ledger", reason=wrong.detail)
+            except Exception as bug:
+                log.error("the sweep stumbled, and goes on", exc_info=bug)
+            await asyncio.sleep(self._schedule.least)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._schedule.interval / 10):
+                    await self._hastened.wait()
+
+    async def _take(self) -> SweepReport | None:
+        """One sweep, if it is due and nobody else does it."""
+        schedule = self._schedule
+        if not await self._ledger.take_duty(_DUTY, self._owner, schedule.lease):
+            return None
+        again_in = schedule.after_failure
+        try:
+            report = await self._sweep()
+            again_in = schedule.interval
+        finally:
+            await self._ledger.end_duty(_DUTY, self._owner, again_in)
+        return report
+
+    async def _sweep(self) -> SweepReport:
+        started_at = self._clock()
+        listed = strangers = 0
+        sample: list[Cid] = []
+        seen = bytearray()
+        async for cids in _chunks(self._backend.pinset()):
+            numbers = await self._ledger.numbers(cids)
+            unknown = [cid for cid in cids if cid not in numbers]
+            listed, strangers = listed + len(cids), strangers + len(unknown)
+            sample += unknown[: _SAMPLE - len(sample)]
+            _mark(seen, numbers.values())
+            await self._keep()
+        missing = await self._look_again(seen)
+        report = SweepReport(started_at, self._clock(), listed, missing, strangers, tuple(sample))
+        await self._ledger.report(report)
+        log.info("sweep", listed=listed, missing=missing, strangers=strangers)
+        return report
+
+    async def _look_again(self, seen: bytearray) -> int:
+        """Make due what is pinned for all we know and was not *seen*; how many those are."""
+        missing, last = 0, 0
+        while numbers := await self._ledger.settled(last, _CHUNK):
+            last = numbers[-1]
+            absent = [number for number in numbers if not _is_marked(seen, number)]
+            if absent:
+                await self._ledger.look_again(absent)
+                self._wake()
+            missing += len(absent)
+            await self._keep()
+        return missing
+
+    async def _keep(self) -> None:
+        if not await self._ledger.keep_duty(_DUTY, self._owner, self._schedule.lease):
+            raise StorageUnavailable("The sweep took too long, and somebody else has begun one.")
+
+
+async def _chunks(cids: AsyncIterator[Cid]) -> AsyncIterator[list[Cid]]:
+    chunk: list[Cid] = []
+    async for cid in cids:
+        chunk.append(cid)
+        if len(chunk) == _CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _mark(seen: bytearray, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        if number >> 3 >= len(seen):
+            seen.extend(bytes((number >> 3) + 4096 - len(seen)))
+        seen[number >> 3] |= 1 << (number & 7)
+
+
+def _is_marked(seen: bytearray, number: int) -> bool:
+    return number >> 3 < len(seen) and bool(seen[number >> 3] >> (number & 7) & 1)

@@ -1,0 +1,177 @@
+"""What is to be done about a content, and what follows from what was seen: rules without I/O.
+
+Knows the traps of a backend whose changes take a while to be seen (facts-pins section 2): a look
+that shows a content absent, or still there after an unpin, says nothing until the last change is
+older than the backend's batch age. Who looks, sends and writes is left to the reconciler."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from content_gateway.content.holdings import (
+    ContentState,
+    Due,
+    Event,
+    Holding,
+    Outcome,
+    Sent,
+    Sighting,
+)
+from content_gateway.errors import (
+    GatewayError,
+    PinDeferred,
+    PinFailed,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+
+OUTAGE: Final = (UpstreamUnavailable, UpstreamTimeout)
+_SLOW: Final = "It takes long; the next try has more time."
+_OUR_FAULT: Final = "Something went wrong on our side; it is tried again."
+_EVENTS: Final = {
+    Holding.ABSENT: Event.SEEN_ABSENT,
+    Holding.QUEUED: Event.SEEN_QUEUED,
+    Holding.PINNING: Event.SEEN_PINNING,
+    Holding.PINNED: Event.SEEN_PINNED,
+    Holding.FAILED: Event.SEEN_FAILED,
+    Holding.UNKNOWN: None,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Seconds and numbers of the reconciler's work.
+
+    *workers* contents are under way at once, and a look asks for *batch* of them; *first_slice*
+    is the time of a first try, and each later one has twice as much, up to *longest_slice*. Gaps
+    between looks grow to *longest_gap*, between tries of what failed to *longest_gap_failed*,
+    between probes of a backend that is away to *longest_away*."""
+
+    workers: int = 64
+    batch: int = 50
+    lease: float = 30.0
+    idle: float = 1.0
+    first_slice: float = 30.0
+    longest_slice: float = 3600.0
+    first_gap: float = 0.5
+    longest_gap: float = 300.0
+    longest_gap_failed: float = 600.0
+    longest_away: float = 10.0
+
+
+class Act(Enum):
+    """What is to be asked of the backend now."""
+
+    PIN = auto()
+    UNPIN = auto()
+
+
+class Rules:
+    """The rules of one reconciler, for a backend with this *batch_age*."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        batch_age: float,
+        *,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._policy = policy
+        self._batch_age = batch_age
+        self._jitter = jitter
+
+    def decide(self, due: Due, seen: Sighting, now: float) -> Act | Outcome:
+        """What to do about *due*, of which *seen* was just seen; or what it has come to."""
+        unsure_for = self._batch_age - (now - due.sent_at) if due.sent is not None else 0.0
+        if not due.is_held:
+            return self._let_go(due, seen, unsure_for)
+        if due.sent is Sent.UNPIN and unsure_for > 0:
+            # What is seen may be what is about to go: the wish to keep it must come after.
+            return Act.PIN
+        return self._keep(due, seen, unsure_for)
+
+    def _keep(self, due: Due, seen: Sighting, unsure_for: float) -> Act | Outcome:
+        match seen.holding:
+            case Holding.PINNED:
+                # Seen once more when the change can no longer be lost; then nothing is left to do.
+                return self.seen(due, seen, unsure_for if unsure_for > 0 else None)
+            case Holding.ABSENT if unsure_for > 0:
+                return Outcome(None, min(unsure_for, self.gap(due.looks)))
+            case Holding.ABSENT:
+                return Act.PIN
+            case Holding.FAILED if due.state is ContentState.FAILED:
+                return Act.PIN
+            case Holding.FAILED:
+                return self.seen(due, seen, self.gap_failed(due.attempts), error=seen.reason)
+        return self.seen(due, seen, self.gap(due.looks), error=seen.reason)
+
+    def _let_go(self, due: Due, seen: Sighting, unsure_for: float) -> Act | Outcome:
+        if seen.holding is Holding.UNKNOWN:
+            return Outcome(None, self.gap(due.looks), seen, seen.reason)
+        if due.sent is Sent.UNPIN and unsure_for > 0:
+            return Outcome(None, unsure_for, seen)
+        if seen.holding is Holding.ABSENT and unsure_for <= 0:
+            return Outcome(Event.SEEN_ABSENT, None)
+        return Act.UNPIN
+
+    def pinned(self, due: Due, seen: Sighting) -> Outcome:
+        """What it has come to when the backend, asked to pin, has said *seen*."""
+        if seen.holding is Holding.PINNED:
+            return self.seen(due, seen, self._batch_age or None, attempted=True)
+        if seen.holding is Holding.FAILED:
+            gap = self.gap_failed(due.attempts)
+            return self.seen(due, seen, gap, error=seen.reason, attempted=True)
+        return self.seen(due, seen, self.gap(0), attempted=True)
+
+    def unpinned(self) -> Outcome:
+        """What it has come to when the backend has heard the wish to let go."""
+        return Outcome(None, self._batch_age, attempted=True)
+
+    def broke(self, due: Due, error: Exception, *, attempted: bool) -> Outcome:
+        """What it has come to when *error* was raised."""
+        detail = (error.detail if isinstance(error, GatewayError) else "") or _OUR_FAULT
+        if isinstance(error, PinFailed):
+            gap = self.gap_failed(due.attempts)
+            return Outcome(Event.SEEN_FAILED, gap, None, detail, attempted)
+        if isinstance(error, OUTAGE):
+            return Outcome(None, self.gap_away(due.looks), None, detail)
+        if isinstance(error, TimeoutError):
+            return Outcome(Event.SEEN_PINNING, self.gap(due.attempts), None, _SLOW, attempted)
+        longest = self.gap(due.attempts) if isinstance(error, PinDeferred) else None
+        return Outcome(None, longest or self.gap_failed(due.looks), None, detail, attempted)
+
+    def seen(
+        self,
+        due: Due,
+        seen: Sighting,
+        again_in: float | None,
+        *,
+        error: str | None = None,
+        attempted: bool = False,
+    ) -> Outcome:
+        """What was seen, as what it has come to."""
+        return Outcome(_EVENTS[seen.holding], again_in, seen, error, attempted)
+
+    def slice(self, due: Due) -> float:
+        """Seconds that one try may take."""
+        policy = self._policy
+        return min(policy.longest_slice, policy.first_slice * 2.0 ** min(due.attempts, 20))
+
+    def gap(self, times: int) -> float:
+        """Seconds until the next look, when *times* looks were taken."""
+        return self._grown(self._policy.first_gap, 1.5, times, self._policy.longest_gap)
+
+    def gap_failed(self, times: int) -> float:
+        """Seconds until the next try of what has failed *times*."""
+        return self._grown(2 * self._policy.first_gap, 2.0, times, self._policy.longest_gap_failed)
+
+    def gap_away(self, times: int) -> float:
+        """Seconds until a backend that was away *times* is asked again."""
+        return self._grown(self._policy.first_gap, 2.0, times, self._policy.longest_away)
+
+    def _grown(self, first: float, factor: float, times: int, longest: float) -> float:
+        """A gap that grows with every time, with jitter so that many do not march in step."""
+        gap = min(longest, first * factor ** min(times, 60))
+        return gap * (0.5 + self._jitter() / 2)

@@ -1,0 +1,73 @@
+"""What a valid setting looks like: checked text and numbers, as types.
+
+Knows the form of each by itself and says what it must be; which settings there are is in
+groups.py."""
+
+import re
+from ipaddress import ip_address
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator
+
+
+def _http_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+        raise ValueError("must be an http:// or https:// address")
+    return text
+
+
+def _address(text: str) -> str:
+    try:
+        if text.startswith("0x") and len(bytes.fromhex(text[2:])) == 20:
+            return text
+    except ValueError:
+        pass
+    raise ValueError("must be a contract address: 0x and 40 hex digits")
+
+
+def _sqlite_url(text: str) -> str:
+    if text and (not text.startswith("sqlite:///") or ":memory:" in text):
+        raise ValueError("must be sqlite:///PATH (four slashes for an absolute path)")
+    return text
+
+
+def _ip_address(text: str) -> str:
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        raise ValueError("must be an IP address") from None
+
+
+def _local_origin(text: str) -> str:
+    found = re.fullmatch(r"http://(?:127\.0\.0\.1|\[::1\]):(\d{1,5})", text, re.ASCII)
+    if found is None or int(found[1]) not in range(1, 65536) or int(found[1]) == 443:
+        raise ValueError("must be http://127.0.0.1:PORT or http://[::1]:PORT, not port 443")
+    return text
+
+
+def _replicas(number: int) -> int:
+    if not -1 <= number <= 1000:
+        raise ValueError("must be -1 (all peers), 0 (the cluster's default) or a number of peers")
+    return number
+
+
+def _multiaddr(text: str) -> str:
+    if not re.fullmatch(r"(/[a-z0-9-]+(/[^/\s]+)?)+", text) or "/p2p/" not in text:
+        raise ValueError("must be a multiaddr with a peer id: /ip4/192.0.2.1/tcp/4001/p2p/12D3...")
+    return text
+
+
+def _optional_http_url(text: str) -> str:
+    return _http_url(text) if text else text
+
+
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
+LocalOrigin = Annotated[str, AfterValidator(_local_origin)]
+OptionalHttpUrl = Annotated[str, AfterValidator(_optional_http_url)]
+Replicas = Annotated[int, AfterValidator(_replicas)]
+Multiaddr = Annotated[str, AfterValidator(_multiaddr)]
+IpAddress = Annotated[str, AfterValidator(_ip_address)]
+Address = Annotated[str, AfterValidator(_address)]
+SqliteUrl = Annotated[str, AfterValidator(_sqlite_url)]

@@ -1,0 +1,295 @@
+"""The pin ledger in SQL, as the reconciler and the sweep see it: what is owed, and what is known.
+
+Knows the tables `contents`, `duties` and `sweeps`. A lease is a row that has an owner and a
+moment to come; whose lease has passed on, or whose generation is old, writes nothing. What an
+event leads to is said by content/holdings.py, and when to look again by whoever tends."""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from content_gateway.content.backlog import COMING, Backlog, Waiting
+from content_gateway.content.cid import Cid
+from content_gateway.content.holdings import ContentState, Due, Event, Outcome, Sent, after
+from content_gateway.content.moments import at_milliseconds, milliseconds
+from content_gateway.storage.sqlite import Database
+
+_LEASE: Final = (
+    "UPDATE contents SET lease_owner = :owner, next_at = :until WHERE id IN"
+    " (SELECT id FROM contents WHERE {} AND next_at <= :now ORDER BY next_at LIMIT :limit)"
+    " RETURNING id, cid, state, generation,"
+    " EXISTS (SELECT 1 FROM pins WHERE content = contents.id), attempts, looks, sent, sent_at"
+)
+_RELEASES: Final = _LEASE.format("state = 'unpinning'")
+_RETRIES: Final = _LEASE.format("(attempts + looks > 0) = 1")
+_FIRST_TRIES: Final = _LEASE.format("(attempts + looks > 0) = 0")
+_OURS: Final = "id = :id AND lease_owner = :owner AND generation = :generation"
+
+
+class SqliteContents:
+    """The contents of one database."""
+
+    def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._clock = clock
+
+    def any_due(self) -> bool:
+        """Whether a content waits to be tended now."""
+        now = self._now()
+        return self._database.read(
+            lambda connection: any(
+                connection.execute(
+                    "SELECT 1 FROM contents WHERE (attempts + looks > 0) = ? AND next_at <= ?"
+                    " LIMIT 1",
+                    (is_retry, now),
+                ).fetchone()
+                for is_retry in (0, 1)
+            )
+        )
+
+    async def lease(
+        self, owner: str, seconds: float, first_tries: int, retries: int, releases: int = 0
+    ) -> Sequence[Due]:
+        """Due contents, for *owner* alone until *seconds* have passed.
+
+        At most *releases* that nobody holds, *retries* that were tended before, and *first_tries*
+        that were not; what of the retries is not needed goes to the first tries."""
+        now = self._now()
+        values = {"owner": owner, "now": now, "until": now + round(seconds * 1000)}
+
+        def job(connection: sqlite3.Connection) -> list[Due]:
+            def leased(statement: str, limit: int) -> list[Due]:
+                if not limit:
+                    return []
+                return [
+                    _due(row) for row in connection.execute(statement, values | {"limit": limit})
+                ]
+
+            released, again = leased(_RELEASES, releases), leased(_RETRIES, retries)
+            return released + again + leased(_FIRST_TRIES, first_tries + retries - len(again))
+
+        return await self._database.write(job)
+
+    async def renew(self, owner: str, dues: Iterable[Due], seconds: float) -> None:
+        """Extend *owner*'s leases, as far as it still holds them."""
+        until = self._now() + round(seconds * 1000)
+        values = [(until, due.id, owner) for due in dues]
+
+        def job(connection: sqlite3.Connection) -> None:
+            connection.executemany(
+                "UPDATE contents SET next_at = max(next_at, ?) WHERE id = ? AND lease_owner = ?",
+                values,
+            )
+
+        await self._database.write(job)
+
+    async def release(self, owner: str) -> None:
+        """Give up all of *owner*'s leases: what they covered is due now, or when it was to be."""
+        now = self._now()
+
+        def job(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "UPDATE contents SET lease_owner = NULL, next_at ="
+                " CASE WHEN state = 'unpinning' THEN next_at ELSE ? END WHERE lease_owner = ?",
+                (now, owner),
+            )
+
+        await self._database.write(job)
+
+    async def begin(self, owner: str, due: Due, sent: Sent, event: Event | None) -> Due | None:
+        """Record *event*, and that *sent* is about to be asked of the backend; the content as it
+        is then, once that is durable.
+
+        None, and nothing may be sent, if the lease or the generation has passed on, or if an
+        unpin is meant and somebody holds the content."""
+        now = self._now()
+        state = due.state if event is None else after(due.state, event)
+        values = _key(owner, due) | {"sent": sent, "now": now, "state": state}
+
+        def job(connection: sqlite3.Connection) -> bool:
+            changed = connection.execute(
+                "UPDATE contents SET sent = :sent, sent_at = :now, state = :state, blocks = 0,"  # noqa: S608
+                f" size = 0 WHERE {_OURS} AND (:sent = 'pin'"
+                " OR NOT EXISTS (SELECT 1 FROM pins WHERE content = contents.id))",
+                values,
+            )
+            return changed.rowcount > 0
+
+        if state is None or not await self._database.write(job):
+            return None
+        return replace(due, state=state, sent=sent, sent_at=now / 1000)
+
+    async def progress(self, owner: str, due: Due, blocks: int, size: int) -> None:
+        """Keep that the content is being brought in, and how far that is."""
+        state = after(due.state, Event.SEEN_PINNING)
+        values = _key(owner, due) | {"blocks": blocks, "size": size, "state": state}
+
+        def job(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "UPDATE contents SET state = :state, blocks = :blocks, size = :size"  # noqa: S608
+                f" WHERE {_OURS}",
+                values,
+            )
+
+        await self._database.write(job)
+
+    async def settle(self, owner: str, outcomes: Sequence[tuple[Due, Outcome]]) -> None:
+        """Write *outcomes* and end their leases; nothing happens where *owner* has lost one.
+
+        Where the generation has passed on nothing is learned, and the content is due again."""
+        now = self._now()
+
+        def job(connection: sqlite3.Connection) -> None:
+            for due, outcome in outcomes:
+                if not _settle(connection, owner, due, outcome, now):
+                    connection.execute(
+                        "UPDATE contents SET lease_owner = NULL, next_at ="
+                        " CASE WHEN state = 'unpinning' THEN next_at ELSE ? END"
+                        " WHERE id = ? AND lease_owner = ?",
+                        (now, due.id, owner),
+                    )
+
+        await self._database.write(job)
+
+    async def expedite(self) -> None:
+        """Make everything that waits, and that nobody tends, due now."""
+        now = self._now()
+
+        def job(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "UPDATE contents SET next_at = ? WHERE next_at > ? AND lease_owner IS NULL"
+                " AND state != 'unpinning'",
+                (now, now),
+            )
+
+        await self._database.write(job)
+
+    def counts(self) -> Mapping[ContentState, int]:
+        """How many contents there are in each state. Reads all of them."""
+        return self._database.read(
+            lambda connection: {
+                ContentState(state): number
+                for state, number in connection.execute(
+                    "SELECT state, count(*) FROM contents GROUP BY state"
+                )
+            }
+        )
+
+    async def backlog(self, since: datetime) -> Backlog:
+        """How many contents want tending. What has failed *since* then is not due any more."""
+        values = {"now": self._now(), "since": milliseconds(since)}
+
+        def job(connection: sqlite3.Connection) -> Backlog:
+            rows = connection.execute(
+                "SELECT state, count(*), count(lease_owner), sum(next_at <= :now"
+                " AND (state != 'failed' OR sent_at IS NULL OR sent_at < :since))"
+                " FROM contents WHERE next_at IS NOT NULL GROUP BY state",
+                values,
+            ).fetchall()
+            by_state = {ContentState(row[0]): row[1] for row in rows}
+            return Backlog(by_state, sum(row[2] for row in rows), sum(row[3] for row in rows))
+
+        return await self._database.search(job)
+
+    async def waiting(self, limit: int) -> Sequence[Waiting]:
+        """The contents that are promised and not pinned, those that wait longest first."""
+        states = msgspec.json.encode([*COMING, ContentState.FAILED]).decode()
+
+        def job(connection: sqlite3.Connection) -> list[Waiting]:
+            rows = connection.execute(
+                "SELECT cid, state, updated_at, attempts, error,"
+                " CASE WHEN lease_owner IS NULL THEN next_at END FROM contents"
+                " WHERE next_at IS NOT NULL AND state IN (SELECT value FROM json_each(?))"
+                " ORDER BY updated_at LIMIT ?",
+                (states, limit),
+            )
+            return [_waiting(row) for row in rows]
+
+        return await self._database.search(job)
+
+    def _now(self) -> int:
+        return round(self._clock() * 1000)
+
+
+def _settle(
+    connection: sqlite3.Connection, owner: str, due: Due, outcome: Outcome, now: int
+) -> bool:
+    """Write one outcome; False if the lease or the generation has passed on."""
+    state: ContentState | None = due.state
+    if outcome.event is not None:
+        state = after(due.state, outcome.event)
+    values = _key(owner, due)
+    if state is None:
+        gone = connection.execute(
+            f"DELETE FROM contents WHERE {_OURS}"  # noqa: S608 - constant
+            " AND NOT EXISTS (SELECT 1 FROM pins WHERE content = contents.id)",
+            values,
+        )
+        return gone.rowcount > 0
+    has_changed = state is not due.state
+    is_pinned = state is ContentState.PINNED
+    next_at = None if outcome.again_in is None else now + round(outcome.again_in * 1000)
+    values |= {
+        "state": state,
+        "attempts": 0 if is_pinned else due.attempts + outcome.attempted,
+        "looks": 1 if has_changed or outcome.attempted else due.looks + 1,
+        "next_at": next_at,
+        "error": outcome.error,
+        "now": now,
+        "has_changed": has_changed,
+        "replicas": None,
+        "wanted": None,
+        "peers": None,
+    }
+    if outcome.sighting is not None:
+        seen = outcome.sighting
+        values |= {
+            "replicas": seen.replicas,
+            "wanted": seen.wanted,
+            "peers": msgspec.json.encode(seen.peers).decode(),
+        }
+    changed = connection.execute(
+        "UPDATE contents SET state = :state, attempts = :attempts, looks = :looks,"  # noqa: S608
+        " next_at = :next_at, error = :error, lease_owner = NULL,"
+        " replicas = coalesce(:replicas, replicas), wanted = coalesce(:wanted, wanted),"
+        " peers = coalesce(:peers, peers),"
+        f" updated_at = CASE WHEN :has_changed THEN :now ELSE updated_at END WHERE {_OURS}",
+        values,
+    )
+    return changed.rowcount > 0
+
+
+def _waiting(row: tuple[Any, ...]) -> Waiting:
+    cid, state, updated_at, attempts, error, next_at = row
+    return Waiting(
+        cid=Cid.parse(cid),
+        state=ContentState(state),
+        since=at_milliseconds(updated_at),
+        attempts=attempts,
+        error=error,
+        next_at=None if next_at is None else at_milliseconds(next_at),
+    )
+
+
+def _due(row: tuple[Any, ...]) -> Due:
+    content, cid, state, generation, is_held, attempts, looks, sent, sent_at = row
+    return Due(
+        id=content,
+        cid=Cid.parse(cid),
+        state=ContentState(state),
+        generation=generation,
+        is_held=bool(is_held),
+        attempts=attempts,
+        looks=looks,
+        sent=None if sent is None else Sent(sent),
+        sent_at=(sent_at or 0) / 1000,
+    )
+
+
+def _key(owner: str, due: Due) -> dict[str, Any]:
+    return {"id": due.id, "owner": owner, "generation": due.generation}

@@ -1,0 +1,100 @@
+"""Rows of the ledger as values, and searches as SQL: what both sides mean, without asking anybody.
+
+Knows the columns of `pins` and `contents` and what their JSON holds. Running statements is left to
+ledger.py."""
+
+from typing import Any, Final
+
+import msgspec
+
+from content_gateway.content.cid import Cid
+from content_gateway.content.holdings import ContentState, Peer
+from content_gateway.content.moments import at_microseconds, at_milliseconds, microseconds
+from content_gateway.content.pins import NO_LABEL, Label, Match, Pin, PinStatus, Search
+
+_FAR: Final = 2**62  # later than any moment
+_PIN: Final = "cid, spelling, created_at, name, origins, meta"
+STATUS: Final = (
+    f"{_PIN}, state, replicas, wanted, peers, blocks, size, attempts, error,"
+    " CASE WHEN lease_owner IS NULL THEN next_at END, updated_at"
+)
+_NAME_IS: Final = {
+    Match.EXACT: "name = :name",
+    Match.IEXACT: "casefold(name) = casefold(:name)",
+    Match.PARTIAL: "instr(name, :name) > 0",
+    Match.IPARTIAL: "instr(casefold(name), casefold(:name)) > 0",
+}
+
+
+def conditions_of(requestor: str, search: Search) -> tuple[str, dict[str, Any]]:
+    """The WHERE clause of *search*, made of constants, and the values in it."""
+    wanted = ["requestor = :requestor"]
+    values: dict[str, Any] = {
+        "requestor": requestor,
+        "cursor": _FAR if search.cursor is None else microseconds(search.cursor),
+        "limit": search.limit + 1,
+    }
+    if search.before is not None:
+        wanted.append("created_at < :before")
+        values["before"] = microseconds(search.before)
+    if search.after is not None:
+        wanted.append("created_at > :after")
+        values["after"] = microseconds(search.after)
+    if search.states is not None:
+        wanted.append("state IN (SELECT value FROM json_each(:states))")
+        values["states"] = _json(sorted(search.states))
+    if search.cids:
+        wanted.append("cid IN (SELECT value FROM json_each(:cids))")
+        values["cids"] = _json([str(cid) for cid in search.cids])
+    if search.name is not None:
+        wanted.append(_NAME_IS[search.match])
+        values["name"] = search.name
+    if search.meta:
+        wanted.append(
+            "NOT EXISTS (SELECT 1 FROM json_each(:meta) AS asked WHERE NOT EXISTS"
+            " (SELECT 1 FROM json_each(pins.meta) AS said"
+            " WHERE said.key = asked.key AND said.atom = asked.atom))"
+        )
+        values["meta"] = _json(search.meta)
+    return " AND ".join(wanted), values
+
+
+def status_of(row: tuple[Any, ...]) -> PinStatus:
+    """The value of a row of the columns STATUS."""
+    cid, spelling, created_at, name, origins, meta, state, *rest = row
+    replicas, wanted, peers, blocks, size, attempts, error, next_at, updated_at = rest
+    label = NO_LABEL
+    if name is not None or origins is not None or meta is not None:
+        label = Label(
+            name,
+            tuple(msgspec.json.decode(origins)) if origins else (),
+            msgspec.json.decode(meta) if meta else {},
+        )
+    return PinStatus(
+        pin=Pin(Cid.parse(cid), spelling or cid, at_microseconds(created_at), label),
+        state=ContentState(state),
+        replicas=replicas,
+        wanted=wanted,
+        peers=msgspec.json.decode(peers, type=list[Peer]) if peers else (),
+        blocks=blocks,
+        size=size,
+        attempts=attempts,
+        error=error,
+        next_at=None if next_at is None else at_milliseconds(next_at),
+        updated_at=at_milliseconds(updated_at),
+    )
+
+
+def kept_label(label: Label) -> tuple[str | None, str | None, str | None]:
+    """The columns name, origins and meta."""
+    if label is NO_LABEL:
+        return None, None, None
+    return (
+        label.name,
+        _json(label.origins) if label.origins else None,
+        _json(label.meta) if label.meta else None,
+    )
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,139 @@
+"""What the sweep needs of the ledger, in SQL: a duty that one process has at a time, contents by
+number, and reports.
+
+Knows the tables `duties` and `sweeps` and the numbers of `contents`; what is compared with what is
+decided in pins/sweep.py."""
+
+import sqlite3
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from content_gateway.content.cid import Cid
+from content_gateway.content.holdings import SweepReport
+from content_gateway.storage.sqlite import Database
+
+_KEPT_REPORTS: Final = 100
+
+
+class SqliteSweeps:
+    """The sweeps of one database."""
+
+    def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def take_duty(self, name: str, owner: str, seconds: float) -> bool:
+        """Whether *owner* may do that work now, alone, for so long; False: not due, or taken."""
+        now = self._now()
+        values = {"name": name, "owner": owner, "now": now, "until": now + round(seconds * 1000)}
+        return await self._changes(
+            "INSERT INTO duties (name, next_at, lease_owner) VALUES (:name, :until, :owner)"
+            " ON CONFLICT (name) DO UPDATE SET next_at = :until, lease_owner = :owner"
+            " WHERE next_at <= :now",
+            values,
+        )
+
+    async def keep_duty(self, name: str, owner: str, seconds: float) -> bool:
+        """Extend the lease; False if it was lost."""
+        values = {"name": name, "owner": owner, "until": self._now() + round(seconds * 1000)}
+        return await self._changes(
+            "UPDATE duties SET next_at = :until WHERE name = :name AND lease_owner = :owner", values
+        )
+
+    async def end_duty(self, name: str, owner: str, again_in: float) -> None:
+        """Give the work back, until it is due again."""
+        values = {"name": name, "owner": owner, "next": self._now() + round(again_in * 1000)}
+        await self._changes(
+            "UPDATE duties SET next_at = :next, lease_owner = NULL"
+            " WHERE name = :name AND lease_owner = :owner",
+            values,
+        )
+
+    async def hasten_duty(self, name: str) -> None:
+        """Make the work due now, if nobody does it."""
+        await self._changes(
+            "UPDATE duties SET next_at = min(next_at, :now)"
+            " WHERE name = :name AND lease_owner IS NULL",
+            {"name": name, "now": self._now()},
+        )
+
+    async def numbers(self, cids: Sequence[Cid]) -> Mapping[Cid, int]:
+        """The numbers of those of *cids* that the ledger knows."""
+        texts = {str(cid): cid for cid in cids}
+        values = (msgspec.json.encode(list(texts)).decode(),)
+
+        def job(connection: sqlite3.Connection) -> dict[Cid, int]:
+            found = connection.execute(
+                "SELECT cid, id FROM contents WHERE cid IN (SELECT value FROM json_each(?))", values
+            )
+            return {texts[text]: number for text, number in found}
+
+        return await self._database.search(job)
+
+    async def settled(self, above: int, limit: int) -> Sequence[int]:
+        """The next numbers *above* that are pinned for all we know, ascending."""
+
+        def job(connection: sqlite3.Connection) -> list[int]:
+            found = connection.execute(
+                "SELECT id FROM contents WHERE id > ? AND state = 'pinned' AND next_at IS NULL"
+                " ORDER BY id LIMIT ?",
+                (above, limit),
+            )
+            return [number for (number,) in found]
+
+        return await self._database.search(job)
+
+    async def look_again(self, numbers: Sequence[int]) -> None:
+        """Make settled contents due."""
+        values = {"now": self._now(), "ids": msgspec.json.encode(numbers).decode()}
+        await self._changes(
+            "UPDATE contents SET next_at = :now WHERE next_at IS NULL AND state = 'pinned'"
+            " AND id IN (SELECT value FROM json_each(:ids))",
+            values,
+        )
+
+    async def report(self, report: SweepReport) -> None:
+        """Keep what a sweep has found; the last hundred are."""
+        sample = msgspec.json.encode([str(cid) for cid in report.sample]).decode()
+        values = (
+            *(round(report.started_at * 1000), round(report.ended_at * 1000)),
+            *(report.listed, report.missing, report.strangers, sample),
+        )
+
+        def job(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "INSERT INTO sweeps (started_at, ended_at, listed, missing, strangers, sample)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                values,
+            )
+            connection.execute(
+                "DELETE FROM sweeps WHERE id <= (SELECT max(id) FROM sweeps) - ?", (_KEPT_REPORTS,)
+            )
+
+        await self._database.write(job)
+
+    def last_report(self) -> SweepReport | None:
+        """What the last sweep has found; None if there was none."""
+        row = self._database.read(
+            lambda connection: connection.execute(
+                "SELECT started_at, ended_at, listed, missing, strangers, sample FROM sweeps"
+                " ORDER BY id DESC LIMIT 1"
+            ).fetchone()
+        )
+        if row is None:
+            return None
+        started_at, ended_at, listed, missing, strangers, sample = row
+        cids = tuple(Cid.parse(text) for text in msgspec.json.decode(sample, type=list[str]))
+        return SweepReport(started_at / 1000, ended_at / 1000, listed, missing, strangers, cids)
+
+    async def _changes(self, statement: str, values: Mapping[str, object]) -> bool:
+        def job(connection: sqlite3.Connection) -> bool:
+            return connection.execute(statement, values).rowcount > 0
+
+        return await self._database.write(job)
+
+    def _now(self) -> int:
+        return round(self._clock() * 1000)

@@ -1,0 +1,463 @@
+"""The Pinning Service API 1.0.0 under /psa: the same pins, in the words of its clients."""
+
+import json
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from content_gateway.content.cid import Cid
+from content_gateway.content.pins import Label
+from tests.api.held import DELEGATE, becomes, before, cid_of, running_cluster
+from tests.fakes.cluster import MiniCluster
+from tests.fakes.supply import Supply
+from tests.service import Service, eventually, running_service
+
+V1 = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
+V0 = "QmRAQB6YaCyidP37UdDnjFY5vQuiBrcqdyoW1CuDgwxkD4"
+EVERY_STATUS = "?status=queued,pinning,pinned,failed"
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[MiniCluster]:
+    async with running_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def service(tmp_path: Path, cluster: MiniCluster) -> AsyncIterator[Service]:
+    async with before(cluster, tmp_path) as service:
+        yield service
+
+
+async def add(service: Service, cid: str, **more: Any) -> Any:
+    """The PinStatus of a pin that was accepted."""
+    answer = await service.psa("POST", body={"cid": cid, **more})
+    assert answer.status == 202, answer.body
+    return answer.json
+
+
+async def found(service: Service, query: str, **options: Any) -> list[str]:
+    """The CIDs that `GET /psa/pins` shows for *query*; as many as it counts."""
+    answer = await service.psa("GET", f"/pins{query}", **options)
+    assert answer.status == 200, answer.body
+    assert answer.json["count"] == len(answer.json["results"])
+    return [status["pin"]["cid"] for status in answer.json["results"]]
+
+
+# -- one pin --------------------------------------------------------------------------------
+
+
+async def test_a_pin_of_what_is_there_is_pinned_at_once(service: Service) -> None:
+    """The answer waits a moment for the backend, and then shows all that was sent."""
+    sent = {"cid": V1, "name": "site", "origins": ["/ip4/192.0.2.7/tcp/1"], "meta": {"a": "b"}}
+    shown = await add(service, sent.pop("cid"), **sent)  # type: ignore[arg-type]
+    assert shown["status"] == "pinned"
+    assert shown["pin"] == {"cid": V1, **sent}
+    assert shown["delegates"] == [DELEGATE]
+    assert shown["info"] == {"replicas": "3 of 3"}
+    assert abs(datetime.now().astimezone() - datetime.fromisoformat(shown["created"])) < timedelta(
+        minutes=5
+    )
+    again = await service.psa("GET", f"/pins/{shown['requestid']}")
+    assert (again.status, again.json) == (200, shown)
+
+
+async def test_a_pin_is_accepted_while_the_backend_is_away(
+    service: Service, cluster: MiniCluster
+) -> None:
+    """It is queued, and says what it waits for."""
+    for peer in cluster.peers:
+        cluster.kill(peer)
+    shown = await add(service, V1)
+    assert shown["status"] == "queued"
+
+    async def says_why() -> bool:
+        answer = await service.psa("GET", f"/pins/{shown['requestid']}")
+        return "status_details" in answer.json["info"]
+
+    assert await eventually(says_why)
+
+
+async def test_a_pin_that_failed_says_why(service: Service, cluster: MiniCluster) -> None:
+    """In `info`, where the API has a place for it."""
+    cluster.supply, cluster.pin_timeout = Supply(), 0.0
+    shown = await add(service, V1)
+    await becomes(service, V1, "failed")
+    shown = (await service.psa("GET", f"/pins/{shown['requestid']}")).json
+    assert shown["status"] == "failed"
+    assert "not found in time" in shown["info"]["status_details"]
+
+
+async def test_a_pin_that_is_held_keeps_its_request_id(service: Service) -> None:
+    """A second POST says something else of it, in whatever spelling, and makes no other pin."""
+    first = await add(service, V1, name="one", meta={"a": "1"})
+    second = await add(service, V0, name="two")
+    assert second["requestid"] == first["requestid"]
+    assert second["created"] == first["created"]
+    assert second["pin"] == {"cid": V1, "name": "two"}
+    assert await found(service, EVERY_STATUS) == [V1]
+
+
+async def test_a_pin_can_be_replaced(service: Service) -> None:
+    """The old request id is gone, and the new one is another, also for the same CID."""
+    old = await add(service, V1, name="one")
+    for cid in (cid_of("new"), cid_of("new"), V1):
+        answer = await service.psa("POST", f"/pins/{old['requestid']}", body={"cid": cid})
+        assert answer.status == 202
+        new = answer.json
+        assert new["requestid"] != old["requestid"]
+        assert new["pin"] == {"cid": cid}
+        assert (await service.psa("GET", f"/pins/{old['requestid']}")).status == 404
+        assert await found(service, EVERY_STATUS) == [cid]
+        old = new
+
+
+async def test_a_stale_request_id_removes_nothing(service: Service) -> None:
+    """It named a pin that was replaced, and does not name the one that followed."""
+    old = await add(service, V1)
+    new = (await service.psa("POST", f"/pins/{old['requestid']}", body={"cid": V1})).json
+    for method, body in (("DELETE", None), ("POST", {"cid": cid_of("x")}), ("GET", None)):
+        answer = await service.psa(method, f"/pins/{old['requestid']}", body=body)
+        assert (answer.status, answer.json["error"]["reason"]) == (404, "NOT_FOUND")
+    assert (await service.psa("GET", f"/pins/{new['requestid']}")).status == 200
+
+
+async def test_a_pin_can_be_removed(service: Service, cluster: MiniCluster) -> None:
+    """With an answer that has no body; it is gone at once, and its content soon after."""
+    shown = await add(service, V1)
+    answer = await service.psa("DELETE", f"/pins/{shown['requestid']}")
+    assert (answer.status, answer.body) == (202, b"")
+    for method in ("DELETE", "GET"):
+        assert (await service.psa(method, f"/pins/{shown['requestid']}")).status == 404
+
+    async def is_gone() -> bool:
+        return not any(peer.pinned for peer in cluster.peers)
+
+    assert await eventually(is_gone)
+
+
+async def test_both_faces_show_the_same_pins(service: Service) -> None:
+    """What is made through one is seen and removed through the other."""
+    shown = await add(service, V1, name="by psa")
+    listed = (await service.ask("GET", "/ipfs/pin/ls")).json["results"]
+    assert [pin["cid"] for pin in listed] == [V1]
+    assert listed[0]["timestamp"] == shown["created"]
+    assert (await service.pin(V1)).json["message"].startswith("A pin already exists")
+    other = cid_of("native")
+    await service.pin(other)
+    await becomes(service, other, "pinned")
+    assert await found(service, "") == [other, V1]
+    assert (await service.ask("DELETE", f"/ipfs/pin/rm/{V1}")).status == 200
+    assert (await service.psa("GET", f"/pins/{shown['requestid']}")).status == 404
+    (request_id,) = [status["requestid"] for status in (await service.psa("GET")).json["results"]]
+    await service.psa("DELETE", f"/pins/{request_id}")
+    assert (await service.ask("GET", f"/ipfs/pin/status/{other}")).status == 404
+
+
+async def test_nobody_sees_or_removes_the_pins_of_another(service: Service) -> None:
+    """A request id is no key."""
+    shown = await add(service, V1)
+    assert await found(service, EVERY_STATUS, key="other") == []
+    path = f"/pins/{shown['requestid']}"
+    for method, body in (("GET", None), ("DELETE", None), ("POST", {"cid": V1})):
+        assert (await service.psa(method, path, body=body, key="other")).status == 404
+    assert (await service.psa("GET", path)).status == 200
+
+
+NO_REQUEST_IDS = [
+    *("x", "-", "1-", f"-{V1}", V1, f"zz-{V1}", f"FF-{V1}", f"1-{V1[:-1]}", f"1-{V1.upper()}"),
+    *(f"{'f' * 15}-{V1}", f"{'f' * 99}-{V1}", "1-b" + "a" * 1900, f"0-{V1}", "%00", "a%2Fb"),
+]
+
+
+async def test_a_request_id_that_was_never_given_out_is_404(service: Service) -> None:
+    """Whatever it looks like."""
+    await service.pin(V1)
+    for request_id in NO_REQUEST_IDS:
+        for method, body in (("GET", None), ("DELETE", None), ("POST", {"cid": V1})):
+            answer = await service.psa(method, f"/pins/{request_id}", body=body)
+            assert (answer.status, answer.json["error"]["reason"]) == (404, "NOT_FOUND")
+
+
+# -- lists ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def twelve(service: Service) -> list[Any]:
+    """Twelve pins that are held, oldest first."""
+    requestor = service.gateway.keys.identify("me").id
+    for number in range(12):
+        meta = {"parity": "odd" if number % 2 else "even", "number": str(number)}
+        label = Label(f"Pin {number}", (), meta)
+        await service.gateway.pinning.describe(requestor, cid_of(str(number)), label)
+
+    async def are_held() -> Any:
+        page = (await service.psa("GET", "/pins?limit=1000")).json
+        return page["results"] if page["count"] == 12 else None
+
+    pins = await eventually(are_held)
+    assert isinstance(pins, list)
+    return pins[::-1]
+
+
+async def test_the_ten_newest_are_shown(service: Service, twelve: list[Any]) -> None:
+    """And how many there are in all; older ones follow with `before`."""
+    first = (await service.psa("GET")).json
+    assert first["count"] == 12
+    assert first["results"] == twelve[:1:-1]
+    oldest = first["results"][-1]["created"]
+    rest = (await service.psa("GET", f"/pins?before={quote(oldest)}")).json
+    assert (rest["count"], rest["results"]) == (2, twelve[1::-1])
+
+
+async def test_moments_are_exclusive_and_take_any_form(service: Service, twelve: list[Any]) -> None:
+    """Other zones, more digits, small letters; a pin is neither before nor after itself."""
+    created = twelve[5]["created"]
+    moment = datetime.fromisoformat(created)
+    there = moment.astimezone().isoformat()
+    go = moment.strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
+    for text in (created, created.lower(), go, there, moment.isoformat()):
+        for name, expected in (("before", twelve[4::-1]), ("after", twelve[:5:-1])):
+            answer = await service.psa("GET", f"/pins?{name}={quote(text)}&limit=1000")
+            assert answer.json["results"] == expected, (name, text)
+
+
+async def test_a_finer_moment_than_ours_leaves_nothing_out(
+    service: Service, twelve: list[Any]
+) -> None:
+    """A nanosecond after a pin it is before, and a nanosecond before it, it is after."""
+    created = datetime.fromisoformat(twelve[5]["created"])
+    later = created.strftime("%Y-%m-%dT%H:%M:%S.%f001Z")
+    answer = await service.psa("GET", f"/pins?before={later}&limit=1000")
+    assert answer.json["results"] == twelve[5::-1]
+    earlier = (created - timedelta(microseconds=1)).strftime("%Y-%m-%dT%H:%M:%S.%f999Z")
+    answer = await service.psa("GET", f"/pins?after={earlier}&limit=1000")
+    assert answer.json["results"] == twelve[:4:-1]
+
+
+FILTERS: list[tuple[str, list[int]]] = [
+    ("limit=3", [11, 10, 9]),
+    ("name=Pin%203", [3]),
+    ("name=pin%203", []),
+    ("name=pin%203&match=iexact", [3]),
+    ("name=in%201&match=partial", [11, 10, 1]),
+    ("name=IN%201&match=partial", []),
+    ("name=IN%201&match=ipartial", [11, 10, 1]),
+    ("name=%25&match=partial", []),
+    ("name=_in%203&match=ipartial", []),
+    ("match=exact&limit=1", [11]),
+    (f"cid={cid_of('7')}", [7]),
+    (f"cid={cid_of('2')},{cid_of('7')},{cid_of('none')}", [7, 2]),
+    (f"cid={cid_of('7').upper()}", [7]),
+    ("meta=" + quote('{"parity": "odd"}'), [11, 9, 7, 5, 3, 1]),
+    ("meta=" + quote('{"parity": "odd", "number": "3"}'), [3]),
+    ("meta=" + quote('{"parity": "odd", "number": "4"}'), []),
+    ("meta=" + quote('{"none": ""}'), []),
+    ("status=pinned&limit=2", [11, 10]),
+    ("status=queued,failed,pinning", []),
+]
+
+
+async def test_a_filter_shows_what_passes_it(service: Service, twelve: list[Any]) -> None:
+    """And nothing else."""
+    for query, numbers in FILTERS:
+        results = (await service.psa("GET", f"/pins?{query}")).json["results"]
+        assert results == [twelve[number] for number in numbers], query
+
+
+async def test_pages_by_before_neither_repeat_nor_skip(service: Service) -> None:
+    """As clients do it: the `created` of the last one shown, while pins come and go."""
+    requestor = service.gateway.keys.identify("me").id
+
+    async def hold(name: str) -> None:
+        await service.gateway.pinning.describe(requestor, cid_of(name), Label(name))
+
+    for number in range(15):
+        await hold(f"lasting {number}")
+    query, seen = "&limit=4", []
+    for round_ in range(20):
+        page = (await service.psa("GET", f"/pins{EVERY_STATUS}{query}")).json
+        seen += [status["pin"]["name"] for status in page["results"]]
+        if page["count"] <= len(page["results"]):
+            break
+        query = f"&limit=4&before={quote(page['results'][-1]['created'])}"
+        await hold(f"passing {round_}")
+        await service.gateway.pinning.remove(requestor, Cid.parse(cid_of(f"passing {round_}")))
+        await hold(f"new {round_}")
+    assert seen == [f"lasting {number}" for number in range(14, -1, -1)]
+
+
+WRONG_FILTERS = [
+    *("limit=0", "limit=1001", "limit=x", "limit=", "limit=1&limit=1"),
+    *("status=", "status=done", "status=unpinned", "status=pinned;failed"),
+    *("match=fuzzy", "match=", "name=" + "a" * 256, "name=%00", "nmae=x", "cid=", "cid=x"),
+    *("cid=" + ",".join([V1] * 11), f"cid={V1}&cid={V1}"),
+    *("before=yesterday", "before=2026-11-21", "after=2026-13-01T00:00:00Z", "before="),
+    *("before=2026-11-21T12:00:00", "after=9999-12-31T23:59:59-23:00"),
+    *("before=2026-11-21T12:00:00.1234567890Z", "after=%D9%A2026-11-21T12:00:00Z"),
+    *("meta=x", "meta=[]", "meta=" + quote('{"a":1}'), "meta=" + quote("[" * 500)),
+    *("meta=null", "%FF=1"),
+]
+
+
+async def test_a_filter_that_is_not_understood_is_refused(service: Service) -> None:
+    """One that was passed over would show, and let a client remove, what was not meant."""
+    for query in WRONG_FILTERS:
+        answer = await service.psa("GET", f"/pins?{query}")
+        assert answer.status == 400, (query, answer.body)
+        assert answer.json["error"]["reason"] == "BAD_REQUEST"
+        assert answer.json["error"]["details"].endswith(".")
+
+
+# -- bodies ---------------------------------------------------------------------------------
+
+
+NO_PINS = [
+    b"",
+    b"x",
+    b"[]",
+    b"null",
+    b'"cid"',
+    b"{}",
+    b'{"cid": 1}',
+    b'{"cid": ""}',
+    b'{"cid": "x"}',
+    b'{"cid": "' + V1.encode() + b'"',
+    b'{"cid": "' + V1.encode() + b'"} {}',
+    b'{"cid": "\xff"}',
+    b'{"cid": "' + V1.encode() + b'", "name": "\xff"}',
+    b'{"cid": "' + V1.encode() + b'", "name": "\\ud800"}',
+    b"[" * 60_000,
+    b'{"a":' * 12_000,
+    json.dumps({"cid": V1, "x": None}).encode().replace(b"null", b"[" * 30_000),
+    json.dumps({"cid": V1, "name": "a" * 256}).encode(),
+    json.dumps({"cid": V1, "name": 1}).encode(),
+    json.dumps({"cid": V1, "name": "a\0b"}).encode(),
+    json.dumps({"cid": V1, "origins": ["/a"] * 21}).encode(),
+    json.dumps({"cid": V1, "origins": ["no multiaddr"]}).encode(),
+    json.dumps({"cid": V1, "origins": "/a"}).encode(),
+    json.dumps({"cid": V1, "meta": {"a": 1}}).encode(),
+    json.dumps({"cid": V1, "meta": {"a": {"b": "c"}}}).encode(),
+    json.dumps({"cid": V1, "meta": []}).encode(),
+    json.dumps({"cid": V1, "meta": {str(n): "" for n in range(1001)}}).encode(),
+]
+
+
+async def test_a_body_that_is_no_pin_is_refused(service: Service) -> None:
+    """With what is wrong with it; and nothing is pinned."""
+    held = await add(service, cid_of("held"))
+    for body in NO_PINS:
+        for path in ("/pins", f"/pins/{held['requestid']}"):
+            answer = await service.psa("POST", path, body=body)
+            assert answer.status == 400, (body[:50], answer.body)
+            assert answer.json["error"]["reason"] == "BAD_REQUEST"
+            assert answer.json["error"]["details"].endswith(".")
+    assert await found(service, EVERY_STATUS) == [cid_of("held")]
+
+
+async def test_members_that_nobody_knows_are_passed_over(service: Service) -> None:
+    """Clients may be newer than we are; null is as good as nothing."""
+    more = {"name": None, "origins": None, "meta": None, "expires": [{"a": 1}]}
+    assert (await add(service, V1, **more))["pin"] == {"cid": V1}
+
+
+async def test_what_is_said_of_a_pin_comes_back_as_it_was_sent(service: Service) -> None:
+    """Any characters, up to the limits."""
+    name = "ü\n🐸 \"'%_\\ " + "x" * 240
+    meta = {"": "", "ключ": "\0", "a" * 300: "b" * 30_000}
+    origins = [f"/dns4/{number}.example/tcp/1" for number in range(20)]
+    shown = await add(service, V1, name=name, meta=meta, origins=origins)
+    assert shown["pin"] == {"cid": V1, "name": name, "meta": meta, "origins": origins}
+    assert await found(service, f"{EVERY_STATUS}&name={quote(name)}") == [V1]
+    meta_query = quote(json.dumps({"ключ": "\0"}))
+    assert await found(service, f"{EVERY_STATUS}&meta={meta_query}") == [V1]
+
+
+async def test_a_body_must_be_json(service: Service) -> None:
+    """By its media type, before it is looked at."""
+    answer = await service.psa(
+        "POST", body=b'{"cid": "%b"}' % V1.encode(), headers=[("Content-Type", "text/plain")]
+    )
+    assert answer.status == 415
+    answer = await service.psa("POST", body=b" " * 70_000)
+    assert (answer.status, answer.json["error"]["reason"]) == (413, "BODY_TOO_LARGE")
+    assert await found(service, EVERY_STATUS) == []
+
+
+# -- keys and errors ------------------------------------------------------------------------
+
+
+async def test_the_key_is_a_bearer_token_here_and_only_here(service: Service) -> None:
+    """Each face has its own door; a key at the wrong one is no key."""
+    refused: list[list[tuple[str, str]]] = [
+        [],
+        [("x-api-key", "me")],
+        [("Authorization", "me")],
+        [("Authorization", "Bearer")],
+        [("Authorization", "Bearer ")],
+        [("Authorization", "Basic bWU6bWU=")],
+        [("Authorization", "Bearer me"), ("Authorization", "Bearer me")],
+    ]
+    bodies = set()
+    for headers in refused:
+        answer = await service.psa("GET", key=None, headers=headers)
+        assert answer.status == 401, headers
+        assert answer.headers["www-authenticate"] == 'Bearer realm="content-gateway"'
+        bodies.add(answer.body)
+    assert len(bodies) == 1
+    bearer = [("Authorization", "Bearer me")]
+    assert (await service.ask("GET", "/ipfs/pin/ls", key=None, headers=bearer)).status == 401
+    both = [("Authorization", "bearer me"), ("x-api-key", "somebody else")]
+    await service.pin(V1)
+    assert await found(service, EVERY_STATUS, key=None, headers=both) == [V1]
+
+
+async def test_a_key_needs_the_scope(tmp_path: Path) -> None:
+    """One that may only resolve is refused, and told so."""
+    async with running_service(tmp_path / "issued", keys__mode="issued") as service:
+        for scope, status in (("resolve", 403), ("pin", 200)):
+            created = await service.gateway.issued_keys.create(scope, (scope,), None)
+            assert created is not None
+            assert (await service.psa("GET", key=created[0])).status == status
+        assert (await service.psa("GET", key="x")).status == 401
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "", 404),
+        ("GET", "/", 404),
+        ("GET", "/pins/", 404),
+        ("GET", "/pins/a/b", 404),
+        ("GET", "/PINS", 404),
+        ("PUT", "/pins", 405),
+        ("DELETE", "/pins", 405),
+        ("PATCH", "/pins/x", 405),
+    ],
+)
+async def test_every_error_below_psa_has_the_apis_form(
+    service: Service, method: str, path: str, status: int
+) -> None:
+    """The unknown paths and methods too, with or without a key."""
+    for key in ("me", None):
+        answer = await service.psa(method, path, key=key)
+        assert answer.status == status
+        assert set(answer.json) == {"error"}
+        if status == 405:
+            assert answer.headers["allow"] in ("GET, POST", "DELETE, GET, POST")
+
+
+async def test_blocked_content_is_not_pinned(tmp_path: Path, cluster: MiniCluster) -> None:
+    """In any spelling, by adding or by replacing."""
+    denylist = tmp_path / "operator.deny"
+    denylist.write_text(f"/ipfs/{V0}\n")
+    async with before(cluster, tmp_path, blocking__denylist_file=denylist) as service:
+        held = await add(service, cid_of("held"))
+        for path in ("/pins", f"/pins/{held['requestid']}"):
+            answer = await service.psa("POST", path, body={"cid": V1})
+            assert (answer.status, answer.json["error"]["reason"]) == (451, "BLOCKED")
+        assert await found(service, EVERY_STATUS) == [cid_of("held")]

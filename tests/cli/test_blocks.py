@@ -1,0 +1,81 @@
+"""`content-gateway blocks`: beside the service or alone, it says what has rotted."""
+
+import asyncio
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from content_gateway.ipfs.embedded.blockstore import Blockstore
+from tests.cli.command import run
+from tests.ipfs.dags import Dag, file
+from tests.ipfs.test_blockstore import put
+
+DAG = file(30, 1000)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data folder with one pin."""
+
+    async def fill(dag: Dag) -> None:
+        async with Blockstore(tmp_path / "blocks.sqlite") as blocks:
+            await put(blocks, dag)
+
+    asyncio.run(fill(DAG))
+    return tmp_path
+
+
+def rot(folder: Path, number: int) -> None:
+    with sqlite3.connect(folder / "blocks.sqlite") as database:
+        database.execute("UPDATE blocks SET data = zeroblob(length(data)) WHERE id = ?", (number,))
+
+
+def test_a_sound_store_passes(data: Path) -> None:
+    """Status 0, and one line."""
+    done = run(data, "blocks", "verify")
+    assert done.returncode == 0, done.stderr
+    size = sum(map(len, DAG[1].values())) / 1e6
+    assert done.stdout == f"{len(DAG[1])} blocks, {size:.1f} MB: every one is what it should be.\n"
+
+
+def test_rot_is_reported_with_its_pins(data: Path) -> None:
+    """Status 1 once; the pin is incomplete then, until the service has brought it in again."""
+    rot(data, 3)
+    rot(data, 7)
+    done = run(data, "blocks", "verify")
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3
+    assert all(line.startswith("rotten block baf") for line in lines[:2])
+    assert all(line.endswith(f"part of {DAG[0]}") for line in lines[:2])
+    assert "2 had rotted and were dropped" in lines[2]
+    assert "sweep" in lines[2]
+    assert run(data, "blocks", "verify").returncode == 0
+    stat = json.loads(run(data, "blocks", "stat", "--json").stdout)
+    assert (stat["blocks"], stat["pins"], stat["incomplete"]) == (len(DAG[1]) - 2, 0, 1)
+
+
+def test_the_stock_is_printed(data: Path) -> None:
+    """For people."""
+    done = run(data, "blocks", "stat")
+    assert done.returncode == 0, done.stderr
+    assert f"blocks      {len(DAG[1])}\npins        1 complete, 0 not\n" in done.stdout
+
+
+def test_without_a_store_there_is_nothing_to_check(tmp_path: Path) -> None:
+    """And none is made."""
+    for command in ("verify", "stat"):
+        done = run(tmp_path, "blocks", command)
+        assert done.returncode == 1
+        assert "There is no block store at" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["blocks", "blocks verify", "blocks stat"])
+def test_help_has_an_example(tmp_path: Path, command: str) -> None:
+    """Every command explains itself and shows how it is used."""
+    done = run(tmp_path, *command.split(), "--help")
+    assert done.returncode == 0
+    assert "content-gateway " in done.stdout.splitlines()[-1]

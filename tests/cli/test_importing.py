@@ -1,0 +1,151 @@
+"""An import by itself: how lines are cut, how many pins are under way, what a bad ledger means."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Iterable
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from content_gateway.cli.importing import UNDER_WAY, Import, Tally, parse_line
+from content_gateway.cli.lines import MAX_LINE, Splitter
+from content_gateway.content.cid import Cid
+from content_gateway.content.pins import Label, Pin
+from content_gateway.errors import Blocked, GatewayError, StorageUnavailable
+from tests.cli.command import cids
+
+
+class Ledger:
+    """Keeps pins in memory, after a moment; every so-many-th write is refused while *moody*."""
+
+    def __init__(self, *, moody: int = 0, dark: bool = False) -> None:
+        self.pins: dict[str, Label] = {}
+        self.moody = moody
+        self.dark = dark
+        self.under_way = self.most_under_way = self.asked = 0
+
+    async def add(self, spelling: str, label: Label) -> Pin | None:
+        cid = Cid.parse(spelling)
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        await asyncio.sleep(0)
+        self.under_way -= 1
+        self.asked += 1
+        if self.dark or (self.moody and self.asked % self.moody == 0):
+            raise StorageUnavailable("The ledger cannot be written now.")
+        if spelling in self.pins:
+            return None
+        self.pins[spelling] = label
+        return Pin(cid, spelling, datetime.now(UTC), label)
+
+
+async def numbered(lines: Iterable[str]) -> AsyncIterator[tuple[int, bytes | None]]:
+    for number, line in enumerate(lines, 1):
+        yield number, line.encode()
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=5))
+def test_lines_are_the_same_however_they_arrive(text: bytes, cuts: list[int]) -> None:
+    """Cut anywhere, bytes give the lines they have, numbered from 1."""
+    splitter = Splitter()
+    lines = []
+    edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    for start, end in itertools.pairwise(edges):
+        lines += splitter.feed(text[start:end])
+    lines += splitter.end()
+    wanted = text.split(b"\n")
+    if not wanted[-1]:
+        wanted.pop()
+    assert lines == list(enumerate(wanted, 1))
+
+
+def test_a_line_without_end_is_not_gathered() -> None:
+    """Of a line longer than the limit nothing is kept, however long it is; the next one is fine."""
+    splitter = Splitter()
+    for _ in range(1_000):
+        assert splitter.feed(b"x" * 10_000) == []
+    assert splitter.feed(b"\nnext\n") == [(1, None), (2, b"next")]
+    assert splitter.feed(b"y" * MAX_LINE + b"\n") == [(3, b"y" * MAX_LINE)]
+    assert splitter.feed(b"y" * MAX_LINE) == []
+    assert splitter.feed(b"y") == []
+    assert splitter.end() == [(4, None)]
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        (b"", None),
+        (b"  # a comment", None),
+        (b"cid", ("cid", None)),
+        (b" cid \r", ("cid", None)),
+        (b"cid  my site ", ("cid", "my site")),
+        (b"\xef\xbb\xbfcid", ("cid", None)),
+    ],
+)
+def test_a_line_is_a_cid_and_perhaps_a_name(line: bytes, meant: object) -> None:
+    """Blanks, comments, the marks of other systems' editors."""
+    assert parse_line(line) == meant
+
+
+@pytest.mark.parametrize("line", [None, b"\xff\xfe", b"cid " + b"n" * 256, b"cid a\0b"])
+def test_a_line_that_is_none_is_refused(line: bytes | None) -> None:
+    """Too long, not text, a name that is too long or has a NUL in it."""
+    with pytest.raises(ValueError, match=r"bytes|UTF-8|characters|NUL"):
+        parse_line(line)
+
+
+async def test_many_pins_are_under_way_at_once_and_never_too_many() -> None:
+    """As many as the ledger commits in one group, and no more."""
+    ledger, tally = Ledger(), Tally()
+    await Import(ledger.add, tally).run(numbered(cids(2_000)))
+    assert ledger.most_under_way == UNDER_WAY
+    assert (tally.added, tally.there, tally.lines) == (2_000, 0, 2_000)
+
+
+async def test_a_busy_ledger_loses_no_line() -> None:
+    """What the ledger refuses is asked again after a pause, until it is kept."""
+    ledger, tally = Ledger(moody=7), Tally()
+    wanted = cids(500)
+    await Import(ledger.add, tally).run(numbered([*wanted, *wanted[:10]]))
+    assert sorted(ledger.pins) == sorted(wanted)
+    assert (tally.added, tally.there, tally.invalid) == (500, 10, 0)
+
+
+async def test_a_ledger_that_stays_away_ends_the_import() -> None:
+    """Without patience the first refusal ends it, after 300 seconds otherwise; no line is called
+    invalid for it."""
+    ledger, tally = Ledger(dark=True), Tally()
+    with pytest.raises(StorageUnavailable):
+        await Import(ledger.add, tally, patience=-1.0).run(numbered(cids(1_000)))
+    assert (tally.added, tally.invalid) == (0, 0)
+    assert ledger.asked <= 2 * UNDER_WAY
+
+
+async def test_blocked_content_is_named_and_the_others_are_pinned() -> None:
+    """What the operator blocks is one of the lines that cannot be pinned."""
+    ledger, tally = Ledger(), Tally()
+    first, second = cids(2)
+
+    async def add(spelling: str, label: Label) -> Pin | None:
+        if spelling == first:
+            raise Blocked
+        return await ledger.add(spelling, label)
+
+    await Import(add, tally).run(numbered([first, second]))
+    assert tally.refusals == [(1, "It is blocked.")]
+    assert list(ledger.pins) == [second]
+
+
+async def test_a_source_that_breaks_off_is_an_error() -> None:
+    """What came before is pinned, and the end is not taken for the end of the file."""
+    ledger, tally = Ledger(), Tally()
+
+    async def source() -> AsyncIterator[tuple[int, bytes | None]]:
+        yield 1, cids(1)[0].encode()
+        raise OSError(5, "Input/output error")
+
+    with pytest.raises(GatewayError, match="Input/output error"):
+        await Import(ledger.add, tally).run(source())
+    assert tally.added == 1

@@ -1,0 +1,86 @@
+"""The mark beside a ledger: who runs, and how the last service was set."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from content_gateway.cli import service_mark
+from content_gateway.cli.service_mark import Mark
+from content_gateway.errors import WrongSettings
+from content_gateway.settings.model import Settings
+from content_gateway.settings.sources import load
+from tests.process import running
+
+
+def settings(folder: Path, **chosen: Any) -> Settings:
+    values = {name.replace("__", "."): value for name, value in chosen.items()}
+    return load(environ={}, command_line={"data_dir": folder} | values).settings
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Settings:
+    return settings(tmp_path)
+
+
+def test_a_folder_without_a_service_has_no_mark(here: Settings) -> None:
+    """Nobody runs, and nobody knows how the last one was set."""
+    assert not service_mark.is_held(here)
+    assert service_mark.last(here) is None
+
+
+def test_a_service_is_seen_until_the_last_one_ends(here: Settings) -> None:
+    """Several may have one ledger; how the latest was set is known afterwards too."""
+    with service_mark.held(here, has_demo=False):
+        assert service_mark.is_held(here)
+        other = settings(here.data_dir, pins__backend="ipfs-cluster", keys__mode="open")
+        with service_mark.held(other, has_demo=True):
+            assert service_mark.is_held(here)
+        assert service_mark.is_held(here)
+    assert not service_mark.is_held(here)
+    assert service_mark.last(here) == Mark("ipfs-cluster", "open", has_demo=True)
+
+
+def test_a_shorter_mark_replaces_a_longer_one(here: Settings) -> None:
+    """Nothing of the old one is left behind the new one."""
+    with service_mark.held(settings(here.data_dir, pins__backend="ipfs-cluster"), has_demo=False):
+        pass
+    with service_mark.held(settings(here.data_dir, pins__backend="kubo"), has_demo=False):
+        pass
+    assert service_mark.last(here) == Mark("kubo", "issued", has_demo=False)
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"\xff", b'{"backend": 1}', b"[]"])
+def test_a_broken_mark_says_nothing(here: Settings, text: bytes) -> None:
+    """It is as if there were none."""
+    (here.data_dir / "ledger.sqlite.service").write_bytes(text)
+    assert service_mark.last(here) is None
+    assert not service_mark.is_held(here)
+
+
+def test_a_mark_that_cannot_be_written_is_a_wrong_setting(tmp_path: Path) -> None:
+    """It names the folder."""
+    with (
+        pytest.raises(WrongSettings, match="data_dir"),
+        service_mark.held(settings(tmp_path / "nothere"), has_demo=False),
+    ):
+        pass
+
+
+async def test_many_that_look_at_once_see_no_service(here: Settings) -> None:
+    """A look takes the lock for a moment; others that look then do not mistake it for a service."""
+    with service_mark.held(here, has_demo=False):
+        pass
+    looks = [asyncio.to_thread(service_mark.is_held, here) for _ in range(200)]
+    assert not any(await asyncio.gather(*looks))
+
+
+async def test_a_killed_service_leaves_no_lock(tmp_path: Path) -> None:
+    """Kill -9 ends the lock with the process, and what the service was stays known."""
+    async with running("serve", tmp_path / "data") as service:
+        here = settings(tmp_path / "data")
+        assert service_mark.is_held(here)
+        service.kill()
+        assert not service_mark.is_held(here)
+        assert service_mark.last(here) == Mark("embedded", "issued", has_demo=False)

@@ -1,0 +1,1 @@
+"""The documents say what the code does."""

@@ -1,0 +1,265 @@
+"""A miniature IPFS Cluster: some peers with one pinset, trackers and an IPFS node each.
+
+Behaves as ipfs-cluster 1.1.6 with CRDT does where that matters to us: a batch is in memory until
+it is old enough and is lost with its peer, other peers see a change later, what nobody has is a
+pin_error until it is recovered. Time is a clock that the test moves. REST is in cluster_rest.py,
+sockets and their absence in cluster_wire.py."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+
+from content_gateway.content.cid import Cid
+
+from .cluster_parts import Change, Clock, MiniPeer, MiniPin
+from .supply import Supply
+
+__all__ = ["Change", "Clock", "MiniCluster", "MiniPeer", "MiniPin"]
+
+TIMED_OUT = "context canceled"
+
+
+class MiniCluster:
+    """The cluster. Its attributes are its settings, and may be changed at any time.
+
+    A peer's pin waits *queue_seconds*, takes *pin_seconds*, and is given up after *pin_timeout*
+    where somebody who has a block is missing. *refusal* is what every write is refused with."""
+
+    def __init__(
+        self, peers: int = 3, *, clock: Callable[[], float] | None = None, batch_age: float = 0.0
+    ) -> None:
+        self.clock = clock or Clock()
+        self.batch_age = batch_age
+        self.spread_seconds = 0.0  # until other peers see a committed change
+        self.queue_seconds = self.pin_seconds = 0.0
+        self.pin_timeout = 5.0
+        self.factors = (-1, -1)  # what a pin gets that asks for none
+        self.refusal = ""
+        self.login: tuple[str, str] | None = None
+        self.peers = [
+            MiniPeer(f"peer{number}", "12D3KooW" + sha256(bytes([number])).hexdigest()[:44])
+            for number in range(peers)
+        ]
+        self.supply = Supply()
+        self._dags: dict[str, frozenset[Cid]] = {}
+        self._version = 0
+
+    # What a test does to its world.
+
+    def provide(self, cid: Cid, data: bytes) -> None:
+        """From now on somebody has that block."""
+        self.catch_up()
+        self.supply.provide(cid, data)
+        self._dags.clear()
+
+    def forget(self, cid: Cid) -> None:
+        """From now on nobody has that block but who has pinned it."""
+        self.catch_up()
+        self.supply.forget(cid)
+
+    def keeps(self, cid: Cid) -> bool:
+        """Whether some peer's node has pinned something that the block is part of."""
+        self.catch_up()
+        return any(cid in self._kept(peer) for peer in self.peers)
+
+    def kill(self, peer: MiniPeer) -> None:
+        """End *peer* as a power cut does: what it had accepted and not committed is lost."""
+        self.catch_up()
+        peer.is_up = False
+        peer.batch.clear()
+        peer.working.clear()
+        peer.errors.clear()
+
+    def stop(self, peer: MiniPeer) -> None:
+        """End *peer* in order: it commits what it has."""
+        self.catch_up()
+        self._commit(peer, self.clock())
+        self.kill(peer)
+
+    def start(self, peer: MiniPeer) -> None:
+        """Let *peer* run again; it hears of what it has missed, and does what is left to do."""
+        self.catch_up()
+        peer.is_up = True
+        for cid, pin in peer.state.items():
+            if self.is_allocated(peer, pin) and cid not in peer.pinned:
+                peer.working[cid] = self.clock()
+        self.catch_up()
+
+    def wipe(self) -> None:
+        """Lose the whole pinset; IPFS nodes keep what they have pinned."""
+        for peer in self.peers:
+            for memory in (peer.state, peer.versions, peer.working, peer.errors):
+                memory.clear()
+            peer.batch.clear()
+            peer.inbox.clear()
+
+    def lose(self, peer: MiniPeer, cid: str) -> None:
+        """Let *peer*'s IPFS node lose a pin behind the cluster's back."""
+        self.catch_up()
+        peer.pinned.discard(cid)
+
+    # What the REST API does.
+
+    def pin(self, peer: MiniPeer, pin: MiniPin) -> MiniPin:
+        """Accept *pin* at *peer*; ValueError is the cluster's reason not to."""
+        self.catch_up()
+        least, most = pin.least or self.factors[0], pin.most or self.factors[1]
+        if self.refusal:
+            raise ValueError(self.refusal)
+        if least > most:
+            raise ValueError("cluster.replication_factor_min is larger than max")
+        if (least == -1) != (most == -1):
+            raise ValueError("cluster.replication_factor_min and max must be -1 when one is")
+        old = peer.state.get(pin.cid)
+        chosen = self._allocate(pin.cid, least, most, old.allocations if old else ())
+        pin = replace(pin, least=least, most=most, allocations=chosen, at=self.clock())
+        self._accept(peer, pin.cid, pin)
+        return pin
+
+    def unpin(self, peer: MiniPeer, cid: str) -> MiniPin | None:
+        """Accept an unpin at *peer*; None when it does not see such a pin."""
+        self.catch_up()
+        if self.refusal:
+            raise ValueError(self.refusal)
+        pin = peer.state.get(cid)
+        if pin is not None:
+            self._accept(peer, cid, None)
+        return pin
+
+    def recover(self, peer: MiniPeer, cid: str) -> None:
+        """Let every peer try again that has failed or lost it."""
+        self.catch_up()
+        if cid not in peer.state:
+            return
+        for other in self.peers:
+            if self.status(peer, other, cid)[0] in ("pin_error", "unexpectedly_unpinned"):
+                other.errors.pop(cid, None)
+                other.working[cid] = self.clock()
+
+    def status(self, asked: MiniPeer, peer: MiniPeer, cid: str) -> tuple[str, str]:
+        """What *peer* says of *cid* when *asked* asks it: the word and the error."""
+        seen = asked.state.get(cid)
+        if seen is None:
+            return "unpinned", ""
+        if seen.allocations and peer.id not in seen.allocations:
+            return "remote", ""
+        if not peer.is_up:
+            return "cluster_error", "failed to dial: dial tcp4 10.0.0.7:9096: connection refused"
+        own = peer.state.get(cid)
+        if own is None:
+            return "unpinned", ""
+        if not self.is_allocated(peer, own):
+            return "remote", ""
+        if own.kind != "pin":
+            return "sharded", ""
+        if cid in peer.pinned:
+            return "pinned", ""
+        if cid in peer.errors:
+            return "pin_error", peer.errors[cid]
+        if cid not in peer.working:
+            return "unexpectedly_unpinned", "the item should be pinned but it is not"
+        waited = self.clock() - peer.working[cid]
+        return ("pin_queued" if waited < self.queue_seconds else "pinning"), ""
+
+    @staticmethod
+    def is_allocated(peer: MiniPeer, pin: MiniPin) -> bool:
+        """Whether *peer* is to hold it."""
+        return not pin.allocations or peer.id in pin.allocations
+
+    def catch_up(self) -> None:
+        """Let everything happen that should have happened by now."""
+        now = self.clock()
+        for peer in self.peers:
+            if peer.is_up and peer.batch and peer.batch_due <= now:
+                self._commit(peer, peer.batch_due)
+        for peer in self.peers:
+            if peer.is_up and peer.inbox:
+                due = [change for change in peer.inbox if change.due <= now]
+                peer.inbox = [change for change in peer.inbox if change.due > now]
+                for change in due:
+                    self._apply(peer, change)
+            if peer.is_up:
+                for cid in list(peer.working):
+                    self._work(peer, cid, now)
+
+    def _accept(self, peer: MiniPeer, cid: str, pin: MiniPin | None) -> None:
+        if not peer.batch:
+            peer.batch_due = self.clock() + self.batch_age
+        peer.batch.append((cid, pin))
+        if not self.batch_age:
+            self.catch_up()
+
+    def _commit(self, peer: MiniPeer, at: float) -> None:
+        for cid, pin in peer.batch:
+            self._version += 1
+            change = Change(cid, pin, self._version)
+            self._apply(peer, change)
+            for other in self.peers:
+                if other is not peer:
+                    other.inbox.append(replace(change, due=at + self.spread_seconds))
+        peer.batch.clear()
+
+    def _apply(self, peer: MiniPeer, change: Change) -> None:
+        cid, pin = change.cid, change.pin
+        if peer.versions.get(cid, 0) > change.version:
+            return
+        peer.versions[cid] = change.version
+        peer.errors.pop(cid, None)
+        peer.working.pop(cid, None)
+        if pin is None:
+            peer.state.pop(cid, None)
+            peer.pinned.discard(cid)
+            return
+        peer.state[cid] = pin
+        if not self.is_allocated(peer, pin):
+            peer.pinned.discard(cid)
+        elif cid not in peer.pinned and pin.kind == "pin":
+            peer.working[cid] = self.clock()
+
+    def _work(self, peer: MiniPeer, cid: str, now: float) -> None:
+        waited = now - peer.working[cid] - self.queue_seconds
+        if waited < 0:
+            return
+        if not peer.has_ipfs:
+            reason = "IPFS request failed (is it running?): dial tcp 10.0.0.8:5001: refused"
+        elif self._can_be_had(cid):
+            if waited >= self.pin_seconds:
+                peer.pinned.add(cid)
+                del peer.working[cid]
+            return
+        elif waited < self.pin_timeout:
+            return
+        else:
+            reason = TIMED_OUT
+        peer.errors[cid] = reason
+        del peer.working[cid]
+
+    def _allocate(self, cid: str, least: int, most: int, old: tuple[str, ...]) -> tuple[str, ...]:
+        if least == -1:
+            return ()
+        running = [peer.id for peer in self.peers if peer.is_up]
+        if len(running) < least:
+            raise ValueError(
+                f"not enough peers to allocate CID. Needed at least: {least}. Wanted at most: "
+                f"{most}. Available candidates: {len(running)}. See logs for more info."
+            )
+        kept = [id_ for id_ in old if id_ in running]
+        others = sorted(
+            (id_ for id_ in running if id_ not in kept),
+            key=lambda id_: sha256((id_ + cid).encode()).digest(),
+        )
+        return tuple((kept + others)[:most])
+
+    def _can_be_had(self, cid: str) -> bool:
+        missing = self.supply.missing(self._dag(cid))
+        return not missing or missing <= set().union(
+            *(self._kept(peer) for peer in self.peers if peer.is_up)
+        )
+
+    def _kept(self, peer: MiniPeer) -> set[Cid]:
+        return set().union(*(self._dag(cid) for cid in peer.pinned))
+
+    def _dag(self, cid: str) -> frozenset[Cid]:
+        if cid not in self._dags:
+            self._dags[cid] = frozenset(self.supply.dag(Cid.parse(cid)))
+        return self._dags[cid]

@@ -1,0 +1,58 @@
+"""What the tests of the embedded store ask of it, in few words."""
+
+import asyncio
+
+from content_gateway.content.cid import Cid
+from content_gateway.content.holdings import Holding, Sighting
+from content_gateway.ipfs.embedded.blockstore import Blockstore
+from content_gateway.ipfs.embedded.store import EmbeddedStore
+
+ABSENT = Sighting(Holding.ABSENT)
+
+
+def nobody(blocks: int, size: int) -> None:
+    """Nobody watches the progress."""
+
+
+async def pin(store: EmbeddedStore, cid: Cid) -> Sighting:
+    """What a pin of *cid* leads to."""
+    return await store.pin(cid, ABSENT, nobody)
+
+
+async def holding(store: EmbeddedStore, cid: Cid) -> Holding:
+    """What a look at *cid* shows."""
+    return (await store.look([cid]))[cid].holding
+
+
+async def number(blocks: Blockstore, question: str) -> int:
+    """The number that is the answer to an SQL *question*."""
+    return int(await blocks.read(lambda file: file.execute(question).fetchone()[0]))
+
+
+async def count(blocks: Blockstore) -> int:
+    """How many blocks there are; none of them is garbage, but for pins that are leaving."""
+    return await number(blocks, "SELECT count(*) FROM blocks")
+
+
+async def collected(blocks: Blockstore) -> None:
+    """Return once everything that was unpinned is gone."""
+    async with asyncio.timeout(20):
+        while await number(blocks, "SELECT count(*) FROM pins WHERE leaving"):
+            await asyncio.sleep(0.01)
+    garbage = "SELECT count(*) FROM blocks WHERE id NOT IN (SELECT block FROM refs)"
+    assert await number(blocks, garbage) == 0
+    dangling = "SELECT count(*) FROM refs WHERE block NOT IN (SELECT id FROM blocks)"
+    assert await number(blocks, dangling) == 0
+    assert (
+        await number(blocks, "SELECT count(*) FROM refs WHERE pin NOT IN (SELECT id FROM pins)")
+        == 0
+    )
+
+
+async def corrupt(blocks: Blockstore, cid: Cid, data: bytes) -> None:
+    """Let the block *cid* rot on disk to *data*."""
+    await blocks.write(
+        lambda file: file.execute(
+            "UPDATE blocks SET data = ? WHERE multihash = ?", (data, cid.multihash)
+        )
+    )

@@ -1,0 +1,311 @@
+"""What every pin backend promises, whatever it is made of: one suite of tests over all of them.
+
+Knows the PinBackend port and a Bench: a backend with a world around it that a test can change.
+How each backend's world is built is left to the benches (bench_cluster.py, bench_kubo.py,
+bench_embedded.py)."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from hashlib import sha256
+from typing import Protocol
+
+import pytest
+
+from content_gateway.content.cid import DAG_PB, RAW, Cid
+from content_gateway.content.holdings import Holding, Sighting
+from content_gateway.content.multiformats import BASE58BTC, SHA2_256
+from content_gateway.errors import PinDeferred, PinFailed, UpstreamTimeout, UpstreamUnavailable
+from content_gateway.pins.backend import PinBackend
+
+MOST_SECONDS = 90.0
+OUTAGE = (UpstreamUnavailable, UpstreamTimeout)
+
+
+class Bench(Protocol):
+    """A backend under test and the world around it."""
+
+    @property
+    def backend(self) -> PinBackend:
+        """The adapter under test."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether everything is asked of a server that can go dark.
+
+        False: the backend holds its pins itself, and only content comes from elsewhere; then
+        looks, unpins and the pinset work while the world is dark, and tell the truth."""
+
+    async def provide(self, cid: Cid, data: bytes) -> None:
+        """From now on somebody has the block *cid*, whose bytes are *data*; it is not pinned."""
+
+    async def forget(self, cid: Cid) -> None:
+        """From now on nobody has that block, but for a backend that has pinned it."""
+
+    async def go_dark(self) -> None:
+        """The world cannot be reached; returns once that is so."""
+
+    async def come_back(self) -> None:
+        """The world is as it was before it went dark; returns once that is so."""
+
+    async def settle(self) -> None:
+        """Let some time pass: more than a batch age where the clock is the bench's own, a moment
+        where it is not. Called again and again until a test sees what it waits for."""
+
+    async def keeps(self, cid: Cid) -> bool:
+        """Whether the block *cid* would be there after a garbage collection."""
+
+
+def no_progress(blocks: int, size: int) -> None:
+    """Nobody watches."""
+
+
+async def look(bench: Bench, cid: Cid) -> Sighting:
+    """What the backend says of one content."""
+    return (await bench.backend.look([cid]))[cid]
+
+
+async def ask_for(bench: Bench, cid: Cid, seen: Sighting) -> Sighting:
+    """What is known once the backend was asked for what *seen* shows not to be there."""
+    if seen.holding not in (Holding.ABSENT, Holding.FAILED):
+        return seen
+    try:
+        return await bench.backend.pin(cid, seen, no_progress)
+    except PinFailed as failed:
+        return Sighting(Holding.FAILED, reason=failed.detail)
+    except PinDeferred as deferred:
+        return Sighting(Holding.UNKNOWN, reason=deferred.detail)
+
+
+async def pinned(bench: Bench, cid: Cid) -> None:
+    """Return once the backend says that it holds *cid*, asking for it as a keeper does."""
+    await _until(bench, cid, Holding.PINNED, asking=True)
+
+
+async def failed(bench: Bench, cid: Cid) -> Sighting:
+    """Return once the backend says that it cannot pin *cid*, asking for it as a keeper does."""
+    return await _until(bench, cid, Holding.FAILED, asking=True)
+
+
+async def absent(bench: Bench, cid: Cid) -> None:
+    """Return once the backend says that it does not have *cid*, and still does a while later."""
+    await _until(bench, cid, Holding.ABSENT, asking=False)
+    await bench.settle()
+    await _until(bench, cid, Holding.ABSENT, asking=False)
+
+
+async def _until(bench: Bench, cid: Cid, holding: Holding, *, asking: bool) -> Sighting:
+    end = time.monotonic() + MOST_SECONDS
+    while True:
+        seen = await look(bench, cid)
+        if seen.holding is not holding and asking:
+            seen = await ask_for(bench, cid, seen)
+        if seen.holding is holding:
+            return seen
+        assert time.monotonic() < end, f"{seen} and never {holding}"
+        await bench.settle()
+
+
+async def pinset(bench: Bench) -> list[Cid]:
+    """The whole pinset, sorted."""
+    return sorted([cid async for cid in bench.backend.pinset()], key=bytes)
+
+
+def raw(data: bytes) -> Cid:
+    """The CID of *data* as a single raw block."""
+    return Cid(RAW, SHA2_256, sha256(data).digest())
+
+
+def node(links: Sequence[Cid], name: bytes = b"") -> tuple[Cid, bytes]:
+    """A dag-pb directory that links to *links*: its CID and its bytes."""
+    data = b""
+    for index, link in enumerate(links):
+        inner = b"\x0a" + _sized(bytes(link)) + b"\x12" + _sized(name + b"%02d" % index)
+        data += b"\x12" + _sized(inner + b"\x18\x05")
+    data += b"\x0a\x02\x08\x01"  # UnixFS: a directory
+    return Cid(DAG_PB, SHA2_256, sha256(data).digest()), data
+
+
+def _sized(value: bytes) -> bytes:
+    assert len(value) < 128
+    return bytes([len(value)]) + value
+
+
+async def provide(bench: Bench, data: bytes) -> Cid:
+    """A raw block of *data* that somebody has."""
+    cid = raw(data)
+    await bench.provide(cid, data)
+    return cid
+
+
+class Promises:
+    """The suite. A test file inherits it and has a fixture `bench`."""
+
+    async def test_what_was_never_pinned_is_absent(self, bench: Bench) -> None:
+        """Of a CID nobody has asked for the backend says positively that it is not there."""
+        held = await provide(bench, b"somebody has it, nobody pinned it")
+        for cid in (held, raw(b"nobody has it")):
+            seen = await look(bench, cid)
+            assert seen.holding is Holding.ABSENT
+            assert seen.replicas == 0
+
+    async def test_a_pin_leads_to_a_pinned_content(self, bench: Bench) -> None:
+        """What is asked for once becomes pinned, all of it, and stays when nobody else has it."""
+        leaf = await provide(bench, b"a leaf")
+        root, data = node([leaf])
+        await bench.provide(root, data)
+        await pinned(bench, root)
+        for cid in (root, leaf):
+            await bench.forget(cid)
+        assert await bench.keeps(root)
+        assert await bench.keeps(leaf)
+        seen = await look(bench, root)
+        assert seen.holding is Holding.PINNED
+        assert seen.replicas >= seen.wanted >= 1
+
+    async def test_pinning_what_is_pinned_drops_nothing(self, bench: Bench) -> None:
+        """A pin sent once more, after a look that was wrong, leaves the content where it is.
+
+        Even when nobody else has it any more: Kubo itself would drop it (facts-pins, trap 2)."""
+        cid = await provide(bench, b"pinned twice")
+        await pinned(bench, cid)
+        await bench.forget(cid)
+        await bench.backend.pin(cid, Sighting(Holding.ABSENT), no_progress)
+        await pinned(bench, cid)
+        assert await bench.keeps(cid)
+
+    async def test_an_unpin_leads_to_absence_and_twice_is_fine(self, bench: Bench) -> None:
+        """What is let go of is absent in the end; letting go of what is not there is no error."""
+        cid = await provide(bench, b"for a while only")
+        await pinned(bench, cid)
+        await bench.backend.unpin(cid)
+        await absent(bench, cid)
+        await bench.backend.unpin(cid)
+        await absent(bench, cid)
+        await bench.backend.unpin(raw(b"never pinned"))
+        await bench.forget(cid)
+        assert not await bench.keeps(cid)
+
+    async def test_what_was_let_go_of_can_be_pinned_again(self, bench: Bench) -> None:
+        """Pin, unpin, pin: the last wish counts."""
+        cid = await provide(bench, b"again")
+        await pinned(bench, cid)
+        await bench.backend.unpin(cid)
+        await absent(bench, cid)
+        await pinned(bench, cid)
+
+    async def test_content_that_nobody_has_fails_and_is_pinned_when_it_appears(
+        self, bench: Bench
+    ) -> None:
+        """It has failed, with a reason for people; once somebody has it, asking again helps."""
+        data = b"not yet here"
+        seen = await failed(bench, raw(data))
+        assert seen.reason
+        assert "://" not in seen.reason
+        await bench.provide(raw(data), data)
+        await pinned(bench, raw(data))
+
+    async def test_content_of_which_a_part_is_missing_is_not_pinned(self, bench: Bench) -> None:
+        """A root without its leaf is no content; with the leaf it is."""
+        leaf = b"the missing leaf"
+        root, data = node([raw(leaf)])
+        await bench.provide(root, data)
+        await failed(bench, root)
+        await bench.provide(raw(leaf), leaf)
+        await pinned(bench, root)
+        assert await bench.keeps(raw(leaf))
+
+    async def test_an_outage_is_never_absence(self, bench: Bench) -> None:
+        """While nothing can be reached nothing is known: no call says so of a content."""
+        cid = await provide(bench, b"through the dark")
+        other = await provide(bench, b"asked for in the dark")
+        await pinned(bench, cid)
+        await bench.go_dark()
+        if bench.is_remote:
+            with pytest.raises(OUTAGE):
+                await look(bench, cid)
+            with pytest.raises(OUTAGE):
+                await bench.backend.unpin(cid)
+            with pytest.raises(OUTAGE):
+                await pinset(bench)
+        else:
+            assert (await look(bench, cid)).holding is Holding.PINNED
+            assert await pinset(bench) == [cid]
+        with pytest.raises((*OUTAGE, PinDeferred)):
+            await bench.backend.pin(other, Sighting(Holding.ABSENT), no_progress)
+        await bench.come_back()
+        await pinned(bench, cid)
+        await pinned(bench, other)
+
+    async def test_a_look_at_many_answers_all(self, bench: Bench) -> None:
+        """Every CID asked for is in the answer, once, and nothing else is."""
+        held = [await provide(bench, b"held %d" % number) for number in range(7)]
+        for cid in held:
+            await pinned(bench, cid)
+        others = [raw(b"not held %d" % number) for number in range(120)]
+        asked = [*others[:60], *held, *others[60:], held[0]]
+        seen = await bench.backend.look(asked)
+        assert set(seen) == set(asked)
+        assert {cid for cid in seen if seen[cid].holding is Holding.PINNED} == set(held)
+        assert {seen[cid].holding for cid in others} == {Holding.ABSENT}
+        assert await bench.backend.look([]) == {}
+
+    async def test_the_pinset_is_exactly_what_is_pinned(self, bench: Bench) -> None:
+        """It lists what was pinned and not what was let go of or never asked for."""
+        assert await pinset(bench) == []
+        cids = [await provide(bench, b"listed %d" % number) for number in range(5)]
+        await provide(bench, b"only provided")
+        for cid in cids:
+            await pinned(bench, cid)
+        await bench.backend.unpin(cids[0])
+        await absent(bench, cids[0])
+        assert await pinset(bench) == sorted(cids[1:], key=bytes)
+
+    @pytest.mark.parametrize("turns", [1, 2, 3, 5, 9, 20])
+    async def test_a_pin_cancelled_in_the_middle_and_repeated_is_pinned(
+        self, bench: Bench, turns: int
+    ) -> None:
+        """However far a call has come when it is cancelled, the next ones end it well."""
+        leaves = [await provide(bench, b"leaf %d" % number) for number in range(3)]
+        root, data = node(leaves)
+        await bench.provide(root, data)
+        seen = await look(bench, root)
+        call = asyncio.ensure_future(bench.backend.pin(root, seen, no_progress))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        call.cancel()
+        with suppress(asyncio.CancelledError):
+            await call
+        await pinned(bench, root)
+        for leaf in leaves:
+            await bench.forget(leaf)
+        assert all([await bench.keeps(leaf) for leaf in leaves])
+
+    async def test_contents_that_share_blocks_do_not_take_them_along(self, bench: Bench) -> None:
+        """What two contents are made of stays while one of them is pinned."""
+        shared, own = await provide(bench, b"shared"), await provide(bench, b"own")
+        (one, one_data), (two, two_data) = node([shared]), node([shared, own])
+        await bench.provide(one, one_data)
+        await bench.provide(two, two_data)
+        for cid in (one, two, shared):
+            await pinned(bench, cid)
+        for cid in (shared, own, one, two):
+            await bench.forget(cid)
+        for cid in (one, shared):
+            await bench.backend.unpin(cid)
+            await absent(bench, cid)
+        assert (await look(bench, two)).holding is Holding.PINNED
+        assert all([await bench.keeps(cid) for cid in (two, shared, own)])
+        assert not await bench.keeps(one)
+
+    async def test_both_spellings_of_a_content_are_one(self, bench: Bench) -> None:
+        """A CID of version 0 and its version 1 are one pin, and letting go of one lets go."""
+        cid, data = node([])
+        spelled = Cid.parse(BASE58BTC.encode(cid.multihash))
+        await bench.provide(cid, data)
+        await pinned(bench, spelled)
+        assert (await look(bench, cid)).holding is Holding.PINNED
+        assert await pinset(bench) == [cid]
+        await bench.backend.unpin(cid)
+        await absent(bench, spelled)

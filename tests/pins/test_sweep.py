@@ -1,0 +1,321 @@
+"""The sweep: what the backend has lost is looked at again, and what is not ours is only told."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from content_gateway.content.cid import RAW, Cid
+from content_gateway.content.holdings import Event, Outcome, Sighting
+from content_gateway.content.multiformats import SHA2_256
+from content_gateway.content.pins import NO_LABEL
+from content_gateway.errors import StorageUnavailable, UpstreamUnavailable
+from content_gateway.pins.sweep import Schedule, Sweeper
+from content_gateway.storage.contents import SqliteContents
+from content_gateway.storage.ledger import SqliteLedger
+from content_gateway.storage.sqlite import Database
+from content_gateway.storage.sweeps import SqliteSweeps
+from tests.waiting import eventually
+
+MANY = 10_000
+STRANGE = 1_000_000
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Pinset:
+    """A backend that can be listed, and breaks off after *breaks_after* CIDs if that is set.
+
+    *meanwhile* is called before the first is listed."""
+
+    batch_age = 0.0
+
+    def __init__(self) -> None:
+        self.cids: list[Cid] = []
+        self.breaks_after: int | None = None
+        self.is_open = asyncio.Event()
+        self.is_open.set()
+        self.listings = 0
+
+    async def look(self, cids: Sequence[Cid]) -> Mapping[Cid, Sighting]:
+        raise AssertionError("a sweep looks at nothing")
+
+    async def pin(self, cid: Cid, seen: Sighting, progress: Callable[[int, int], None]) -> Sighting:
+        raise AssertionError("a sweep pins nothing")
+
+    async def unpin(self, cid: Cid) -> None:
+        raise AssertionError("a sweep touches nothing")
+
+    async def pinset(self) -> AsyncIterator[Cid]:
+        self.listings += 1
+        for number, cid in enumerate(list(self.cids)):
+            if number == self.breaks_after:
+                raise UpstreamUnavailable("It broke off.")
+            if number == len(self.cids) // 2:
+                await self.is_open.wait()
+            yield cid
+
+
+def cid(number: int) -> Cid:
+    return Cid(RAW, SHA2_256, number.to_bytes(32, "big"))
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    async with Database(tmp_path / "ledger.sqlite") as database:
+        yield database
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def contents(database: Database, clock: Clock) -> SqliteContents:
+    return SqliteContents(database, clock=clock)
+
+
+@pytest.fixture
+def sweeps(database: Database, clock: Clock) -> SqliteSweeps:
+    return SqliteSweeps(database, clock=clock)
+
+
+@pytest.fixture
+def ledger(database: Database, clock: Clock) -> SqliteLedger:
+    return SqliteLedger(database, grace=0.0, clock=clock)
+
+
+@pytest.fixture
+def pinset() -> Pinset:
+    return Pinset()
+
+
+@pytest.fixture
+def woken() -> list[None]:
+    """One for every time the reconciler was woken."""
+    return []
+
+
+@pytest.fixture
+def sweeper(sweeps: SqliteSweeps, pinset: Pinset, clock: Clock, woken: list[None]) -> Sweeper:
+    return Sweeper(sweeps, pinset, wake=lambda: woken.append(None), clock=clock)
+
+
+async def hold(ledger: SqliteLedger, contents: SqliteContents, numbers: Sequence[int]) -> None:
+    """These contents are held, pinned and settled."""
+    await asyncio.gather(*(ledger.add("a", cid(n), str(cid(n)), NO_LABEL) for n in numbers))
+    while dues := await contents.lease("test", 30.0, 1000, 1000):
+        await contents.settle("test", [(due, Outcome(Event.SEEN_PINNED, None)) for due in dues])
+
+
+async def due(contents: SqliteContents) -> set[int]:
+    """What is due now."""
+    dues = await contents.lease("test", 30.0, MANY, MANY)
+    return {int.from_bytes(each.cid.digest, "big") for each in dues}
+
+
+async def test_ten_thousand_contents_are_compared(
+    ledger: SqliteLedger, contents: SqliteContents, sweeper: Sweeper, pinset: Pinset
+) -> None:
+    """Fifty that are lost are due, and nothing else; thirty strangers are told, in a sample."""
+    await hold(ledger, contents, range(MANY))
+    lost = set(range(7, MANY, 200))
+    strangers = [cid(STRANGE + number) for number in range(130)]
+    pinset.cids = [*(cid(n) for n in reversed(range(MANY)) if n not in lost), *strangers]
+    report = await sweeper.now()
+    assert report is not None
+    assert (report.listed, report.missing, report.strangers) == (MANY + 80, 50, 130)
+    assert list(report.sample) == strangers[:100]
+    assert await due(contents) == lost
+
+
+async def test_a_wiped_backend_is_asked_for_everything(
+    ledger: SqliteLedger, contents: SqliteContents, sweeper: Sweeper, woken: list[None]
+) -> None:
+    """An empty list from a backend that answers means that all is gone."""
+    await hold(ledger, contents, range(2500))
+    report = await sweeper.now()
+    assert report is not None
+    assert (report.listed, report.missing) == (0, 2500)
+    assert len(await due(contents)) == 2500
+    assert woken
+
+
+async def test_an_empty_ledger_has_only_strangers(sweeper: Sweeper, pinset: Pinset) -> None:
+    """And none of them is touched: the backend here fails whoever tries."""
+    pinset.cids = [cid(1), cid(2)]
+    report = await sweeper.now()
+    assert report is not None
+    assert (report.listed, report.missing, report.strangers) == (2, 0, 2)
+
+
+async def test_what_is_not_settled_is_not_missing(
+    ledger: SqliteLedger, contents: SqliteContents, sweeper: Sweeper, pinset: Pinset
+) -> None:
+    """What is on its way in or out is the reconciler's business, and no stranger either."""
+    await hold(ledger, contents, [1])
+    await ledger.add("a", cid(2), str(cid(2)), NO_LABEL)
+    await ledger.remove("a", cid(1))
+    pinset.cids = [cid(1)]
+    report = await sweeper.now()
+    assert report is not None
+    assert (report.listed, report.missing, report.strangers) == (1, 0, 0)
+
+
+async def test_a_list_that_breaks_off_proves_nothing(
+    *,
+    ledger: SqliteLedger,
+    contents: SqliteContents,
+    sweeper: Sweeper,
+    sweeps: SqliteSweeps,
+    pinset: Pinset,
+    clock: Clock,
+) -> None:
+    """Nothing is missing because half of a list was read; it is tried again soon."""
+    await hold(ledger, contents, range(3000))
+    pinset.cids = [cid(n) for n in range(3000)]
+    pinset.breaks_after = 1500
+    with pytest.raises(UpstreamUnavailable):
+        await sweeper.now()
+    assert await due(contents) == set()
+    assert sweeps.last_report() is None
+    assert not await sweeps.take_duty("sweep", "other", 1.0)
+    clock.now += Schedule().after_failure + 1
+    assert await sweeps.take_duty("sweep", "other", 1.0)
+
+
+async def test_one_process_sweeps_at_a_time(
+    *,
+    ledger: SqliteLedger,
+    contents: SqliteContents,
+    sweeps: SqliteSweeps,
+    sweeper: Sweeper,
+    pinset: Pinset,
+    clock: Clock,
+) -> None:
+    """A second one that wants to is told that somebody is at it; afterwards it may."""
+    await hold(ledger, contents, [1, 2])
+    pinset.cids = [cid(1), cid(2)]
+    pinset.is_open.clear()
+    second = Sweeper(sweeps, pinset, wake=lambda: None, clock=clock)
+    first = asyncio.create_task(sweeper.now())
+
+    async def is_listing() -> bool:
+        return pinset.listings == 1
+
+    await eventually(is_listing)
+    assert await second.now() is None
+    pinset.is_open.set()
+    assert await first is not None
+    assert pinset.listings == 1
+    assert await second.now() is not None
+
+
+async def test_a_sweep_that_lost_its_lease_stops(
+    *,
+    ledger: SqliteLedger,
+    contents: SqliteContents,
+    sweeps: SqliteSweeps,
+    sweeper: Sweeper,
+    pinset: Pinset,
+    clock: Clock,
+) -> None:
+    """Asleep for longer than it lasts, it reports nothing: another process has begun anew."""
+    await hold(ledger, contents, [1, 2])
+    pinset.cids = [cid(2)]
+    pinset.is_open.clear()
+    first = asyncio.create_task(sweeper.now())
+
+    async def is_listing() -> bool:
+        return pinset.listings == 1
+
+    await eventually(is_listing)
+    clock.now += Schedule().lease + 1
+    assert await sweeps.take_duty("sweep", "other", 100.0)
+    pinset.is_open.set()
+    with pytest.raises(StorageUnavailable):
+        await first
+    assert sweeps.last_report() is None
+    assert not await sweeps.keep_duty("sweep", "nobody", 1.0)
+    assert await sweeps.keep_duty("sweep", "other", 100.0)
+
+
+async def test_a_sweep_of_the_dead_is_taken_over(
+    sweeps: SqliteSweeps, sweeper: Sweeper, clock: Clock
+) -> None:
+    """Once its lease has run out, and not before."""
+    assert await sweeps.take_duty("sweep", "dead", 120.0)
+    assert await sweeper.now() is None
+    clock.now += 121
+    assert await sweeper.now() is not None
+
+
+async def test_a_sweep_waits_for_its_time(
+    sweeps: SqliteSweeps, sweeper: Sweeper, clock: Clock
+) -> None:
+    """After one that went well the next is due an interval later, unless somebody hastens it."""
+    assert await sweeper.now() is not None
+    assert not await sweeps.take_duty("sweep", "other", 1.0)
+    clock.now += Schedule().interval + 1
+    assert await sweeps.take_duty("sweep", "other", 1.0)
+
+
+async def test_it_sweeps_at_the_start_and_when_hastened(
+    ledger: SqliteLedger, contents: SqliteContents, sweeps: SqliteSweeps, pinset: Pinset
+) -> None:
+    """Nobody knows what a backend has been through while nobody watched."""
+    schedule = Schedule(interval=3600.0, least=0.01)
+    sweeper = Sweeper(sweeps, pinset, wake=lambda: None, schedule=schedule)
+    await hold(ledger, contents, [1])
+    sweeper.start()
+
+    async def has_swept(times: int) -> bool:
+        return pinset.listings == times
+
+    await eventually(lambda: has_swept(1))
+    sweeper.hasten()
+    await eventually(lambda: has_swept(2))
+    await sweeper.close()
+    assert await due(contents) == {1}
+
+
+async def test_a_sweep_goes_on_after_a_failure(sweeps: SqliteSweeps, pinset: Pinset) -> None:
+    """A backend that breaks off is asked again, until it lists everything."""
+    pinset.cids = [cid(1)]
+    pinset.breaks_after = 0
+    schedule = Schedule(interval=0.1, least=0.01, after_failure=0.0)
+    sweeper = Sweeper(sweeps, pinset, wake=lambda: None, schedule=schedule)
+    sweeper.start()
+
+    async def has_tried_often() -> bool:
+        return pinset.listings >= 3
+
+    async def has_reported() -> bool:
+        return sweeps.last_report() is not None
+
+    await eventually(has_tried_often)
+    assert sweeps.last_report() is None
+    pinset.breaks_after = None
+    await eventually(has_reported)
+    await sweeper.close()
+
+
+async def test_reports_are_kept_and_not_for_ever(
+    sweeps: SqliteSweeps, sweeper: Sweeper, database: Database, clock: Clock, pinset: Pinset
+) -> None:
+    """The last hundred; the last one is what is shown."""
+    for number in range(120):
+        pinset.cids.append(cid(STRANGE + number))
+        clock.now += 1
+        report = await sweeper.now()
+    assert sweeps.last_report() == report
+    (kept,) = database.read(lambda c: c.execute("SELECT count(*) FROM sweeps").fetchone())
+    assert kept == 100

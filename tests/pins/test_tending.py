@@ -1,0 +1,211 @@
+"""The rules of tending: what is asked of a backend, and what is believed of what it says."""
+
+from typing import Any
+
+import pytest
+
+from content_gateway.content.cid import RAW, Cid
+from content_gateway.content.holdings import (
+    ContentState,
+    Due,
+    Event,
+    Holding,
+    Outcome,
+    Sent,
+    Sighting,
+)
+from content_gateway.content.multiformats import SHA2_256
+from content_gateway.errors import (
+    GatewayError,
+    PinDeferred,
+    PinFailed,
+    UpstreamNonsense,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from content_gateway.pins.tending import Act, Policy, Rules
+
+NOW, AGE = 1_000_000.0, 60.0
+JUST, LONG_AGO = NOW - 1, NOW - AGE - 1
+QUEUED, PINNED, FAILED = ContentState.QUEUED, ContentState.PINNED, ContentState.FAILED
+UNPINNING = ContentState.UNPINNING
+LATER = object()  # any outcome that learns nothing and looks again
+
+
+@pytest.fixture
+def rules() -> Rules:
+    return Rules(Policy(), AGE, jitter=lambda: 1.0)
+
+
+def due(state: ContentState = QUEUED, **facts: Any) -> Due:
+    """A leased content; held unless it is on its way out."""
+    cid = Cid(RAW, SHA2_256, bytes(32))
+    return Due(
+        **({"is_held": state is not UNPINNING} | facts), id=1, cid=cid, state=state, generation=0
+    )
+
+
+KEEPING = [
+    # state, last sent, when, seen: what is done
+    (QUEUED, None, 0.0, Holding.ABSENT, Act.PIN),
+    (QUEUED, Sent.PIN, JUST, Holding.ABSENT, LATER),  # it may be in an open batch
+    (QUEUED, Sent.PIN, LONG_AGO, Holding.ABSENT, Act.PIN),  # that batch was lost
+    (QUEUED, Sent.UNPIN, LONG_AGO, Holding.ABSENT, Act.PIN),
+    (QUEUED, Sent.UNPIN, JUST, Holding.ABSENT, Act.PIN),
+    (QUEUED, Sent.UNPIN, JUST, Holding.PINNED, Act.PIN),  # it may be about to go
+    (QUEUED, Sent.UNPIN, JUST, Holding.UNKNOWN, Act.PIN),
+    (QUEUED, Sent.PIN, JUST, Holding.QUEUED, Event.SEEN_QUEUED),
+    (QUEUED, Sent.PIN, JUST, Holding.PINNING, Event.SEEN_PINNING),
+    (QUEUED, Sent.PIN, JUST, Holding.UNKNOWN, LATER),
+    (QUEUED, Sent.PIN, JUST, Holding.FAILED, Event.SEEN_FAILED),
+    (FAILED, Sent.PIN, LONG_AGO, Holding.FAILED, Act.PIN),  # its gap is over: once more
+    (PINNED, Sent.PIN, LONG_AGO, Holding.ABSENT, Act.PIN),  # the backend has lost it
+    (PINNED, Sent.PIN, JUST, Holding.ABSENT, LATER),
+]
+
+
+@pytest.mark.parametrize(("state", "sent", "at", "holding", "wanted"), KEEPING)
+def test_what_is_held_is_asked_for_when_it_is_surely_not_there(
+    *,
+    rules: Rules,
+    state: ContentState,
+    sent: Sent | None,
+    at: float,
+    holding: Holding,
+    wanted: Any,
+) -> None:
+    """An absence counts when the last change is older than the batch age; presence after an
+    unpin as well."""
+    act = rules.decide(due(state, sent=sent, sent_at=at), Sighting(holding), NOW)
+    if isinstance(wanted, Act):
+        assert act is wanted
+    else:
+        assert isinstance(act, Outcome)
+        assert act.event is (None if wanted is LATER else wanted)
+        assert act.again_in is not None
+        assert act.again_in > 0
+        assert not act.attempted
+
+
+LETTING_GO = [
+    (None, 0.0, Holding.ABSENT, Event.SEEN_ABSENT),  # it was never sent
+    (None, 0.0, Holding.PINNED, Act.UNPIN),
+    (Sent.PIN, JUST, Holding.ABSENT, Act.UNPIN),  # it may come yet
+    (Sent.PIN, JUST, Holding.PINNED, Act.UNPIN),
+    (Sent.PIN, LONG_AGO, Holding.ABSENT, Event.SEEN_ABSENT),
+    (Sent.PIN, LONG_AGO, Holding.QUEUED, Act.UNPIN),
+    (Sent.PIN, LONG_AGO, Holding.FAILED, Act.UNPIN),
+    (Sent.UNPIN, JUST, Holding.ABSENT, LATER),  # what was sent before may come after it
+    (Sent.UNPIN, JUST, Holding.PINNED, LATER),
+    (Sent.UNPIN, LONG_AGO, Holding.PINNED, Act.UNPIN),  # that batch was lost
+    (Sent.UNPIN, LONG_AGO, Holding.ABSENT, Event.SEEN_ABSENT),
+    (Sent.UNPIN, LONG_AGO, Holding.UNKNOWN, LATER),
+    (Sent.PIN, LONG_AGO, Holding.UNKNOWN, LATER),
+]
+
+
+@pytest.mark.parametrize(("sent", "at", "holding", "wanted"), LETTING_GO)
+def test_what_nobody_holds_is_forgotten_when_it_is_surely_gone(
+    rules: Rules, sent: Sent | None, at: float, holding: Holding, wanted: Any
+) -> None:
+    """A DELETE inside an open batch finds nothing, and the pin commits afterwards."""
+    act = rules.decide(due(UNPINNING, sent=sent, sent_at=at), Sighting(holding), NOW)
+    if isinstance(wanted, Act):
+        assert act is wanted
+    else:
+        assert isinstance(act, Outcome)
+        assert act.event is (None if wanted is LATER else wanted)
+        assert (act.again_in is None) == (wanted is Event.SEEN_ABSENT)
+
+
+def test_a_pin_is_settled_once_it_can_no_longer_be_lost(rules: Rules) -> None:
+    """Seen pinned inside the batch age it is looked at once more when that is over; then not."""
+    young = rules.decide(due(sent=Sent.PIN, sent_at=NOW - 20), Sighting(Holding.PINNED), NOW)
+    old = rules.decide(due(sent=Sent.PIN, sent_at=LONG_AGO), Sighting(Holding.PINNED), NOW)
+    assert isinstance(young, Outcome)
+    assert isinstance(old, Outcome)
+    assert (young.event, young.again_in) == (Event.SEEN_PINNED, AGE - 20)
+    assert (old.event, old.again_in) == (Event.SEEN_PINNED, None)
+
+
+def test_what_was_pinned_already_is_settled_at_first_sight(rules: Rules) -> None:
+    """Where nothing was ever sent, nothing can be lost with a batch."""
+    act = rules.decide(due(), Sighting(Holding.PINNED), NOW)
+    assert isinstance(act, Outcome)
+    assert (act.event, act.again_in) == (Event.SEEN_PINNED, None)
+
+
+def test_a_store_without_batches_is_believed_at_once() -> None:
+    """With a batch age of 0 its first word counts, whatever was sent just now."""
+    rules = Rules(Policy(), 0.0)
+    pinned, absent = Sighting(Holding.PINNED), Sighting(Holding.ABSENT)
+    assert rules.decide(due(sent=Sent.PIN, sent_at=NOW), absent, NOW) is Act.PIN
+    assert rules.pinned(due(sent=Sent.PIN, sent_at=NOW), pinned).again_in is None
+    kept = rules.decide(due(sent=Sent.UNPIN, sent_at=NOW), pinned, NOW)
+    gone = rules.decide(due(UNPINNING, sent=Sent.UNPIN, sent_at=NOW), absent, NOW)
+    assert isinstance(kept, Outcome)
+    assert isinstance(gone, Outcome)
+    assert kept.again_in is None
+    assert gone.event is Event.SEEN_ABSENT
+
+
+BROKEN = [
+    # error: event, whether it counts as an attempt
+    (PinFailed("no"), Event.SEEN_FAILED, True),
+    (PinDeferred("later"), None, True),
+    (UpstreamUnavailable("away"), None, False),
+    (UpstreamTimeout("slow"), None, False),
+    (UpstreamNonsense("odd"), None, True),
+    (TimeoutError(), Event.SEEN_PINNING, True),
+    (ZeroDivisionError(), None, True),
+]
+
+
+@pytest.mark.parametrize(("error", "event", "attempted"), BROKEN)
+def test_only_a_failure_is_a_verdict(
+    rules: Rules, error: Exception, event: Event | None, attempted: bool
+) -> None:
+    """Whatever goes wrong is tried again, with a reason; an outage says nothing of a content."""
+    outcome = rules.broke(due(), error, attempted=True)
+    assert (outcome.event, outcome.attempted) == (event, attempted)
+    assert outcome.again_in is not None
+    assert outcome.again_in > 0
+    assert outcome.error
+    if isinstance(error, GatewayError):
+        assert outcome.error == error.detail
+
+
+@pytest.mark.parametrize(("error", "event", "attempted"), BROKEN)
+def test_no_error_makes_what_leaves_look_gone(
+    rules: Rules, error: Exception, event: Event | None, attempted: bool
+) -> None:
+    """A content that nobody holds stays known until the backend says that it is gone."""
+    outcome = rules.broke(due(UNPINNING), error, attempted=True)
+    assert outcome.event is not Event.SEEN_ABSENT
+    assert outcome.again_in is not None
+
+
+def test_gaps_grow_to_their_limits() -> None:
+    """From half a second to five minutes, for what fails to ten, for outages to ten seconds."""
+    rules = Rules(Policy(), AGE, jitter=lambda: 1.0)
+    for gap, first, longest in (
+        (rules.gap, 0.5, 300.0),
+        (rules.gap_failed, 1.0, 600.0),
+        (rules.gap_away, 0.5, 10.0),
+    ):
+        gaps = [gap(times) for times in range(30)]
+        assert (gaps[0], gaps[-1], gap(10**9)) == (first, longest, longest)
+        assert gaps == sorted(gaps)
+
+
+def test_gaps_are_spread() -> None:
+    """Jitter takes up to a half away, so that many contents do not march in step."""
+    least, most = (Rules(Policy(), AGE, jitter=lambda x=x: x).gap(5) for x in (0.0, 1.0))  # type: ignore[misc]
+    assert least == most / 2
+
+
+def test_slices_double() -> None:
+    """A first try has thirty seconds, each later one twice as many, up to an hour."""
+    rules = Rules(Policy(), AGE)
+    slices = [rules.slice(due(attempts=attempts)) for attempts in (0, 1, 2, 6, 7, 10**6)]
+    assert slices == [30.0, 60.0, 120.0, 1920.0, 3600.0, 3600.0]

@@ -1,0 +1,320 @@
+"""The cluster adapter on a real IPFS Cluster: three peers, and three Kubos behind them.
+
+Everything that the miniature in tests/fakes claims about a cluster is asked of the real one
+here. One world serves all tests: it takes the peers some seconds to find each other."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from content_gateway.content.cid import Cid
+from content_gateway.content.holdings import Holding, Sighting
+from content_gateway.content.multiformats import BASE58BTC
+from content_gateway.errors import PinDeferred, UpstreamUnavailable
+from content_gateway.ipfs.cluster_peers import signed_token
+from content_gateway.ipfs.ipfs_cluster import IpfsCluster
+from content_gateway.outbound import Outbound
+from tests.pins.promises import node, raw
+from tests.world.cluster import Cluster, running_clusters, wipe
+from tests.world.kubo import Kubo, running_kubos
+from tests.world.peers import ask, eventually
+
+BATCH_AGE = 1.0
+ABSENT = Sighting(Holding.ABSENT)
+NOBODY_HAS_IT = b"nobody has this, yet"
+
+
+@dataclass(frozen=True)
+class Real:
+    """The peers and their Kubos, in the same order."""
+
+    peers: tuple[Cluster, ...]
+    kubos: tuple[Kubo, ...]
+
+    async def do(self, method: str, path: str, peer: int = 0) -> tuple[int, str]:
+        """What a peer answers to anybody, without our adapter."""
+        one = self.peers[peer]
+        return await ask(method, one.url + path, headers=one.credentials)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def started(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Real]:
+    directory: Path = tmp_path_factory.mktemp("cluster")
+    async with (
+        running_kubos(directory, 3) as kubos,
+        running_clusters(directory, kubos, batch_age=BATCH_AGE) as peers,
+    ):
+        yield Real(tuple(peers), tuple(kubos))
+
+
+@pytest.fixture
+def real(started: Real) -> Real:
+    return started
+
+
+@pytest.fixture
+def make(outbound: Outbound, real: Real) -> Any:
+    """Adapters over all three peers."""
+
+    def backend(**options: Any) -> IpfsCluster:
+        peer = real.peers[0]
+        login = {"username": peer.username, "password": peer.password}
+        urls = options.pop("urls", [peer.url for peer in real.peers])
+        return IpfsCluster(outbound, urls, **{**login, "batch_age": BATCH_AGE, **options})
+
+    return backend
+
+
+async def look(backend: IpfsCluster, cid: Cid) -> Sighting:
+    return (await backend.look([cid]))[cid]
+
+
+async def pin(backend: IpfsCluster, cid: Cid, seen: Sighting = ABSENT) -> Sighting:
+    return await backend.pin(cid, seen, lambda blocks, size: None)
+
+
+async def until(backend: IpfsCluster, cid: Cid, *holdings: Holding) -> Sighting:
+    """What is seen as soon as it is one of *holdings*."""
+    seen: list[Sighting] = []
+
+    async def is_so() -> bool:
+        seen.append(await look(backend, cid))
+        return seen[-1].holding in holdings
+
+    await eventually(is_so, what=f"{cid} is {holdings}", seconds=40)
+    return seen[-1]
+
+
+async def everything(backend: IpfsCluster) -> set[Cid]:
+    return {cid async for cid in backend.pinset()}
+
+
+async def test_what_is_not_pinned_is_absent(real: Real, make: Any) -> None:
+    """The status of such a CID is 200 and "unpinned" everywhere; `/allocations` says 404."""
+    cid = raw(b"never heard of")
+    status, text = await real.do("GET", f"/pins/{cid}")
+    peers = json.loads(text)["peer_map"].values()
+    assert (status, {peer["status"] for peer in peers}) == (200, {"unpinned"})
+    assert (await real.do("GET", f"/allocations/{cid}"))[0] == 404
+    assert await look(make(), cid) == Sighting(Holding.ABSENT)
+    await make().unpin(cid)
+
+
+async def test_a_pin_goes_from_absent_to_pinned_and_back(real: Real, make: Any) -> None:
+    """Two peers of three hold it, fetched from the third one's Kubo, and then nobody does."""
+    backend = make(replication_min=2, replication_max=2)
+    text = await real.kubos[0].add_directory({"index.html": b"<h1>hello</h1>", "a/b": b"deep"})
+    cid = Cid.parse(text)
+    sent = await pin(backend, cid)
+    assert (sent.holding, sent.wanted) == (Holding.QUEUED, 2)
+    seen = await until(backend, cid, Holding.PINNED)
+    assert (seen.replicas, seen.wanted) == (2, 2)
+    assert {peer.status for peer in seen.peers} == {"pinned"}
+    assert len({peer.name for peer in seen.peers} & {"peer0", "peer1", "peer2"}) == 2
+    assert all(peer.at for peer in seen.peers)
+    assert sum([await kubo.is_pinned(text) for kubo in real.kubos]) == 2
+    assert cid in await everything(backend)
+    await backend.unpin(cid)
+    await until(backend, cid, Holding.ABSENT)
+    assert cid not in await everything(backend)
+
+
+async def test_a_change_in_an_open_batch_is_not_seen(real: Real, make: Any) -> None:
+    """A pin is accepted and not seen; an unpin in that time finds nothing, and it commits.
+
+    Why a look counts only when the last change is older than the batch age (traps 3 and 4)."""
+    backend, cid = make(), Cid.parse(await real.kubos[0].add_raw(b"in a batch"))
+    await pin(backend, cid)
+    assert (await look(backend, cid)).holding is Holding.ABSENT
+    await backend.unpin(cid)
+    await until(backend, cid, Holding.PINNED)
+
+
+async def test_everywhere_is_every_peer(real: Real, make: Any) -> None:
+    """With -1, and with the cluster's own default, all three peers hold it."""
+    for options in ({"replication_min": -1}, {}):
+        backend = make(**options)
+        cid = Cid.parse(await real.kubos[1].add_raw(f"everywhere {options}".encode()))
+        await pin(backend, cid)
+        seen = await until(backend, cid, Holding.PINNED)
+        assert (seen.replicas, seen.wanted) == (3, 3)
+
+
+async def test_content_that_nobody_has_fails_and_recovers(real: Real, make: Any) -> None:
+    """Every peer gives up in its time; recover lets them try again when somebody has it."""
+    backend, cid = make(), raw(NOBODY_HAS_IT)
+    await pin(backend, cid)
+    await until(backend, cid, Holding.PINNING)
+    seen = await until(backend, cid, Holding.FAILED)
+    assert seen.reason == "not found in time (peer0, peer1, peer2)"
+    assert {peer.error for peer in seen.peers} == {"context canceled"}
+    before = await real.peers[0].allocation(str(cid))
+    await real.kubos[2].add_raw(NOBODY_HAS_IT)
+    again = await pin(backend, cid, seen)
+    assert again.holding in (Holding.QUEUED, Holding.PINNING, Holding.PINNED)
+    await until(backend, cid, Holding.PINNED)
+    # The cluster stamps a pin whenever it is written: recovering has not written it.
+    assert await real.peers[0].allocation(str(cid)) == before
+
+
+async def test_what_a_kubo_lost_is_queued_and_says_so(real: Real, make: Any) -> None:
+    """A pin that is gone from a node behind the cluster's back is to be fetched again."""
+    backend = make(replication_min=1, replication_max=1)
+    text = await real.kubos[0].add_raw(b"lost by a node")
+    cid = Cid.parse(text)
+    await pin(backend, cid)
+    (holder,) = (await until(backend, cid, Holding.PINNED)).peers
+    await real.kubos[int(holder.name[-1])].unpin(text)
+    seen = await look(backend, cid)
+    assert seen.holding is Holding.QUEUED
+    assert seen.reason == f"it was lost and is to be fetched again ({holder.name})"
+    await pin(backend, cid, seen)
+    await until(backend, cid, Holding.PINNED)
+
+
+async def test_a_look_at_many_fits_into_its_requests(real: Real, make: Any) -> None:
+    """A hundred and sixty CIDs at once, most of them not there, are all told apart."""
+    backend = make(urls=[real.peers[0].url])
+    held = [Cid.parse(await real.kubos[0].add_raw(b"many %d" % number)) for number in range(10)]
+    for cid in held:
+        await pin(backend, cid)
+    await until(backend, held[-1], Holding.PINNED)
+    seen = await backend.look([*held, *(raw(b"missing %d" % number) for number in range(150))])
+    assert [seen[cid].holding for cid in held] == [Holding.PINNED] * 10
+    assert sum(sighting.holding is Holding.ABSENT for sighting in seen.values()) == 150
+
+
+@pytest.mark.parametrize("kind", ["basic", "our token", "their token"])
+async def test_every_way_of_login_is_accepted(real: Real, make: Any, kind: str) -> None:
+    """Basic, a JWT that we sign, and one that the cluster has made."""
+    peer = real.peers[0]
+    login: dict[str, Any] = {"jwt": kind == "our token"}
+    if kind == "their token":
+        _, text = await ask("POST", peer.url + "/token", headers=peer.credentials)
+        login = {"username": "", "password": "", "token": json.loads(text)["token"]}
+    backend, cid = make(**login), Cid.parse(await real.kubos[0].add_raw(kind.encode()))
+    await pin(backend, cid)
+    await until(backend, cid, Holding.PINNED)
+    assert cid in await everything(backend)
+
+
+@pytest.mark.parametrize("kind", ["none", "password", "old token", "early token"])
+async def test_a_wrong_login_is_an_outage(real: Real, make: Any, kind: str) -> None:
+    """Nothing is learned, and a person is told why."""
+    peer = real.peers[0]
+    login: dict[str, Any] = {"username": "", "password": ""}
+    if kind == "password":
+        login = {"username": peer.username, "password": "wrong"}
+    elif kind != "none":
+        off = -3600 if kind == "old token" else 3600
+        token = signed_token(peer.username, peer.password, time.time() + off)
+        login["token"] = token
+    with pytest.raises(UpstreamUnavailable, match=r"The cluster (refuses|wants)"):
+        await look(make(**login), raw(b"secret"))
+
+
+async def test_more_replicas_than_peers_are_deferred(real: Real, make: Any) -> None:
+    """The cluster's own words come along."""
+    with pytest.raises(PinDeferred, match="not enough peers to allocate CID"):
+        await pin(make(replication_min=9), raw(b"nine of three"))
+
+
+async def test_a_lesser_pin_of_somebody_else_is_made_whole(real: Real, make: Any) -> None:
+    """Pinned directly, a root is "pinned" without its leaf: for us it is absent until it is all."""
+    backend = make(replication_min=1, replication_max=1)
+    leaf, (root, data) = b"a leaf of somebody's", node([raw(b"a leaf of somebody's")])
+    await real.kubos[0].add_block(data, "dag-pb")
+    await real.kubos[0].add_raw(leaf)
+    # Only a pin by path may be direct: by CID the cluster forgets the mode it was told.
+    for query in (f"ipfs/{root}?mode=direct", f"{root}?expire-in=1h"):
+        await real.do("POST", f"/pins/{query}&replication-min=1&replication-max=1")
+
+        async def is_pinned() -> bool:
+            return "pinned" in (await real.peers[0].status(str(root))).values()
+
+        await eventually(is_pinned, what="pinned by somebody")
+        seen = await until(backend, root, Holding.ABSENT)
+        assert seen.reason
+        await pin(backend, root, seen)
+        (holder,) = (await until(backend, root, Holding.PINNED)).peers
+        kubo = real.kubos[int(holder.name[-1])]
+        await eventually(lambda: kubo.is_pinned(str(root)), what="pinned as a whole")  # noqa: B023
+        assert await kubo.has_block(str(raw(leaf)))
+        await backend.unpin(root)
+        await until(backend, root, Holding.ABSENT)
+
+
+async def test_the_pinset_names_content_in_every_spelling(real: Real, make: Any) -> None:
+    """A stranger's version 0 pin is listed as its content; what we pin of it is a pin apart."""
+    backend, (cid, data) = make(), node([], b"v0")
+    await real.kubos[0].add_block(data, "dag-pb")
+    await real.do("POST", f"/pins/{BASE58BTC.encode(cid.multihash)}")
+
+    async def is_listed() -> bool:
+        return cid in await everything(backend)
+
+    await eventually(is_listed, what="listed")
+    assert (await look(backend, cid)).holding is Holding.ABSENT
+    await pin(backend, cid)
+    await until(backend, cid, Holding.PINNED)
+
+
+async def test_one_peer_may_die(real: Real, make: Any) -> None:
+    """Writes and looks go on over the others; what the dead one holds is unknown, not failed."""
+    backend = make()
+    cids = [Cid.parse(await real.kubos[0].add_raw(b"survives %d" % n)) for n in range(6)]
+    for cid in cids:
+        await pin(backend, cid)
+    for cid in cids:
+        await until(backend, cid, Holding.PINNED)
+    await real.peers[2].kill9()
+    try:
+        seen = await backend.look(cids)
+        # A peer that does not answer is left out once its last sign of life is too old.
+        allowed = {Holding.UNKNOWN, Holding.PINNED}
+        assert {sighting.holding for sighting in seen.values()} <= allowed
+        assert all(sighting.replicas == 2 for sighting in seen.values())
+        later = [Cid.parse(await real.kubos[0].add_raw(b"later %d" % n)) for n in range(6)]
+        for cid in later:
+            await pin(make(replication_min=1, replication_max=1), cid)
+        for cid in later:
+            await until(make(replication_min=1), cid, Holding.PINNED)
+        assert set(later) <= await everything(backend)
+    finally:
+        await real.peers[2].start()
+    for cid in cids:
+        await until(backend, cid, Holding.PINNED)
+
+
+async def test_a_wiped_cluster_has_nothing_and_takes_it_all_again(real: Real, make: Any) -> None:
+    """When its state is gone every content is absent, by positive word; sent again it is there."""
+    backend, cid = make(), Cid.parse(await real.kubos[0].add_raw(b"before the flood"))
+    await pin(backend, cid)
+    await until(backend, cid, Holding.PINNED)
+    await wipe(real.peers)
+    assert await everything(backend) == set()
+    assert (await look(backend, cid)).holding is Holding.ABSENT
+    await pin(backend, cid)
+    await until(backend, cid, Holding.PINNED)
+    assert await everything(backend) == {cid}
+
+
+async def test_nobody_there_is_an_outage(real: Real, make: Any) -> None:
+    """All peers stopped: no call says anything about a content."""
+    backend, cid = make(), raw(b"in the dark")
+    await asyncio.gather(*(peer.stop() for peer in real.peers))
+    try:
+        for call in (look(backend, cid), pin(backend, cid), backend.unpin(cid)):
+            with pytest.raises(UpstreamUnavailable):
+                await call
+        with pytest.raises(UpstreamUnavailable):
+            await everything(backend)
+    finally:
+        await asyncio.gather(*(peer.start() for peer in real.peers))

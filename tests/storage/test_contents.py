@@ -1,0 +1,427 @@
+"""What is owed, in SQLite: leases that one worker has at a time, and outcomes of their holders."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from content_gateway.content.cid import RAW, Cid
+from content_gateway.content.holdings import (
+    ContentState,
+    Due,
+    Event,
+    Holding,
+    Outcome,
+    Sent,
+    Sighting,
+)
+from content_gateway.content.multiformats import SHA2_256
+from content_gateway.content.pins import NO_LABEL, PinStatus, Search
+from content_gateway.storage.contents import SqliteContents
+from content_gateway.storage.ledger import SqliteLedger
+from content_gateway.storage.pin_rows import STATUS, conditions_of
+from content_gateway.storage.sqlite import Database
+
+LEASE = 30.0
+PINNED = Outcome(Event.SEEN_PINNED, None, Sighting(Holding.PINNED, 1))
+AGAIN = Outcome(Event.SEEN_PINNING, 5.0)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def cid(number: int) -> Cid:
+    return Cid(RAW, SHA2_256, number.to_bytes(32, "big"))
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    async with Database(tmp_path / "ledger.sqlite") as database:
+        yield database
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def ledger(database: Database, clock: Clock) -> SqliteLedger:
+    return SqliteLedger(database, grace=60.0, clock=clock)
+
+
+@pytest.fixture
+def contents(database: Database, clock: Clock) -> SqliteContents:
+    return SqliteContents(database, clock=clock)
+
+
+async def promise(ledger: SqliteLedger, *numbers: int, who: str = "anna") -> None:
+    for number in numbers:
+        await ledger.add(who, cid(number), str(cid(number)), NO_LABEL)
+
+
+def status(ledger: SqliteLedger, number: int) -> PinStatus:
+    found = ledger.status("anna", cid(number))
+    assert found is not None
+    return found
+
+
+async def lease(
+    contents: SqliteContents, owner: str = "a", first_tries: int = 100, retries: int = 100
+) -> Sequence[Due]:
+    return await contents.lease(owner, LEASE, first_tries, retries)
+
+
+def numbers(dues: Sequence[Due]) -> list[int]:
+    return [int.from_bytes(due.cid.digest, "big") for due in dues]
+
+
+# Leases.
+
+
+async def test_a_content_is_leased_once(ledger: SqliteLedger, contents: SqliteContents) -> None:
+    """Twenty owners that ask at once share what is due, and nothing twice."""
+    await promise(ledger, *range(100))
+    shares = await asyncio.gather(*(lease(contents, f"owner {n}", 3, 3) for n in range(20)))
+    found = [number for share in shares for number in numbers(share)]
+    assert sorted(found) == list(range(100))
+    assert not contents.any_due()
+
+
+async def test_a_lease_runs_out(
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+) -> None:
+    """Whoever died with it is followed by another, and not before."""
+    await promise(ledger, 1)
+    await lease(contents, "dead")
+    clock.now += LEASE - 0.1
+    assert await lease(contents, "next") == []
+    clock.now += 0.2
+    assert numbers(await lease(contents, "next")) == [1]
+
+
+async def test_a_lease_is_extended(
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+) -> None:
+    """As long as its owner says so; and by nobody else."""
+    await promise(ledger, 1)
+    dues = await lease(contents, "a")
+    for _ in range(5):
+        clock.now += LEASE - 1
+        await contents.renew("a", dues, LEASE)
+        assert await lease(contents, "b") == []
+    clock.now += LEASE + 1
+    await contents.renew("b", dues, LEASE)
+    assert contents.any_due()
+
+
+async def test_first_tries_and_retries_have_shares(
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+) -> None:
+    """What was tried before never takes the room of what was not; its own it leaves, if it must."""
+    await promise(ledger, *range(20))
+    dues = await lease(contents)
+    await contents.settle("a", [(due, AGAIN) for due in dues])
+    clock.now += 10
+    await promise(ledger, *range(100, 120))
+    found = numbers(await lease(contents, "a", 5, 5))
+    assert len([n for n in found if n < 100]) == 5
+    assert len([n for n in found if n >= 100]) == 5
+    rest = numbers(await lease(contents, "a", 5, 100))
+    assert sorted(rest) == sorted({*range(20), *range(100, 120)} - set(found))
+    assert await lease(contents, "a", 5, 100) == []
+
+
+async def test_retries_leave_their_room_to_first_tries(
+    ledger: SqliteLedger, contents: SqliteContents
+) -> None:
+    """With nothing to retry all workers try for the first time; the other way round they do not."""
+    await promise(ledger, *range(20))
+    dues = await lease(contents, "a", 5, 5)
+    assert len(dues) == 10
+    await contents.settle("a", [(due, Outcome(Event.SEEN_QUEUED, 0.0)) for due in dues])
+    await contents.settle("b", [(due, PINNED) for due in await lease(contents, "b", 10, 0)])
+    assert len(await lease(contents, "c", 100, 4)) == 4
+
+
+async def test_releases_have_a_lane_of_their_own(
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+) -> None:
+    """What nobody holds can be leased where nothing may be taken in."""
+    await promise(ledger, 1, 2)
+    await ledger.remove("anna", cid(1))
+    clock.now += 61
+    (due,) = await contents.lease("a", LEASE, 0, 0, 10)
+    assert (due.cid, due.is_held) == (cid(1), False)
+    assert numbers(await contents.lease("a", LEASE, 0, 0, 10)) == []
+    assert numbers(await lease(contents)) == [2]
+
+
+async def test_the_oldest_is_tended_first(
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+) -> None:
+    """In the order in which they became due."""
+    for number in (5, 3, 9):
+        await promise(ledger, number)
+        clock.now += 1
+    assert [numbers(await lease(contents, "a", 1, 0)) for _ in range(3)] == [[5], [3], [9]]
+
+
+# Outcomes.
+
+
+async def test_a_lost_lease_writes_nothing(
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+) -> None:
+    """Who slept through it neither sends nor settles, and does not disturb who came after."""
+    await promise(ledger, 1)
+    (old,) = await lease(contents, "slow")
+    clock.now += LEASE + 1
+    (new,) = await lease(contents, "quick")
+    assert await contents.begin("slow", old, Sent.PIN, None) is None
+    await contents.settle("slow", [(old, PINNED)])
+    await contents.progress("slow", old, 1, 1)
+    await contents.release("slow")
+    assert status(ledger, 1).state is ContentState.QUEUED
+    assert await lease(contents, "third") == []
+    begun = await contents.begin("quick", new, Sent.PIN, None)
+    assert begun is not None
+    await contents.settle("quick", [(begun, PINNED)])
+    assert status(ledger, 1).state is ContentState.PINNED
+
+
+async def test_an_older_generation_learns_nothing(
+    ledger: SqliteLedger, contents: SqliteContents
+) -> None:
+    """Let go of and pinned again meanwhile: what was seen is thrown away, and it is due at once."""
+    await promise(ledger, 1)
+    (due,) = await lease(contents)
+    begun = await contents.begin("a", due, Sent.PIN, None)
+    assert begun is not None
+    await ledger.remove("anna", cid(1))
+    await promise(ledger, 1)
+    assert not contents.any_due()  # the worker still has its lease
+    assert await contents.begin("a", due, Sent.PIN, None) is None
+    await contents.settle("a", [(begun, PINNED)])
+    assert status(ledger, 1).state is ContentState.QUEUED
+    (again,) = await lease(contents, "b")
+    assert again.generation > begun.generation
+    assert (again.sent, again.is_held, again.attempts) == (Sent.PIN, True, 0)
+
+
+async def test_a_content_let_go_of_under_a_lease_keeps_its_grace_period(
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+) -> None:
+    """The end of the lease does not end it."""
+    await promise(ledger, 1)
+    (due,) = await lease(contents)
+    await ledger.remove("anna", cid(1))
+    await contents.settle("a", [(due, PINNED)])
+    clock.now += 59.9
+    assert not contents.any_due()
+    clock.now += 0.2
+    (due,) = await lease(contents)
+    assert due.state is ContentState.UNPINNING
+
+
+async def test_whether_somebody_holds_it_is_counted_again(
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+) -> None:
+    """A wish to let go is not recorded where somebody came back after the lease was given."""
+    await promise(ledger, 1)
+    await ledger.remove("anna", cid(1))
+    clock.now += 61
+    (due,) = await lease(contents)
+    await promise(ledger, 1, who="ben")
+    assert await contents.begin("a", due, Sent.UNPIN, None) is None
+
+
+async def test_a_content_is_forgotten_only_when_it_is_gone(
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock, database: Database
+) -> None:
+    """Its number is never given to another one."""
+    await promise(ledger, 1)
+    await ledger.remove("anna", cid(1))
+    clock.now += 61
+    (due,) = await lease(contents)
+    await contents.settle("a", [(due, Outcome(None, 0.0))])
+    assert dict(contents.counts()) == {ContentState.UNPINNING: 1}
+    (due,) = await lease(contents)
+    await contents.settle("a", [(due, Outcome(Event.SEEN_ABSENT, None))])
+    assert contents.counts() == {}
+    await promise(ledger, 1)
+    (again,) = await lease(contents)
+    assert again.id > due.id
+
+
+async def test_a_new_pin_keeps_what_was_seen_to_be_gone(
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+) -> None:
+    """Pinned again between the look and the outcome: the row stays, and is due."""
+    await promise(ledger, 1)
+    await ledger.remove("anna", cid(1))
+    clock.now += 61
+    (due,) = await lease(contents)
+    await promise(ledger, 1)
+    await contents.settle("a", [(due, Outcome(Event.SEEN_ABSENT, None))])
+    assert status(ledger, 1).state is ContentState.QUEUED
+    assert contents.any_due()
+
+
+async def test_what_is_sent_is_known_before(
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+) -> None:
+    """A crash right after it was recorded: the next owner knows what was asked for, and when."""
+    await promise(ledger, 1)
+    (due,) = await lease(contents, "dead")
+    begun = await contents.begin("dead", due, Sent.PIN, Event.SEEN_ABSENT)
+    assert begun is not None
+    assert (begun.sent, begun.sent_at) == (Sent.PIN, clock.now)
+    sent_at, clock.now = clock.now, clock.now + LEASE + 1
+    (due,) = await lease(contents, "next")
+    assert (due.sent, due.sent_at) == (Sent.PIN, sent_at)
+
+
+async def test_an_orderly_end_gives_leases_back(
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+) -> None:
+    """All of one owner are due at once; a period of grace goes on, and others keep theirs."""
+    await promise(ledger, 1, 2, 3)
+    await lease(contents, "a", 2, 0)
+    await lease(contents, "b", 1, 0)
+    await ledger.remove("anna", cid(2))
+    await contents.release("a")
+    assert numbers(await lease(contents, "c")) == [1]
+    clock.now += 61
+    assert sorted(numbers(await lease(contents, "d"))) == [1, 2, 3]
+
+
+async def test_attempts_and_looks_are_counted(
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+) -> None:
+    """Looks since something happened; attempts until it is pinned."""
+    await promise(ledger, 1)
+    told = []
+    for outcome in (
+        Outcome(None, 0.0),
+        Outcome(None, 0.0),
+        Outcome(Event.SEEN_PINNING, 0.0, attempted=True),
+        Outcome(Event.SEEN_PINNING, 0.0),
+        Outcome(Event.SEEN_FAILED, 0.0, attempted=True),
+        Outcome(Event.SEEN_PINNED, 0.0),
+    ):
+        (due,) = await lease(contents)
+        told.append((due.looks, due.attempts))
+        await contents.settle("a", [(due, outcome)])
+    assert told == [(0, 0), (1, 0), (2, 0), (1, 1), (2, 1), (1, 2)]
+    (due,) = await lease(contents)
+    assert (due.looks, due.attempts, due.state) == (1, 0, ContentState.PINNED)
+
+
+async def test_progress_is_kept_and_begins_anew(
+    ledger: SqliteLedger, contents: SqliteContents
+) -> None:
+    """Blocks and bytes of the attempt under way; the next attempt starts from nothing."""
+    await promise(ledger, 1)
+    (due,) = await lease(contents)
+    await contents.progress("a", due, 3, 4096)
+    now = status(ledger, 1)
+    assert (now.state, now.blocks, now.size) == (ContentState.PINNING, 3, 4096)
+    await contents.begin("a", due, Sent.PIN, None)
+    assert (status(ledger, 1).blocks, status(ledger, 1).size) == (0, 0)
+
+
+async def test_an_outage_keeps_what_was_seen_before(
+    ledger: SqliteLedger, contents: SqliteContents
+) -> None:
+    """Where nothing was learned, replicas and peers stay, and only the reason changes."""
+    await promise(ledger, 1)
+    (due,) = await lease(contents)
+    seen = Outcome(Event.SEEN_PINNING, 0.0, Sighting(Holding.PINNING, 1, 3))
+    await contents.settle("a", [(due, seen)])
+    (due,) = await lease(contents)
+    await contents.settle("a", [(due, Outcome(None, 5.0, None, "away"))])
+    now = status(ledger, 1)
+    assert (now.replicas, now.wanted, now.error) == (1, 3, "away")
+    assert now.state is ContentState.PINNING
+
+
+async def test_waiting_contents_can_be_hastened(
+    ledger: SqliteLedger, contents: SqliteContents
+) -> None:
+    """All but those in their period of grace, and those that somebody tends."""
+    await promise(ledger, 1, 2, 3)
+    dues = await lease(contents)
+    await contents.settle("a", [(due, Outcome(None, 300.0)) for due in dues])
+    await ledger.remove("anna", cid(2))
+    assert not contents.any_due()
+    await contents.expedite()
+    assert sorted(numbers(await lease(contents))) == [1, 3]
+
+
+# How it is read.
+
+HOW = [
+    # what is done, words of the plan, words that must not be in it
+    ("any_due", "contents_due", "SCAN contents"),
+    ("lease", "contents_due", "SCAN contents"),
+    ("lease releases", "contents_leaving", "SCAN contents"),
+    ("release", "contents_leased", "SCAN contents"),
+    ("holds", "SEARCH pins", "SCAN"),
+    ("status", "SEARCH pins", "SCAN"),
+    ("list", "pins_by_age", "TEMP B-TREE"),
+    ("let go", "pins_by_content", "SCAN contents"),
+]
+
+
+@pytest.mark.parametrize(("what", "wanted", "unwanted"), HOW)
+async def test_reading_uses_an_index(tmp_path: Path, what: str, wanted: str, unwanted: str) -> None:
+    """None of the frequent questions walks through a table: the plan of every statement says so."""
+    path = tmp_path / "ledger.sqlite"
+    async with Database(path) as database:
+        statements: list[str] = []
+        values: dict[str, object] = {}
+        contents, ledger = SqliteContents(database), SqliteLedger(database, grace=0.0)
+        await promise(ledger, 1)
+        await database.write(lambda c: c.set_trace_callback(statements.append))
+        database.read(lambda c: c.set_trace_callback(statements.append))
+        match what:
+            case "any_due":
+                contents.any_due()
+            case "lease":
+                await contents.lease("a", 1.0, 5, 5)
+            case "lease releases":
+                await contents.lease("a", 1.0, 0, 0, 5)
+            case "release":
+                await contents.release("a")
+            case "holds":
+                ledger.holds("anna", cid(1))
+            case "status":
+                ledger.status("anna", cid(1))
+            case "let go":
+                await ledger.remove("anna", cid(1))
+            case "list":
+                # A search has a connection of its own: the same statement, with its values.
+                wanted_rows, values = conditions_of("anna", Search(limit=3))
+                statements.append(
+                    f"SELECT {STATUS} FROM pins JOIN contents ON id = content WHERE"
+                    f" {wanted_rows} AND created_at < :cursor ORDER BY created_at DESC LIMIT :limit"
+                )
+        await database.write(lambda c: c.set_trace_callback(None))
+    with closing(sqlite3.connect(path)) as connection:
+        plan = "; ".join(
+            row[3]
+            for statement in statements
+            if statement.startswith(("SELECT", "UPDATE", "DELETE", "INSERT"))
+            for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)
+        )
+    assert wanted in plan
+    assert unwanted not in plan

@@ -1,0 +1,497 @@
+"""The pins of requestors in SQLite: added, described, replaced, removed, found and paged."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise, permutations
+from pathlib import Path
+
+import pytest
+
+from content_gateway.content.cid import RAW, Cid
+from content_gateway.content.holdings import ContentState, Event, Holding, Outcome, Sighting
+from content_gateway.content.multiformats import SHA2_256
+from content_gateway.content.pins import NO_LABEL, Label, Match, Page, Pin, Removal, Search
+from content_gateway.storage.additions import next_moment
+from content_gateway.storage.contents import SqliteContents
+from content_gateway.storage.ledger import SqliteLedger
+from content_gateway.storage.sqlite import Database
+
+SECOND = 1_000_000
+GRACE = 60.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def cid(number: int) -> Cid:
+    return Cid(RAW, SHA2_256, number.to_bytes(32, "big"))
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    async with Database(tmp_path / "ledger.sqlite") as database:
+        yield database
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def ledger(database: Database, clock: Clock) -> SqliteLedger:
+    return SqliteLedger(database, grace=GRACE, clock=clock)
+
+
+@pytest.fixture
+def contents(database: Database, clock: Clock) -> SqliteContents:
+    return SqliteContents(database, clock=clock)
+
+
+async def add(ledger: SqliteLedger, number: int, who: str = "anna", label: Label = NO_LABEL) -> Pin:
+    """The new pin of content *number*."""
+    pin = await ledger.add(who, cid(number), str(cid(number)), label)
+    assert pin is not None
+    return pin
+
+
+async def listed(
+    ledger: SqliteLedger, who: str = "anna", search: Search | None = None
+) -> list[Pin]:
+    """The pins that *search* finds."""
+    page = await ledger.search(who, search or Search(limit=1000))
+    return [status.pin for status in page.pins]
+
+
+async def seen(contents: SqliteContents, event: Event, again_in: float | None = None) -> None:
+    """All that is due has come to *event*."""
+    dues = await contents.lease("test", 30.0, 1000, 1000)
+    await contents.settle("test", [(due, Outcome(event, again_in)) for due in dues])
+
+
+# Adding.
+
+
+async def test_a_pin_is_added_once(ledger: SqliteLedger) -> None:
+    """The second wish changes nothing, whatever it says of the pin."""
+    first = await add(ledger, 1, label=Label("one"))
+    assert await ledger.add("anna", cid(1), "other spelling", Label("two")) is None
+    assert await listed(ledger) == [first]
+
+
+async def test_requestors_do_not_see_each_other(ledger: SqliteLedger) -> None:
+    """Two hold one content, each with a pin, a spelling and a label of its own."""
+    a = await ledger.add("anna", cid(1), "uABC", Label("hers"))
+    b = await ledger.add("ben", cid(1), str(cid(1)), Label("his", ("/dnsaddr/x",), {"k": "v"}))
+    assert (await listed(ledger, "anna"), await listed(ledger, "ben")) == ([a], [b])
+    assert ledger.holds("anna", cid(1))
+    assert not ledger.holds("cleo", cid(1))
+    assert not ledger.holds("anna", cid(2))
+
+
+async def test_a_burst_of_one_wish_adds_one_pin(ledger: SqliteLedger, database: Database) -> None:
+    """Sixty-four callers at once with a hundred contents: each is added once, to one of them."""
+    wishes = [("anna", number % 100) for number in range(6400)]
+    pins = await asyncio.gather(
+        *(ledger.add(who, cid(n), str(cid(n)), NO_LABEL) for who, n in wishes)
+    )
+    made = [pin for pin in pins if pin is not None]
+    assert len(made) == 100
+    assert sorted(await listed(ledger), key=str) == sorted(made, key=str)
+
+
+async def test_a_burst_of_many_requestors_keeps_them_apart(ledger: SqliteLedger) -> None:
+    """Written in one transaction, pins of many requestors and contents are what each asked for."""
+    wishes = [(f"r{n % 7}", n % 50, Label(f"name {n}", meta={"n": str(n)})) for n in range(350)]
+    pins = await asyncio.gather(
+        *(ledger.add(who, cid(n), f"spelt {n}", label) for who, n, label in wishes)
+    )
+    for (who, number, label), pin in zip(wishes, pins, strict=True):
+        status = ledger.status(who, cid(number))
+        assert status is not None
+        assert (pin, status.pin.label, status.pin.spelling) == (
+            status.pin,
+            label,
+            f"spelt {number}",
+        )
+
+
+@pytest.mark.parametrize(
+    "name", ["", "ä\u0301 ✓", "'; DROP TABLE pins; --", "12", "null", "x" * 255]
+)
+@pytest.mark.parametrize("together", [False, True])
+async def test_labels_are_kept_letter_by_letter(
+    ledger: SqliteLedger, name: str, together: bool
+) -> None:
+    """Whatever text it is, and however it was written."""
+    label = Label(name, ("/ip4/127.0.0.1/tcp/1", name), {name or "k": name})
+    if not together:
+        await add(ledger, 1, "ben")  # the content is known: another way into the table
+    pin = await add(ledger, 1, label=label)
+    assert pin.label == label
+    status = ledger.status("anna", cid(1))
+    assert status is not None
+    assert status.pin == pin
+
+
+# Moments.
+
+
+def test_the_next_moment_is_the_next_free_millisecond() -> None:
+    """As long as that is no more than a second ahead; then the next free microsecond."""
+    now = 5_000 * SECOND + 123_456
+    assert next_moment(now, None) == 5_000 * SECOND + 123_000
+    assert next_moment(now, now - SECOND) == 5_000 * SECOND + 123_000
+    assert next_moment(now, 5_000 * SECOND + 123_000) == 5_000 * SECOND + 124_000
+    assert next_moment(now, now + SECOND) == now + SECOND + 1
+    assert next_moment(now, now + 9 * SECOND) == now + 9 * SECOND + 1  # the clock was set back
+
+
+def test_moments_only_grow() -> None:
+    """However fast they are asked for, and wherever the clock goes."""
+    moments, last = [], None
+    for now in [10 * SECOND] * 3000 + [4 * SECOND] * 10 + [30 * SECOND] * 10:
+        last = next_moment(now, last)
+        moments.append(last)
+    assert all(earlier < later for earlier, later in pairwise(moments))
+    assert sum(moment % 1000 == 0 for moment in moments) > 1000
+
+
+async def test_a_burst_gives_every_pin_its_own_moment(ledger: SqliteLedger, clock: Clock) -> None:
+    """Three thousand pins at one moment of the clock: none shares a created_at, all stay near."""
+    await asyncio.gather(*(add(ledger, number) for number in range(3000)))
+    page = await ledger.search("anna", Search(limit=5000))
+    moments = [status.pin.created_at for status in page.pins]
+    assert (page.count, len(set(moments))) == (3000, 3000)
+    assert moments == sorted(moments, reverse=True)
+    now = datetime.fromtimestamp(clock.now, UTC)
+    assert max(moments) - now < timedelta(seconds=1.01)
+
+
+async def test_a_clock_that_goes_back_does_not_hide_a_new_pin(
+    ledger: SqliteLedger, clock: Clock
+) -> None:
+    """The newest pin is listed first even then."""
+    old = await add(ledger, 1)
+    clock.now -= 3600
+    new = await add(ledger, 2)
+    assert await listed(ledger) == [new, old]
+
+
+# Describing and replacing.
+
+
+async def test_a_label_is_replaced_as_a_whole(ledger: SqliteLedger) -> None:
+    """What the new one does not say is gone; another requestor's is not touched."""
+    await add(ledger, 1, label=Label("one", ("/x",), {"a": "b"}))
+    await add(ledger, 1, "ben", Label("his"))
+    assert await ledger.relabel("anna", cid(1), Label("two"))
+    assert [pin.label for pin in await listed(ledger)] == [Label("two")]
+    assert await ledger.relabel("anna", cid(1), NO_LABEL)
+    assert [pin.label for pin in await listed(ledger)] == [NO_LABEL]
+    assert [pin.label for pin in await listed(ledger, "ben")] == [Label("his")]
+    assert not await ledger.relabel("anna", cid(2), Label("three"))
+    assert not await ledger.relabel("cleo", cid(1), Label("three"))
+
+
+async def replaced(ledger: SqliteLedger, old: Pin, number: int) -> Pin | None:
+    return await ledger.replace("anna", old, cid(number), str(cid(number)), Label("new"))
+
+
+async def test_a_pin_is_replaced_by_another_content(
+    ledger: SqliteLedger, database: Database
+) -> None:
+    """The old content leaves, the new one is queued, and the new pin is the newest."""
+    old, other = await add(ledger, 1), await add(ledger, 2)
+    new = await replaced(ledger, old, 3)
+    assert new is not None
+    assert await listed(ledger) == [new, other]
+    assert states(database) == {1: "unpinning", 2: "queued", 3: "queued"}
+
+
+async def test_a_pin_is_replaced_by_the_same_content(
+    ledger: SqliteLedger, contents: SqliteContents, database: Database
+) -> None:
+    """It is a new pin, with a moment of its own even if no time has passed; the content stays."""
+    old = await add(ledger, 1)
+    await seen(contents, Event.SEEN_PINNED)
+    new = await replaced(ledger, old, 1)
+    assert new is not None
+    assert new.created_at > old.created_at
+    assert await listed(ledger) == [new]
+    assert states(database) == {1: "pinned"}
+
+
+async def test_a_pin_takes_the_place_of_two(ledger: SqliteLedger, database: Database) -> None:
+    """Where the new content was held as well, by another pin, one pin is left, the newest."""
+    old, other, third = await add(ledger, 1), await add(ledger, 2), await add(ledger, 3)
+    new = await replaced(ledger, old, 2)
+    assert new is not None
+    assert new.created_at > third.created_at > other.created_at
+    assert await listed(ledger) == [new, third]
+    assert states(database) == {1: "unpinning", 2: "queued", 3: "queued"}
+
+
+async def test_a_replaced_content_stays_for_others(
+    ledger: SqliteLedger, database: Database
+) -> None:
+    """What somebody else holds does not leave."""
+    old = await add(ledger, 1)
+    await add(ledger, 1, "ben")
+    assert await replaced(ledger, old, 2)
+    assert states(database) == {1: "queued", 2: "queued"}
+
+
+async def test_a_replacement_brings_back_what_was_leaving(
+    ledger: SqliteLedger, database: Database
+) -> None:
+    """A content on its way out is queued again."""
+    old = await add(ledger, 1)
+    await add(ledger, 2)
+    await ledger.remove("anna", cid(2))
+    assert states(database) == {1: "queued", 2: "unpinning"}
+    assert await replaced(ledger, old, 2)
+    assert states(database) == {1: "unpinning", 2: "queued"}
+
+
+async def test_what_is_gone_is_not_replaced(ledger: SqliteLedger, database: Database) -> None:
+    """Nothing changes, and a pin of somebody else is not found."""
+    old = await add(ledger, 1)
+    assert await ledger.replace("ben", old, cid(3), "x", NO_LABEL) is None
+    await ledger.remove("anna", cid(1))
+    assert await replaced(ledger, old, 3) is None
+    assert await listed(ledger) == []
+    assert states(database) == {1: "unpinning"}
+
+
+async def test_one_of_two_replacements_wins(ledger: SqliteLedger) -> None:
+    """Both of the same pin at once: one is told that it is gone."""
+    old = await add(ledger, 1)
+    first, second = await asyncio.gather(replaced(ledger, old, 2), replaced(ledger, old, 3))
+    assert first is not None
+    assert second is None
+    assert await listed(ledger) == [first]
+
+
+# Removing.
+
+
+async def test_the_last_to_let_go_releases_the_content(
+    ledger: SqliteLedger, database: Database
+) -> None:
+    """Until then it stays; twice is not known."""
+    await add(ledger, 1)
+    await add(ledger, 1, "ben")
+    assert await ledger.remove("anna", cid(1)) is Removal.STAYS
+    assert await ledger.remove("anna", cid(1)) is None
+    assert states(database) == {1: "queued"}
+    assert await ledger.remove("ben", cid(1)) is Removal.LEAVES
+    assert states(database) == {1: "unpinning"}
+    assert ledger.status("ben", cid(1)) is None
+
+
+async def test_a_released_content_waits_for_the_grace_period(
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+) -> None:
+    """Nothing is due before, in case it is pinned again."""
+    await add(ledger, 1)
+    await ledger.remove("anna", cid(1))
+    clock.now += GRACE - 0.1
+    assert not contents.any_due()
+    assert await contents.lease("a", 30.0, 10, 10) == []
+    clock.now += 0.2
+    assert contents.any_due()
+    (due,) = await contents.lease("a", 30.0, 10, 10)
+    assert (due.state, due.is_held) == (ContentState.UNPINNING, False)
+
+
+async def test_a_new_pin_ends_the_grace_period(
+    ledger: SqliteLedger, contents: SqliteContents
+) -> None:
+    """It is due at once, as a promise that was never tended, of a new generation."""
+    await add(ledger, 1)
+    (before,) = await contents.lease("a", 30.0, 10, 10)
+    await contents.settle("a", [(before, Outcome(Event.SEEN_FAILED, 600.0, error="no"))])
+    await ledger.remove("anna", cid(1))
+    await add(ledger, 1, "ben")
+    (due,) = await contents.lease("a", 30.0, 10, 0)
+    assert (due.state, due.attempts, due.looks) == (ContentState.QUEUED, 0, 0)
+    assert due.generation > before.generation
+    status = ledger.status("ben", cid(1))
+    assert status is not None
+    assert status.error is None
+
+
+async def test_somebody_who_asks_for_what_failed_is_not_kept_waiting(
+    ledger: SqliteLedger, contents: SqliteContents
+) -> None:
+    """A second requestor of a content in a long gap makes it due now."""
+    await add(ledger, 1)
+    await seen(contents, Event.SEEN_FAILED, again_in=600.0)
+    assert not contents.any_due()
+    await add(ledger, 1, "ben")
+    assert contents.any_due()
+
+
+async def test_a_pinned_content_is_not_asked_for_again(
+    ledger: SqliteLedger, contents: SqliteContents
+) -> None:
+    """Another requestor of what is settled finds it so."""
+    await add(ledger, 1)
+    await seen(contents, Event.SEEN_PINNED)
+    await add(ledger, 1, "ben")
+    assert not contents.any_due()
+
+
+# Searching.
+
+
+@pytest.fixture
+async def library(ledger: SqliteLedger, clock: Clock) -> list[Pin]:
+    """Six pins, a minute apart, the oldest first."""
+    labels = [
+        Label("Straße", meta={"app": "x", "env": "prod"}),
+        Label("strasse", meta={"app": "x"}),
+        Label("STRASSE 2", meta={"app": "y", "env": "prod"}),
+        Label("100%_sure"),
+        NO_LABEL,
+        Label("", meta={"app": ""}),
+    ]
+    pins = []
+    for number, label in enumerate(labels):
+        pins.append(await add(ledger, number, label=label))
+        await add(ledger, number, "ben", Label("not hers"))
+        clock.now += 60
+    return pins
+
+
+SEARCHES = [
+    (Search(name="strasse"), [1]),
+    (Search(name="strasse", match=Match.IEXACT), [1, 0]),
+    (Search(name="trass", match=Match.PARTIAL), [1]),
+    (Search(name="TRASS", match=Match.IPARTIAL), [2, 1, 0]),
+    (Search(name="%", match=Match.PARTIAL), [3]),
+    (Search(name="0%_S", match=Match.IPARTIAL), [3]),
+    (Search(name=""), [5]),
+    (Search(name="", match=Match.PARTIAL), [5, 3, 2, 1, 0]),  # those that have a name
+    (Search(name="nothing"), []),
+    (Search(meta={"app": "x"}), [1, 0]),
+    (Search(meta={"app": "x", "env": "prod"}), [0]),
+    (Search(meta={"app": ""}), [5]),
+    (Search(meta={"app": "x", "other": "x"}), []),
+    (Search(meta={"x": "app"}), []),
+    (Search(cids=(cid(4), cid(2), cid(77))), [4, 2]),
+    (Search(cids=(cid(77),)), []),
+    (Search(states=frozenset({ContentState.QUEUED})), [5, 4, 3, 2, 1, 0]),
+    (Search(states=frozenset({ContentState.PINNED, ContentState.FAILED})), []),
+    (Search(states=frozenset()), []),
+    (Search(name="s", match=Match.IPARTIAL, meta={"env": "prod"}, cids=(cid(2), cid(1))), [2]),
+]
+
+
+@pytest.mark.parametrize(("search", "wanted"), SEARCHES)
+async def test_a_search_finds_what_passes_every_filter(
+    ledger: SqliteLedger, library: list[Pin], search: Search, wanted: list[int]
+) -> None:
+    """And nobody else's; newest first, and all are counted."""
+    page = await ledger.search("anna", search)
+    assert [status.pin for status in page.pins] == [library[number] for number in wanted]
+    assert (page.count, page.more) == (len(wanted), False)
+
+
+async def test_moments_are_exclusive(ledger: SqliteLedger, library: list[Pin]) -> None:
+    """Before and after a pin's creation, to the microsecond."""
+    tick = timedelta(microseconds=1)
+    at = library[3].created_at
+    assert await listed(ledger, search=Search(before=at)) == library[2::-1]
+    assert await listed(ledger, search=Search(before=at + tick)) == library[3::-1]
+    assert await listed(ledger, search=Search(after=at)) == library[:3:-1]
+    assert await listed(ledger, search=Search(after=at - tick, before=at + tick)) == [library[3]]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 6, 7])
+@pytest.mark.parametrize(
+    "search", [Search(), Search(meta={"app": "x"}), Search(cids=(cid(1), cid(5)))]
+)
+async def test_pages_make_up_the_whole(
+    ledger: SqliteLedger, library: list[Pin], limit: int, search: Search
+) -> None:
+    """Each pin is on one page, all pages count all, and the last says that it is the last."""
+    whole = await listed(ledger, search=search)
+    found: list[Pin] = []
+    page = Page(0, [], more=True)
+    while page.more:
+        cursor = found[-1].created_at if found else None
+        page = await ledger.search(
+            "anna", Search(meta=search.meta, cids=search.cids, cursor=cursor, limit=limit)
+        )
+        found += [status.pin for status in page.pins]
+        assert page.count == len(whole)
+    assert found == whole
+
+
+async def test_pages_stand_still_while_pins_come_and_go(ledger: SqliteLedger, clock: Clock) -> None:
+    """What was there all the time is seen once, whatever is added and removed between pages."""
+    pins = [await add(ledger, number) for number in range(100)]
+    found: list[Pin] = []
+    cursor = None
+    for turn in range(1000):
+        page = await ledger.search("anna", Search(cursor=cursor, limit=7))
+        found += [status.pin for status in page.pins]
+        if not page.more:
+            break
+        cursor = page.pins[-1].pin.created_at
+        await add(ledger, 1000 + turn)
+        await ledger.remove("anna", cid(99 - 7 * turn))  # often the one the cursor stands on
+        await ledger.remove("anna", cid(3 * turn))
+    kept = {pin.cid for pin in await listed(ledger)}
+    stayed = [pin for pin in reversed(pins) if pin.cid in kept]
+    assert [pin for pin in found if pin.cid in kept] == stayed
+    assert len(found) == len({pin.cid for pin in found})
+
+
+async def test_status_tells_what_was_seen(ledger: SqliteLedger, contents: SqliteContents) -> None:
+    """Replicas, reasons and attempts of the last look, and when the next one is."""
+    await add(ledger, 1)
+    (due,) = await contents.lease("a", 30.0, 10, 10)
+    sighting = Sighting(Holding.FAILED, 1, 3, reason="no")
+    outcome = Outcome(Event.SEEN_FAILED, 10.0, sighting, "no", attempted=True)
+    status = ledger.status("anna", cid(1))
+    assert status is not None
+    assert status.next_at is None  # it is under way
+    await contents.settle("a", [(due, outcome)])
+    status = ledger.status("anna", cid(1))
+    assert status is not None
+    assert (status.state, status.replicas, status.wanted) == (ContentState.FAILED, 1, 3)
+    assert (status.error, status.attempts) == ("no", 1)
+    assert status.next_at is not None
+    assert status.updated_at is not None
+    assert status.next_at - status.updated_at == timedelta(seconds=10)
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+async def test_writes_of_one_moment_take_effect_in_their_order(
+    ledger: SqliteLedger, database: Database, order: tuple[int, ...]
+) -> None:
+    """Add, remove and add again, queued together: the last one counts."""
+    wishes: list[Callable[[], Awaitable[object]]] = [
+        lambda: ledger.add("anna", cid(1), "a", NO_LABEL),
+        lambda: ledger.remove("anna", cid(1)),
+        lambda: ledger.add("anna", cid(1), "b", NO_LABEL),
+    ]
+    await asyncio.gather(*(wishes[number]() for number in order))
+    is_held = order.index(1) != 2
+    assert ledger.holds("anna", cid(1)) == is_held
+    assert states(database) == {1: "queued" if is_held else "unpinning"}
+
+
+def states(database: Database) -> dict[int, str]:
+    """The state of each content, by its number."""
+    found = database.read(lambda c: c.execute("SELECT cid, state FROM contents").fetchall())
+    return {int.from_bytes(Cid.parse(text).digest, "big"): state for text, state in found}

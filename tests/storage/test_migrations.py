@@ -1,0 +1,135 @@
+"""A ledger of the first version, with pins in it, becomes one of today; nothing of it is lost."""
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from content_gateway.content.cid import RAW, Cid
+from content_gateway.content.holdings import ContentState
+from content_gateway.content.moments import microseconds
+from content_gateway.content.multiformats import SHA2_256
+from content_gateway.content.pins import NO_LABEL, Search
+from content_gateway.errors import WrongSettings
+from content_gateway.storage import sqlite
+from content_gateway.storage.contents import SqliteContents
+from content_gateway.storage.ledger import SqliteLedger
+from content_gateway.storage.sqlite import Database
+
+AT = 1_790_000_000_123  # milliseconds
+STATES = ("queued", "pinning", "pinned", "failed")
+
+
+def cid(number: int) -> Cid:
+    return Cid(RAW, SHA2_256, number.to_bytes(32, "big"))
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A ledger as version 0.1 left it: forty contents, two requestors, one lease."""
+    path = tmp_path / "ledger.sqlite"
+    scripts = resources.files(sqlite.__package__).joinpath("migrations")
+    with closing(sqlite3.connect(path)) as connection:
+        for name in ("0001_ledger.sql", "0002_last_known.sql"):
+            connection.executescript(scripts.joinpath(name).read_text())
+        connection.execute("PRAGMA user_version = 2")
+        for number in range(40):
+            state, text = STATES[number % 4], str(cid(number))
+            connection.execute(
+                "INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(text, state, number % 5, None if state == "pinned" else AT + number),
+                    *("dead" if number == 1 else None, "why" if state == "failed" else None, AT),
+                ),
+            )
+            # Ten pins of one millisecond, then the next.
+            row = ("anna", text, text if number % 2 else f"spelt {number}", AT + number // 10)
+            connection.execute("INSERT INTO pins VALUES (?, ?, ?, ?)", row)
+            if number % 3 == 0:
+                connection.execute("INSERT INTO pins VALUES ('ben', ?, ?, ?)", (text, text, AT))
+        connection.commit()
+    return path
+
+
+@pytest.fixture
+async def database(old: Path) -> AsyncIterator[Database]:
+    async with Database(old) as database:
+        yield database
+
+
+async def test_every_pin_is_kept(database: Database) -> None:
+    """With its requestor, its spelling and its time, to the millisecond; each once."""
+    ledger = SqliteLedger(database, grace=60.0)
+    page = await ledger.search("anna", Search(limit=1000))
+    pins = {status.pin.cid: status.pin for status in page.pins}
+    assert page.count == len(page.pins) == 40
+    for number in range(40):
+        pin = pins[cid(number)]
+        assert pin.spelling == (str(cid(number)) if number % 2 else f"spelt {number}")
+        assert microseconds(pin.created_at) // 1000 == AT + number // 10
+        assert pin.label == NO_LABEL
+    assert len({pin.created_at for pin in pins.values()}) == 40
+    theirs = await ledger.search("ben", Search(limit=1000))
+    assert {status.pin.cid for status in theirs.pins} == {cid(n) for n in range(0, 40, 3)}
+
+
+async def test_every_content_is_where_it_was(database: Database) -> None:
+    """In its state, with its reason; a lease of the old process is over when its time is."""
+    ledger, contents = SqliteLedger(database, grace=60.0), SqliteContents(database)
+    assert contents.counts() == {ContentState(state): 10 for state in STATES}
+    for number in range(40):
+        status = ledger.status("anna", cid(number))
+        assert status is not None
+        assert (status.state, status.attempts) == (STATES[number % 4], number % 5)
+        assert status.error == ("why" if number % 4 == 3 else None)
+    due = await contents.lease("new", 30.0, 100, 100)
+    assert {each.cid for each in due} == {cid(n) for n in range(40) if n % 4 != 2}
+    assert all(each.is_held and each.sent is None for each in due)
+
+
+async def test_it_is_migrated_once(old: Path) -> None:
+    """Opened again nothing changes, and the tables are those of a new ledger."""
+    new = old.with_name("new.sqlite")
+    for path in (old, old, new):
+        async with Database(path):
+            pass
+    assert schema(old) == schema(new)
+
+
+async def test_a_migration_that_is_cut_off_leaves_the_old_ledger(old: Path) -> None:
+    """All of it in one transaction: after a failure in the middle every pin is where it was."""
+    with closing(sqlite3.connect(old)) as connection:
+        connection.execute("CREATE TABLE sweeps (in_the_way INTEGER)")
+        connection.commit()
+    with pytest.raises(WrongSettings):
+        async with Database(old):
+            pass
+    with closing(sqlite3.connect(old)) as connection:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (pins,) = connection.execute("SELECT count(*) FROM pins WHERE cid IS NOT NULL").fetchone()
+        assert (version, pins) == (2, 54)
+        connection.execute("DROP TABLE sweeps")
+        connection.commit()
+    async with Database(old) as database:
+        page = await SqliteLedger(database, grace=60.0).search("anna", Search(limit=1))
+        assert page.count == 40
+
+
+async def test_a_newer_ledger_is_not_touched(old: Path) -> None:
+    """What a later version has made is refused, not spoilt."""
+    with closing(sqlite3.connect(old)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(WrongSettings, match="newer version"):
+        async with Database(old):
+            pass
+
+
+def schema(path: Path) -> list[tuple[str, str]]:
+    """Every table and index, as it was made."""
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(
+            "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name"
+        ).fetchall()
