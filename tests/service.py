@@ -104,11 +104,3 @@ async def running_service(data_dir: Path, **chosen: Any) -> AsyncIterator[Servic
             yield Service(url, gateway, session, ContractCheck())
         server.should_exit = True
         await serving
-
-
-async def eventually(question: Any, *, seconds: float = 20.0) -> Any:
-    """The first true answer of the coroutine function *question*; fails after *seconds*."""
-    async with asyncio.timeout(seconds):
-        while not (answer := await question()):
-            await asyncio.sleep(0.02)
-        return answer

@@ -247,7 +247,9 @@ def tending(settings: Settings) -> Policy:
         "kubo": KUBO_WORKERS,
         "embedded": settings.embedded.parallel,
     }
-    return Policy(workers=workers[settings.pins.backend], longest_slice=settings.pins.timeout)
+    # Each of the three lanes must have a worker of its own.
+    most = max(3, workers[settings.pins.backend])
+    return Policy(workers=most, longest_slice=settings.pins.timeout)
 
 
 def pin_backend(settings: Settings, outbound: Outbound) -> PinBackend:

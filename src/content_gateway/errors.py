@@ -16,8 +16,7 @@
     ├─ NotFound               we looked, and there is nothing
     │  ├─ NameNotFound
     │  ├─ TaskNotFound
-    │  ├─ PinNotFound
-    │  └─ NotHeld
+    │  └─ PinNotFound
     ├─ UpstreamError          somebody we depend on
     │  ├─ UpstreamUnavailable   cannot be reached, or says that it cannot
     │  ├─ UpstreamTimeout       did not answer in time
@@ -105,10 +104,6 @@ class TaskNotFound(NotFound):
 
 class PinNotFound(NotFound):
     """The requestor holds no pin of that CID."""
-
-
-class NotHeld(NotFound):
-    """The embedded store does not hold that block."""
 
 
 class UpstreamError(GatewayError):

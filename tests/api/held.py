@@ -15,9 +15,11 @@ from tests.fakes.cluster import MiniCluster
 from tests.fakes.cluster_rest import MiniRest
 from tests.fakes.cluster_wire import running_servers
 from tests.fakes.supply import Supply
-from tests.service import Service, eventually, running_service
+from tests.service import Service, running_service
+from tests.waiting import eventually
 
 DELEGATE = "/ip4/127.0.0.1/tcp/4001/p2p/12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
+EVERY_STATUS = "?status=queued,pinning,pinned,failed"
 
 
 class Everything(Supply):
@@ -64,3 +66,18 @@ async def becomes(service: Service, cid: str, status: str, *, key: str = "me") -
         return answer.json["result"] if answer.json["result"]["status"] == status else None
 
     return await eventually(is_so)
+
+
+async def add(service: Service, cid: str, **more: Any) -> Any:
+    """The PinStatus of a pin that was accepted."""
+    answer = await service.psa("POST", body={"cid": cid, **more})
+    assert answer.status == 202, answer.body
+    return answer.json
+
+
+async def found(service: Service, query: str, **options: Any) -> list[str]:
+    """The CIDs that `GET /psa/pins` shows for *query*; as many as it counts."""
+    answer = await service.psa("GET", f"/pins{query}", **options)
+    assert answer.status == 200, answer.body
+    assert answer.json["count"] == len(answer.json["results"])
+    return [status["pin"]["cid"] for status in answer.json["results"]]

@@ -48,12 +48,15 @@ async def test_a_bad_cid_is_a_clear_400(service: Service, cid: str) -> None:
 
 
 async def test_a_body_is_refused_wherever_it_is_sent(service: Service) -> None:
-    """No operation takes a body: one that comes is refused, and nothing is done."""
+    """None of these takes a body: one that comes is refused, and nothing is done."""
     for method, path in (
         ("GET", "/version"),
         ("GET", "/spec"),
         ("GET", "/domain/resolve/a.eth"),
         ("POST", f"/ipfs/pin/add/{CID}"),
+        ("GET", f"/ipfs/pin/status/{CID}"),
+        ("GET", "/ipfs/pin/ls"),
+        ("DELETE", f"/ipfs/pin/rm/{CID}"),
     ):
         answer = await service.ask(method, path, body=b'{"a": 1}')
         assert (answer.status, answer.json["code"]) == (400, "unexpected-body")
@@ -69,6 +72,8 @@ async def test_a_wrong_method_is_405_everywhere(service: Service, method: str) -
         ("/spec", "GET"),
         ("/domain/resolve/a.eth", "GET"),
         (f"/ipfs/pin/add/{CID}", "POST"),
+        (f"/ipfs/pin/status/{CID}", "GET"),
+        ("/ipfs/pin/ls", "GET"),
     ):
         answer = await service.ask(method, path, key=None) if method != "HEAD" else None
         if answer is not None:

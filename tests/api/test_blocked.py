@@ -15,7 +15,8 @@ from tests.contract import Answer
 from tests.fakes.ethereum import Ethereum as FakeEthereum
 from tests.fakes.ethereum import Name
 from tests.fakes.origin import Origin as FakeOrigin
-from tests.service import Service, eventually
+from tests.service import Service
+from tests.waiting import eventually
 
 WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
 CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"

@@ -11,7 +11,7 @@ import pytest
 
 from content_gateway.api.call import Call, Handler, Reply, keyed
 from content_gateway.api.contract import Operation
-from content_gateway.api.protocol import MAX_BODY_BYTES, Bounds
+from content_gateway.api.protocol import MAX_BODY_BYTES, Bounds, HardenedProtocol
 from content_gateway.api.routes import Api
 from content_gateway.keys import OpenKeys
 from tests.api.raw import LOOPS, Edge, Wire, eventually, get, lines_of, running_edge
@@ -146,12 +146,16 @@ def test_a_body_is_64_kib_at_most(echo: Echo, wire: Wire) -> None:
 
 
 def test_who_uploads_40_mb_can_read_the_refusal(edge: Edge, wire: Wire) -> None:
-    """It is not lost to a reset while the client is still sending."""
+    """It is not lost to a reset while the client is still sending, and nothing is kept of it."""
     wire.send(post(b"", length=40_000_000))
     sender = threading.Thread(target=wire.send_while_taken, args=(b"a" * 65_536, 600))
+    assert eventually(lambda: bool(edge.server.server_state.connections))
+    (connection,) = edge.server.server_state.connections
+    assert isinstance(connection, HardenedProtocol)
     sender.start()
     assert is_refusal(wire, 413)
     sender.join()
+    assert not connection.cycle.body
 
 
 @pytest.mark.parametrize("coding", ["chunked", "gzip, chunked", "\tchunked "])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from content_gateway.api.contract import Contract
+from content_gateway.api.contract import Contract, understand
 from content_gateway.errors import ContractBroken, WrongSettings
 from content_gateway.settings.model import PACKAGED_SPEC
 from tests.service import Service, running_service
@@ -119,6 +119,7 @@ async def test_a_description_that_is_broken_at_the_start_does_not_stop_it(tmp_pa
         ("operationId: addPin", "operationId: getSpec", "getSpec is described twice"),
         ("x-scope: pin", "x-scope: resolve", "addPin is given another x-scope"),
         ("security:\n        - apiKey: []", "security: []", "is given another x-scope or security"),
+        ("- bearer: []", "- cookie: []", "psaAddPin is given another x-scope or security"),
     ],
 )
 async def test_operations_and_handlers_match(
@@ -129,6 +130,16 @@ async def test_operations_and_handlers_match(
     with pytest.raises(WrongSettings, match=said):
         async with running_service(tmp_path / "data", spec_file=spec_file):
             pass
+
+
+@pytest.mark.parametrize(
+    "security", ["- bearer: []\n        - apiKey: []", "- {bearer: [], apiKey: []}", "- {}"]
+)
+def test_an_operation_has_one_security_scheme(spec_file: Path, security: str) -> None:
+    """Whether one of two doors is enough, or both are needed, is nothing to be guessed."""
+    text = spec_file.read_text().replace("- bearer: []", security)
+    with pytest.raises(ValueError, match="other than one security scheme"):
+        understand(text)
 
 
 def test_a_broken_description_is_a_new_error_each_time(spec_file: Path) -> None:

@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from content_gateway.demo.publisher import ipns_name, sign_record
 from tests.fakes.origin import Origin as FakeOrigin
-from tests.service import Service, eventually, running_service
+from tests.service import Service, running_service
+from tests.waiting import eventually
 
 CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
 OTHER_CID = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"

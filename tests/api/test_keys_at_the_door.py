@@ -7,10 +7,17 @@ from pathlib import Path
 import pytest
 
 from content_gateway.keys import mint
-from tests.service import Service, eventually, running_service
+from tests.service import Service, running_service
+from tests.waiting import eventually
 
 CID = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
-KEYED = [("GET", "/domain/resolve/alias.demo"), ("POST", f"/ipfs/pin/add/{CID}")]
+KEYED = [
+    ("GET", "/domain/resolve/alias.demo"),
+    ("POST", f"/ipfs/pin/add/{CID}"),
+    ("GET", f"/ipfs/pin/status/{CID}"),
+    ("GET", "/ipfs/pin/ls"),
+    ("DELETE", f"/ipfs/pin/rm/{CID}"),
+]
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import pytest
 from tests.api.held import becomes, before, cid_of, running_cluster
 from tests.fakes.cluster import MiniCluster
 from tests.fakes.supply import Supply
-from tests.service import Service, eventually, running_service
+from tests.service import Service, running_service
+from tests.waiting import eventually
 
 V1 = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
 V0 = "QmRAQB6YaCyidP37UdDnjFY5vQuiBrcqdyoW1CuDgwxkD4"

@@ -109,6 +109,13 @@ def test_a_path_is_2048_bytes_at_most(edge: Edge, wire: Wire, size: int) -> None
         assert not edge.app.calls
 
 
+def test_a_query_may_be_as_long_as_the_head(edge: Edge, wire: Wire) -> None:
+    """Filters of the Pinning Service API can be; a path before one is bounded all the same."""
+    assert wire.ask(get("/p?" + "q" * 12_000)).json["path"] == "/p"
+    assert wire.ask(get("/" + "p" * 2_048 + "?q")).is_refusal(414)
+    assert edge.app.calls == ["/p"]
+
+
 # -- the time of a head ---------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from content_gateway.api.call import Call, Handler, Stream
 from content_gateway.api.contract import Operation
 from content_gateway.api.protocol import Bounds
 from content_gateway.api.routes import Api
-from content_gateway.errors import NotHeld
+from content_gateway.errors import NotFound
 from content_gateway.keys import OpenKeys
 from tests.api.raw import LOOPS, Edge, Wire, eventually, get, lines_of, running_edge
 
@@ -32,17 +32,19 @@ class Source:
     def forget(self) -> None:
         self.made = 0
         self.closed = 0
+        self.streams: list[AsyncIterator[bytes]] = []  # held, so that no collector closes them
 
     async def answer(self, call: Call) -> Stream:
-        return Stream(self.pieces(call.argument), [(b"content-type", b"text/plain")])
+        self.streams.append(self.pieces(call.argument))
+        return Stream(self.streams[-1], [(b"content-type", b"text/plain")])
 
     async def pieces(self, way: str) -> AsyncIterator[bytes]:
         try:
             if way == "absent":
-                raise NotHeld
+                raise NotFound
             for number in range(1_000 if way == "endless" else 3):
                 if way == "fails" and number == 2:
-                    raise NotHeld
+                    raise NotFound
                 if way == "ticks":
                     await asyncio.sleep(0.02)
                 self.made += 1

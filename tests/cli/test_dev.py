@@ -11,7 +11,7 @@ from yarl import URL
 
 from tests.contract import Answer, ContractCheck
 from tests.process import Running, running
-from tests.service import eventually
+from tests.waiting import eventually
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tests.cli.command import COMMAND, cids, content, environment_of, run
-from tests.service import eventually
+from tests.waiting import eventually
 
 
 def kept(folder: Path) -> set[str]:

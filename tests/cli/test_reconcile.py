@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.cli.command import content, run
 from tests.fakes.origin import Origin
 from tests.process import running
-from tests.service import eventually
+from tests.waiting import eventually
 
 
 def import_some(folder: Path, numbers: range) -> None:

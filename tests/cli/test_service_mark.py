@@ -34,12 +34,25 @@ def test_a_service_is_seen_until_the_last_one_ends(here: Settings) -> None:
     """Several may have one ledger; how the latest was set is known afterwards too."""
     with service_mark.held(here, has_demo=False):
         assert service_mark.is_held(here)
-        other = settings(here.data_dir, pins__backend="ipfs-cluster", keys__mode="open")
+        other = settings(here.data_dir, keys__mode="open")
         with service_mark.held(other, has_demo=True):
             assert service_mark.is_held(here)
         assert service_mark.is_held(here)
     assert not service_mark.is_held(here)
-    assert service_mark.last(here) == Mark("ipfs-cluster", "open", has_demo=True)
+    assert service_mark.last(here) == Mark("embedded", "open", has_demo=True)
+
+
+def test_a_ledger_has_one_backend_at_a_time(here: Settings) -> None:
+    """A second service with another backend would find everything missing: it is refused."""
+    other = settings(here.data_dir, pins__backend="kubo")
+    with (
+        service_mark.held(here, has_demo=False),
+        pytest.raises(WrongSettings, match="embedded"),
+        service_mark.held(other, has_demo=False),
+    ):
+        pass
+    with service_mark.held(other, has_demo=False):
+        assert service_mark.is_held(here)
 
 
 def test_a_shorter_mark_replaces_a_longer_one(here: Settings) -> None:

@@ -179,8 +179,10 @@ def test_a_pin_is_read_with_what_it_promises() -> None:
 
 
 def test_lines_of_the_pinset() -> None:
-    """A pin's CID as it is spelled; parts of sharded content are no pins; the rest is nonsense."""
-    assert read_entry(b'{"cid": "Qm", "type": "pin"}') == "Qm"
+    """A pin's CID as it is spelled, if it could be ours; no parts of sharded content; the rest is
+    nonsense."""
+    assert read_entry(b'{"cid": "bafy", "type": "pin", "mode": "recursive"}') == "bafy"
+    assert read_entry(b'{"cid": "Qm", "type": "pin"}') is None
     assert read_entry(b'{"cid": "Qm", "type": "shard-pin"}') is None
     for line in (b'{"code": 500, "message": "broken"}', b'{"cid": 3, "type": "pin"}', b"half"):
         with pytest.raises(UpstreamNonsense):

@@ -120,7 +120,7 @@ async def test_whoever_has_read_enough_of_a_pinset_may_stop(kubo: Kubo, node: No
     async for _ in pins:
         break
     before = {task.get_name() for task in asyncio.all_tasks()}
-    await pins.aclose()  # type: ignore[attr-defined]
+    await pins.aclose()
     after = {task.get_name() for task in asyncio.all_tasks()}
     assert "kubo pinset" in before
     assert "kubo pinset" not in after

@@ -1,9 +1,11 @@
 """The reconciler over the real ledger: every promise reaches the backend, whatever fails."""
 
 import asyncio
+import sqlite3
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 from content_gateway.blocking.blocklist import Blocklist
 from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.holdings import ContentState, Event, Holding, Outcome, Sighting
+from content_gateway.content.holdings import ContentState, Event, Holding, Outcome, Shares, Sighting
 from content_gateway.content.multiformats import SHA2_256
 from content_gateway.content.pins import PinStatus, Removal
 from content_gateway.errors import PinDeferred, PinFailed, PinNotFound, UpstreamUnavailable
@@ -96,7 +98,7 @@ class Backend:
         elif cid in self.held:  # else it is not there yet, and a cluster answers 404
             asyncio.get_running_loop().call_later(self.batch_age * 0.8, self.held.discard, cid)
 
-    async def pinset(self) -> AsyncIterator[Cid]:
+    async def pinset(self) -> AsyncGenerator[Cid, None]:
         for cid in sorted(self.held, key=str):
             yield cid
 
@@ -330,8 +332,8 @@ async def test_a_dead_worker_loses_its_lease(
     """A lease that nobody renews runs out, and its outcome is refused when it comes too late."""
     ledger = SqliteContents(database)
     await pinning.add("a", str(cid(1)))
-    (due,) = await ledger.lease("dead", 0.2, 5, 5)
-    assert not await ledger.lease("other", 0.2, 5, 5)
+    (due,) = await ledger.lease("dead", 0.2, Shares(5 + 5, 5 + 5, 5, 5))
+    assert not await ledger.lease("other", 0.2, Shares(5 + 5, 5 + 5, 5, 5))
     reconciler.start()
     await settled(pinning, 1, ContentState.PINNED)
     await ledger.settle("dead", [(due, Outcome(Event.SEEN_FAILED, 1.0, error="late"))])
@@ -461,7 +463,7 @@ async def test_an_unpin_that_came_too_early_is_sent_again(database: Database) ->
     await pinning.remove("a", cid(1))
 
     async def is_forgotten() -> bool:
-        return not SqliteContents(database).counts()
+        return not (await SqliteContents(database).counts())
 
     await eventually(is_forgotten)
     assert cid(1) not in backend.held
@@ -520,3 +522,41 @@ async def test_progress_is_shown(
     await pinning.add("a", str(cid(1)))
     status = await settled(pinning, 1, ContentState.PINNING)
     assert (status.blocks, status.size, status.next_at) == (1, 100, None)
+
+
+async def test_one_worker_does_everything(database: Database, backend: Backend) -> None:
+    """With a single worker what failed is tried again, and what nobody holds is forgotten."""
+    policy = replace(QUICK, workers=1)
+    reconciler = Reconciler(SqliteContents(database), backend, policy=policy)
+    ledger = SqliteLedger(database, grace=0.0)
+    pinning = Pinning(ledger, blocking=Blocklist(None, None), wake=reconciler.wake)
+    backend.refused.add(cid(1))
+    reconciler.start()
+    await pinning.add("a", str(cid(1)))
+    await settled(pinning, 1, ContentState.FAILED)
+    backend.refused.clear()
+    await pinning.add("a", str(cid(2)))
+    await settled(pinning, 1, ContentState.PINNED)
+    await settled(pinning, 2, ContentState.PINNED)
+    await pinning.remove("a", cid(1))
+
+    async def is_forgotten() -> bool:
+        return (await SqliteContents(database).counts()) == {ContentState.PINNED: 1}
+
+    await eventually(is_forgotten)
+    await reconciler.close()
+
+
+async def test_a_row_that_is_no_content_stops_nobody(
+    database: Database, pinning: Pinning, reconciler: Reconciler
+) -> None:
+    """A CID that this version cannot read is logged and left; the others are tended."""
+
+    def spoil(connection: sqlite3.Connection) -> None:
+        connection.execute("UPDATE contents SET cid = 'bafynothing'")
+
+    await pinning.add("a", str(cid(1)))
+    await database.write(spoil)
+    await pinning.add("a", str(cid(2)))
+    reconciler.start()
+    await settled(pinning, 2, ContentState.PINNED)

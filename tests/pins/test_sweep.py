@@ -1,13 +1,13 @@
 """The sweep: what the backend has lost is looked at again, and what is not ours is only told."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.holdings import Event, Outcome, Sighting
+from content_gateway.content.holdings import Event, Outcome, Shares, Sighting
 from content_gateway.content.multiformats import SHA2_256
 from content_gateway.content.pins import NO_LABEL
 from content_gateway.errors import StorageUnavailable, UpstreamUnavailable
@@ -53,7 +53,7 @@ class Pinset:
     async def unpin(self, cid: Cid) -> None:
         raise AssertionError("a sweep touches nothing")
 
-    async def pinset(self) -> AsyncIterator[Cid]:
+    async def pinset(self) -> AsyncGenerator[Cid, None]:
         self.listings += 1
         for number, cid in enumerate(list(self.cids)):
             if number == self.breaks_after:
@@ -112,13 +112,13 @@ def sweeper(sweeps: SqliteSweeps, pinset: Pinset, clock: Clock, woken: list[None
 async def hold(ledger: SqliteLedger, contents: SqliteContents, numbers: Sequence[int]) -> None:
     """These contents are held, pinned and settled."""
     await asyncio.gather(*(ledger.add("a", cid(n), str(cid(n)), NO_LABEL) for n in numbers))
-    while dues := await contents.lease("test", 30.0, 1000, 1000):
+    while dues := await contents.lease("test", 30.0, Shares(1000 + 1000, 1000 + 1000, 1000, 1000)):
         await contents.settle("test", [(due, Outcome(Event.SEEN_PINNED, None)) for due in dues])
 
 
 async def due(contents: SqliteContents) -> set[int]:
     """What is due now."""
-    dues = await contents.lease("test", 30.0, MANY, MANY)
+    dues = await contents.lease("test", 30.0, Shares(MANY + MANY, MANY + MANY, MANY, MANY))
     return {int.from_bytes(each.cid.digest, "big") for each in dues}
 
 
@@ -269,11 +269,15 @@ async def test_a_sweep_waits_for_its_time(
 
 
 async def test_it_sweeps_at_the_start_and_when_hastened(
-    ledger: SqliteLedger, contents: SqliteContents, sweeps: SqliteSweeps, pinset: Pinset
+    ledger: SqliteLedger,
+    contents: SqliteContents,
+    sweeps: SqliteSweeps,
+    pinset: Pinset,
+    clock: Clock,
 ) -> None:
     """Nobody knows what a backend has been through while nobody watched."""
     schedule = Schedule(interval=3600.0, least=0.01)
-    sweeper = Sweeper(sweeps, pinset, wake=lambda: None, schedule=schedule)
+    sweeper = Sweeper(sweeps, pinset, wake=lambda: None, schedule=schedule, clock=clock)
     await hold(ledger, contents, [1])
     sweeper.start()
 

@@ -23,9 +23,10 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from content_gateway.pins.tending import Act, Policy, Rules
+from content_gateway.pins.tending import LONGEST_STALL, Act, Policy, Rules
 
-NOW, AGE = 1_000_000.0, 60.0
+NOW, BATCH = 1_000_000.0, 60.0
+AGE = BATCH + LONGEST_STALL  # a wish may be sent a little after it was recorded
 JUST, LONG_AGO = NOW - 1, NOW - AGE - 1
 QUEUED, PINNED, FAILED = ContentState.QUEUED, ContentState.PINNED, ContentState.FAILED
 UNPINNING = ContentState.UNPINNING
@@ -34,7 +35,7 @@ LATER = object()  # any outcome that learns nothing and looks again
 
 @pytest.fixture
 def rules() -> Rules:
-    return Rules(Policy(), AGE, jitter=lambda: 1.0)
+    return Rules(Policy(), BATCH, jitter=lambda: 1.0)
 
 
 def due(state: ContentState = QUEUED, **facts: Any) -> Due:
@@ -187,7 +188,7 @@ def test_no_error_makes_what_leaves_look_gone(
 
 def test_gaps_grow_to_their_limits() -> None:
     """From half a second to five minutes, for what fails to ten, for outages to ten seconds."""
-    rules = Rules(Policy(), AGE, jitter=lambda: 1.0)
+    rules = Rules(Policy(), BATCH, jitter=lambda: 1.0)
     for gap, first, longest in (
         (rules.gap, 0.5, 300.0),
         (rules.gap_failed, 1.0, 600.0),
@@ -200,12 +201,12 @@ def test_gaps_grow_to_their_limits() -> None:
 
 def test_gaps_are_spread() -> None:
     """Jitter takes up to a half away, so that many contents do not march in step."""
-    least, most = (Rules(Policy(), AGE, jitter=lambda x=x: x).gap(5) for x in (0.0, 1.0))  # type: ignore[misc]
+    least, most = (Rules(Policy(), BATCH, jitter=lambda x=x: x).gap(5) for x in (0.0, 1.0))  # type: ignore[misc]
     assert least == most / 2
 
 
 def test_slices_double() -> None:
     """A first try has thirty seconds, each later one twice as many, up to an hour."""
-    rules = Rules(Policy(), AGE)
+    rules = Rules(Policy(), BATCH)
     slices = [rules.slice(due(attempts=attempts)) for attempts in (0, 1, 2, 6, 7, 10**6)]
     assert slices == [30.0, 60.0, 120.0, 1920.0, 3600.0, 3600.0]

@@ -10,7 +10,8 @@ import pytest
 import pytest_asyncio
 import structlog
 
-from tests.service import Service, eventually, running_service
+from tests.service import Service, running_service
+from tests.waiting import eventually
 from tests.world.ens import REGISTRY, EnsWorld
 from tests.world.ethereum import Anvil, CountingProxy, LyingProxy, running_anvil
 

@@ -4,6 +4,7 @@ One story a test: what requestors do over HTTP, what becomes of the cluster, and
 and the nodes hold in the end."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -85,7 +86,7 @@ async def until_settled(service: Service, number: int) -> None:
     """Return once *number* contents are pinned and nothing is left to do about any."""
 
     async def is_so() -> bool:
-        numbers = await service.gateway.sweeps.settled(0, number + 1)
+        numbers = await service.gateway.sweeps.settled(0, number + 1, time.time())
         return len(numbers) == number
 
     await eventually(is_so, seconds=LONG)
@@ -132,7 +133,7 @@ async def test_a_pin_lives_and_dies_on_three_peers(
         assert await peer.allocation(cid) is None
 
     async def is_forgotten() -> bool:
-        return not service.gateway.contents.counts()
+        return not await service.gateway.contents.counts()
 
     await eventually(is_forgotten, seconds=LONG)
 
@@ -253,7 +254,7 @@ async def test_a_batching_cluster_that_is_killed_loses_nothing(
         await service.ask("DELETE", f"/ipfs/pin/rm/{late}")
 
         async def is_gone() -> bool:
-            counts = service.gateway.contents.counts()
+            counts = await service.gateway.contents.counts()
             return sum(counts.values()) == 20 and await peers[0].allocation(late) is None
 
         await eventually(is_gone, seconds=LONG)

@@ -16,6 +16,7 @@ from content_gateway.content.holdings import (
     Holding,
     Outcome,
     Sent,
+    Shares,
     Sighting,
 )
 from content_gateway.content.multiformats import SHA2_256
@@ -77,7 +78,9 @@ def status(ledger: SqliteLedger, number: int) -> PinStatus:
 async def lease(
     contents: SqliteContents, owner: str = "a", first_tries: int = 100, retries: int = 100
 ) -> Sequence[Due]:
-    return await contents.lease(owner, LEASE, first_tries, retries)
+    return await contents.lease(
+        owner, LEASE, Shares(first_tries + retries, first_tries + retries, retries, retries)
+    )
 
 
 def numbers(dues: Sequence[Due]) -> list[int]:
@@ -159,9 +162,9 @@ async def test_releases_have_a_lane_of_their_own(
     await promise(ledger, 1, 2)
     await ledger.remove("anna", cid(1))
     clock.now += 61
-    (due,) = await contents.lease("a", LEASE, 0, 0, 10)
+    (due,) = await contents.lease("a", LEASE, Shares(10, releases=10))
     assert (due.cid, due.is_held) == (cid(1), False)
-    assert numbers(await contents.lease("a", LEASE, 0, 0, 10)) == []
+    assert numbers(await contents.lease("a", LEASE, Shares(10, releases=10))) == []
     assert numbers(await lease(contents)) == [2]
 
 
@@ -253,10 +256,10 @@ async def test_a_content_is_forgotten_only_when_it_is_gone(
     clock.now += 61
     (due,) = await lease(contents)
     await contents.settle("a", [(due, Outcome(None, 0.0))])
-    assert dict(contents.counts()) == {ContentState.UNPINNING: 1}
+    assert dict(await contents.counts()) == {ContentState.UNPINNING: 1}
     (due,) = await lease(contents)
     await contents.settle("a", [(due, Outcome(Event.SEEN_ABSENT, None))])
-    assert contents.counts() == {}
+    assert (await contents.counts()) == {}
     await promise(ledger, 1)
     (again,) = await lease(contents)
     assert again.id > due.id
@@ -397,9 +400,9 @@ async def test_reading_uses_an_index(tmp_path: Path, what: str, wanted: str, unw
             case "any_due":
                 contents.any_due()
             case "lease":
-                await contents.lease("a", 1.0, 5, 5)
+                await contents.lease("a", 1.0, Shares(5 + 5, 5 + 5, 5, 5))
             case "lease releases":
-                await contents.lease("a", 1.0, 0, 0, 5)
+                await contents.lease("a", 1.0, Shares(5, releases=5))
             case "release":
                 await contents.release("a")
             case "holds":

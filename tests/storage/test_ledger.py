@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.holdings import ContentState, Event, Holding, Outcome, Sighting
+from content_gateway.content.holdings import ContentState, Event, Holding, Outcome, Shares, Sighting
 from content_gateway.content.multiformats import SHA2_256
 from content_gateway.content.pins import NO_LABEL, Label, Match, Page, Pin, Removal, Search
 from content_gateway.storage.additions import next_moment
@@ -71,7 +71,7 @@ async def listed(
 
 async def seen(contents: SqliteContents, event: Event, again_in: float | None = None) -> None:
     """All that is due has come to *event*."""
-    dues = await contents.lease("test", 30.0, 1000, 1000)
+    dues = await contents.lease("test", 30.0, Shares(1000 + 1000, 1000 + 1000, 1000, 1000))
     await contents.settle("test", [(due, Outcome(event, again_in)) for due in dues])
 
 
@@ -304,10 +304,10 @@ async def test_a_released_content_waits_for_the_grace_period(
     await ledger.remove("anna", cid(1))
     clock.now += GRACE - 0.1
     assert not contents.any_due()
-    assert await contents.lease("a", 30.0, 10, 10) == []
+    assert await contents.lease("a", 30.0, Shares(10 + 10, 10 + 10, 10, 10)) == []
     clock.now += 0.2
     assert contents.any_due()
-    (due,) = await contents.lease("a", 30.0, 10, 10)
+    (due,) = await contents.lease("a", 30.0, Shares(10 + 10, 10 + 10, 10, 10))
     assert (due.state, due.is_held) == (ContentState.UNPINNING, False)
 
 
@@ -316,11 +316,11 @@ async def test_a_new_pin_ends_the_grace_period(
 ) -> None:
     """It is due at once, as a promise that was never tended, of a new generation."""
     await add(ledger, 1)
-    (before,) = await contents.lease("a", 30.0, 10, 10)
+    (before,) = await contents.lease("a", 30.0, Shares(10 + 10, 10 + 10, 10, 10))
     await contents.settle("a", [(before, Outcome(Event.SEEN_FAILED, 600.0, error="no"))])
     await ledger.remove("anna", cid(1))
     await add(ledger, 1, "ben")
-    (due,) = await contents.lease("a", 30.0, 10, 0)
+    (due,) = await contents.lease("a", 30.0, Shares(10, first_tries=10))
     assert (due.state, due.attempts, due.looks) == (ContentState.QUEUED, 0, 0)
     assert due.generation > before.generation
     status = ledger.status("ben", cid(1))
@@ -459,7 +459,7 @@ async def test_pages_stand_still_while_pins_come_and_go(ledger: SqliteLedger, cl
 async def test_status_tells_what_was_seen(ledger: SqliteLedger, contents: SqliteContents) -> None:
     """Replicas, reasons and attempts of the last look, and when the next one is."""
     await add(ledger, 1)
-    (due,) = await contents.lease("a", 30.0, 10, 10)
+    (due,) = await contents.lease("a", 30.0, Shares(10 + 10, 10 + 10, 10, 10))
     sighting = Sighting(Holding.FAILED, 1, 3, reason="no")
     outcome = Outcome(Event.SEEN_FAILED, 10.0, sighting, "no", attempted=True)
     status = ledger.status("anna", cid(1))

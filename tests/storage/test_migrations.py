@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.holdings import ContentState
+from content_gateway.content.holdings import ContentState, Shares
 from content_gateway.content.moments import microseconds
 from content_gateway.content.multiformats import SHA2_256
 from content_gateway.content.pins import NO_LABEL, Search
@@ -79,13 +79,13 @@ async def test_every_pin_is_kept(database: Database) -> None:
 async def test_every_content_is_where_it_was(database: Database) -> None:
     """In its state, with its reason; a lease of the old process is over when its time is."""
     ledger, contents = SqliteLedger(database, grace=60.0), SqliteContents(database)
-    assert contents.counts() == {ContentState(state): 10 for state in STATES}
+    assert (await contents.counts()) == {ContentState(state): 10 for state in STATES}
     for number in range(40):
         status = ledger.status("anna", cid(number))
         assert status is not None
         assert (status.state, status.attempts) == (STATES[number % 4], number % 5)
         assert status.error == ("why" if number % 4 == 3 else None)
-    due = await contents.lease("new", 30.0, 100, 100)
+    due = await contents.lease("new", 30.0, Shares(100 + 100, 100 + 100, 100, 100))
     assert {each.cid for each in due} == {cid(n) for n in range(40) if n % 4 != 2}
     assert all(each.is_held and each.sent is None for each in due)
 

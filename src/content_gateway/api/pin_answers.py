@@ -10,9 +10,9 @@ from typing import Any, Final
 import msgspec
 
 from content_gateway.api.call import Reply, confirmed, keyed
-from content_gateway.content.cid import Cid
+from content_gateway.content.cursors import cursor_behind
 from content_gateway.content.holdings import ContentState, Peer
-from content_gateway.content.moments import microseconds, rfc3339
+from content_gateway.content.moments import rfc3339
 from content_gateway.content.pins import Page, Pin, PinStatus, Removal
 
 _EXISTS: Final = keyed(
@@ -67,7 +67,7 @@ def pin_status(status: PinStatus) -> Reply:
         result["progress"] = {"blocks": status.blocks, "bytes": status.size}
     if reason := reason_of(status):
         result["reason"] = reason
-    if status.next_at is not None:
+    if status.next_at is not None and status.state is not ContentState.PINNED:
         result["nextAttempt"] = rfc3339(status.next_at)
     if status.updated_at is not None:
         result["updated"] = rfc3339(status.updated_at)
@@ -87,14 +87,14 @@ def pins_listed(page: Page) -> Reply:
         "results": [_listed(status) for status in page.pins],
     }
     if page.more and page.pins:
-        body["next"] = f"{microseconds(page.pins[-1].pin.created_at):x}"
+        body["next"] = cursor_behind(page.pins[-1].pin)
     return keyed(msgspec.json.encode(body))
 
 
-def pin_removed(cid: Cid, removal: Removal) -> Reply:
+def pin_removed(spelling: str, removal: Removal) -> Reply:
     """That the pin is gone, and what becomes of the content."""
     words, content = _REMOVED[removal]
-    return confirmed(words, {"cid": str(cid), "content": content})
+    return confirmed(words, {"cid": spelling, "content": content})
 
 
 def _pin(pin: Pin) -> dict[str, Any]:

@@ -4,8 +4,6 @@ Turns CIDs and query parameters into values, asks Pinning, and renders what it s
 specification section 4.4, and the operations that go beyond it). The same pins in the words of
 the Pinning Service API are psa.py's business."""
 
-import re
-from datetime import datetime
 from typing import Final, cast
 
 from content_gateway.api.auth import Admitted
@@ -19,16 +17,14 @@ from content_gateway.api.pin_answers import (
 )
 from content_gateway.api.query import choices, number, parse_query
 from content_gateway.content.cid import Cid
+from content_gateway.content.cursors import parse_cursor
 from content_gateway.content.holdings import ContentState
-from content_gateway.content.moments import at_microseconds
 from content_gateway.content.pins import Search
-from content_gateway.errors import InvalidCursor
 from content_gateway.pins.pinning import Pinning
 
 # A pin that somebody holds is never in the state `unpinning`.
 STATES: Final = tuple(state.value for state in ContentState if state != ContentState.UNPINNING)
 _LISTED: Final = ("status", "cursor", "limit")
-_CURSOR: Final = re.compile(r"[0-9a-f]{1,15}", re.ASCII)
 
 
 class PinHandlers:
@@ -64,7 +60,7 @@ class PinHandlers:
         states = choices("status", asked.get("status"), STATES)
         search = Search(
             states=frozenset(map(ContentState, states)) or None,
-            cursor=_cursor(asked.get("cursor")),
+            cursor=parse_cursor(asked["cursor"]) if "cursor" in asked else None,
             limit=number("limit", asked.get("limit"), least=1, most=1000, default=100),
         )
         return pins_listed(await self._pinning.search(call.requestor, search))
@@ -73,16 +69,5 @@ class PinHandlers:
         """The end of one of the requestor's pins."""
         parse_query(call.query, ())
         cid = Cid.parse(call.argument)
-        return pin_removed(cid, await self._pinning.remove(call.requestor, cid))
-
-
-def _cursor(text: str | None) -> datetime | None:
-    """The moment of creation that the cursor *text* stands for; raises InvalidCursor."""
-    if text is None:
-        return None
-    try:
-        if _CURSOR.fullmatch(text):
-            return at_microseconds(int(text, 16))
-    except OverflowError:
-        pass
-    raise InvalidCursor
+        removal = await self._pinning.remove(call.requestor, cid)
+        return pin_removed(call.argument, removal)

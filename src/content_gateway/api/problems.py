@@ -22,7 +22,7 @@ from content_gateway.errors import (
     InvalidQuery,
     KeyRefused,
     NameNotFound,
-    NotHeld,
+    NotFound,
     PinNotFound,
     ScopeMissing,
     StorageUnavailable,
@@ -166,7 +166,7 @@ _TABLE: Final[dict[type[GatewayError], Kind]] = {
     NameNotFound: Kind(404, "domain-not-found", "Domain not found", "There is no such domain."),
     TaskNotFound: Kind(404, "task-not-found", "Task not found", "There is no such task."),
     PinNotFound: Kind(404, "pin-not-found", "Pin not found", "No such pin is held."),
-    NotHeld: Kind(404, "not-held", "Not held", "This content is not held here."),
+    NotFound: Kind(404, "not-held", "Not held", "This content is not held here."),
     Blocked: Kind(
         451, "blocked", "Unavailable for legal reasons", "The operator does not serve this."
     ),

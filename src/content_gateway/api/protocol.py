@@ -148,7 +148,8 @@ class HardenedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The head is whole: check what only the whole shows, and start the request."""
         fields, number = dict(self.headers), len(self.headers)
-        if len(self.url) > self._bounds.path_bytes:
+        most = self._bounds.path_bytes  # and a query may be as long as the head
+        if len(self.url) > most and len(self.url.partition(b"?")[0]) > most:
             raise self._refuse(problems.LONG_PATH)
         if number > self._bounds.fields:
             raise self._refuse(problems.LARGE_HEAD)

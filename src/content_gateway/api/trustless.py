@@ -27,9 +27,8 @@ from content_gateway.api.problems import (
     Refused,
 )
 from content_gateway.api.query import choice, parse_query
-from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.multiformats import IDENTITY, varint
-from content_gateway.errors import InvalidQuery, NotHeld
+from content_gateway.content.cid import Cid
+from content_gateway.errors import InvalidQuery, NotFound
 from content_gateway.pins.pinning import Blocking
 
 Scope: TypeAlias = Literal["all", "block", "entity"]
@@ -60,7 +59,7 @@ class Store(Protocol):
     def car(self, cid: Cid, scope: Scope) -> AsyncIterator[bytes]:
         """The CAR of what is below *cid*, each block once and depth first.
 
-        Raises NotHeld where a block is missing."""
+        Raises NotFound where a block is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +92,6 @@ class TrustlessHandlers:
             return Reply(b"", headers, 304)
         if not wish.is_car:
             return Reply(root, [*headers, length_of(root)])
-        if _is_inline(cid):
-            whole = _car_header(cid)
-            return Reply(whole, [*headers, length_of(whole)])
         assert self._store is not None  # noqa: S101 - else there is no such handler
         return Stream(self._store.car(cid, wish.scope), headers)
 
@@ -112,9 +108,9 @@ class TrustlessHandlers:
         self._blocking.check_cid(cid)
         wish = _wish(call)
         assert self._store is not None  # noqa: S101
-        root = cid.digest if _is_inline(cid) else await self._store.block(cid)
+        root = await self._store.block(cid)
         if root is None:
-            raise Refused(ONLY_IF_CACHED) if _wants_only_cached(call.headers) else NotHeld()
+            raise Refused(ONLY_IF_CACHED) if _wants_only_cached(call.headers) else NotFound()
         return cid, wish, _headers(cid, wish), root
 
 
@@ -192,15 +188,3 @@ def _headers(cid: Cid, wish: _Wish) -> Headers:
     if not wish.is_named:
         headers.append((b"content-location", b"/ipfs/" + name + b"?format=" + form))
     return headers
-
-
-def _is_inline(cid: Cid) -> bool:
-    """Whether the CID is its own block, without links: what clients probe a gateway with."""
-    return cid.hash_code == IDENTITY and cid.codec == RAW
-
-
-def _car_header(cid: Cid) -> bytes:
-    """A CAR with the root *cid* and no blocks (CARv1: DAG-CBOR of `roots` and `version`)."""
-    link = b"\x00" + bytes(cid)  # tag 42, as a byte string
-    header = b"\xa2\x65roots\x81\xd8\x2a\x58" + bytes([len(link)]) + link + b"\x67version\x01"
-    return varint(len(header)) + header

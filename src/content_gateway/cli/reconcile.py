@@ -140,7 +140,9 @@ async def _work_off(gateway: "Gateway", keeper: Keeper, began: datetime, line: S
 
 async def _report_of(gateway: "Gateway") -> _Report:
     contents = gateway.contents
-    return _Report(contents.counts(), await contents.waiting(_SHOWN), gateway.sweeps.last_report())
+    return _Report(
+        await contents.counts(), await contents.waiting(_SHOWN), gateway.sweeps.last_report()
+    )
 
 
 def _left(backlog: Backlog, seconds: float | None) -> str:

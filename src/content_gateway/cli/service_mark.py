@@ -36,6 +36,11 @@ def held(settings: Settings, *, has_demo: bool) -> Iterator[None]:
     """While entered, this process is known as a service of the ledger; raises WrongSettings."""
     mark = Mark(settings.pins.backend, settings.keys.mode, has_demo)
     path = _path(settings)
+    other = last(settings)
+    if other is not None and other.backend != mark.backend and is_held(settings):
+        raise WrongSettings(
+            f"pins.backend: a service with {other.backend} runs on this ledger; one ledger has one"
+        )
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as wrong:

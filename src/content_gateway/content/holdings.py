@@ -6,7 +6,7 @@ diagram in docs/pins.md is drawn from it. Does no I/O and knows no requestor."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum, StrEnum, auto
+from enum import Enum, IntEnum, StrEnum, auto
 from typing import Final
 
 from content_gateway.content.cid import Cid
@@ -111,6 +111,18 @@ class Sent(StrEnum):
     UNPIN = "unpin"
 
 
+STUBBORN_ATTEMPTS: Final = 4
+"""A content that was asked for more often is stubborn: it may take an hour, again and again."""
+
+
+class Lane(IntEnum):
+    """The queue in which a content waits; no lane can hold up the others."""
+
+    FIRST_TRY = 0
+    RETRY = 1
+    STUBBORN = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Due:
     """A leased content that wants tending.
@@ -129,6 +141,26 @@ class Due:
     looks: int = 0
     sent: Sent | None = None
     sent_at: float = 0.0
+
+    @property
+    def lane(self) -> Lane:
+        """Where it has waited."""
+        if self.attempts > STUBBORN_ATTEMPTS:
+            return Lane.STUBBORN
+        return Lane.RETRY if self.attempts + self.looks else Lane.FIRST_TRY
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """How many contents may be leased: at most so many of each lane, and *most* of them in all.
+
+    *releases* are contents that nobody holds, whatever their lane."""
+
+    most: int
+    first_tries: int = 0
+    retries: int = 0
+    stubborn: int = 0
+    releases: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,16 +124,18 @@ class ClusterPeers:
             well[0].skip_until = now + SKIP_SECONDS + self._seconds
         return well + skipped
 
-    async def ask(
-        self, key: bytes, method: str, path: str, seconds: float | None = None
-    ) -> tuple[ClusterPeer, Answer]:
-        """The answer of *key*'s first peer that gives one, and who that was.
+    async def ask(self, key: bytes, method: str, path: str, seconds: float | None = None) -> Answer:
+        """The answer of *key*'s first peer that gives one.
 
-        Raises as `ask_one` does when none does: what most tells people about it."""
+        One that was reached and did not answer in time may do all the same what it was asked, and
+        no other is asked meanwhile (facts-pins, trap 6). Raises as `ask_one` does when none
+        answers: what most tells people about it."""
         errors: list[UpstreamError] = []
         for peer in self.order(key):
             try:
-                return peer, await self.ask_one(peer, method, path, seconds)
+                return await self.ask_one(peer, method, path, seconds)
+            except UpstreamTimeout:
+                raise
             except _FAILURES as failed:
                 errors.append(failed)
         raise most_telling(errors)

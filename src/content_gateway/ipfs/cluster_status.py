@@ -155,7 +155,7 @@ def read_allocation(value: Mapping[str, Any]) -> Allocation:
         is_pin=value.get("type") == "pin",
         wanted=factor if factor > 0 else None,
         peers=len(peers or ()),
-        keeps_all=value.get("mode", "recursive") == "recursive" and _no_moment(value, "expire_at"),
+        keeps_all=_keeps_all(value),
     )
 
 
@@ -169,14 +169,17 @@ def read_cid(value: Mapping[str, Any]) -> Cid:
 
 
 def read_entry(line: bytes) -> str | None:
-    """The CID of a line of the pinset as the cluster spells it, None where it is no pin of its own.
+    """The CID of a line of the pinset as the cluster spells it, None where it is no pin like ours.
 
-    Pins of other types are parts of content that was added in shards. Raises UpstreamNonsense."""
+    Pins of other types are parts of content that was added in shards. Those of version 0 are other
+    pins than ours of the same content, and those that are not recursive, or have an end, keep less
+    than was promised: none of them may pass for ours. Raises UpstreamNonsense."""
     value = json_object(line, who=WHO)
     text, kind = value.get("cid"), value.get("type")
     if not isinstance(text, str) or not isinstance(kind, str):
         raise UpstreamNonsense("A line of the cluster's pinset is not a pin.")
-    return text if kind == "pin" else None
+    is_ours = kind == "pin" and not text.startswith("Qm") and _keeps_all(value)
+    return text if is_ours else None
 
 
 def first_object(body: bytes) -> dict[str, Any]:
@@ -207,8 +210,10 @@ def _read_peer(peer_id: str, value: Any) -> Peer:
     )
 
 
-def _no_moment(value: Mapping[str, Any], name: str) -> bool:
-    return _moment(value.get(name)) is None
+def _keeps_all(value: Mapping[str, Any]) -> bool:
+    """Whether the pin *value* is recursive and has no end."""
+    is_recursive = value.get("mode", "recursive") == "recursive"
+    return is_recursive and _moment(value.get("expire_at")) is None
 
 
 def _moment(value: Any) -> datetime | None:

@@ -7,7 +7,7 @@ to ask is the reconciler's business."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -138,7 +138,7 @@ class IpfsCluster:
         if answer.status == 400:
             raise UpstreamUnavailable(f"The cluster answered 400: {error_message(answer.body)}")
 
-    async def pinset(self) -> AsyncIterator[Cid]:
+    async def pinset(self) -> AsyncGenerator[Cid, None]:
         """Every CID in the pinset, as one peer streams it; pins we could not name are left out.
 
         Raises UpstreamError where it breaks off. An error that the cluster itself has in the
@@ -221,10 +221,12 @@ class IpfsCluster:
         if not pin.is_pin:
             reason = "The cluster has it as part of content that was added in shards."
             return Sighting(Holding.UNKNOWN, 0, 1, status.peers, reason)
-        if not pin.keeps_all:
-            # Pinned by somebody else, without what it links to or for a time only: the cluster
-            # says "pinned", and it is less than what was promised. A POST makes it whole.
-            return self._absent("The cluster keeps only its first block, or for a time only.")
+        is_few = self._min > 0 and pin.wanted is not None and pin.wanted < self._min
+        if is_few or not pin.keeps_all:
+            # Pinned by somebody else, or by us with other settings: on fewer peers, without what
+            # it links to, or for a time only. The cluster says "pinned", and it is less than what
+            # was promised. A POST makes it whole.
+            return self._absent("The cluster keeps less of it than was promised.")
         return status.sighting(self._goal(pin))
 
     def _goal(self, pin: Allocation) -> int | None:
@@ -247,7 +249,7 @@ class IpfsCluster:
     ) -> Answer:
         """The answer to a change: 200, 400, or the 404 that says that there is no such pin."""
         try:
-            _, answer = await self._peers.ask(bytes(cid), method, path, seconds)
+            answer = await self._peers.ask(bytes(cid), method, path, seconds)
         except UpstreamNonsense as wrong:
             raise UpstreamUnavailable(wrong.detail) from wrong
         message = error_message(answer.body)

@@ -5,7 +5,7 @@ first, so every attempt begins with a look of its own, and only a positive word 
 the words mean is left to kubo_words.py, when to ask again to the reconciler."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Final
 
@@ -123,7 +123,7 @@ class Kubo:
                 answer = await self._ask(f"pin/rm?arg={cid}")
                 read_unpinned(answer.status, answer.body, cid)
 
-    async def pinset(self) -> AsyncIterator[Cid]:
+    async def pinset(self) -> AsyncGenerator[Cid, None]:
         """Every recursive pin of Kubo's that can be ours: in version 1, of a codec we accept.
 
         The list is asked for whole, not streamed: an error in the middle of a streamed one shows

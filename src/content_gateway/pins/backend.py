@@ -3,7 +3,7 @@
 Every adapter keeps the promises of tests/pins/promises.py. Adapters do not import this; the type
 checker proves in app.py that they fit."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Protocol
 
 from content_gateway.content.cid import Cid
@@ -44,7 +44,7 @@ class PinBackend(Protocol):
         When this returns the backend has taken the wish in; a later look says whether it is
         done. Raises PinDeferred, UpstreamUnavailable or UpstreamTimeout."""
 
-    def pinset(self) -> AsyncIterator[Cid]:
+    def pinset(self) -> AsyncGenerator[Cid, None]:
         """Every CID in its pinset, in any order, streamed; for the sweep.
 
         Raises UpstreamError where it breaks off, so that half a list never passes for all."""

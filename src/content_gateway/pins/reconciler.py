@@ -3,9 +3,10 @@
 Theory of operation. The ledger says which contents are *due*: promised and not known to be
 pinned, or let go of by their last requestor. The reconciler leases some of them at a time, under
 its own name and for thirty seconds, which it extends while it works; the ledger takes an outcome
-only from whoever holds the lease, so that one worker at a time tends a content, across tasks,
-processes and machines, and a pin and an unpin of one CID never overlap. A worker that dies lets
-its lease run out, and another one goes on.
+only from whoever holds the lease, so that one worker at a time tends a content, across tasks and
+processes, and a pin and an unpin of one CID never overlap. A worker that dies lets
+its lease run out, and another one goes on; one that cannot extend it stops what it does before
+that (leases.py).
 
 Requestors do not wait for leases. Every first promise and every last release of a content gives
 it a new *generation*. What was learned under an older one is thrown away, and the content is due
@@ -37,62 +38,42 @@ longer gaps, and never given up.
 
 A content that takes for ever must not stop the others. A first try gets a *slice* of thirty
 seconds, each later one twice as long; what a backend has fetched by then it need not fetch
-again. And half of the workers are kept for contents that were never tried."""
+again. And contents wait in *lanes*: at most half of the workers are for second tries and later
+looks, at most a quarter for those that were tried many times."""
 
 import asyncio
 import os
 import secrets
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Protocol
 
 import structlog
 
 from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Due, Event, Holding, Outcome, Sent, Sighting
+from content_gateway.content.holdings import (
+    Due,
+    Event,
+    Holding,
+    Lane,
+    Outcome,
+    Sent,
+    Shares,
+    Sighting,
+)
 from content_gateway.errors import StorageUnavailable, UpstreamError
 from content_gateway.pins.backend import PinBackend
+from content_gateway.pins.due import DueLedger
+from content_gateway.pins.leases import Leases
+from content_gateway.pins.outage import SIGNS, Outage
 from content_gateway.pins.outcomes import Outcomes
 from content_gateway.pins.progress import Progress
-from content_gateway.pins.tending import OUTAGE, Act, Policy, Rules
+from content_gateway.pins.tending import LONGEST_STALL, Act, Policy, Rules
 
 log = structlog.get_logger(__name__)
-
-
-class DueLedger(Protocol):
-    """The part of the ledger that knows what is owed. Methods raise StorageUnavailable."""
-
-    def any_due(self) -> bool:
-        """Whether a content waits to be tended now."""
-
-    async def lease(
-        self, owner: str, seconds: float, first_tries: int, retries: int, releases: int = 0
-    ) -> Sequence[Due]:
-        """Due contents, for *owner* alone until *seconds* have passed.
-
-        At most so many that were never tended, that were, and that nobody holds any more."""
-
-    async def renew(self, owner: str, dues: Sequence[Due], seconds: float) -> None:
-        """Extend *owner*'s leases, as far as it still holds them."""
-
-    async def release(self, owner: str) -> None:
-        """Give up all of *owner*'s leases."""
-
-    async def begin(self, owner: str, due: Due, sent: Sent, event: Event | None) -> Due | None:
-        """Record *event*, and that *sent* is about to be asked of the backend, durably; the
-        content as it is then.
-
-        None, and nothing may be sent, if lease or generation have passed on, or if an unpin is
-        meant and somebody holds the content."""
-
-    async def progress(self, owner: str, due: Due, blocks: int, size: int) -> None:
-        """Keep that the content is being brought in, and how far that is."""
-
-    async def settle(self, owner: str, outcomes: Sequence[tuple[Due, Outcome]]) -> None:
-        """Write outcomes and end their leases; nothing is written where *owner* has lost one."""
 
 
 class Reconciler:
@@ -120,9 +101,7 @@ class Reconciler:
         self._under_way: dict[int, Due] = {}
         self._batches: set[asyncio.Task[None]] = set()
         self._main: asyncio.Task[None] | None = None
-        self._outages = 0  # probes without an answer, one after the other
-        self._is_deaf = False  # it answers looks, and takes no wishes
-        self._away_until = 0.0
+        self._outage = Outage(self._rules.gap_away, clock)
 
     def wake(self) -> None:
         """Say that something may be due."""
@@ -170,18 +149,10 @@ class Reconciler:
 
     async def _hand_out(self) -> int:
         """Lease what is due and free workers may take, and begin to tend it."""
-        free = self._policy.workers - len(self._under_way)
-        is_away = self._clock() < self._away_until
-        if free <= 0 or (is_away and not self._is_deaf) or not self._ledger.any_due():
+        shares = self._shares()
+        if not shares.most or not self._ledger.any_due():
             return 0
-        first_tries, retries, releases = self._shares(free)
-        if self._outages:
-            # What can be let go of need not wait until something can be taken in.
-            first_tries, retries = (0, 0) if is_away else (1 - min(1, retries), min(1, retries))
-            releases = free - 1 if self._is_deaf else 0
-        dues = await self._ledger.lease(
-            self._owner, self._policy.lease, first_tries, retries, releases
-        )
+        dues = await self._ledger.lease(self._owner, self._policy.lease, shares)
         # A lease of ours that has run out while its content is still tended was only renewed.
         dues = [due for due in dues if due.id not in self._under_way]
         self._under_way |= {due.id: due for due in dues}
@@ -193,11 +164,23 @@ class Reconciler:
             batch.add_done_callback(self._tended)
         return len(dues)
 
-    def _shares(self, free: int) -> tuple[int, int, int]:
-        """How many of *free* workers are for first tries, for retries, and for releases alone."""
-        retrying = sum(due.attempts + due.looks > 0 for due in self._under_way.values())
-        retries = max(0, min(free, self._policy.workers // 2 - retrying))
-        return free - retries, retries, 0
+    def _shares(self) -> Shares:
+        """What may be leased now: as many as there are free workers, and in an outage a probe."""
+        free = max(0, self._policy.workers - len(self._under_way))
+        lanes = Counter(due.lane for due in self._under_way.values())
+        # None of the lanes may keep the others waiting for ever.
+        retries = max(0, max(1, self._policy.workers // 2) - lanes[Lane.RETRY])
+        stubborn = max(0, max(1, self._policy.workers // 4) - lanes[Lane.STUBBORN])
+        outage = self._outage
+        if not outage.is_on:
+            return Shares(free, first_tries=free, retries=retries, stubborn=stubborn)
+        if outage.is_deaf:
+            # What can be let go of need not wait for what cannot be had; and a probe that turns out
+            # to need a look only proves nothing, so there are two.
+            probes = 0 if outage.is_pause else 1
+            return Shares(free, first_tries=probes, retries=probes, releases=free)
+        probes = 0 if outage.is_pause else min(free, 1)
+        return Shares(probes, first_tries=1, retries=1, stubborn=1)
 
     def _tended(self, batch: asyncio.Task[None]) -> None:
         self._batches.discard(batch)
@@ -207,67 +190,73 @@ class Reconciler:
 
     async def _tend(self, dues: Sequence[Due]) -> None:
         """Look at *dues* together, take note of some, and send for the others, each by itself."""
-        mine = {due.id: due for due in dues}
-        renewing = asyncio.create_task(self._keep_leases(mine))
+        renew = partial(self._ledger.renew, self._owner)
         try:
-            settled, wishes = [], []
-            seen = await self._look([due.cid for due in dues])
-            for due in dues:
-                act = (
-                    self._rules.broke(due, seen, attempted=False)
-                    if isinstance(seen, Exception)
-                    else self._rules.decide(due, seen[due.cid], self._clock())
-                )
-                if isinstance(act, Outcome):
-                    settled.append((due, act))
-                elif not isinstance(seen, Exception):
-                    wishes.append(self._send(due, act, seen[due.cid], mine))
-            # All of them go on to their own end: what the ledger did not take, a lease will mend.
-            work = [self._settle(settled, mine), *wishes]
-            for error in await asyncio.gather(*work, return_exceptions=True):
-                if isinstance(error, BaseException):
-                    log.error("an outcome was not kept", reason=repr(error))
+            async with Leases(dues, renew, self._policy.lease) as leases:
+                seen = await self._look([due.cid for due in dues])
+                if isinstance(seen, Exception):
+                    broke = [(due, self._rules.broke(due, seen, attempted=False)) for due in dues]
+                    await self._settle(broke, leases)
+                    return
+                now = self._clock()
+                acts = [(due, self._rules.decide(due, seen[due.cid], now)) for due in dues]
+                wishes = [(due, act) for due, act in acts if isinstance(act, Act)]
+                sending = [
+                    asyncio.create_task(self._send(due, act, seen[due.cid], leases), name="send")
+                    for due, act in wishes
+                ]
+                for (due, _), task in zip(wishes, sending, strict=True):
+                    leases.ends_with(due, task)
+                noted = [(due, act) for due, act in acts if isinstance(act, Outcome)]
+                # All go on to their own end: what the ledger did not take, a lease will mend.
+                work = [self._settle(noted, leases), *sending]
+                for error in await asyncio.gather(*work, return_exceptions=True):
+                    if isinstance(error, Exception):
+                        log.error("an outcome was not kept", reason=repr(error))
         finally:
-            renewing.cancel()
-            for number in mine:
-                self._under_way.pop(number, None)
+            for due in dues:
+                self._under_way.pop(due.id, None)
 
     async def _look(self, cids: Sequence[Cid]) -> Mapping[Cid, Sighting] | Exception:
         """What the backend holds, or why it could not be seen."""
         try:
             seen = await self._backend.look(cids)
         except Exception as error:
-            self._heard(error, sending=False)
+            self._heard(error, wish=False)
             return error
-        self._heard(None, sending=False)
+        self._heard(None, wish=False)
         return seen
 
-    async def _send(self, due: Due, act: Act, seen: Sighting, mine: dict[int, Due]) -> None:
+    async def _send(self, due: Due, act: Act, seen: Sighting, leases: Leases) -> None:
         """Do *act* about *due* if that is still wanted, and write what it has come to."""
         sent = Sent.PIN if act is Act.PIN else Sent.UNPIN
         is_lost = act is Act.PIN and seen.holding is Holding.ABSENT
         event = Event.SEEN_ABSENT if is_lost else None
-        begun = await self._ledger.begin(self._owner, due, sent, event)
-        if begun is None or self._clock() - begun.sent_at > self._policy.lease / 2:
-            # Not ours any more, or we were held up so long that somebody else may be at it.
-            outcome = Outcome(None, 0.0)
-        elif act is Act.PIN:
-            outcome = await self._pin(begun, seen)
-        else:
-            outcome = await self._unpin(begun)
-        await self._settle([(begun or due, outcome)], mine)
+        outcome = Outcome(None, 0.0)  # where it is not ours any more: the ledger makes it due again
+        begun = None
+        if seen.holding is not Holding.FAILED or due.sent is Sent.UNPIN:
+            # What it has may be about to go, so that nothing of it can be taken up again.
+            seen = Sighting(Holding.ABSENT)
+        try:
+            begun = await self._ledger.begin(self._owner, due, sent, event)
+            if begun is None or self._clock() - begun.sent_at > LONGEST_STALL:
+                pass  # held up so long, somebody else may be at it
+            elif act is Act.PIN:
+                outcome = await self._pin(begun, seen)
+            else:
+                outcome = await self._unpin(begun)
+        finally:
+            await self._settle([(begun or due, outcome)], leases)
 
     async def _pin(self, due: Due, seen: Sighting) -> Outcome:
         progress = Progress(partial(self._ledger.progress, self._owner, due))
-        if seen.holding is Holding.PINNED:
-            seen = Sighting(Holding.ABSENT)  # it is about to go: the wish is sent all the same
         try:
             async with asyncio.timeout(self._rules.slice(due)), progress:
                 outcome = self._rules.pinned(due, await self._backend.pin(due.cid, seen, progress))
         except Exception as error:
-            self._heard(error, sending=True)
+            self._heard(error, wish=True)
             return self._rules.broke(due, error, attempted=True)
-        self._heard(None, sending=True)
+        self._heard(None, wish=True)
         return outcome
 
     async def _unpin(self, due: Due) -> Outcome:
@@ -275,48 +264,36 @@ class Reconciler:
             async with asyncio.timeout(self._rules.slice(due)):
                 await self._backend.unpin(due.cid)
         except Exception as error:
-            self._heard(error, sending=True)
+            self._heard(error, wish=True)
             return self._rules.broke(due, error, attempted=True)
-        self._heard(None, sending=True)
+        self._heard(None, wish=True)
         return self._rules.unpinned()
 
-    async def _settle(self, outcomes: Sequence[tuple[Due, Outcome]], mine: dict[int, Due]) -> None:
+    async def _settle(self, outcomes: Sequence[tuple[Due, Outcome]], leases: Leases) -> None:
         if not outcomes:
             return
-        await self._ledger.settle(self._owner, outcomes)
+        for due, _ in outcomes:
+            leases.over(due)  # from here on it runs out by itself, should the ledger not take this
+        try:
+            await self._ledger.settle(self._owner, outcomes)
+        finally:
+            for due, _ in outcomes:
+                self._under_way.pop(due.id, None)
         for due, outcome in outcomes:
-            self._under_way.pop(due.id, None)
-            mine.pop(due.id, None)
             self.outcomes.heard(due.cid)
             if outcome.error is not None:
                 log.warning("not pinned yet", cid=str(due.cid), reason=outcome.error)
+            if outcome.again_in is not None and outcome.again_in < self._policy.idle:
+                asyncio.get_running_loop().call_later(outcome.again_in + 0.01, self._awake.set)
         self._awake.set()
 
-    async def _keep_leases(self, mine: Mapping[int, Due]) -> None:
-        while True:
-            await asyncio.sleep(self._policy.lease / 3)
-            try:
-                await self._ledger.renew(self._owner, list(mine.values()), self._policy.lease)
-            except StorageUnavailable as wrong:
-                log.error("leases could not be renewed", reason=wrong.detail)
-
-    def _heard(self, error: Exception | None, *, sending: bool) -> None:
-        """Take note that the backend answered, or that it is away.
-
-        Where only what is sent to it failed, an answered look does not mean that it is back."""
-        now = self._clock()
-        if isinstance(error, OUTAGE):
-            if now >= self._away_until:
-                self._away_until = now + self._rules.gap_away(self._outages)
-                self._outages += 1
-                self._is_deaf = sending
+    def _heard(self, error: Exception | None, *, wish: bool) -> None:
+        """Take note that the backend answered, or that it is away."""
+        if isinstance(error, SIGNS) or (isinstance(error, UpstreamError) and not wish):
+            if self._outage.unanswered(wish=wish):
                 log.warning("pin backend is away", reason=error.detail)
-        elif (
-            self._outages and (sending or not self._is_deaf) and not isinstance(error, TimeoutError)
-        ):
-            self._outages, self._away_until = 0, 0.0
+        elif self._outage.answered(wish=wish):
             log.info("pin backend is back")
             self._returned()
-            self._awake.set()
         if error is not None and not isinstance(error, UpstreamError | TimeoutError):
             log.error("the pin backend's adapter stumbled", exc_info=error)

@@ -11,8 +11,8 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -48,8 +48,8 @@ class SweepLedger(Protocol):
     async def numbers(self, cids: Sequence[Cid]) -> Mapping[Cid, int]:
         """The numbers of those of *cids* that the ledger knows."""
 
-    async def settled(self, above: int, limit: int) -> Sequence[int]:
-        """The next numbers *above* that are pinned for all we know, ascending."""
+    async def settled(self, above: int, limit: int, before: float) -> Sequence[int]:
+        """The next numbers *above* that are pinned for all we know since *before*, ascending."""
 
     async def look_again(self, numbers: Sequence[int]) -> None:
         """Make settled contents due."""
@@ -60,12 +60,14 @@ class SweepLedger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Seconds: between sweeps, at least between two whatever happens, after one that broke off,
-    and of the lease, which is extended with every thousand contents."""
+    """Seconds: between sweeps, at least between two whatever happens, until it is looked again
+    whether one is due (another process may have ended one), after one that broke off, and of the
+    lease, which is extended with every thousand contents."""
 
     interval: float = 6 * 3600.0
-    least: float = 60.0
-    after_failure: float = 30.0
+    least: float = 30.0
+    look: float = 60.0
+    after_failure: float = 10.0
     lease: float = 120.0
 
 
@@ -116,20 +118,23 @@ class Sweeper:
 
     async def _run(self) -> None:
         while True:
+            pause = self._schedule.look
             try:
                 if self._hastened.is_set():
-                    self._hastened.clear()
                     await self._ledger.hasten_duty(_DUTY)
+                    self._hastened.clear()
                 await self._take()
             except UpstreamError as wrong:
                 log.warning("the sweep broke off", reason=wrong.detail)
+                pause = self._schedule.after_failure
             except StorageUnavailable as wrong:
                 log.error("the sweep cannot use the ledger", reason=wrong.detail)
+                pause = self._schedule.after_failure
             except Exception as bug:
                 log.error("the sweep stumbled, and goes on", exc_info=bug)
             await asyncio.sleep(self._schedule.least)
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._schedule.interval / 10):
+                async with asyncio.timeout(pause):
                     await self._hastened.wait()
 
     async def _take(self) -> SweepReport | None:
@@ -150,23 +155,25 @@ class Sweeper:
         listed = strangers = 0
         sample: list[Cid] = []
         seen = bytearray()
-        async for cids in _chunks(self._backend.pinset()):
-            numbers = await self._ledger.numbers(cids)
-            unknown = [cid for cid in cids if cid not in numbers]
-            listed, strangers = listed + len(cids), strangers + len(unknown)
-            sample += unknown[: _SAMPLE - len(sample)]
-            _mark(seen, numbers.values())
-            await self._keep()
-        missing = await self._look_again(seen)
+        async with aclosing(self._backend.pinset()) as pinset, aclosing(_chunks(pinset)) as chunks:
+            async for cids in chunks:
+                numbers = await self._ledger.numbers(cids)
+                unknown = [cid for cid in cids if cid not in numbers]
+                listed, strangers = listed + len(cids), strangers + len(unknown)
+                sample += unknown[: _SAMPLE - len(sample)]
+                _mark(seen, numbers.values())
+                await self._keep()
+        missing = await self._look_again(seen, started_at)
         report = SweepReport(started_at, self._clock(), listed, missing, strangers, tuple(sample))
         await self._ledger.report(report)
         log.info("sweep", listed=listed, missing=missing, strangers=strangers)
         return report
 
-    async def _look_again(self, seen: bytearray) -> int:
-        """Make due what is pinned for all we know and was not *seen*; how many those are."""
+    async def _look_again(self, seen: bytearray, before: float) -> int:
+        """Make due what was pinned *before* the listing for all we know and was not *seen*; how
+        many those are."""
         missing, last = 0, 0
-        while numbers := await self._ledger.settled(last, _CHUNK):
+        while numbers := await self._ledger.settled(last, _CHUNK, before):
             last = numbers[-1]
             absent = [number for number in numbers if not _is_marked(seen, number)]
             if absent:
@@ -181,7 +188,7 @@ class Sweeper:
             raise StorageUnavailable("The sweep took too long, and somebody else has begun one.")
 
 
-async def _chunks(cids: AsyncIterator[Cid]) -> AsyncIterator[list[Cid]]:
+async def _chunks(cids: AsyncIterator[Cid]) -> AsyncGenerator[list[Cid], None]:
     chunk: list[Cid] = []
     async for cid in cids:
         chunk.append(cid)

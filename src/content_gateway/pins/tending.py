@@ -19,16 +19,13 @@ from content_gateway.content.holdings import (
     Sent,
     Sighting,
 )
-from content_gateway.errors import (
-    GatewayError,
-    PinDeferred,
-    PinFailed,
-    UpstreamTimeout,
-    UpstreamUnavailable,
-)
+from content_gateway.errors import GatewayError, PinDeferred, PinFailed, UpstreamError
+from content_gateway.pins.outage import SIGNS
 
-OUTAGE: Final = (UpstreamUnavailable, UpstreamTimeout)
+# Seconds that may pass between the record of a wish and the wish itself; else it is not sent.
+LONGEST_STALL: Final = 5.0
 _SLOW: Final = "It takes long; the next try has more time."
+_NOT_FOUND: Final = "It was not found in time."
 _OUR_FAULT: Final = "Something went wrong on our side; it is tried again."
 _EVENTS: Final = {
     Holding.ABSENT: Event.SEEN_ABSENT,
@@ -79,7 +76,7 @@ class Rules:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._policy = policy
-        self._batch_age = batch_age
+        self._batch_age = batch_age + LONGEST_STALL if batch_age else 0.0
         self._jitter = jitter
 
     def decide(self, due: Due, seen: Sighting, now: float) -> Act | Outcome:
@@ -135,9 +132,12 @@ class Rules:
         if isinstance(error, PinFailed):
             gap = self.gap_failed(due.attempts)
             return Outcome(Event.SEEN_FAILED, gap, None, detail, attempted)
-        if isinstance(error, OUTAGE):
+        if isinstance(error, SIGNS) or (isinstance(error, UpstreamError) and not attempted):
             return Outcome(None, self.gap_away(due.looks), None, detail)
         if isinstance(error, TimeoutError):
+            if self.slice(due) >= self._policy.longest_slice:
+                gap = self.gap_failed(due.attempts)
+                return Outcome(Event.SEEN_FAILED, gap, None, _NOT_FOUND, attempted)
             return Outcome(Event.SEEN_PINNING, self.gap(due.attempts), None, _SLOW, attempted)
         longest = self.gap(due.attempts) if isinstance(error, PinDeferred) else None
         return Outcome(None, longest or self.gap_failed(due.looks), None, detail, attempted)

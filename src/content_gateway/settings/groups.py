@@ -192,7 +192,7 @@ class Pins(Group):
     )
     sweep_interval: float = Field(
         21_600.0,
-        ge=10,
+        ge=60,
         le=2_592_000,
         description="seconds between comparisons of the ledger with the backend",
     )
@@ -214,7 +214,9 @@ class Cluster(Group):
     username: str = Field("", description="user for authentication; empty: none")
     password: str = Field("", description="its password", json_schema_extra=SECRET)
     jwt: bool = Field(False, description="send a token signed with the password, and not itself")
-    token: str = Field("", description="a ready-made JWT instead", json_schema_extra=SECRET)
+    token: str = Field(
+        "", pattern="^[!-~]*$", description="a ready-made JWT instead", json_schema_extra=SECRET
+    )
     timeout: float = Field(10.0, gt=0, le=60, description="seconds one request may take")
     batch_age: float = Field(
         60.0,

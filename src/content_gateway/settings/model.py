@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel, Field, model_validator
 
+from content_gateway.errors import WrongSettings
+from content_gateway.ipfs.cluster_requests import pin_options
 from content_gateway.settings.groups import (
     Basenames,
     Blocking,
@@ -81,8 +83,20 @@ class Settings(Group):
     @model_validator(mode="after")
     def _replicas_fit(self) -> "Settings":
         least, most = self.pins.replication_min, self.pins.replication_max
-        if (least < 0) != (most < 0) or 0 < most < least:
-            raise ValueError("pins.replication_min does not fit pins.replication_max")
+        if self.pins.backend == "ipfs-cluster":
+            try:
+                pin_options(least, most)
+            except WrongSettings as wrong:
+                raise ValueError(wrong.detail) from wrong
+        elif least or most:
+            raise ValueError('pins.replication_min and _max are for pins.backend "ipfs-cluster"')
+        return self
+
+    @model_validator(mode="after")
+    def _a_token_can_be_signed(self) -> "Settings":
+        chosen = self.ipfs_cluster
+        if chosen.jwt and (not chosen.username or not chosen.password or chosen.token):
+            raise ValueError("ipfs_cluster.jwt needs a username and a password, and no token")
         return self
 
     @model_validator(mode="after")

@@ -151,7 +151,8 @@ def _promise(connection: sqlite3.Connection, content: int, state: ContentState, 
     if promised is not state:
         connection.execute(
             "UPDATE contents SET state = :state, generation = generation + 1, attempts = 0,"
-            " looks = 0, error = NULL, updated_at = :now,"
+            " looks = 0, error = NULL, replicas = 0, peers = NULL, blocks = 0, size = 0,"
+            " updated_at = :now,"
             " next_at = CASE WHEN lease_owner IS NULL THEN :now ELSE next_at END WHERE id = :id",
             {"state": promised, "now": now, "id": content},
         )

@@ -9,14 +9,25 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from content_gateway.content.backlog import COMING, Backlog, Waiting
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import ContentState, Due, Event, Outcome, Sent, after
-from content_gateway.content.moments import at_milliseconds, milliseconds
+from content_gateway.content.holdings import (
+    STUBBORN_ATTEMPTS,
+    ContentState,
+    Due,
+    Event,
+    Lane,
+    Outcome,
+    Sent,
+    Shares,
+    after,
+)
+from content_gateway.content.moments import milliseconds
+from content_gateway.storage.content_rows import due_of, kept_sighting, waiting_of
 from content_gateway.storage.sqlite import Database
 
 _LEASE: Final = (
@@ -25,9 +36,11 @@ _LEASE: Final = (
     " RETURNING id, cid, state, generation,"
     " EXISTS (SELECT 1 FROM pins WHERE content = contents.id), attempts, looks, sent, sent_at"
 )
+_LANE: Final = f"(attempts + looks > 0) + (attempts > {STUBBORN_ATTEMPTS})"
 _RELEASES: Final = _LEASE.format("state = 'unpinning'")
-_RETRIES: Final = _LEASE.format("(attempts + looks > 0) = 1")
-_FIRST_TRIES: Final = _LEASE.format("(attempts + looks > 0) = 0")
+_LEASE_LANE: Final = _LEASE.format(f"{_LANE} = :lane")
+_EXPEDITED_AT_ONCE: Final = 5_000
+_REPORT_SECONDS: Final = 120.0
 _OURS: Final = "id = :id AND lease_owner = :owner AND generation = :generation"
 
 
@@ -44,49 +57,58 @@ class SqliteContents:
         return self._database.read(
             lambda connection: any(
                 connection.execute(
-                    "SELECT 1 FROM contents WHERE (attempts + looks > 0) = ? AND next_at <= ?"
-                    " LIMIT 1",
-                    (is_retry, now),
+                    f"SELECT 1 FROM contents WHERE {_LANE} = ? AND next_at <= ? LIMIT 1",  # noqa: S608
+                    (lane, now),
                 ).fetchone()
-                for is_retry in (0, 1)
+                for lane in Lane
             )
         )
 
-    async def lease(
-        self, owner: str, seconds: float, first_tries: int, retries: int, releases: int = 0
-    ) -> Sequence[Due]:
-        """Due contents, for *owner* alone until *seconds* have passed.
+    async def lease(self, owner: str, seconds: float, shares: Shares) -> Sequence[Due]:
+        """As many due contents as *shares* allows, for *owner* alone until *seconds* have passed.
 
-        At most *releases* that nobody holds, *retries* that were tended before, and *first_tries*
-        that were not; what of the retries is not needed goes to the first tries."""
+        First tries come last, so that they get what the others do not need."""
         now = self._now()
         values = {"owner": owner, "now": now, "until": now + round(seconds * 1000)}
 
         def job(connection: sqlite3.Connection) -> list[Due]:
-            def leased(statement: str, limit: int) -> list[Due]:
-                if not limit:
-                    return []
-                return [
-                    _due(row) for row in connection.execute(statement, values | {"limit": limit})
-                ]
+            dues: list[Due] = []
 
-            released, again = leased(_RELEASES, releases), leased(_RETRIES, retries)
-            return released + again + leased(_FIRST_TRIES, first_tries + retries - len(again))
+            def take(statement: str, limit: int, lane: Lane | None = None) -> None:
+                limit = min(limit, shares.most - len(dues))
+                if limit > 0:
+                    # All rows first: a statement left in the middle stops every later commit.
+                    wanted = values | {"limit": limit, "lane": lane}
+                    rows = connection.execute(statement, wanted).fetchall()
+                    dues.extend(due for due in map(due_of, rows) if due is not None)
+
+            take(_RELEASES, shares.releases)
+            take(_LEASE_LANE, shares.stubborn, Lane.STUBBORN)
+            take(_LEASE_LANE, shares.retries, Lane.RETRY)
+            take(_LEASE_LANE, shares.first_tries, Lane.FIRST_TRY)
+            return dues
 
         return await self._database.write(job)
 
-    async def renew(self, owner: str, dues: Iterable[Due], seconds: float) -> None:
-        """Extend *owner*'s leases, as far as it still holds them."""
+    async def renew(self, owner: str, dues: Iterable[Due], seconds: float) -> set[int]:
+        """Extend *owner*'s leases; the numbers of those that it still has, under the generation
+        that it knows."""
         until = self._now() + round(seconds * 1000)
-        values = [(until, due.id, owner) for due in dues]
+        known = {due.id: due.generation for due in dues}
 
-        def job(connection: sqlite3.Connection) -> None:
-            connection.executemany(
-                "UPDATE contents SET next_at = max(next_at, ?) WHERE id = ? AND lease_owner = ?",
-                values,
-            )
+        def job(connection: sqlite3.Connection) -> set[int]:
+            held = set()
+            for number, generation in known.items():
+                row = connection.execute(
+                    "UPDATE contents SET next_at = max(next_at, ?) WHERE id = ? AND lease_owner = ?"
+                    " RETURNING generation",
+                    (until, number, owner),
+                ).fetchone()
+                if row is not None and row[0] == generation:
+                    held.add(number)
+            return held
 
-        await self._database.write(job)
+        return await self._database.write(job)
 
     async def release(self, owner: str) -> None:
         """Give up all of *owner*'s leases: what they covered is due now, or when it was to be."""
@@ -157,28 +179,20 @@ class SqliteContents:
         await self._database.write(job)
 
     async def expedite(self) -> None:
-        """Make everything that waits, and that nobody tends, due now."""
-        now = self._now()
+        """Make everything that waits, and that nobody tends, due now; some of it at a time, so
+        that whoever wants to write in between can."""
+        now, last = self._now(), 0
+        while (end := await self._database.write(partial(_expedite, above=last, now=now))) > last:
+            last = end
 
-        def job(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                "UPDATE contents SET next_at = ? WHERE next_at > ? AND lease_owner IS NULL"
-                " AND state != 'unpinning'",
-                (now, now),
-            )
-
-        await self._database.write(job)
-
-    def counts(self) -> Mapping[ContentState, int]:
+    async def counts(self) -> Mapping[ContentState, int]:
         """How many contents there are in each state. Reads all of them."""
-        return self._database.read(
-            lambda connection: {
-                ContentState(state): number
-                for state, number in connection.execute(
-                    "SELECT state, count(*) FROM contents GROUP BY state"
-                )
-            }
-        )
+
+        def job(connection: sqlite3.Connection) -> dict[ContentState, int]:
+            found = connection.execute("SELECT state, count(*) FROM contents GROUP BY state")
+            return {ContentState(state): number for state, number in found}
+
+        return await self._database.search(job, seconds=_REPORT_SECONDS)
 
     async def backlog(self, since: datetime) -> Backlog:
         """How many contents want tending. What has failed *since* then is not due any more."""
@@ -194,7 +208,7 @@ class SqliteContents:
             by_state = {ContentState(row[0]): row[1] for row in rows}
             return Backlog(by_state, sum(row[2] for row in rows), sum(row[3] for row in rows))
 
-        return await self._database.search(job)
+        return await self._database.search(job, seconds=_REPORT_SECONDS)
 
     async def waiting(self, limit: int) -> Sequence[Waiting]:
         """The contents that are promised and not pinned, those that wait longest first."""
@@ -208,9 +222,9 @@ class SqliteContents:
                 " ORDER BY updated_at LIMIT ?",
                 (states, limit),
             )
-            return [_waiting(row) for row in rows]
+            return [waiting_of(row) for row in rows]
 
-        return await self._database.search(job)
+        return await self._database.search(job, seconds=_REPORT_SECONDS)
 
     def _now(self) -> int:
         return round(self._clock() * 1000)
@@ -240,22 +254,15 @@ def _settle(
         "looks": 1 if has_changed or outcome.attempted else due.looks + 1,
         "next_at": next_at,
         "error": outcome.error,
+        "has_learned": outcome.event is not None,
         "now": now,
         "has_changed": has_changed,
-        "replicas": None,
-        "wanted": None,
-        "peers": None,
+        **kept_sighting(outcome.sighting),
     }
-    if outcome.sighting is not None:
-        seen = outcome.sighting
-        values |= {
-            "replicas": seen.replicas,
-            "wanted": seen.wanted,
-            "peers": msgspec.json.encode(seen.peers).decode(),
-        }
     changed = connection.execute(
         "UPDATE contents SET state = :state, attempts = :attempts, looks = :looks,"  # noqa: S608
-        " next_at = :next_at, error = :error, lease_owner = NULL,"
+        " next_at = :next_at, lease_owner = NULL,"
+        " error = CASE WHEN :has_learned THEN :error ELSE coalesce(:error, error) END,"
         " replicas = coalesce(:replicas, replicas), wanted = coalesce(:wanted, wanted),"
         " peers = coalesce(:peers, peers),"
         f" updated_at = CASE WHEN :has_changed THEN :now ELSE updated_at END WHERE {_OURS}",
@@ -264,31 +271,16 @@ def _settle(
     return changed.rowcount > 0
 
 
-def _waiting(row: tuple[Any, ...]) -> Waiting:
-    cid, state, updated_at, attempts, error, next_at = row
-    return Waiting(
-        cid=Cid.parse(cid),
-        state=ContentState(state),
-        since=at_milliseconds(updated_at),
-        attempts=attempts,
-        error=error,
-        next_at=None if next_at is None else at_milliseconds(next_at),
+def _expedite(connection: sqlite3.Connection, *, above: int, now: int) -> int:
+    """Make due at *now* what waits among the next contents *above*; the last number looked at."""
+    (most,) = connection.execute("SELECT coalesce(max(id), 0) FROM contents").fetchone()
+    end = min(most, above + _EXPEDITED_AT_ONCE)
+    connection.execute(
+        "UPDATE contents SET next_at = :now WHERE id > :above AND id <= :end AND next_at > :now"
+        " AND lease_owner IS NULL AND state != 'unpinning'",
+        {"now": now, "above": above, "end": end},
     )
-
-
-def _due(row: tuple[Any, ...]) -> Due:
-    content, cid, state, generation, is_held, attempts, looks, sent, sent_at = row
-    return Due(
-        id=content,
-        cid=Cid.parse(cid),
-        state=ContentState(state),
-        generation=generation,
-        is_held=bool(is_held),
-        attempts=attempts,
-        looks=looks,
-        sent=None if sent is None else Sent(sent),
-        sent_at=(sent_at or 0) / 1000,
-    )
+    return int(end)
 
 
 def _key(owner: str, due: Due) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from importlib import resources
 from itertools import groupby
@@ -33,6 +33,8 @@ _READER_BUSY_MS: Final = 50  # reads run on the event loop: they must not wait
 _SEARCHERS: Final = 4
 MAX_WAITING_SEARCHES: Final = 64
 _SEARCH_SECONDS: Final = 10.0
+_MOST_LOG_BYTES: Final = 256 * 1024 * 1024
+_JOURNAL_BYTES: Final = 64 * 1024 * 1024  # what a large write has made of it is given back
 _STEPS_A_LOOK: Final = 10_000  # of SQLite's machine, between two looks at the clock
 
 _ALONE: Final = object()
@@ -74,6 +76,7 @@ class Database:
         self._reader: sqlite3.Connection
         self._searchers = ThreadPoolExecutor(_SEARCHERS, thread_name_prefix="sqlite search")
         self._searches = 0
+        self._log = path.with_name(path.name + "-wal")
 
     async def __aenter__(self) -> Self:
         """Raises WrongSettings when the file cannot be made or is not ours."""
@@ -124,22 +127,39 @@ class Database:
         except sqlite3.Error as wrong:
             raise StorageUnavailable("The ledger cannot be read now.") from wrong
 
-    async def search(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """What *job* returns. For reads that may take long: beside the event loop, within 10 s.
+    async def search(
+        self,
+        job: Callable[[sqlite3.Connection], T],
+        *,
+        seconds: float = _SEARCH_SECONDS,
+        is_ours: bool = False,
+    ) -> T:
+        """What *job* returns. For reads that may take long: beside the event loop, of one moment.
 
-        Raises StorageUnavailable, also when too many are waiting."""
-        if self._searches >= MAX_WAITING_SEARCHES:
-            raise StorageUnavailable("Too many searches are waiting.")
+        Raises StorageUnavailable, also after *seconds* and, unless it *is_ours* and nobody else's
+        wish, when too many are waiting or have kept the log of writes from being folded in."""
+        if not is_ours:
+            self._check_searches()
         self._searches += 1
-        running = asyncio.get_running_loop().run_in_executor(self._searchers, self._search, job)
+        running = asyncio.get_running_loop().run_in_executor(
+            self._searchers, self._search, job, seconds
+        )
         running.add_done_callback(self._searched)
         return await running
+
+    def _check_searches(self) -> None:
+        if self._searches >= MAX_WAITING_SEARCHES:
+            raise StorageUnavailable("Too many searches are waiting.")
+        # While any search runs the log cannot begin anew; let them end before there are others.
+        with suppress(FileNotFoundError):
+            if self._searches and self._log.stat().st_size > _MOST_LOG_BYTES:
+                raise StorageUnavailable("The ledger is catching up.")
 
     def _searched(self, _: object) -> None:
         self._searches -= 1
 
-    def _search(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        end = time.monotonic() + _SEARCH_SECONDS
+    def _search(self, job: Callable[[sqlite3.Connection], T], seconds: float) -> T:
+        end = time.monotonic() + seconds
         try:
             with closing(_connect(self._path, _WRITER_BUSY_MS)) as connection:
                 connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS_A_LOOK)
@@ -244,6 +264,7 @@ def _connect(path: Path, busy_ms: int) -> sqlite3.Connection:
     connection.execute(f"PRAGMA busy_timeout = {busy_ms}")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA journal_size_limit = {_JOURNAL_BYTES}")
     connection.create_function("casefold", 1, _casefold, deterministic=True)
     return connection
 

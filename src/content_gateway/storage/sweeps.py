@@ -71,20 +71,20 @@ class SqliteSweeps:
             )
             return {texts[text]: number for text, number in found}
 
-        return await self._database.search(job)
+        return await self._database.search(job, is_ours=True)
 
-    async def settled(self, above: int, limit: int) -> Sequence[int]:
-        """The next numbers *above* that are pinned for all we know, ascending."""
+    async def settled(self, above: int, limit: int, before: float) -> Sequence[int]:
+        """The next numbers *above* that are pinned for all we know since *before*, ascending."""
 
         def job(connection: sqlite3.Connection) -> list[int]:
             found = connection.execute(
                 "SELECT id FROM contents WHERE id > ? AND state = 'pinned' AND next_at IS NULL"
-                " ORDER BY id LIMIT ?",
-                (above, limit),
+                " AND updated_at <= ? ORDER BY id LIMIT ?",
+                (above, before * 1000, limit),
             )
             return [number for (number,) in found]
 
-        return await self._database.search(job)
+        return await self._database.search(job, is_ours=True)
 
     async def look_again(self, numbers: Sequence[int]) -> None:
         """Make settled contents due."""

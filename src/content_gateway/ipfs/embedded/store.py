@@ -5,7 +5,7 @@ durably, only when nothing lacks; so a crash costs what was under way and no mor
 1, and nothing is announced to the DHT. How blocks are kept, fetched and read is left to the
 modules beside this one."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import Final
 
 from content_gateway.content.cid import Cid
@@ -85,7 +85,7 @@ class EmbeddedStore:
         Raises UpstreamUnavailable when the disk refuses."""
         await self._blocks.unpin(cid)
 
-    async def pinset(self) -> AsyncIterator[Cid]:
+    async def pinset(self) -> AsyncGenerator[Cid, None]:
         """Every complete pin; raises UpstreamUnavailable where the disk refuses."""
         last = 0
         while pins := await self._blocks.pins_after(last, _PINS_AT_ONCE):

@@ -50,8 +50,9 @@ ALTER TABLE contents_new RENAME TO contents;
 
 CREATE UNIQUE INDEX pins_by_age ON pins (requestor, created_at);
 CREATE INDEX pins_by_content ON pins (content);
--- First tries and the others queue apart, so that neither has to be searched for among the other.
-CREATE INDEX contents_due ON contents (attempts + looks > 0, next_at) WHERE next_at IS NOT NULL;
+-- Each lane (content/holdings.py) is a queue of its own, so that none is searched for among others.
+CREATE INDEX contents_due
+    ON contents ((attempts + looks > 0) + (attempts > 4), next_at) WHERE next_at IS NOT NULL;
 CREATE INDEX contents_leaving ON contents (next_at) WHERE state = 'unpinning';
 CREATE INDEX contents_leased ON contents (lease_owner) WHERE lease_owner IS NOT NULL;
 

@@ -1,0 +1,38 @@
+"""The part of the ledger that knows what is owed, as the reconciler needs it: a port.
+
+Adapters do not import this; the type checker proves in app.py that they fit."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from content_gateway.content.holdings import Due, Event, Outcome, Sent, Shares
+
+
+class DueLedger(Protocol):
+    """The part of the ledger that knows what is owed. Methods raise StorageUnavailable."""
+
+    def any_due(self) -> bool:
+        """Whether a content waits to be tended now."""
+
+    async def lease(self, owner: str, seconds: float, shares: Shares) -> Sequence[Due]:
+        """As many due contents as *shares* allows, for *owner* alone for so many *seconds*."""
+
+    async def renew(self, owner: str, dues: Sequence[Due], seconds: float) -> set[int]:
+        """Extend *owner*'s leases; the numbers of those that it still has, under the generation
+        that it knows."""
+
+    async def release(self, owner: str) -> None:
+        """Give up all of *owner*'s leases."""
+
+    async def begin(self, owner: str, due: Due, sent: Sent, event: Event | None) -> Due | None:
+        """Record *event*, and that *sent* is about to be asked of the backend, durably; the
+        content as it is then.
+
+        None, and nothing may be sent, if lease or generation have passed on, or if an unpin is
+        meant and somebody holds the content."""
+
+    async def progress(self, owner: str, due: Due, blocks: int, size: int) -> None:
+        """Keep that the content is being brought in, and how far that is."""
+
+    async def settle(self, owner: str, outcomes: Sequence[tuple[Due, Outcome]]) -> None:
+        """Write outcomes and end their leases; nothing is written where *owner* has lost one."""

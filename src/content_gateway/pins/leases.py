@@ -1,0 +1,68 @@
+"""The leases of one batch of contents: kept while it is worked on, and the work ended where one is
+lost.
+
+Knows that a lease that cannot be renewed will be somebody else's: before it is, the work under it
+must have ended. What the work is, is left to the reconciler."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Self
+
+import structlog
+
+from content_gateway.content.holdings import Due
+from content_gateway.errors import StorageUnavailable
+
+log = structlog.get_logger(__name__)
+
+Renew = Callable[[Sequence[Due], float], Awaitable[set[int]]]
+
+
+class Leases:
+    """Leases of *dues*, *seconds* long, renewed three times as often between enter and exit."""
+
+    def __init__(self, dues: Sequence[Due], renew: Renew, seconds: float) -> None:
+        self._dues = {due.id: due for due in dues}
+        self._renew = renew
+        self._seconds = seconds
+        self._work: dict[int, asyncio.Task[None]] = {}
+        self._task: asyncio.Task[None]
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._keep(), name="leases")
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def ends_with(self, due: Due, work: asyncio.Task[None]) -> None:
+        """Cancel *work* when the lease of *due*, or its generation, has passed on."""
+        self._work[due.id] = work
+
+    def over(self, due: Due) -> None:
+        """The lease of *due* was given back."""
+        self._dues.pop(due.id, None)
+        self._work.pop(due.id, None)
+
+    async def _keep(self) -> None:
+        now = asyncio.get_running_loop().time
+        renewed_at = now()
+        while True:
+            await asyncio.sleep(self._seconds / 3)
+            dues = list(self._dues.values())
+            try:
+                async with asyncio.timeout_at(renewed_at + self._seconds * 2 / 3):
+                    held = await self._renew(dues, self._seconds)
+                renewed_at = now()
+            except StorageUnavailable as wrong:
+                log.error("leases could not be renewed", reason=wrong.detail)
+                if now() < renewed_at + self._seconds * 2 / 3:
+                    continue
+                held = set()
+            except TimeoutError:
+                held = set()
+            for due in dues:
+                if due.id not in held and (work := self._work.pop(due.id, None)) is not None:
+                    log.info("a lease has passed on", cid=str(due.cid))
+                    work.cancel()

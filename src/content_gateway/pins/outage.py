@@ -1,0 +1,58 @@
+"""Whether the pin backend is away, as far as its answers tell.
+
+Knows that a backend may answer looks and take no wishes: then an answered look proves nothing. A
+single call without an answer is a pause; only where the next one has none either is it an outage
+after which something may be lost. What is done meanwhile is decided by the reconciler."""
+
+from collections.abc import Callable
+from typing import Final
+
+from content_gateway.errors import UpstreamTimeout, UpstreamUnavailable
+
+SIGNS: Final = (UpstreamUnavailable, UpstreamTimeout)
+_TELLING: Final = 2
+
+
+class Outage:
+    """What has been heard of one backend; *gap* gives the seconds of a pause, by its number."""
+
+    def __init__(self, gap: Callable[[int], float], clock: Callable[[], float]) -> None:
+        self._gap = gap
+        self._clock = clock
+        self._pauses = 0  # one after the other, without an answer in between
+        self._until = self._pause = 0.0
+        self._is_deaf = False
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it was away when it was last asked."""
+        return self._pauses > 0
+
+    @property
+    def is_pause(self) -> bool:
+        """Whether it is to be left alone now."""
+        # A clock that was set back must not make the pause longer.
+        return 0 < self._until - self._clock() <= self._pause
+
+    @property
+    def is_deaf(self) -> bool:
+        """Whether it takes no wishes, while looks may be answered."""
+        return self.is_on and self._is_deaf
+
+    def unanswered(self, *, wish: bool) -> bool:
+        """A look or a *wish* had no answer; whether that begins another pause."""
+        if self.is_pause:
+            return False
+        self._pause = self._gap(self._pauses)
+        self._until = self._clock() + self._pause
+        self._pauses += 1
+        self._is_deaf = wish
+        return True
+
+    def answered(self, *, wish: bool) -> bool:
+        """A look or a *wish* was answered; whether that ends an outage worth the name."""
+        if not self._pauses or (self._is_deaf and not wish):
+            return False
+        was_real = self._pauses >= _TELLING
+        self._pauses, self._until = 0, 0.0
+        return was_real

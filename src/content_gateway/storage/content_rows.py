@@ -1,0 +1,58 @@
+"""Rows of the table `contents` as values, and back: what both sides mean, without asking anybody.
+
+Knows its columns and what their JSON holds. Running statements is left to contents.py."""
+
+from typing import Any
+
+import msgspec
+import structlog
+
+from content_gateway.content.backlog import Waiting
+from content_gateway.content.cid import Cid
+from content_gateway.content.holdings import ContentState, Due, Sent, Sighting
+from content_gateway.content.moments import at_milliseconds
+from content_gateway.errors import InvalidCid
+
+log = structlog.get_logger(__name__)
+
+
+def waiting_of(row: tuple[Any, ...]) -> Waiting:
+    """One that waits: cid, state, updated_at, attempts, error, next_at."""
+    cid, state, updated_at, attempts, error, next_at = row
+    return Waiting(
+        cid=Cid.parse(cid),
+        state=ContentState(state),
+        since=at_milliseconds(updated_at),
+        attempts=attempts,
+        error=error,
+        next_at=None if next_at is None else at_milliseconds(next_at),
+    )
+
+
+def due_of(row: tuple[Any, ...]) -> Due | None:
+    """The leased content; None for one that cannot be tended, which must not stop the others."""
+    content, text, state, generation, is_held, attempts, looks, sent, sent_at = row
+    try:
+        cid = Cid.parse(text)
+    except InvalidCid as odd:
+        log.error("the ledger has a content that is none", cid=text, reason=odd.detail)
+        return None
+    return Due(
+        id=content,
+        cid=cid,
+        state=ContentState(state),
+        generation=generation,
+        is_held=bool(is_held),
+        attempts=attempts,
+        looks=looks,
+        sent=None if sent is None else Sent(sent),
+        sent_at=(sent_at or 0) / 1000,
+    )
+
+
+def kept_sighting(seen: Sighting | None) -> dict[str, Any]:
+    """The columns replicas, wanted and peers; nothing in them where nothing was seen."""
+    if seen is None:
+        return {"replicas": None, "wanted": None, "peers": None}
+    peers = msgspec.json.encode(seen.peers).decode()
+    return {"replicas": seen.replicas, "wanted": seen.wanted, "peers": peers}
