@@ -1,8 +1,8 @@
 """Pins over HTTP: how many new ones a second, how many repeats, and what ten million cost.
 
-Every pin is durable when it is answered. The service runs with nothing to fetch from, so that the
-ledger is measured and not a download; its reconciler runs as it always does. Ledgers with many
-pins are made by SQL, with pins of one requestor that are settled."""
+Every pin is durable when it is answered. The backend is away, so that the ledger is measured and
+not a cluster; the reconciler runs, and probes. Ledgers with many pins are made by SQL, with pins of
+one requestor that are settled."""
 
 import itertools
 import os
@@ -25,7 +25,6 @@ ROUNDS: Final = 9
 SECONDS: Final = 1.0
 _LETTERS: Final = "234567abcdefghijklmnopqrstuvwxyz"
 _PEERS: Final = '[{"name":"embedded","status":"pinned","at":null,"error":null}]'
-# A backend that is away: else the first sweep would miss every pin that SQL has made.
 _NOBODY: Final = {
     "CONTENT_GATEWAY_PINS__BACKEND": "ipfs-cluster",
     "CONTENT_GATEWAY_IPFS_CLUSTER__URLS": '["http://127.0.0.1:9"]',
@@ -55,7 +54,7 @@ class Tails:
 async def rates(folder: Path) -> Rates:
     """The two rates, the servers taking turns."""
     new, new_ratios, repeats, ratios = [], [], [], []
-    async with bare() as plain, service(folder / "rates") as ours:
+    async with bare() as plain, service(folder / "rates", _NOBODY) as ours:
         for number in range(ROUNDS + 1):
             added = await _new(ours)
             again = await Load(ours.port, _repeats(ours.port), CLIENTS).run(SECONDS)

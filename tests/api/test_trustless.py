@@ -7,7 +7,8 @@ from typing import Any
 import cbor2
 import pytest
 
-from content_gateway.content.cid import Cid
+from content_gateway.content.cid import DAG_PB, Cid
+from content_gateway.content.multiformats import IDENTITY
 from tests.contract import Answer
 from tests.fakes.origin import Origin
 from tests.ipfs import dags
@@ -314,3 +315,12 @@ async def test_one_instance_feeds_another(tmp_path: Path, service: Service) -> N
         await eventually(lambda: is_pinned(second, FILE[0]))
         answer = await get(second, f"{FILE[0]}?format=car")
         assert read_car(answer.body)[1] == list(dags.in_order(FILE))
+
+
+@pytest.mark.parametrize("codec", [DAG_PB, 0x78, 0x85])
+@pytest.mark.parametrize("scope", ["all", "entity"])
+async def test_what_cannot_be_walked_is_404(service: Service, codec: int, scope: str) -> None:
+    """A CID that holds its own bytes, of a codec they are not, is the asker's error."""
+    cid = Cid(codec, IDENTITY, b"abc")
+    answer = await get(service, f"{cid}?format=car&dag-scope={scope}")
+    assert answer.status in ((404,) if scope == "all" or codec == DAG_PB else (200, 404))

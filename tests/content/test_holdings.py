@@ -1,6 +1,8 @@
 """The table of states: nothing is stuck, nothing is given up, and nothing leaves without a word."""
 
+import re
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -73,3 +75,17 @@ def test_nothing_seen_makes_a_content_known(event: Event) -> None:
 def test_the_table_has_no_empty_rows() -> None:
     """Every entry changes something: what changes nothing is left out."""
     assert [key for key, to in TRANSITIONS.items() if key[0] is to] == []
+
+
+def test_the_drawing_is_the_table() -> None:
+    """docs/pins.md shows every transition there is, with the words of its event, and no other."""
+    text = (Path(__file__).parents[2] / "docs" / "pins.md").read_text()
+    drawn = {
+        (source, event, to)
+        for source, to, events in re.findall(r"^ +(\S+) --> (\S+?): (.+)$", text, re.MULTILINE)
+        for event in events.split(", or ")
+    }
+    table = {
+        (state or "[*]", event.value, to or "[*]") for (state, event), to in TRANSITIONS.items()
+    }
+    assert drawn == table

@@ -114,3 +114,15 @@ def test_identity_links_are_followed_inside_and_bounded_in_depth() -> None:
     assert set(frontier.missing(frontier.unread(9))) == {leaf[0].multihash}
     with pytest.raises(ValueError, match="levels"):
         Frontier(root[0], Limits(depth=1)).accept([(root[0].multihash, root[1][root[0]])])
+
+
+def test_a_long_chain_may_come_backwards() -> None:
+    """However deep, children before their parents are taken in once the root is there."""
+    dag = raw(b"end")
+    for _ in range(3_000):
+        dag = pb(dag)
+    frontier = Frontier(dag[0], Limits(depth=5_000))
+    backwards = sections(dag)[::-1]
+    accepted = [each for section in backwards for each in frontier.accept([section])]
+    assert len(accepted) == 3_001
+    assert frontier.is_complete

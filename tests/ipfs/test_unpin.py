@@ -2,17 +2,19 @@
 
 import asyncio
 import random
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from content_gateway.content.holdings import Holding
 from content_gateway.demo.publisher import directory
-from content_gateway.errors import PinFailed
+from content_gateway.errors import PinDeferred, PinFailed
 from content_gateway.ipfs.embedded.blockstore import Blockstore
+from content_gateway.ipfs.embedded.frontier import Frontier, Limits
 from content_gateway.ipfs.embedded.store import EmbeddedStore
 from tests.fakes.origin import Origin
-from tests.ipfs.dags import Dag, file, pb, raw
+from tests.ipfs.dags import Dag, file, in_order, pb, raw
 from tests.ipfs.stores import collected, count, holding, number, pin
 from tests.ipfs.test_blockstore import put
 
@@ -154,3 +156,37 @@ async def test_room_is_given_back_to_the_disk(
     assert await count(blocks) == len(small[1])
     for cid, data in small[1].items():
         assert await store.block(cid) == data
+
+
+async def test_a_retrieval_that_outlived_an_unpin_completes_nothing(blocks: Blockstore) -> None:
+    """Let go of and begun again meanwhile: blocks that it counted as here may have gone."""
+    dag = file(300, 10)
+    sections = [(cid.multihash, data) for cid, data in in_order(dag)]
+    late, frontier = await blocks.begin(dag[0]), Frontier(dag[0], Limits())
+    await blocks.keep(late, frontier, sections[:200])
+    await blocks.unpin(dag[0])
+    await collected(blocks)
+    await blocks.begin(dag[0])
+    with pytest.raises(PinDeferred):
+        await blocks.keep(late, frontier, sections[200:])
+    with pytest.raises(PinDeferred):
+        await blocks.finish(late, frontier)
+    assert await blocks.complete([dag[0]]) == set()
+
+
+async def test_bytes_that_were_verified_take_the_place_of_rotten_ones(blocks: Blockstore) -> None:
+    """A pin that brings a block in anew mends what the disk has made of it."""
+    dag = file(20, 10)
+    await put(blocks, dag)
+
+    def rot(connection: sqlite3.Connection) -> None:
+        connection.execute("UPDATE blocks SET data = zeroblob(length(data))")
+
+    await blocks.write(rot)
+    other = pb(dag)
+    await put(blocks, other)
+
+    def kept(connection: sqlite3.Connection) -> set[bytes]:
+        return {bytes(data) for (data,) in connection.execute("SELECT data FROM blocks")}
+
+    assert await blocks.read(kept) == set(other[1].values())

@@ -560,3 +560,22 @@ async def test_a_row_that_is_no_content_stops_nobody(
     await pinning.add("a", str(cid(2)))
     reconciler.start()
     await settled(pinning, 2, ContentState.PINNED)
+
+
+async def test_a_stubborn_content_can_find_the_backend_back(
+    pinning: Pinning, reconciler: Reconciler, backend: Backend
+) -> None:
+    """With nothing else to do, one that has failed many times is a probe like any other."""
+    backend.refused.add(cid(1))
+    reconciler.start()
+    await pinning.add("a", str(cid(1)))
+
+    async def has_tried_often() -> bool:
+        return pinning.status("a", cid(1)).attempts > 5
+
+    await eventually(has_tried_often)
+    backend.refused.clear()
+    backend.is_deaf = True
+    await asyncio.sleep(0.2)
+    backend.is_deaf = False
+    await settled(pinning, 1, ContentState.PINNED)

@@ -93,7 +93,7 @@ LETTING_GO = [
     (None, 0.0, Holding.PINNED, Act.UNPIN),
     (Sent.PIN, JUST, Holding.ABSENT, Act.UNPIN),  # it may come yet
     (Sent.PIN, JUST, Holding.PINNED, Act.UNPIN),
-    (Sent.PIN, LONG_AGO, Holding.ABSENT, Event.SEEN_ABSENT),
+    (Sent.PIN, LONG_AGO, Holding.ABSENT, Act.UNPIN),  # half of it may be here
     (Sent.PIN, LONG_AGO, Holding.QUEUED, Act.UNPIN),
     (Sent.PIN, LONG_AGO, Holding.FAILED, Act.UNPIN),
     (Sent.UNPIN, JUST, Holding.ABSENT, LATER),  # what was sent before may come after it

@@ -2,7 +2,7 @@
 
 Knows the fields of the interface specification's section 2.5 and of this service's own pin
 operations, and the words that tell a person how far a pin is. The Pinning Service API's form of
-the same things is in psa_answers.py."""
+the same things is in psa.py."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -91,7 +91,8 @@ class PsaHandlers:
     async def remove(self, call: Call) -> Reply:
         """The end of one of the requestor's pins; no body (the API's yaml)."""
         parse_query(call.query, ())
-        await self._pinning.remove(call.requestor, self._held(call).pin.cid)
+        pin = self._held(call).pin
+        await self._pinning.remove(call.requestor, pin.cid, pin.created_at)
         return keyed(b"", status=202)
 
     def _held(self, call: Call) -> PinStatus:

@@ -33,6 +33,7 @@ _REQUEST_ID: Final = re.compile(r"([0-9a-f]{1,15})-([a-z0-9]{1,1200})", re.ASCII
 
 # A text with a NUL in it is not kept whole by every ledger.
 _Name = Annotated[str, Meta(max_length=MAX_NAME, pattern=r"^[^\x00]*$")]
+_Text = Annotated[str, Meta(pattern=r"^[^\x00]*$")]
 _Multiaddr = Annotated[str, Meta(pattern=r"^/[!-~]+$", max_length=1024)]
 
 
@@ -42,11 +43,11 @@ class _PinObject(msgspec.Struct, frozen=True):
     cid: str
     name: _Name | None = None
     origins: Annotated[list[_Multiaddr], Meta(max_length=20)] | None = None
-    meta: Annotated[dict[str, str], Meta(max_length=1000)] | None = None
+    meta: Annotated[dict[_Text, _Text], Meta(max_length=1000)] | None = None
 
 
 _PINS: Final = msgspec.json.Decoder(_PinObject)
-_META: Final = msgspec.json.Decoder(dict[str, str])
+_META: Final = msgspec.json.Decoder(dict[_Text, _Text])
 
 
 def parse_pin(body: bytes) -> tuple[str, Label]:

@@ -4,7 +4,8 @@ Knows ipfs/specs trustless-gateway.md: raw blocks and CARs by their CID, how the
 for, and the header fields of what never changes. Only what is held is served; what a CAR
 consists of is left to the store."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
 
@@ -28,7 +29,7 @@ from content_gateway.api.problems import (
 )
 from content_gateway.api.query import choice, parse_query
 from content_gateway.content.cid import Cid
-from content_gateway.errors import InvalidQuery, NotFound
+from content_gateway.errors import InvalidQuery, NotFound, UpstreamUnavailable
 from content_gateway.pins.pinning import Blocking
 
 Scope: TypeAlias = Literal["all", "block", "entity"]
@@ -47,6 +48,8 @@ _PARAMETERS: Final = (
     *("format", "dag-scope", "entity-bytes", "car-version", "car-order", "car-dups"),
     *("filename", "download"),  # a path gateway's; they change nothing here
 )
+# CARs that are read at a time, by clients without a key: each takes some megabytes of memory.
+MAX_STREAMS: Final = 32
 _FOR_EVER: Final = b"public, max-age=29030400, immutable"
 
 
@@ -56,7 +59,7 @@ class Store(Protocol):
     async def block(self, cid: Cid) -> bytes | None:
         """The block of *cid*, None if it is not held."""
 
-    def car(self, cid: Cid, scope: Scope) -> AsyncIterator[bytes]:
+    def car(self, cid: Cid, scope: Scope) -> AsyncGenerator[bytes, None]:
         """The CAR of what is below *cid*, each block once and depth first.
 
         Raises NotFound where a block is missing."""
@@ -77,6 +80,7 @@ class TrustlessHandlers:
     def __init__(self, store: Store | None, blocking: Blocking) -> None:
         self._store = store
         self._blocking = blocking
+        self._streams = 0
 
     @property
     def by_id(self) -> Handlers:
@@ -92,8 +96,20 @@ class TrustlessHandlers:
             return Reply(b"", headers, 304)
         if not wish.is_car:
             return Reply(root, [*headers, length_of(root)])
+        if self._streams >= MAX_STREAMS:
+            raise UpstreamUnavailable("Too many CARs are being read; ask again in a moment.")
+        return Stream(self._counted(cid, wish.scope), headers)
+
+    async def _counted(self, cid: Cid, scope: Scope) -> AsyncGenerator[bytes, None]:
+        """The CAR, as one of the few that are read at a time."""
         assert self._store is not None  # noqa: S101 - else there is no such handler
-        return Stream(self._store.car(cid, wish.scope), headers)
+        self._streams += 1
+        try:
+            async with aclosing(self._store.car(cid, scope)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        finally:
+            self._streams -= 1
 
     async def head(self, call: Call) -> Reply:
         """As `get`, without a body."""
@@ -186,5 +202,7 @@ def _headers(cid: Cid, wish: _Wish) -> Headers:
         (b"x-ipfs-roots", name),
     ]
     if not wish.is_named:
-        headers.append((b"content-location", b"/ipfs/" + name + b"?format=" + form))
+        is_part = wish.is_car and wish.scope != "all"
+        scope = b"&dag-scope=" + wish.scope.encode() if is_part else b""
+        headers.append((b"content-location", b"/ipfs/" + name + b"?format=" + form + scope))
     return headers

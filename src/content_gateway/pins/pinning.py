@@ -5,9 +5,11 @@ PinLedger it writes to. Telling the backend is the reconciler's business, and it
 here: no caller ever waits for a cluster."""
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Protocol
 
 from content_gateway.content.cid import Cid
+from content_gateway.content.holdings import ContentState
 from content_gateway.content.pins import (
     NO_LABEL,
     Label,
@@ -23,9 +25,6 @@ from content_gateway.errors import PinNotFound
 class PinLedger(Protocol):
     """Where promises are kept. Every method raises StorageUnavailable, and then nothing changed."""
 
-    def holds(self, requestor: str, cid: Cid) -> bool:
-        """Whether *requestor* holds *cid*, durably."""
-
     async def add(self, requestor: str, cid: Cid, spelling: str, label: Label) -> Pin | None:
         """Record a pin and what becomes of its content, in one durable transaction.
 
@@ -40,8 +39,9 @@ class PinLedger(Protocol):
         """Remove *old* and add another pin, in one durable transaction: a new pin even where the
         CID is the same or was held already. None if *old* is not there, and nothing changes."""
 
-    async def remove(self, requestor: str, cid: Cid) -> Removal | None:
-        """Remove a pin durably; its content is released with its last. None if it is not there."""
+    async def remove(self, requestor: str, cid: Cid, created_at: datetime | None) -> Removal | None:
+        """Remove a pin durably, if *created_at* is when it was made or None; its content is
+        released with its last pin. None if it is not there."""
 
     def status(self, requestor: str, cid: Cid) -> PinStatus | None:
         """The requestor's pin of *cid* and how far its content is; None if there is none."""
@@ -71,9 +71,6 @@ class Pinning:
         Raises InvalidCid and Blocked."""
         cid = Cid.parse(spelling)
         self._blocking.check_cid(cid)
-        # A repeat is told by reading alone: what a reader sees was synced to disk before.
-        if self._ledger.holds(requestor, cid):
-            return None
         pin = await self._ledger.add(requestor, cid, spelling, label)
         if pin is not None:
             self._wake()
@@ -84,9 +81,11 @@ class Pinning:
 
         Raises InvalidCid and Blocked."""
         cid = Cid.parse(spelling)
-        if await self.add(requestor, spelling, label) is None:
-            await self._ledger.relabel(requestor, cid, label)
-        return self.status(requestor, cid)
+        while (pin := await self.add(requestor, spelling, label)) is None:
+            if await self._ledger.relabel(requestor, cid, label):
+                return self.status(requestor, cid)
+            # It was removed in this moment, and is added after all.
+        return self._ledger.status(requestor, cid) or PinStatus(pin, ContentState.QUEUED)
 
     async def replace(self, requestor: str, old: Pin, spelling: str, label: Label) -> PinStatus:
         """How far the pin is that takes the place of *old*; its content may be the same.
@@ -94,14 +93,16 @@ class Pinning:
         Raises InvalidCid, Blocked, and PinNotFound when *old* is no longer there."""
         cid = Cid.parse(spelling)
         self._blocking.check_cid(cid)
-        if await self._ledger.replace(requestor, old, cid, spelling, label) is None:
+        pin = await self._ledger.replace(requestor, old, cid, spelling, label)
+        if pin is None:
             raise PinNotFound("No such pin is held.")
         self._wake()
-        return self.status(requestor, cid)
+        return self._ledger.status(requestor, cid) or PinStatus(pin, ContentState.QUEUED)
 
-    async def remove(self, requestor: str, cid: Cid) -> Removal:
-        """Remove the requestor's pin, at once and durably; raises PinNotFound."""
-        removal = await self._ledger.remove(requestor, cid)
+    async def remove(self, requestor: str, cid: Cid, created_at: datetime | None = None) -> Removal:
+        """Remove the requestor's pin, at once and durably; raises PinNotFound, also where another
+        pin of that CID than the one of *created_at* is there."""
+        removal = await self._ledger.remove(requestor, cid, created_at)
         if removal is None:
             raise PinNotFound("No pin of this CID is held.")
         if removal is Removal.LEAVES:

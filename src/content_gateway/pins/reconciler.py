@@ -146,6 +146,10 @@ class Reconciler:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._policy.idle):
                     await self._awake.wait()
+            # What is promised together is leased together; in an outage a promise changes nothing.
+            await asyncio.sleep(
+                self._policy.gather if not self._outage.is_on else self._policy.idle
+            )
 
     async def _hand_out(self) -> int:
         """Lease what is due and free workers may take, and begin to tend it."""
@@ -175,10 +179,10 @@ class Reconciler:
         if not outage.is_on:
             return Shares(free, first_tries=free, retries=retries, stubborn=stubborn)
         if outage.is_deaf:
-            # What can be let go of need not wait for what cannot be had; and a probe that turns out
-            # to need a look only proves nothing, so there are two.
+            # What can be let go of need not wait for what cannot be had; and as a probe that turns
+            # out to need a look only proves nothing, each lane has one.
             probes = 0 if outage.is_pause else 1
-            return Shares(free, first_tries=probes, retries=probes, releases=free)
+            return Shares(free, probes, probes, probes, releases=free)
         probes = 0 if outage.is_pause else min(free, 1)
         return Shares(probes, first_tries=1, retries=1, stubborn=1)
 

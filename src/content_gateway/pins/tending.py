@@ -41,7 +41,8 @@ _EVENTS: Final = {
 class Policy:
     """Seconds and numbers of the reconciler's work.
 
-    *workers* contents are under way at once, and a look asks for *batch* of them; *first_slice*
+    *idle* passes at most between two looks at the ledger, *gather* at least. *workers* contents are
+    under way at once, and a look asks for *batch* of them; *first_slice*
     is the time of a first try, and each later one has twice as much, up to *longest_slice*. Gaps
     between looks grow to *longest_gap*, between tries of what failed to *longest_gap_failed*,
     between probes of a backend that is away to *longest_away*."""
@@ -50,6 +51,7 @@ class Policy:
     batch: int = 50
     lease: float = 30.0
     idle: float = 1.0
+    gather: float = 0.01
     first_slice: float = 30.0
     longest_slice: float = 3600.0
     first_gap: float = 0.5
@@ -109,7 +111,9 @@ class Rules:
             return Outcome(None, self.gap(due.looks), seen, seen.reason)
         if due.sent is Sent.UNPIN and unsure_for > 0:
             return Outcome(None, unsure_for, seen)
-        if seen.holding is Holding.ABSENT and unsure_for <= 0:
+        # What was asked for may be half here (embedded) although it is seen as absent: it is let
+        # go of once in any case.
+        if seen.holding is Holding.ABSENT and unsure_for <= 0 and due.sent is not Sent.PIN:
             return Outcome(Event.SEEN_ABSENT, None)
         return Act.UNPIN
 

@@ -7,6 +7,7 @@ contents.py beside this."""
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
@@ -52,6 +53,10 @@ class SqliteLedger:
 
     async def add(self, requestor: str, cid: Cid, spelling: str, label: Label) -> Pin | None:
         """Record a pin and what becomes of its content; None if *requestor* holds it already."""
+        # A repeat is told by reading alone, as what a reader sees was synced before. But not beside
+        # the writer, where a read waits for the interpreter's lock: there it is told with the rest.
+        if not self._database.is_writing and self.holds(requestor, cid):
+            return None
         addition = Addition(requestor, cid, spelling, label)
         return await self._database.write_together(self._add_all, addition)
 
@@ -96,14 +101,23 @@ class SqliteLedger:
 
         return await self._database.write(job)
 
-    async def remove(self, requestor: str, cid: Cid) -> Removal | None:
-        """Remove a pin; its content is released with its last. None if it is not there."""
+    async def remove(
+        self, requestor: str, cid: Cid, created_at: datetime | None = None
+    ) -> Removal | None:
+        """Remove a pin, if *created_at* is when it was made or None; its content is released with
+        its last pin. None if it is not there."""
+        values = {
+            "requestor": requestor,
+            "cid": str(cid),
+            "created_at": None if created_at is None else microseconds(created_at),
+        }
 
         def job(connection: sqlite3.Connection) -> Removal | None:
             gone = connection.execute(
-                "DELETE FROM pins WHERE requestor = ?"
-                " AND content = (SELECT id FROM contents WHERE cid = ?) RETURNING content",
-                (requestor, str(cid)),
+                "DELETE FROM pins WHERE requestor = :requestor"
+                " AND content = (SELECT id FROM contents WHERE cid = :cid)"
+                " AND created_at = coalesce(:created_at, created_at) RETURNING content",
+                values,
             ).fetchone()
             if gone is None:
                 return None

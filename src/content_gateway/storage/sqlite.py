@@ -76,6 +76,7 @@ class Database:
         self._reader: sqlite3.Connection
         self._searchers = ThreadPoolExecutor(_SEARCHERS, thread_name_prefix="sqlite search")
         self._searches = 0
+        self._unanswered = 0
         self._log = path.with_name(path.name + "-wal")
 
     async def __aenter__(self) -> Self:
@@ -110,13 +111,23 @@ class Database:
         results."""
         return cast(T, await self._queued(job, item))
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether writes wait or are under way."""
+        return self._unanswered > 0
+
     def _queued(self, job: Callable[..., Any], item: object) -> asyncio.Future[Any]:
         if self._writes.qsize() >= MAX_QUEUED_WRITES:
             raise StorageUnavailable("Too many writes are waiting.")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
+        self._unanswered += 1
+        future.add_done_callback(self._answered)
         self._writes.put(_Write(job, loop, future, item))
         return future
+
+    def _answered(self, _: object) -> None:
+        self._unanswered -= 1
 
     def read(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """What *job* returns. For look-ups by key, which take microseconds: it runs here and now.

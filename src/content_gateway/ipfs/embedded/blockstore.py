@@ -182,7 +182,12 @@ def _keep(
 def _insert(connection: sqlite3.Connection, pin: Begun, new: Sequence[Section]) -> list[bytes]:
     """Write blocks, and that *pin* needs them; their multihashes."""
     arrived = [multihash for multihash, _ in new]
-    connection.executemany("INSERT OR IGNORE INTO blocks (multihash, data) VALUES (?, ?)", new)
+    # What is here already may have rotted, and what has come was verified.
+    connection.executemany(
+        "INSERT INTO blocks (multihash, data) VALUES (?, ?) ON CONFLICT (multihash)"
+        " DO UPDATE SET data = excluded.data WHERE data <> excluded.data",
+        new,
+    )
     connection.executemany(
         "INSERT OR IGNORE INTO refs SELECT id, ? FROM blocks WHERE multihash = ?",
         [(pin.id, multihash) for multihash in arrived],
@@ -227,8 +232,10 @@ def _finish(connection: sqlite3.Connection, pin: Begun, frontier: Frontier) -> N
 
 
 def _leave(connection: sqlite3.Connection, cid: Cid) -> bool:
+    # Its blocks go from now on: whoever still brings it in must not call it complete.
     changed = connection.execute(
-        "UPDATE pins SET leaving = 1, complete = 0 WHERE cid = ?", (bytes(cid),)
+        "UPDATE pins SET leaving = 1, complete = 0, losses = losses + 1 WHERE cid = ?",
+        (bytes(cid),),
     )
     return changed.rowcount > 0
 

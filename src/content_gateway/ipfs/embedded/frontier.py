@@ -65,7 +65,9 @@ class Frontier:
 
         A block that nothing links to yet is set aside, within a bound, and does not come back."""
         accepted: list[Section] = []
-        for multihash, data in sections:
+        ahead = deque(sections)
+        while ahead:
+            multihash, data = ahead.popleft()
             heads = self._wanted.pop(multihash, None)
             if heads is None:
                 if multihash not in self._seen:
@@ -73,15 +75,12 @@ class Frontier:
                 continue
             self._count(len(data))
             accepted.append((multihash, data))
-            strays: list[Section] = []
             for cid, depth in heads:
                 if cid.codec not in LEAVES:
                     new = self._follow(links(cid, data), depth + 1)
-                    strays += [
+                    ahead.extendleft(
                         (link, self._take_stray(link)) for link in new if link in self._strays
-                    ]
-            if strays:
-                accepted += self.accept(strays)
+                    )
         return accepted
 
     def unread(self, most: int) -> list[bytes]:

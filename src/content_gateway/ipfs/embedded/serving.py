@@ -5,7 +5,7 @@ before children, no duplicates), and that every block is verified again before i
 left to whoever serves it."""
 
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Final, Literal
 
 import structlog
@@ -48,7 +48,7 @@ async def read_block(blocks: Blockstore, cid: Cid) -> bytes | None:
         return None
 
 
-async def read_car(blocks: Blockstore, root: Cid, scope: Scope) -> AsyncIterator[bytes]:
+async def read_car(blocks: Blockstore, root: Cid, scope: Scope) -> AsyncGenerator[bytes, None]:
     """The CAR of *root*; raises NotFound when a block is not here."""
     walk = _Walk(root, scope)
     piece = await _next(blocks, walk)  # the root is there, before anything is said
@@ -107,7 +107,10 @@ class _Walk:
                 sections.append(car.section(cid, data))
                 size += len(sections[-1])
             if cid.codec not in LEAVES:
-                self._ahead += reversed(self._below(cid, data or b""))
+                try:
+                    self._ahead += reversed(self._below(cid, data or b""))
+                except ValueError as wrong:  # held under another codec, or of one we do not walk
+                    raise NotFound(f"What is below {cid} is not here: {wrong}.") from wrong
         return b"".join(sections) if sections or self._ahead else None
 
     def _below(self, cid: Cid, data: bytes) -> list[Cid]:

@@ -5,7 +5,7 @@ durably, only when nothing lacks; so a crash costs what was under way and no mor
 1, and nothing is announced to the DHT. How blocks are kept, fetched and read is left to the
 modules beside this one."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Final
 
 from content_gateway.content.cid import Cid
@@ -99,7 +99,7 @@ class EmbeddedStore:
         in again. Raises UpstreamUnavailable when the disk refuses."""
         return await read_block(self._blocks, cid)
 
-    def car(self, cid: Cid, scope: Scope = "all") -> AsyncIterator[bytes]:
+    def car(self, cid: Cid, scope: Scope = "all") -> AsyncGenerator[bytes, None]:
         """The CAR (version 1, order=dfs, dups=n) of what is below *cid*, piece by piece.
 
         Raises NotFound when a block is not here: before the first piece if it is the root's.
