@@ -1,0 +1,515 @@
+"""Anything that can happen to pins, in any order, and what must hold after each step.
+
+Hypothesis draws the steps; the real ledger, rules and loops do them, on a real file, a simulated
+cluster and a clock that moves only here. Two processes share the file. While one of them works, at
+a point that was armed before, requestors change their minds, the cluster is lost, time passes, the
+other process works, or the process dies.
+
+After each step: the ledger has what the model has, no half rows, what is settled is in the cluster
+for good, what was forgotten is not. After everything has quietened down: the cluster holds exactly
+what requestors hold, and what strangers put there."""
+
+import asyncio
+import shutil
+import tempfile
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from content_gateway.content.cid import RAW, Cid
+from content_gateway.content.holdings import SweepReport
+from content_gateway.content.multiformats import SHA2_256
+from content_gateway.content.pins import Label, Search
+from content_gateway.errors import PinNotFound, UpstreamError
+from tests.pins.model.cluster import CALL_SECONDS, Clock, Mood, SimulatedCluster
+from tests.pins.model.points import Crashed, Deed
+from tests.pins.model.process import POLICY, Cluster, Process, World
+from tests.pins.model.truths import Truths
+
+CIDS: Final = tuple(Cid(RAW, SHA2_256, bytes([number]) * 32) for number in range(7))
+REQUESTORS: Final = ("anna", "ben", "cleo")
+OURS, STRANGE = CIDS[:5], CIDS[5:]
+MOST_ROUNDS: Final = 400
+
+
+def around(*calls: str) -> tuple[str, ...]:
+    """The points before and after each of these calls."""
+    return tuple(f"{when} {call}" for call in calls for when in ("before", "after"))
+
+
+ASKING: Final = around("add", "remove", "replace", "relabel")
+TENDING: Final = around("lease", "look", "begin", "pin", "unpin", "settle")
+SWEEPING: Final = around(
+    *("take_duty", "pinset", "numbers", "settled", "look_again", "report", "end_duty")
+)
+
+requestors = st.sampled_from(REQUESTORS)
+numbers = st.integers(0, 4)
+cids = st.sampled_from(OURS)
+names = st.sampled_from([None, "one", "two"])
+both = st.sampled_from([0, 1])
+passages = st.sampled_from([1, 1, 1, 2, 3])
+deeds = st.sampled_from(["add", "remove", "kill", "commit", "work", "other", "away", "lose"])
+moments = st.sampled_from([0.001, 0.4, 3.0, 9.0, 25.0, 61.0, 71.0])
+waits = st.sampled_from([0.0, 30.0, 61.0, 61.0])
+
+
+@dataclass
+class Tally:
+    """What was done, over all runs."""
+
+    steps: int = 0
+    rules: Counter[str] = field(default_factory=Counter)
+    passed: Counter[str] = field(default_factory=Counter)
+    crashed: Counter[str] = field(default_factory=Counter)
+
+
+class PinMachine(RuleBasedStateMachine):
+    """Two processes, a cluster with this batch *window*, and their requestors."""
+
+    tally: Tally
+    template: Path
+    cluster: type[Cluster] = SimulatedCluster
+    window = 60.0
+    grace = 60.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._loop = asyncio.new_event_loop()
+        self._folder = tempfile.TemporaryDirectory(dir=self.template.parent)
+        path = Path(self._folder.name) / "ledger.sqlite"
+        shutil.copy(self.template, path)
+        clock = Clock()
+        self.world = World(path, clock, self.cluster(clock, self.window), self.grace)
+        self.world.passed, self.world.crashed = self.tally.passed, self.tally.crashed
+        for cid in OURS:
+            self.world.cluster.provide(cid)
+        self.truths = Truths(self.world, set(STRANGE))
+        self.processes: list[Process | None] = [None, None]
+        self._awake_at = self.world.clock()
+        self._moody_steps = 0
+        self._is_fine = True
+        self._run(self._open(0))
+
+    # Steps.
+
+    @rule(which=both, requestor=requestors, cid=cids, name=names)
+    def add(self, which: int, requestor: str, cid: Cid, name: str | None) -> None:
+        self._do(which, partial(self._add, which, requestor, cid, name))
+
+    @rule(which=both, cid=cids, name=names, rounds=st.integers(0, 3), seconds=moments)
+    def all_add(self, which: int, cid: Cid, name: str | None, rounds: int, seconds: float) -> None:
+        for requestor in REQUESTORS:
+            self._do(which, partial(self._add, which, requestor, cid, name))
+        self._work(which, rounds, seconds)
+
+    @rule(which=both, requestor=requestors, number=numbers)
+    def remove(self, which: int, requestor: str, number: int) -> None:
+        cid = self._held(requestor, number)
+        self._do(which, partial(self._remove, which, requestor, cid))
+
+    @rule(which=both, number=numbers, wait=waits, rounds=st.integers(0, 3), seconds=moments)
+    def all_remove(self, which: int, number: int, wait: float, rounds: int, seconds: float) -> None:
+        cid = OURS[number]
+        for requestor in REQUESTORS:
+            self._do(which, partial(self._remove, which, requestor, cid))
+        self.world.clock.now += wait
+        self._work(which, rounds, seconds)
+
+    @rule(which=both, requestor=requestors, cid=cids, name=names)
+    def describe(self, which: int, requestor: str, cid: Cid, name: str | None) -> None:
+        async def describe() -> None:
+            status = await self._of(which).pinning.describe(requestor, str(cid), Label(name))
+            assert status.pin.label.name == name
+
+        self._do(which, describe)
+
+    @rule(which=both, requestor=requestors, number=numbers, cid=cids, name=names)
+    def replace(self, which: int, requestor: str, number: int, cid: Cid, name: str | None) -> None:
+        async def replace() -> None:
+            if pins := self.world.model.pins[requestor]:
+                old = pins[number % len(pins)]
+                await self._of(which).pinning.replace(requestor, old, str(cid), Label(name))
+
+        self._do(which, replace)
+
+    @rule(which=both, requestor=requestors, name=names, limit=st.integers(1, 3), page=st.booleans())
+    def search(self, which: int, requestor: str, name: str | None, limit: int, page: bool) -> None:
+        async def search() -> None:
+            found = [
+                pin
+                for pin in reversed(self.world.model.pins[requestor])
+                if name is None or pin.label.name == name
+            ]
+            rest = found[1:] if page else found
+            cursor = found[0].created_at if page and found else None
+            wanted = Search(name=name, cursor=cursor, limit=limit)
+            answer = await self._of(which).pinning.search(requestor, wanted)
+            assert [status.pin for status in answer.pins] == rest[:limit]
+            assert (answer.count, answer.more) == (len(found), len(rest) > limit)
+
+        self._do(which, search)
+
+    @initialize(cids=st.lists(cids, max_size=4))
+    def begin(self, cids: list[Cid]) -> None:
+        for cid in cids:
+            self._do(0, partial(self._add, 0, "anna", cid, None))
+
+    @rule(which=both, rounds=st.integers(1, 4), seconds=moments)
+    def work(self, which: int, rounds: int, seconds: float) -> None:
+        self._work(which, rounds, seconds)
+
+    @rule(which=both, seconds=st.sampled_from([25.0, 61.0, 71.0]))
+    def work_long(self, which: int, seconds: float) -> None:
+        self._work(which, 4, seconds)
+
+    @rule(seconds=st.sampled_from([0.1, 5.0, 31.0, 61.0, 200.0, 700.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.world.clock.now += seconds
+
+    @rule(mood=st.sampled_from(list(Mood)), steps=st.integers(1, 6))
+    def mood(self, mood: Mood, steps: int) -> None:
+        self.world.cluster.mood = mood
+        self._moody_steps = steps
+
+    @rule(seconds=st.sampled_from([0.0, 0.2, 9.0]))
+    def latency(self, seconds: float) -> None:
+        self.world.calls.latency = seconds
+
+    @rule()
+    def cluster_is_killed(self) -> None:
+        self.world.cluster.kill()
+
+    @rule()
+    def batch_is_full(self) -> None:
+        self.world.cluster.commit()
+
+    @rule(cid=cids)
+    def cluster_loses(self, cid: Cid) -> None:
+        self.world.cluster.lose(cid)
+        self.truths.excuse([cid])
+
+    @rule()
+    def cluster_is_wiped(self) -> None:
+        self.world.cluster.wipe()
+        self.truths.excuse(OURS)
+
+    @rule(cid=st.sampled_from(STRANGE))
+    def stranger(self, cid: Cid) -> None:
+        self.world.cluster.put(cid)
+
+    @rule(cid=cids)
+    def content_appears(self, cid: Cid) -> None:
+        self.world.cluster.provide(cid)
+
+    @rule(cid=cids)
+    def content_disappears(self, cid: Cid) -> None:
+        self.world.cluster.forget(cid)
+
+    @rule(which=both)
+    def crash(self, which: int) -> None:
+        self._run(self._kill(which))
+
+    @rule(which=both)
+    def stop(self, which: int) -> None:
+        if (process := self.processes[which]) is not None:
+            self.processes[which] = None
+            self._run(process.stop())
+
+    @rule(which=both, point=st.sampled_from(ASKING), requestor=requestors, number=numbers, cid=cids)
+    def dies_when_asked(
+        self, which: int, point: str, requestor: str, number: int, cid: Cid
+    ) -> None:
+        self._arm(which, point, 1, None)
+        match point.split()[1]:
+            case "add":
+                self._do(which, partial(self._add, which, requestor, cid, None))
+            case "remove":
+                self.remove(which, requestor, number)
+            case "replace":
+                self.replace(which, requestor, number, cid, "one")
+            case "relabel":
+                self.describe(which, requestor, self._held(requestor, number), "two")
+
+    @rule(
+        which=both,
+        point=st.sampled_from(TENDING),
+        passages=passages,
+        number=numbers,
+        seconds=moments,
+    )
+    def dies_at_work(
+        self, which: int, point: str, passages: int, number: int, seconds: float
+    ) -> None:
+        # There is something to pin, or to let go of.
+        if point.endswith(("pin", "begin")):
+            self.cluster_loses(OURS[number])
+            self.all_add(which, OURS[number], None, 0, 0.0)
+            self._do(which, partial(self._sweep, which))
+        if point.endswith(("unpin", "settle")):
+            self._work(which, 1, 0.1)
+            self.all_remove(which, number, 61.0, 0, 0.0)
+        self._arm(which, point, passages, None)
+        self._work(which, 3, seconds)
+
+    @rule(which=both, number=numbers, after=st.sampled_from([0.1, 55.0, 58.0, 61.0, 66.0, 75.0]))
+    def comes_back(self, which: int, number: int, after: float) -> None:
+        """What is being let go of is wanted again."""
+        cid = self._held("anna", number)
+        self.all_remove(which, OURS.index(cid), 61.0, 1, after)
+        self._do(which, partial(self._add, which, "ben", cid, None))
+        self._work(which, 2, 0.1)
+
+    @rule(
+        which=both,
+        number=numbers,
+        point=st.sampled_from([*TENDING, "during unpin"]),
+        takes=st.sampled_from([0.0, 0.0, 9.0, 40.0]),
+    )
+    def second_thoughts(self, which: int, number: int, point: str, takes: float) -> None:
+        """What is being let go of is wanted again in the middle of it."""
+        cid = self._held("anna", number)
+        self.all_remove(which, OURS.index(cid), 61.0, 0, 0.0)
+        self._arm(which, point, 1, partial(self._deed, which, "add", "ben", cid, takes))
+        self._work(which, 2, 0.1)
+
+    @rule(
+        which=both,
+        number=numbers,
+        what=st.sampled_from(["pin", "unpin"]),
+        deed=st.sampled_from(["work", "other"]),
+        takes=st.sampled_from([9.0, 40.0, 95.0]),
+    )
+    def falls_asleep(self, *, which: int, number: int, what: str, deed: str, takes: float) -> None:
+        """A process sleeps in the middle of a call, perhaps longer than its leases last."""
+        if what == "pin":
+            self.all_add(which, OURS[number], None, 0, 0.0)
+        else:
+            self.all_remove(which, number, 61.0, 0, 0.0)
+        meanwhile = partial(self._deed, which, deed, "anna", OURS[number], takes)
+        self._arm(which, f"during {what}", 1, meanwhile)
+        self._work(which, 2, 61.0)
+
+    @rule(which=both, point=st.sampled_from(SWEEPING), number=numbers)
+    def dies_sweeping(self, which: int, point: str, number: int) -> None:
+        if point.endswith("look_again"):
+            self.all_add(which, OURS[number], None, 3, 76.0)
+            self.cluster_loses(OURS[number])
+        self._arm(which, point, 1, None)
+        self._do(which, partial(self._sweep, which))
+
+    @rule(which=both, point=st.sampled_from(ASKING), deed=deeds, requestor=requestors, cid=cids)
+    def meanwhile(self, which: int, point: str, deed: str, requestor: str, cid: Cid) -> None:
+        self._arm(which, point, 1, partial(self._deed, which, deed, requestor, cid, 0.0))
+
+    @rule(
+        which=both,
+        point=st.sampled_from([*TENDING, "during pin", "during unpin"]),
+        passages=passages,
+        deed=deeds,
+        requestor=requestors,
+        cid=cids,
+        takes=st.sampled_from([0.0, 0.0, 9.0, 40.0, 95.0]),
+        seconds=moments,
+    )
+    def meanwhile_at_work(
+        self,
+        *,
+        which: int,
+        point: str,
+        passages: int,
+        deed: str,
+        requestor: str,
+        cid: Cid,
+        takes: float,
+        seconds: float,
+    ) -> None:
+        meanwhile = partial(self._deed, which, deed, requestor, cid, takes)
+        self._arm(which, point, passages, meanwhile)
+        self._work(which, 3, seconds)
+
+    @rule(
+        which=both,
+        point=st.sampled_from([*SWEEPING, "during pinset"]),
+        deed=deeds,
+        requestor=requestors,
+        cid=cids,
+        takes=st.sampled_from([0.0, 40.0, 150.0]),
+    )
+    def meanwhile_sweeping(
+        self, *, which: int, point: str, deed: str, requestor: str, cid: Cid, takes: float
+    ) -> None:
+        self._arm(which, point, 1, partial(self._deed, which, deed, requestor, cid, takes))
+        self._do(which, partial(self._sweep, which))
+
+    @rule(which=both, really=st.sampled_from([False, False, True]))
+    def quieten(self, which: int, really: bool) -> None:
+        if really:
+            self._run(self._quieten(which))
+
+    # What must hold.
+
+    @invariant()
+    def nothing_is_wrong(self) -> None:
+        self.tally.steps += 1
+        self._moody_steps -= 1
+        if self._moody_steps <= 0:
+            self.world.cluster.mood = Mood.WELL
+        self._is_fine = False
+        self.truths.check()
+        self._is_fine = True
+
+    def teardown(self) -> None:
+        try:
+            if self._is_fine:
+                self._run(self._quieten(0))
+        finally:
+            for which in (0, 1):
+                self._run(self._kill(which))
+            self.world.rows.close()
+            self._loop.close()
+            self._folder.cleanup()
+
+    # How it is done.
+
+    def _do(self, which: int, deed: Deed) -> None:
+        """Do it with that process, which may die of it."""
+
+        async def do() -> None:
+            self._awake_at = self.world.clock()
+            if self.processes[which] is None:
+                await self._open(which)
+            with suppress(Crashed, PinNotFound, UpstreamError):
+                await deed()
+            for each, process in enumerate(self.processes):
+                if process is not None and process.points.is_dead:
+                    await self._kill(each)
+
+        self._run(do())
+
+    async def _open(self, which: int) -> None:
+        process = Process(self.world)
+        await process.open()
+        self.processes[which] = process
+
+    async def _kill(self, which: int) -> None:
+        process, self.processes[which] = self.processes[which], None
+        if process is not None:
+            await process.kill()
+
+    def _work(self, which: int, rounds: int, seconds: float) -> None:
+        async def work() -> None:
+            for _ in range(rounds):
+                await self._of(which).reconciler.round()
+                self.world.clock.now += seconds
+                self._awake_at = self.world.clock()
+
+        self._do(which, work)
+
+    def _of(self, which: int) -> Process:
+        process = self.processes[which]
+        if process is None:
+            raise Crashed
+        return process
+
+    def _run(self, work: Any) -> Any:
+        return self._loop.run_until_complete(work)
+
+    def _arm(self, which: int, point: str, passages: int, deed: Deed | None) -> None:
+        if self.processes[which] is None:
+            self._run(self._open(which))
+        self._of(which).points.arm(point, passages, deed)
+
+    def _held(self, requestor: str, number: int) -> Cid:
+        """A content that *requestor* holds, if there is one."""
+        pins = self.world.model.pins[requestor]
+        return pins[number % len(pins)].cid if pins else OURS[number]
+
+    async def _add(self, which: int, requestor: str, cid: Cid, name: str | None) -> None:
+        await self._of(which).pinning.add(requestor, str(cid), Label(name))
+
+    async def _remove(self, which: int, requestor: str, cid: Cid) -> None:
+        await self._of(which).pinning.remove(requestor, cid)
+
+    async def _sweep(self, which: int) -> SweepReport | None:
+        self.world.clock.now += 0.002  # what was pinned in this millisecond may be left out
+        number = self.truths.number
+        report = await self._of(which).sweeper.now()
+        if report is not None:
+            self.truths.swept(report, number)
+        return report
+
+    async def _deed(self, which: int, deed: str, requestor: str, cid: Cid, seconds: float) -> None:
+        """Something that happens while process *which* is at a point."""
+        self.world.clock.now += seconds
+        await self._keep_or_lose(which)
+        other, cluster = self.processes[1 - which], self.world.cluster
+        with suppress(PinNotFound):
+            match deed:
+                case "add":
+                    await self._add(which, requestor, cid, None)
+                case "remove":
+                    await self._remove(which, requestor, cid)
+                case "work":
+                    await self._of(which).reconciler.round()
+                case "other" if other is not None:
+                    await other.reconciler.round()
+                case "kill":
+                    cluster.kill()
+                case "commit":
+                    cluster.commit()
+                case "away":
+                    cluster.mood = Mood.AWAY
+                    self._moody_steps = 2
+                case "lose":
+                    cluster.lose(cid)
+                    self.truths.excuse([cid])
+
+    async def _keep_or_lose(self, which: int) -> None:
+        """Leases are extended while a call is under way; a process that sleeps does not do it.
+
+        Then it may do damage, as nobody can stop it: the sweep mends it."""
+        slept = self.world.clock() - self._awake_at
+        if slept <= CALL_SECONDS:
+            await self._of(which).contents.keep(POLICY.lease)
+        else:
+            self.world.calls.are_leases_lost = True
+            self.truths.excuse(self.truths.leased(), late=True)
+
+    async def _quieten(self, which: int) -> None:
+        """Let everything that was wrong be over, and wait for what follows."""
+        for process in filter(None, self.processes):
+            process.points.disarm()
+        if self.processes[which] is None:
+            await self._open(which)
+        cluster, self.world.calls.latency = self.world.cluster, 0.0
+        cluster.mood = Mood.WELL
+        for cid in CIDS:
+            cluster.provide(cid)
+        for _ in range(2):
+            # A sweep of a process that died is taken over once its lease has run out.
+            self.world.clock.now += 600.0
+            await self._calm_down(which)
+            report = await self._sweep(which)
+        await self._calm_down(which)
+        assert report is not None
+        self.truths.check()
+        self.truths.check_all_kept(report)
+
+    async def _calm_down(self, which: int) -> None:
+        clock, cluster = self.world.clock, self.world.cluster
+        for _ in range(MOST_ROUNDS):
+            if self.truths.is_quiet():
+                return
+            moments = [self.truths.next_at(), cluster.commits_at]
+            clock.now = max(clock.now + 0.01, min(filter(None, moments)) + 0.01)
+            if not await self._of(which).reconciler.round():
+                clock.now += 1.0
+            cluster.tick()
+        raise AssertionError(f"something is tended again and again: {self.truths.rows()}")

@@ -1,0 +1,254 @@
+"""The ports of one process, watched: every call passes two points, and tells the model.
+
+The real ledger and the real rules are behind them; nothing is changed on the way. What must hold
+at each call is checked here, as only here both sides of it are seen."""
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from content_gateway.content.cid import Cid
+from content_gateway.content.holdings import Due, Event, Outcome, Sent, Shares, Sighting
+from content_gateway.content.pins import Label, Page, Pin, PinStatus, Removal, Search
+from content_gateway.pins.backend import PinBackend
+from content_gateway.pins.due import DueLedger
+from content_gateway.pins.pinning import PinLedger
+from tests.pins.model.cluster import Clock
+from tests.pins.model.points import Points
+from tests.pins.model.promises import Promises
+
+
+class WatchedLedger:
+    """A PinLedger whose answers the model hears before anybody else does."""
+
+    def __init__(self, ledger: PinLedger, points: Points, model: Promises) -> None:
+        self._ledger = ledger
+        self._points = points
+        self._model = model
+
+    async def add(self, requestor: str, cid: Cid, spelling: str, label: Label) -> Pin | None:
+        await self._points.passing("before add")
+        pin = await self._ledger.add(requestor, cid, spelling, label)
+        self._model.added(requestor, cid, label, pin)
+        await self._points.passing("after add")
+        return pin
+
+    async def relabel(self, requestor: str, cid: Cid, label: Label) -> bool:
+        await self._points.passing("before relabel")
+        found = await self._ledger.relabel(requestor, cid, label)
+        self._model.relabelled(requestor, cid, label, found)
+        await self._points.passing("after relabel")
+        return found
+
+    async def replace(
+        self, requestor: str, old: Pin, cid: Cid, spelling: str, label: Label
+    ) -> Pin | None:
+        await self._points.passing("before replace")
+        pin = await self._ledger.replace(requestor, old, cid, spelling, label)
+        self._model.replaced(requestor, old, cid, pin)
+        await self._points.passing("after replace")
+        return pin
+
+    async def remove(self, requestor: str, cid: Cid, created_at: datetime | None) -> Removal | None:
+        await self._points.passing("before remove")
+        removal = await self._ledger.remove(requestor, cid, created_at)
+        self._model.removed(requestor, cid, removal)
+        await self._points.passing("after remove")
+        return removal
+
+    def status(self, requestor: str, cid: Cid) -> PinStatus | None:
+        self._points.check()
+        return self._ledger.status(requestor, cid)
+
+    async def search(self, requestor: str, search: Search) -> Page:
+        await self._points.passing("before search")
+        return await self._ledger.search(requestor, search)
+
+
+class WatchedContents:
+    """A DueLedger; *begun* is what this process has recorded that it is about to send, and when."""
+
+    def __init__(
+        self,
+        ledger: DueLedger,
+        points: Points,
+        model: Promises,
+        clock: Callable[[], float],
+        rows: sqlite3.Connection,
+    ) -> None:
+        self._rows = rows
+        self.begun: dict[Cid, tuple[Sent, float]] = {}
+        self._leased: dict[tuple[str, int], Due] = {}
+        self._ledger = ledger
+        self._points = points
+        self._model = model
+        self._clock = clock
+
+    def any_due(self) -> bool:
+        self._points.check()
+        return self._ledger.any_due()
+
+    async def lease(self, owner: str, seconds: float, shares: Shares) -> Sequence[Due]:
+        await self._points.passing("before lease")
+        dues = await self._ledger.lease(owner, seconds, shares)
+        for due in dues:
+            if due.is_held != (due.cid in self._model.held()):
+                self._model.wrong.append(f"leased with is_held {due.is_held}: {due.cid}")
+            self._leased[owner, due.id] = due
+        await self._points.passing("after lease")
+        return dues
+
+    async def renew(self, owner: str, dues: Sequence[Due], seconds: float) -> set[int]:
+        return await self._ledger.renew(owner, dues, seconds)
+
+    async def keep(self, seconds: float) -> None:
+        """What the reconciler does by a clock that is not the test's: extend all leases."""
+        for (owner, _), due in list(self._leased.items()):
+            await self._ledger.renew(owner, [due], seconds)
+
+    async def release(self, owner: str) -> None:
+        await self._points.passing("before release")
+        await self._ledger.release(owner)
+        await self._points.passing("after release")
+
+    async def begin(self, owner: str, due: Due, sent: Sent, event: Event | None) -> Due | None:
+        await self._points.passing("before begin")
+        begun = await self._ledger.begin(owner, due, sent, event)
+        if begun is not None:
+            self.begun[due.cid] = (sent, self._clock())
+            self._model.sends(sent, due.cid)
+        await self._points.passing("after begin")
+        return begun
+
+    def check_begun(self, cid: Cid, sent: Sent) -> None:
+        """Note it where *sent* is about to be sent and was not recorded before."""
+        if self.begun.get(cid, (None, 0.0))[0] is not sent:
+            self._model.wrong.append(f"{sent} was sent and not recorded before: {cid}")
+
+    def _of_others(self, owner: str, dues: Sequence[Due]) -> set[tuple[Any, ...]]:
+        """The rows of *dues* whose leases *owner* does not have."""
+        ids = ",".join(str(due.id) for due in dues)
+        found = self._rows.execute(
+            f"SELECT * FROM contents WHERE id IN ({ids}) AND lease_owner IS NOT ?", (owner,)
+        )
+        return set(found.fetchall())
+
+    def _expect_same(self, owner: str, others: set[tuple[Any, ...]], dues: Sequence[Due]) -> None:
+        if not others <= self._of_others(owner, dues):
+            self._model.wrong.append(f"written without a lease: {others}")
+
+    async def progress(self, owner: str, due: Due, blocks: int, size: int) -> None:
+        self._points.check()
+        await self._ledger.progress(owner, due, blocks, size)
+
+    async def settle(self, owner: str, outcomes: Sequence[tuple[Due, Outcome]]) -> None:
+        await self._points.passing("before settle")
+        dues, deeds = [due for due, _ in outcomes], self._points.deeds
+        number, is_alone = deeds.number, not deeds.is_busy
+        others = self._of_others(owner, dues)
+        await self._ledger.settle(owner, outcomes)
+        if is_alone and deeds.number == number:
+            self._expect_same(owner, others, dues)
+        for due, _ in outcomes:
+            self.begun.pop(due.cid, None)
+            self._leased.pop((owner, due.id), None)
+        await self._points.passing("after settle")
+
+
+class Calls:
+    """The changes that backends are being asked for now, by all processes.
+
+    While a call is under way its process passes a point, and at least *latency* seconds."""
+
+    def __init__(self, clock: Clock, model: Promises) -> None:
+        self.latency = 0.0
+        self.are_leases_lost = False
+        self._clock = clock
+        self._model = model
+        self._calls: dict[Cid, list[tuple[Points, WatchedContents]]] = defaultdict(list)
+
+    @contextmanager
+    def call(self, cid: Cid, points: Points, contents: WatchedContents) -> Iterator[None]:
+        """Between enter and exit the backend is asked to change *cid*."""
+        calls = self._calls[cid]
+        if any(other is points or not self.are_leases_lost for other, _ in calls):
+            self._model.wrong.append(f"two calls at once for {cid}")
+        calls.append((points, contents))
+        try:
+            yield
+        finally:
+            calls.remove((points, contents))
+
+    async def meanwhile(self, what: str, cid: Cid) -> None:
+        """What happens before the backend takes in the change that was asked for last."""
+        points, contents = self._calls[cid][-1]
+        _, begun_at = contents.begun.get(cid, (None, self._clock()))
+        self._clock.now = max(self._clock(), begun_at + self.latency)
+        await points.passing(f"during {what}")
+
+
+class WatchedBackend:
+    """A PinBackend that is asked only for what was recorded before."""
+
+    def __init__(
+        self, backend: PinBackend, points: Points, contents: WatchedContents, calls: Calls
+    ) -> None:
+        self._backend = backend
+        self._points = points
+        self._contents = contents
+        self._calls = calls
+
+    @property
+    def batch_age(self) -> float:
+        return self._backend.batch_age
+
+    async def look(self, cids: Sequence[Cid]) -> Mapping[Cid, Sighting]:
+        await self._points.passing("before look")
+        seen = await self._backend.look(cids)
+        await self._points.passing("after look")
+        return seen
+
+    async def pin(self, cid: Cid, seen: Sighting, progress: Callable[[int, int], None]) -> Sighting:
+        await self._points.passing("before pin")
+        self._contents.check_begun(cid, Sent.PIN)
+        progress(1, 100)
+        with self._calls.call(cid, self._points, self._contents):
+            sighting = await self._backend.pin(cid, seen, progress)
+        await self._points.passing("after pin")
+        return sighting
+
+    async def unpin(self, cid: Cid) -> None:
+        await self._points.passing("before unpin")
+        self._contents.check_begun(cid, Sent.UNPIN)
+        with self._calls.call(cid, self._points, self._contents):
+            await self._backend.unpin(cid)
+        await self._points.passing("after unpin")
+
+    async def pinset(self) -> AsyncGenerator[Cid, None]:
+        await self._points.passing("before pinset")
+        async for cid in self._backend.pinset():
+            await self._points.passing("during pinset")
+            yield cid
+        await self._points.passing("after pinset")
+
+
+class WatchedSweeps:
+    """A SweepLedger: each of its calls passes two points."""
+
+    def __init__(self, sweeps: Any, points: Points) -> None:
+        self._sweeps = sweeps
+        self._points = points
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._sweeps, name)
+
+        async def watched(*arguments: Any) -> Any:
+            await self._points.passing(f"before {name}")
+            answer = await method(*arguments)
+            await self._points.passing(f"after {name}")
+            return answer
+
+        return watched

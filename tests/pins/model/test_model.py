@@ -1,0 +1,96 @@
+"""Twenty thousand steps of requestors, crashes, outages and losses: what was promised is kept.
+
+PIN_MODEL_SEEDS takes more of them, from PIN_MODEL_FIRST_SEED on; the same seeds, the same steps."""
+
+import logging
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from content_gateway.storage.sqlite import Database
+from tests.pins.model.adapted import AdaptedCluster
+from tests.pins.model.machine import ASKING, SWEEPING, TENDING, PinMachine, Tally
+
+STEPS_A_RUN = 60
+# Hypothesis repeats itself, with small changes, once a seed has had ten runs.
+RUNS_A_SEED = 10
+SEEDS = int(os.environ.get("PIN_MODEL_SEEDS", "14"))
+FIRST_SEED = int(os.environ.get("PIN_MODEL_FIRST_SEED", "0"))
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Tens of thousands of troubles are not worth a line each."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+async def template() -> AsyncIterator[Path]:
+    """An empty ledger, to be copied; in memory where there is a folder for it."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        path = Path(folder) / "empty.sqlite"
+        async with Database(path):
+            pass
+        yield path
+
+
+def explore(template: Path, first_seed: int, **world: Any) -> Tally:
+    """Take many steps in that world; what was done."""
+    tally = Tally()
+    chosen = {"tally": tally, "template": template} | world
+    profile = settings(
+        max_examples=RUNS_A_SEED,
+        stateful_step_count=STEPS_A_RUN,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate, *([] if "PIN_MODEL_NO_SHRINK" in os.environ else [Phase.shrink])],
+        suppress_health_check=list(HealthCheck),
+    )
+    for number in range(first_seed, first_seed + SEEDS):
+        machine = seed(number)(type("PinMachine", (PinMachine,), chosen))
+        run_state_machine_as_test(machine, settings=profile)
+    return tally
+
+
+def check(tally: Tally) -> None:
+    """Enough was done: so many steps, and a process died at every point."""
+    crashes = {point: tally.crashed[point] for point in (*ASKING, *TENDING, *SWEEPING)}
+    print(f"{tally.steps} steps, {sum(crashes.values())} crashes: {crashes}")
+    print(f"calls: {dict(sorted(tally.passed.items()))}")
+    assert tally.steps >= 500 * SEEDS
+    if SEEDS >= 14:
+        assert [point for point, times in crashes.items() if not times] == []
+
+
+@pytest.mark.timeout(900)
+def test_a_batching_cluster_holds_what_was_promised(template: Path) -> None:
+    """It takes changes into a batch that may be lost, and shows none of them until then."""
+    check(explore(template, FIRST_SEED, window=60.0))
+
+
+@pytest.mark.timeout(900)
+def test_a_store_without_batches_holds_what_was_promised(template: Path) -> None:
+    """It fetches before it answers, and knows nothing of what it could not fetch."""
+    check(explore(template, FIRST_SEED + 1000, window=0.0))
+
+
+@pytest.mark.timeout(900)
+def test_nothing_is_lost_without_a_period_of_grace(template: Path) -> None:
+    """What nobody holds is let go of at once, in the middle of an open batch."""
+    check(explore(template, FIRST_SEED + 2000, window=60.0, grace=0.0))
+
+
+@pytest.mark.timeout(900)
+def test_a_cluster_of_two_peers_holds_what_was_promised(template: Path) -> None:
+    """Through the real adapter, with a batch in each peer; one of them is dark at times."""
+    check(explore(template, FIRST_SEED + 3000, cluster=AdaptedCluster))
