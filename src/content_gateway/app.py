@@ -6,7 +6,6 @@ that a part could; commands and tests get the same objects from here."""
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
 
 import structlog
 
@@ -17,6 +16,7 @@ from content_gateway.api.pins import PinHandlers
 from content_gateway.api.psa import PsaHandlers
 from content_gateway.api.routes import Api
 from content_gateway.api.trustless import TrustlessHandlers
+from content_gateway.app_pins import kept_pins
 from content_gateway.blocking.blocklist import Blocklist
 from content_gateway.dnslink import DnsLinks
 from content_gateway.errors import ContractBroken
@@ -26,13 +26,7 @@ from content_gateway.ethereum.quorum import EthereumQuorum
 from content_gateway.ethereum.rpc import EthereumRpc
 from content_gateway.guard import Guard
 from content_gateway.ipfs.delegated_router import DelegatedRouter
-from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.frontier import Limits
-from content_gateway.ipfs.embedded.gateways import Gateways as TrustlessGateways
-from content_gateway.ipfs.embedded.store import EmbeddedStore
-from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from content_gateway.ipfs.ipns_gateway import IpnsGateway
-from content_gateway.ipfs.kubo import Kubo
 from content_gateway.ipfs.kubo_records import KuboRecords
 from content_gateway.ipns.link import Policy as IpnsPolicy
 from content_gateway.ipns.links import Links, LinkStore, RecordSource
@@ -46,22 +40,15 @@ from content_gateway.names.ens import EnsNames, EthereumCalls
 from content_gateway.names.unstoppable import Chain, UnstoppableNames
 from content_gateway.names.zone import ZoneFile
 from content_gateway.outbound import Outbound
-from content_gateway.pins.backend import PinBackend
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
-from content_gateway.pins.sweep import Schedule, Sweeper
-from content_gateway.pins.tending import Policy
+from content_gateway.pins.sweep import Sweeper
 from content_gateway.settings.model import PACKAGED_SPEC, Settings
 from content_gateway.storage.api_keys import SqliteKeys
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.last_known import SqliteLastKnown
-from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database
 from content_gateway.storage.sweeps import SqliteSweeps
-
-# facts-pins section 10: a cluster is well served with 20 to 50 wishes at a time.
-CLUSTER_WORKERS: Final = 50
-KUBO_WORKERS: Final = 16
 
 log = structlog.get_logger(__name__)
 
@@ -100,25 +87,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         blocking = Blocklist(settings.blocking.denylist_file, settings.blocking.names_file)
         stack.callback(blocking.close)
 
-        store = None
-        if settings.pins.backend == "embedded":
-            blocks = await stack.enter_async_context(Blockstore(settings.blocks_path))
-            store = embedded_store(settings, outbound, blocks)
-        backend = store or pin_backend(settings, outbound)
-        contents, sweeps = SqliteContents(database), SqliteSweeps(database)
-        reconciler = Reconciler(
-            contents,
-            backend,
-            policy=tending(settings),
-            returned=lambda: sweeper.hasten(),  # noqa: PLW0108 - each of the two wakes the other
-        )
-        stack.push_async_callback(reconciler.close)
-        schedule = Schedule(interval=settings.pins.sweep_interval)
-        sweeper = Sweeper(sweeps, backend, wake=reconciler.wake, schedule=schedule)
-        stack.push_async_callback(sweeper.close)
-        ledger = SqliteLedger(database, grace=settings.pins.unpin_grace)
-        pinning = Pinning(ledger, blocking=blocking, wake=reconciler.wake)
-
+        pins = await kept_pins(stack, settings, database, outbound, blocking)
         ipns = ipns_resolver(settings, outbound, last_known, blocking)
         stack.push_async_callback(ipns.close)
         guard = Guard(local_gateways=settings.ens.local_gateways)
@@ -139,12 +108,12 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         issued_keys = IssuedKeys(SqliteKeys(database))
         keys: Keys = OpenKeys() if settings.keys.mode == "open" else issued_keys
         contract = Contract(settings.spec_file)
-        delegates, first_outcome = settings.pins.delegates, reconciler.outcomes.first
-        served = store if settings.embedded.serve else None
+        delegates, first_outcome = settings.pins.delegates, pins.reconciler.outcomes.first
+        served = pins.store if settings.embedded.serve else None
         handlers = {
             **NameHandlers(contract=contract, directory=directory, ipns=ipns).by_id,
-            **PinHandlers(pinning).by_id,
-            **PsaHandlers(pinning, delegates=delegates, first_outcome=first_outcome).by_id,
+            **PinHandlers(pins.pinning).by_id,
+            **PsaHandlers(pins.pinning, delegates=delegates, first_outcome=first_outcome).by_id,
             **TrustlessHandlers(served, blocking).by_id,
         }
         api = Api(operations_of(contract), handlers, keys)
@@ -152,13 +121,13 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             api=api,
             directory=directory,
             ipns=ipns,
-            pinning=pinning,
-            contents=contents,
-            sweeps=sweeps,
+            pinning=pins.pinning,
+            contents=pins.contents,
+            sweeps=pins.sweeps,
             keys=keys,
             issued_keys=issued_keys,
-            reconciler=reconciler,
-            sweeper=sweeper,
+            reconciler=pins.reconciler,
+            sweeper=pins.sweeper,
         )
 
 
@@ -236,52 +205,6 @@ def ipns_resolver(
     domains = DnsLinks(chosen.dns_servers, seconds=chosen.timeout)
     policy = IpnsPolicy(source_limit=chosen.timeout + 1)
     return IpnsResolver(Links(sources, domains, store, policy=policy), blocking)
-
-
-def tending(settings: Settings) -> Policy:
-    """How many contents are tended at once, and how long one may take.
-
-    A cluster takes a wish and goes on by itself; the others are at it until it is done."""
-    workers = {
-        "ipfs-cluster": CLUSTER_WORKERS,
-        "kubo": KUBO_WORKERS,
-        "embedded": settings.embedded.parallel,
-    }
-    # Each of the three lanes must have a worker of its own.
-    most = max(3, workers[settings.pins.backend])
-    return Policy(workers=most, longest_slice=settings.pins.timeout)
-
-
-def pin_backend(settings: Settings, outbound: Outbound) -> PinBackend:
-    """The configured pin backend, where it is somebody else's server."""
-    if settings.pins.backend == "kubo":
-        return Kubo(outbound, settings.kubo.url, pin_seconds=settings.pins.timeout)
-    cluster = settings.ipfs_cluster
-    return IpfsCluster(
-        outbound,
-        cluster.urls,
-        username=cluster.username,
-        password=cluster.password,
-        token=cluster.token,
-        jwt=cluster.jwt,
-        replication_min=settings.pins.replication_min,
-        replication_max=settings.pins.replication_max,
-        seconds=cluster.timeout,
-        batch_age=cluster.batch_age,
-    )
-
-
-def embedded_store(settings: Settings, outbound: Outbound, blocks: Blockstore) -> EmbeddedStore:
-    """The embedded store over *blocks*."""
-    chosen = settings.embedded
-    limits = Limits(chosen.max_blocks, chosen.max_bytes, chosen.max_depth)
-    gateways = TrustlessGateways(
-        outbound,
-        chosen.gateways,
-        seconds=chosen.timeout,
-        stream_seconds=settings.pins.timeout,
-    )
-    return EmbeddedStore(blocks, gateways, limits=limits)
 
 
 def operations_of(contract: Contract) -> Sequence[Operation]:

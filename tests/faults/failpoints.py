@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final
 
-from content_gateway.app import embedded_store, pin_backend, tending
+from content_gateway.app_pins import embedded_store, pin_backend, tending
 from content_gateway.blocking.blocklist import Blocklist
 from content_gateway.content.cid import Cid
 from content_gateway.errors import PinNotFound

@@ -21,6 +21,7 @@ from content_gateway.errors import InvalidBody, InvalidCid, InvalidQuery, PinNot
 
 MAX_NAME: Final = 255
 MAX_CIDS: Final = 10
+MAX_META: Final = 4096  # so that a page of a thousand pins is not larger than an answer should be
 _PARAMETERS: Final = ("cid", "name", "match", "status", "before", "after", "limit", "meta")
 # What the API calls queued is all that waits for its turn, the lost included.
 STATES: Final[Mapping[str, frozenset[ContentState]]] = {
@@ -62,6 +63,8 @@ def parse_pin(body: bytes) -> tuple[str, Label]:
         raise InvalidBody("The body is not a Pin object: it is nested too deeply.") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
         raise InvalidBody(f"The body is not a Pin object: {wrong}.") from wrong
+    if sum(len(name) + len(value) for name, value in (pin.meta or {}).items()) > MAX_META:
+        raise InvalidBody(f"meta has at most {MAX_META} characters in all.")
     origins = tuple(dict.fromkeys(pin.origins or ()))
     return pin.cid, Label(pin.name, origins, pin.meta or {})
 

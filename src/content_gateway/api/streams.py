@@ -13,6 +13,7 @@ from content_gateway.api.bodies import Receive
 from content_gateway.api.call import Stream
 from content_gateway.api.problems import OLD_HTTP, Refused
 from content_gateway.api.protocol import CONNECTION, Connection
+from content_gateway.errors import GatewayError
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
@@ -42,7 +43,10 @@ async def send_stream(
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
                 chunk = await anext(chunks, None)
         except Exception as error:
-            log.error("a stream broke off", request_id=request_id, exc_info=error)
+            if isinstance(error, GatewayError):  # what it is made of is not there any more
+                log.info("a stream broke off", request_id=request_id, reason=error.detail)
+            else:
+                log.error("a stream broke off", request_id=request_id, exc_info=error)
             connection.break_off()
             while (await receive())["type"] != "http.disconnect":
                 pass

@@ -5,6 +5,7 @@ PinLedger it writes to. Telling the backend is the reconciler's business, and it
 here: no caller ever waits for a cluster."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
 
@@ -82,8 +83,10 @@ class Pinning:
         Raises InvalidCid and Blocked."""
         cid = Cid.parse(spelling)
         while (pin := await self.add(requestor, spelling, label)) is None:
-            if await self._ledger.relabel(requestor, cid, label):
-                return self.status(requestor, cid)
+            held = self._ledger.status(requestor, cid)
+            if held is not None and await self._ledger.relabel(requestor, cid, label):
+                pin = replace(held.pin, label=label)
+                break
             # It was removed in this moment, and is added after all.
         return self._ledger.status(requestor, cid) or PinStatus(pin, ContentState.QUEUED)
 

@@ -141,8 +141,8 @@ class Reconciler:
                 log.error("reconciler cannot read the ledger", reason=wrong.detail)
             except Exception as bug:
                 log.error("reconciler stumbled, and goes on", exc_info=bug)
-            # Another process may have promised something, so look once in a while. Not with
-            # wait_for: before Python 3.12 it can swallow the cancellation that ends this task.
+            # Another process may have promised something. Not with wait_for: before Python 3.12
+            # it can swallow the cancellation that ends this task.
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._policy.idle):
                     await self._awake.wait()
@@ -179,8 +179,8 @@ class Reconciler:
         if not outage.is_on:
             return Shares(free, first_tries=free, retries=retries, stubborn=stubborn)
         if outage.is_deaf:
-            # What can be let go of need not wait for what cannot be had; and as a probe that turns
-            # out to need a look only proves nothing, each lane has one.
+            # What can be let go of need not wait; and as a look alone proves nothing, each lane
+            # has a probe.
             probes = 0 if outage.is_pause else 1
             return Shares(free, probes, probes, probes, releases=free)
         probes = 0 if outage.is_pause else min(free, 1)
@@ -189,8 +189,8 @@ class Reconciler:
     def _tended(self, batch: asyncio.Task[None]) -> None:
         self._batches.discard(batch)
         self._awake.set()
-        if not batch.cancelled() and (error := batch.exception()):
-            log.error("contents could not be tended", reason=repr(error))
+        if not batch.cancelled() and batch.exception():
+            log.error("contents could not be tended", exc_info=batch.exception())
 
     async def _tend(self, dues: Sequence[Due]) -> None:
         """Look at *dues* together, take note of some, and send for the others, each by itself."""

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from importlib import resources
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any, Final, Self, TypeVar, cast
 import structlog
 
 from content_gateway.errors import GatewayError, StorageUnavailable, WrongSettings
+from content_gateway.storage.connection import connect, migrate
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -34,7 +34,6 @@ _SEARCHERS: Final = 4
 MAX_WAITING_SEARCHES: Final = 64
 _SEARCH_SECONDS: Final = 10.0
 _MOST_LOG_BYTES: Final = 256 * 1024 * 1024
-_JOURNAL_BYTES: Final = 64 * 1024 * 1024  # what a large write has made of it is given back
 _STEPS_A_LOOK: Final = 10_000  # of SQLite's machine, between two looks at the clock
 
 _ALONE: Final = object()
@@ -83,9 +82,9 @@ class Database:
         """Raises WrongSettings when the file cannot be made or is not ours."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = _connect(self._path, _WRITER_BUSY_MS)
+            self._writer = connect(self._path, _WRITER_BUSY_MS)
             migrate(self._writer)
-            self._reader = _connect(self._path, _READER_BUSY_MS)
+            self._reader = connect(self._path, _READER_BUSY_MS)
         except (OSError, sqlite3.Error) as wrong:
             raise WrongSettings(f"data_dir: {self._path} cannot be used: {wrong}") from wrong
         self._thread.start()
@@ -172,7 +171,7 @@ class Database:
     def _search(self, job: Callable[[sqlite3.Connection], T], seconds: float) -> T:
         end = time.monotonic() + seconds
         try:
-            with closing(_connect(self._path, _WRITER_BUSY_MS)) as connection:
+            with closing(connect(self._path, _WRITER_BUSY_MS)) as connection:
                 connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS_A_LOOK)
                 connection.execute("BEGIN")  # all that *job* reads is of one moment
                 return job(connection)
@@ -268,51 +267,3 @@ def _as_ours(wrong: Exception) -> Exception:
         unavailable.__cause__ = wrong
         return unavailable
     return wrong
-
-
-def _connect(path: Path, busy_ms: int) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    connection.execute(f"PRAGMA busy_timeout = {busy_ms}")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute(f"PRAGMA journal_size_limit = {_JOURNAL_BYTES}")
-    connection.create_function("casefold", 1, _casefold, deterministic=True)
-    return connection
-
-
-def _casefold(text: str | None) -> str | None:
-    """SQLite's own lower() knows ASCII only."""
-    return None if text is None else text.casefold()
-
-
-def migrate(connection: sqlite3.Connection) -> None:
-    """Apply the numbered migrations that the file lacks (`PRAGMA user_version` counts them).
-
-    Raises WrongSettings when a newer version of this program has made the file."""
-    steps = sorted(
-        (step for step in resources.files(__package__).joinpath("migrations").iterdir()),
-        key=lambda step: step.name,
-    )
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version > len(steps):
-            raise WrongSettings("data_dir: the ledger was made by a newer version")
-        for step in steps[version:]:
-            for statement in _statements(step.read_text()):
-                connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {len(steps)}")
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-
-
-def _statements(script: str) -> list[str]:
-    statements, current = [], ""
-    for line in script.splitlines(keepends=True):
-        current += line
-        if sqlite3.complete_statement(current):
-            statements.append(current)
-            current = ""
-    return statements

@@ -80,7 +80,7 @@ class SqliteSweeps:
             found = connection.execute(
                 "SELECT id FROM contents WHERE id > ? AND state = 'pinned' AND next_at IS NULL"
                 " AND updated_at <= ? ORDER BY id LIMIT ?",
-                (above, before * 1000, limit),
+                (above, round(before * 1000), limit),
             )
             return [number for (number,) in found]
 

@@ -15,8 +15,9 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from content_gateway.storage.sqlite import Database
+from tests.pins.model.acting import Tally
 from tests.pins.model.adapted import AdaptedCluster
-from tests.pins.model.machine import ASKING, SWEEPING, TENDING, PinMachine, Tally
+from tests.pins.model.machine import ASKING, SWEEPING, TENDING, PinMachine
 
 STEPS_A_RUN = 60
 # Hypothesis repeats itself, with small changes, once a seed has had ten runs.

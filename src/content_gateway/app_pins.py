@@ -1,0 +1,117 @@
+"""The part of the composition root that keeps pins: ledger, backend, reconciler and sweep.
+
+Opens and closes on the stack of app.py, and decides nothing that a part could."""
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from content_gateway.blocking.blocklist import Blocklist
+from content_gateway.ipfs.embedded.blockstore import Blockstore
+from content_gateway.ipfs.embedded.frontier import Limits
+from content_gateway.ipfs.embedded.gateways import Gateways
+from content_gateway.ipfs.embedded.store import EmbeddedStore
+from content_gateway.ipfs.ipfs_cluster import IpfsCluster
+from content_gateway.ipfs.kubo import Kubo
+from content_gateway.outbound import Outbound
+from content_gateway.pins.backend import PinBackend
+from content_gateway.pins.pinning import Pinning
+from content_gateway.pins.reconciler import Reconciler
+from content_gateway.pins.sweep import Schedule, Sweeper
+from content_gateway.pins.tending import Policy
+from content_gateway.settings.model import Settings
+from content_gateway.storage.contents import SqliteContents
+from content_gateway.storage.ledger import SqliteLedger
+from content_gateway.storage.sqlite import Database
+from content_gateway.storage.sweeps import SqliteSweeps
+
+# facts-pins section 10: a cluster is well served with 20 to 50 wishes at a time.
+CLUSTER_WORKERS: Final = 50
+KUBO_WORKERS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Pins:
+    """The open parts that keep pins; *store* is the embedded one, where that is the backend."""
+
+    pinning: Pinning
+    contents: SqliteContents
+    sweeps: SqliteSweeps
+    reconciler: Reconciler
+    sweeper: Sweeper
+    store: EmbeddedStore | None
+
+
+async def kept_pins(
+    stack: AsyncExitStack,
+    settings: Settings,
+    database: Database,
+    outbound: Outbound,
+    blocking: Blocklist,
+) -> Pins:
+    """The promise and its keepers, closed with *stack*."""
+    store = None
+    if settings.pins.backend == "embedded":
+        blocks = await stack.enter_async_context(Blockstore(settings.blocks_path))
+        store = embedded_store(settings, outbound, blocks)
+    backend = store or pin_backend(settings, outbound)
+    contents, sweeps = SqliteContents(database), SqliteSweeps(database)
+    reconciler = Reconciler(
+        contents,
+        backend,
+        policy=tending(settings),
+        returned=lambda: sweeper.hasten(),  # noqa: PLW0108 - each of the two wakes the other
+    )
+    stack.push_async_callback(reconciler.close)
+    schedule = Schedule(interval=settings.pins.sweep_interval)
+    sweeper = Sweeper(sweeps, backend, wake=reconciler.wake, schedule=schedule)
+    stack.push_async_callback(sweeper.close)
+    ledger = SqliteLedger(database, grace=settings.pins.unpin_grace)
+    pinning = Pinning(ledger, blocking=blocking, wake=reconciler.wake)
+    return Pins(pinning, contents, sweeps, reconciler, sweeper, store)
+
+
+def tending(settings: Settings) -> Policy:
+    """How many contents are tended at once, and how long one may take.
+
+    A cluster takes a wish and goes on by itself; the others are at it until it is done."""
+    workers = {
+        "ipfs-cluster": CLUSTER_WORKERS,
+        "kubo": KUBO_WORKERS,
+        "embedded": settings.embedded.parallel,
+    }
+    # Each of the three lanes must have a worker of its own.
+    most = max(3, workers[settings.pins.backend])
+    return Policy(workers=most, longest_slice=settings.pins.timeout)
+
+
+def pin_backend(settings: Settings, outbound: Outbound) -> PinBackend:
+    """The configured pin backend, where it is somebody else's server."""
+    if settings.pins.backend == "kubo":
+        return Kubo(outbound, settings.kubo.url, pin_seconds=settings.pins.timeout)
+    cluster = settings.ipfs_cluster
+    return IpfsCluster(
+        outbound,
+        cluster.urls,
+        username=cluster.username,
+        password=cluster.password,
+        token=cluster.token,
+        jwt=cluster.jwt,
+        replication_min=settings.pins.replication_min,
+        replication_max=settings.pins.replication_max,
+        seconds=cluster.timeout,
+        batch_age=cluster.batch_age,
+    )
+
+
+def embedded_store(settings: Settings, outbound: Outbound, blocks: Blockstore) -> EmbeddedStore:
+    """The embedded store over *blocks*."""
+    chosen = settings.embedded
+    limits = Limits(chosen.max_blocks, chosen.max_bytes, chosen.max_depth)
+    gateways = Gateways(
+        outbound,
+        chosen.gateways,
+        seconds=chosen.timeout,
+        stream_seconds=settings.pins.timeout,
+    )
+    return EmbeddedStore(blocks, gateways, limits=limits)

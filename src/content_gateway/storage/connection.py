@@ -1,0 +1,62 @@
+"""Connections to the embedded database, and its tables brought up to date.
+
+Knows how SQLite is set up so that a commit is durable (WAL, synchronous=FULL), and the numbered
+migrations. Who writes and who reads is left to sqlite.py."""
+
+import sqlite3
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+from content_gateway.errors import WrongSettings
+
+_LOG_BYTES: Final = 64 * 1024 * 1024  # what a large write has made of the log is given back
+
+
+def connect(path: Path, busy_ms: int) -> sqlite3.Connection:
+    """A connection that waits *busy_ms* for others; raises sqlite3.Error."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute(f"PRAGMA busy_timeout = {busy_ms}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
+    connection.create_function("casefold", 1, _casefold, deterministic=True)
+    return connection
+
+
+def _casefold(text: str | None) -> str | None:
+    """SQLite's own lower() knows ASCII only."""
+    return None if text is None else text.casefold()
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Apply the numbered migrations that the file lacks (`PRAGMA user_version` counts them).
+
+    Raises WrongSettings when a newer version of this program has made the file."""
+    steps = sorted(
+        (step for step in resources.files(__package__).joinpath("migrations").iterdir()),
+        key=lambda step: step.name,
+    )
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version > len(steps):
+            raise WrongSettings("data_dir: the ledger was made by a newer version")
+        for step in steps[version:]:
+            for statement in _statements(step.read_text()):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {len(steps)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _statements(script: str) -> list[str]:
+    statements, current = [], ""
+    for line in script.splitlines(keepends=True):
+        current += line
+        if sqlite3.complete_statement(current):
+            statements.append(current)
+            current = ""
+    return statements
