@@ -52,9 +52,11 @@ class Tails:
 
 
 async def rates(folder: Path) -> Rates:
-    """The two rates, the servers taking turns."""
+    """The two rates, the servers taking turns on one core, with the clients on another."""
     new, new_ratios, repeats, ratios = [], [], [], []
     async with bare() as plain, service(folder / "rates", _NOBODY) as ours:
+        for started in (plain, ours):
+            started.keep_to_one_core()
         for number in range(ROUNDS + 1):
             added = await _new(ours)
             again = await Load(ours.port, _repeats(ours.port), CLIENTS).run(SECONDS)

@@ -33,6 +33,13 @@ class Started:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / _MEGABYTE
 
+    def keep_to_one_core(self) -> None:
+        """Let all threads of the process share one core, and this process use the others."""
+        first, *others = range(os.cpu_count() or 1)
+        for thread in Path(f"/proc/{self.pid}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), {first})
+        os.sched_setaffinity(0, set(others) or {first})
+
 
 @asynccontextmanager
 async def service(

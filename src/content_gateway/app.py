@@ -108,7 +108,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         issued_keys = IssuedKeys(SqliteKeys(database))
         keys: Keys = OpenKeys() if settings.keys.mode == "open" else issued_keys
         contract = Contract(settings.spec_file)
-        delegates, first_outcome = settings.pins.delegates, pins.reconciler.outcomes.first
+        delegates, first_outcome = settings.pins.delegates, pins.reconciler.first_outcome
         served = pins.store if settings.embedded.serve else None
         handlers = {
             **NameHandlers(contract=contract, directory=directory, ipns=ipns).by_id,

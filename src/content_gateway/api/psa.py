@@ -35,15 +35,15 @@ _STATUS: Final = {state: word for word, states in STATES.items() for state in st
 class PsaHandlers:
     """Answers clients of the Pinning Service API.
 
-    *delegates* are the multiaddrs they are told to connect to; *first_outcome* returns once
-    something was learned of a content, or after so many seconds."""
+    *delegates* are the multiaddrs they are told to connect to; *first_outcome* says whether
+    something was learned of a content, within so many seconds or at once."""
 
     def __init__(
         self,
         pinning: Pinning,
         *,
         delegates: Sequence[str],
-        first_outcome: Callable[[Cid, float], Awaitable[None]],
+        first_outcome: Callable[[Cid, float], Awaitable[bool]],
     ) -> None:
         self._pinning = pinning
         self._delegates = list(delegates)
@@ -111,9 +111,8 @@ class PsaHandlers:
         end = asyncio.get_running_loop().time() + PATIENCE
         while status.state is ContentState.QUEUED and not status.error:
             left = end - asyncio.get_running_loop().time()
-            if left <= 0:
+            if left <= 0 or not await self._first_outcome(status.pin.cid, left):
                 break
-            await self._first_outcome(status.pin.cid, left)
             with suppress(PinNotFound):  # removed in this moment: it was accepted all the same
                 status = self._pinning.status(requestor, status.pin.cid)
         return self._answer(status, 202)

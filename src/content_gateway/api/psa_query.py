@@ -44,11 +44,11 @@ class _PinObject(msgspec.Struct, frozen=True):
     cid: str
     name: _Name | None = None
     origins: Annotated[list[_Multiaddr], Meta(max_length=20)] | None = None
-    meta: Annotated[dict[_Text, _Text], Meta(max_length=1000)] | None = None
+    meta: Annotated[dict[str, _Text], Meta(max_length=1000)] | None = None
 
 
 _PINS: Final = msgspec.json.Decoder(_PinObject)
-_META: Final = msgspec.json.Decoder(dict[_Text, _Text])
+_META: Final = msgspec.json.Decoder(dict[str, _Text])
 
 
 def parse_pin(body: bytes) -> tuple[str, Label]:

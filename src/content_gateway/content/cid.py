@@ -52,6 +52,7 @@ class Cid:
     digest: bytes
 
     @classmethod
+    @lru_cache(maxsize=16_384)  # the same contents are pinned and asked for again and again
     def parse(cls, text: str) -> Self:
         """The CID spelt *text*, in any version and multibase; raises InvalidCid."""
         if not text or len(text) > MAX_TEXT:

@@ -14,13 +14,14 @@ class Outcomes:
     def __init__(self) -> None:
         self._waiting: dict[Cid, set[asyncio.Future[None]]] = {}
 
-    async def first(self, cid: Cid, seconds: float) -> None:
-        """Return once something was learned about *cid* since the call, or after *seconds*."""
+    async def first(self, cid: Cid, seconds: float) -> bool:
+        """Whether something was learned about *cid* since the call, within *seconds*."""
         future = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(cid, set())
         waiting.add(future)
         try:
             await asyncio.wait([future], timeout=seconds)
+            return future.done()
         finally:
             waiting.discard(future)
             if not waiting and self._waiting.get(cid) is waiting:

@@ -89,7 +89,7 @@ class Reconciler:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """*returned* is called when a backend that was away answers again."""
-        self.outcomes = Outcomes()
+        self._outcomes = Outcomes()
         self._ledger = ledger
         self._backend = backend
         self._policy = policy or Policy()
@@ -102,6 +102,12 @@ class Reconciler:
         self._batches: set[asyncio.Task[None]] = set()
         self._main: asyncio.Task[None] | None = None
         self._outage = Outage(self._rules.gap_away, clock)
+
+    async def first_outcome(self, cid: Cid, seconds: float) -> bool:
+        """Whether something was learned about *cid* since the call, within *seconds*.
+
+        While the backend is away nobody waits for it."""
+        return not self._outage.is_on and await self._outcomes.first(cid, seconds)
 
     def wake(self) -> None:
         """Say that something may be due."""
@@ -284,7 +290,7 @@ class Reconciler:
             for due, _ in outcomes:
                 self._under_way.pop(due.id, None)
         for due, outcome in outcomes:
-            self.outcomes.heard(due.cid)
+            self._outcomes.heard(due.cid)
             if outcome.error is not None:
                 log.warning("not pinned yet", cid=str(due.cid), reason=outcome.error)
             if outcome.again_in is not None and outcome.again_in < self._policy.idle:

@@ -28,6 +28,7 @@ Item = TypeVar("Item")
 
 MAX_QUEUED_WRITES: Final = 10_000
 MAX_GROUP: Final = 256
+_GATHER_SECONDS: Final = 0.0005
 _WRITER_BUSY_MS: Final = 3_000
 _READER_BUSY_MS: Final = 50  # reads run on the event loop: they must not wait
 _SEARCHERS: Final = 4
@@ -182,16 +183,19 @@ class Database:
 
     def _write_all(self) -> None:
         """The writer thread: gather, commit, answer, until None arrives."""
-        running = True
+        running, last = True, 0
         while running:
             group: list[_Write] = []
             write = self._writes.get()
+            if last > 1:
+                # Many write: a moment later there are more of them for the same sync.
+                time.sleep(_GATHER_SECONDS)
             while write is not None:
                 group.append(write)
                 if len(group) >= MAX_GROUP or self._writes.empty():
                     break
                 write = self._writes.get()
-            running = write is not None
+            running, last = write is not None, len(group)
             if group:
                 self._commit(group)
                 _answer(group)
