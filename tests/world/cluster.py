@@ -17,6 +17,8 @@ import aiohttp
 from .kubo import Kubo
 from .peers import Process, ask, eventually, free_port, require_peer
 
+METRICS = ("ping", "freespace", "tag:group")  # a peer without a fresh one of these gets no pins
+
 
 class Cluster:
     """A running peer: `url` is its REST API, behind `username` and `password`.
@@ -112,6 +114,15 @@ class Cluster:
         """Return once it knows all peers that run, and could allocate to each of them."""
         await eventually(self._can_allocate, what=f"{self.name} knows its cluster", seconds=60)
 
+    async def until_missed(self, dead: "Cluster") -> None:
+        """Return once it gives *dead* no more pins: by its last metrics, it could for a while."""
+
+        async def is_so() -> bool:
+            answers = [await self._ask(f"/monitor/metrics/{name}") for name in METRICS]
+            return all(status == 200 and dead.id not in text for status, text in answers)
+
+        await eventually(is_so, what=f"{self.name} misses {dead.name}", seconds=60)
+
     @property
     def is_running(self) -> bool:
         """Whether the peer was started, and not ended since."""
@@ -162,7 +173,7 @@ class Cluster:
             if (await ask("GET", self.url + "/health"))[0] != 204:
                 return False
             answers = [await self._ask("/peers")]
-            for metric in ("ping", "freespace", "tag:group"):
+            for metric in METRICS:
                 answers.append(await self._ask(f"/monitor/metrics/{metric}"))
         except aiohttp.ClientError:
             return False
