@@ -5,14 +5,11 @@ and syncs it to disk once (WAL, synchronous=FULL); a write is answered after tha
 before. Knows nothing of tables: what is written and read is left to the stores beside it."""
 
 import asyncio
-import queue
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -21,6 +18,7 @@ from typing import Any, Final, Self, TypeVar, cast
 import structlog
 
 from content_gateway.errors import GatewayError, StorageUnavailable, WrongSettings
+from content_gateway.group_commit import GroupWriter, Write
 from content_gateway.storage.connection import connect, migrate
 
 T = TypeVar("T")
@@ -42,41 +40,22 @@ _ALONE: Final = object()
 log = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True)
-class _Write:
-    """One queued write: *job* may run more than once, so it depends on the connection alone.
-
-    With an *item* it is run for the items of all writes beside it that have the same job."""
-
-    job: Callable[..., Any]
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Any]
-    item: Any = _ALONE
-    result: Any = None
-    error: Exception | None = None
-
-    def settle(self) -> None:
-        """Hand the outcome to whoever waits; on the event loop."""
-        if self.future.done():
-            return
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.result)
-
-
 class Database:
     """One SQLite file, opened on entering; brings its tables up to date first."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._writes: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._write_all, name="sqlite writer", daemon=True)
+        self._writes = GroupWriter(
+            self._commit,
+            name="sqlite writer",
+            limit=MAX_QUEUED_WRITES,
+            group=MAX_GROUP,
+            gather=_GATHER_SECONDS,
+        )
         self._writer: sqlite3.Connection
         self._reader: sqlite3.Connection
         self._searchers = ThreadPoolExecutor(_SEARCHERS, thread_name_prefix="sqlite search")
         self._searches = 0
-        self._unanswered = 0
         self._log = path.with_name(path.name + "-wal")
 
     async def __aenter__(self) -> Self:
@@ -88,18 +67,17 @@ class Database:
             self._reader = connect(self._path, _READER_BUSY_MS)
         except (OSError, sqlite3.Error) as wrong:
             raise WrongSettings(f"data_dir: {self._path} cannot be used: {wrong}") from wrong
-        self._thread.start()
+        self._writes.start()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        self._writes.put(None)
-        await asyncio.to_thread(self._thread.join)
+        await self._writes.close()
         await asyncio.to_thread(self._searchers.shutdown, cancel_futures=True)
         self._reader.close()
         self._writer.close()
 
     async def write(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """What *job* returns, once its changes are durable.
+        """What *job* returns, once its changes are durable. It may run more than once.
 
         Raises StorageUnavailable when they are not; then nothing of them is kept."""
         return cast(T, await self._queued(job, _ALONE))
@@ -114,20 +92,12 @@ class Database:
     @property
     def is_writing(self) -> bool:
         """Whether writes wait or are under way."""
-        return self._unanswered > 0
+        return self._writes.is_busy
 
     def _queued(self, job: Callable[..., Any], item: object) -> asyncio.Future[Any]:
-        if self._writes.qsize() >= MAX_QUEUED_WRITES:
+        if self._writes.is_full:
             raise StorageUnavailable("Too many writes are waiting.")
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        self._unanswered += 1
-        future.add_done_callback(self._answered)
-        self._writes.put(_Write(job, loop, future, item))
-        return future
-
-    def _answered(self, _: object) -> None:
-        self._unanswered -= 1
+        return self._writes.put(job, item)
 
     def read(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """What *job* returns. For look-ups by key, which take microseconds: it runs here and now.
@@ -181,26 +151,7 @@ class Database:
             detail = "The search takes too long." if late else "The ledger cannot be read now."
             raise StorageUnavailable(detail) from wrong
 
-    def _write_all(self) -> None:
-        """The writer thread: gather, commit, answer, until None arrives."""
-        running, last = True, 0
-        while running:
-            group: list[_Write] = []
-            write = self._writes.get()
-            if last > 1:
-                # Many write: a moment later there are more of them for the same sync.
-                time.sleep(_GATHER_SECONDS)
-            while write is not None:
-                group.append(write)
-                if len(group) >= MAX_GROUP or self._writes.empty():
-                    break
-                write = self._writes.get()
-            running, last = write is not None, len(group)
-            if group:
-                self._commit(group)
-                _answer(group)
-
-    def _commit(self, group: list[_Write]) -> None:
+    def _commit(self, group: Sequence[Write]) -> None:
         """Run *group* in one transaction; if a job of it fails, each job in its own."""
         try:
             self._writer.execute("BEGIN IMMEDIATE")
@@ -221,7 +172,7 @@ class Database:
         for write in group:
             self._commit([write])
 
-    def _run(self, group: list[_Write]) -> Exception | None:
+    def _run(self, group: Sequence[Write]) -> Exception | None:
         """Run the jobs; the error of the first that fails."""
         try:
             for job, writes in groupby(group, key=attrgetter("job")):
@@ -238,28 +189,15 @@ class Database:
             log.error("rollback failed", reason=str(wrong))
 
 
-def _do(connection: sqlite3.Connection, job: Callable[..., Any], writes: list[_Write]) -> None:
+def _do(connection: sqlite3.Connection, job: Callable[..., Any], writes: Sequence[Write]) -> None:
     """Run writes of one *job*: together where they have items."""
-    if writes[0].item is _ALONE:
+    if writes[0].note is _ALONE:
         for write in writes:
             write.result = job(connection)
         return
-    results = job(connection, [write.item for write in writes])
+    results = job(connection, [write.note for write in writes])
     for write, result in zip(writes, results, strict=True):
         write.result = result
-
-
-def _answer(group: list[_Write]) -> None:
-    """Wake every waiter of *group*, with one call a loop."""
-
-    def settle_all() -> None:
-        for write in group:
-            write.settle()
-
-    try:
-        group[0].loop.call_soon_threadsafe(settle_all)
-    except RuntimeError:
-        log.warning("a write was committed after its loop had closed")
 
 
 def _as_ours(wrong: Exception) -> Exception:

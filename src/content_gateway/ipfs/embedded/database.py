@@ -6,18 +6,16 @@ group that holds something durable is synced first, with all that went before it
 tables; sqlite's errors become UpstreamUnavailable, and the next write tries the disk again."""
 
 import asyncio
-import queue
 import sqlite3
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self, TypeVar, cast
 
 import structlog
 
 from content_gateway.errors import UpstreamUnavailable, WrongSettings
+from content_gateway.group_commit import GroupWriter, Write
 
 T = TypeVar("T")
 Job = Callable[[sqlite3.Connection], T]
@@ -34,25 +32,6 @@ BUSY_MS: Final = 5_000  # how long another process that writes is waited for
 log = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True)
-class _Write:
-    job: Job[Any]
-    durable: bool
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Any]
-    result: Any = None
-    error: Exception | None = None
-
-    def settle(self) -> None:
-        """Hand the outcome to whoever still waits; on the event loop."""
-        if self.future.done():
-            return
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.result)
-
-
 class BlockDatabase:
     """The file at *path*, with the tables of *schema* (statements); opened on entering."""
 
@@ -60,8 +39,9 @@ class BlockDatabase:
         self._path = path
         self._busy_ms = busy_ms
         self._schema = schema
-        self._writes: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._write_all, name="block writer", daemon=True)
+        self._writes = GroupWriter(
+            self._commit, name="block writer", limit=MAX_QUEUED_WRITES, group=MAX_GROUP
+        )
         self._reading = ThreadPoolExecutor(1, "block reader")
         self._writer: sqlite3.Connection
         self._reader: sqlite3.Connection
@@ -72,12 +52,11 @@ class BlockDatabase:
             await asyncio.to_thread(self._open)
         except (OSError, sqlite3.Error) as wrong:
             raise WrongSettings(f"data_dir: {self._path} cannot be used: {wrong}") from wrong
-        self._thread.start()
+        self._writes.start()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        self._writes.put(None)
-        await asyncio.to_thread(self._thread.join)
+        await self._writes.close()
         await asyncio.to_thread(self._reading.shutdown)
         self._reader.close()
         await asyncio.to_thread(self._writer.close)  # writes the WAL back
@@ -88,12 +67,9 @@ class BlockDatabase:
         An error of the job's own undoes its changes and is raised. Raises UpstreamUnavailable
         when the disk refuses; then nothing of it is kept. A caller who is cancelled does not
         stop the job."""
-        if self._writes.qsize() >= MAX_QUEUED_WRITES:
+        if self._writes.is_full:
             raise UpstreamUnavailable("Too many writes wait for the block store.")
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-        self._writes.put(_Write(job, durable, loop, future))
-        return await future
+        return cast(T, await self._writes.put(job, durable))
 
     async def read(self, job: Job[T]) -> T:
         """What *job* returns; raises UpstreamUnavailable when the disk refuses."""
@@ -123,25 +99,9 @@ class BlockDatabase:
         self._writer.execute("COMMIT")
         self._reader = _connect(self._path, self._busy_ms)
 
-    def _write_all(self) -> None:
-        """The writer thread: gather, commit, answer, until None arrives."""
-        running = True
-        while running:
-            group: list[_Write] = []
-            write = self._writes.get()
-            while write is not None:
-                group.append(write)
-                if len(group) >= MAX_GROUP or self._writes.empty():
-                    break
-                write = self._writes.get()
-            running = write is not None
-            if group:
-                self._commit(group)
-                _answer(group)
-
-    def _commit(self, group: list[_Write]) -> None:
+    def _commit(self, group: Sequence[Write]) -> None:
         """Run *group* in one transaction, each of it in a savepoint."""
-        durable = any(write.durable for write in group)
+        durable = any(write.note for write in group)
         try:
             self._writer.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._writer.execute("BEGIN IMMEDIATE")
@@ -155,7 +115,7 @@ class BlockDatabase:
                 write.error = _refused(wrong, "written")
                 write.error.__cause__ = wrong
 
-    def _run(self, write: _Write) -> None:
+    def _run(self, write: Write) -> None:
         self._writer.execute("SAVEPOINT job")
         try:
             write.result = write.job(self._writer)
@@ -183,17 +143,3 @@ def _connect(path: Path, busy_ms: int) -> sqlite3.Connection:
 
 def _refused(wrong: sqlite3.Error, what: str) -> UpstreamUnavailable:
     return UpstreamUnavailable(f"The block store cannot be {what} now: {wrong}.")
-
-
-def _answer(group: list[_Write]) -> None:
-    for loop in {write.loop for write in group}:
-        mine = [write for write in group if write.loop is loop]
-
-        def settle(mine: list[_Write] = mine) -> None:
-            for write in mine:
-                write.settle()
-
-        try:
-            loop.call_soon_threadsafe(settle)
-        except RuntimeError:
-            log.warning("a write was committed after its loop had closed")

@@ -1,0 +1,119 @@
+"""One thread that writes for a whole process: what waits is committed together, then answered.
+
+Knows threads, the queue between them and the event loop, and who waits for which write. What a
+commit is, and which of its writes fail, is left to whoever owns the database."""
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Write:
+    """One queued write: the *job* and what it comes to; *note* is for whoever commits it."""
+
+    job: Callable[..., Any]
+    note: Any
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: Exception | None = None
+
+    def settle(self) -> None:
+        """Hand the outcome to whoever still waits; on the event loop."""
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+class GroupWriter:
+    """The writer thread called *name*, between `start` and `close`, which one event loop calls.
+
+    *commit* is called in the thread, with up to *group* writes at a time; it gives each of them a
+    result or an error, and raises nothing. Where several write at once, *gather* seconds pass
+    between two commits. No more than *limit* writes wait."""
+
+    def __init__(
+        self,
+        commit: Callable[[Sequence[Write]], None],
+        *,
+        name: str,
+        limit: int,
+        group: int,
+        gather: float = 0.0,
+    ) -> None:
+        self._commit = commit
+        self._limit: Final = limit
+        self._group: Final = group
+        self._gather: Final = gather
+        self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._loop: asyncio.AbstractEventLoop
+        self._unanswered = 0
+
+    def start(self) -> None:
+        """Begin to write, for the event loop that runs now."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    async def close(self) -> None:
+        """End the thread, once it has written all that waits."""
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether writes wait or are under way."""
+        return self._unanswered > 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many writes wait as may."""
+        return self._queue.qsize() >= self._limit
+
+    def put(self, job: Callable[..., Any], note: object = None) -> asyncio.Future[Any]:
+        """What *job* comes to, once it is committed. A caller who is cancelled does not stop it."""
+        future = self._loop.create_future()
+        self._unanswered += 1
+        self._queue.put(Write(job, note, future))
+        return future
+
+    def _run(self) -> None:
+        """The thread: gather, commit, answer, until None arrives."""
+        running, last = True, 0
+        while running:
+            group: list[Write] = []
+            write = self._queue.get()
+            if last > 1 and self._gather:
+                # Many write: a moment later there are more of them for the same sync.
+                time.sleep(self._gather)
+            while write is not None:
+                group.append(write)
+                if len(group) >= self._group or self._queue.empty():
+                    break
+                write = self._queue.get()
+            running, last = write is not None, len(group)
+            if group:
+                self._commit(group)
+                self._answer(group)
+
+    def _answer(self, group: Sequence[Write]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._settle, group)
+        except RuntimeError:
+            log.warning("writes were committed after their loop had closed", number=len(group))
+
+    def _settle(self, group: Sequence[Write]) -> None:
+        self._unanswered -= len(group)
+        for write in group:
+            write.settle()
