@@ -5,6 +5,9 @@ Knows that a lease that cannot be renewed will be somebody else's: before it is,
 must have ended. What the work is, is left to the reconciler."""
 
 import asyncio
+import os
+import secrets
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Self
 
@@ -16,6 +19,11 @@ from content_gateway.errors import StorageUnavailable
 log = structlog.get_logger(__name__)
 
 Renew = Callable[[Sequence[Due], float], Awaitable[set[int]]]
+
+
+def owner_name() -> str:
+    """A name for who leases, which nobody else has: "host:pid:random"."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 class Leases:

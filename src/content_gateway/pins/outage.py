@@ -7,10 +7,18 @@ after which something may be lost. What is done meanwhile is decided by the reco
 from collections.abc import Callable
 from typing import Final
 
-from content_gateway.errors import UpstreamTimeout, UpstreamUnavailable
+from content_gateway.errors import UpstreamError, UpstreamTimeout, UpstreamUnavailable
 
-SIGNS: Final = (UpstreamUnavailable, UpstreamTimeout)
 _TELLING: Final = 2
+
+
+def is_away(error: Exception, *, wish: bool) -> bool:
+    """Whether *error* says that the backend is away, and nothing about a content.
+
+    A look that was answered with nonsense is none; a *wish* answered so may be the content's."""
+    if isinstance(error, UpstreamUnavailable | UpstreamTimeout):
+        return True
+    return isinstance(error, UpstreamError) and not wish
 
 
 class Outage:

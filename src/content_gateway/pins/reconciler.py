@@ -42,12 +42,9 @@ again. And contents wait in *lanes*: at most half of the workers are for second 
 looks, at most a quarter for those that were tried many times."""
 
 import asyncio
-import os
-import secrets
-import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -67,8 +64,8 @@ from content_gateway.content.holdings import (
 from content_gateway.errors import StorageUnavailable, UpstreamError
 from content_gateway.pins.backend import PinBackend
 from content_gateway.pins.due import DueLedger
-from content_gateway.pins.leases import Leases
-from content_gateway.pins.outage import SIGNS, Outage
+from content_gateway.pins.leases import Leases, owner_name
+from content_gateway.pins.outage import Outage, is_away
 from content_gateway.pins.outcomes import Outcomes
 from content_gateway.pins.progress import Progress
 from content_gateway.pins.tending import LONGEST_STALL, Act, Policy, Rules
@@ -96,7 +93,7 @@ class Reconciler:
         self._rules = Rules(self._policy, backend.batch_age)
         self._returned = returned
         self._clock = clock
-        self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._owner = owner_name()
         self._awake = asyncio.Event()
         self._under_way: dict[int, Due] = {}
         self._batches: set[asyncio.Task[None]] = set()
@@ -181,15 +178,13 @@ class Reconciler:
         # None of the lanes may keep the others waiting for ever.
         retries = max(0, max(1, self._policy.workers // 2) - lanes[Lane.RETRY])
         stubborn = max(0, max(1, self._policy.workers // 4) - lanes[Lane.STUBBORN])
-        outage = self._outage
-        if not outage.is_on:
+        if not self._outage.is_on:
             return Shares(free, first_tries=free, retries=retries, stubborn=stubborn)
-        if outage.is_deaf:
+        probes = 0 if self._outage.is_pause else min(free, 1)
+        if self._outage.is_deaf:
             # What can be let go of need not wait; and as a look alone proves nothing, each lane
             # has a probe.
-            probes = 0 if outage.is_pause else 1
             return Shares(free, probes, probes, probes, releases=free)
-        probes = 0 if outage.is_pause else min(free, 1)
         return Shares(probes, first_tries=1, retries=1, stubborn=1)
 
     def _tended(self, batch: asyncio.Task[None]) -> None:
@@ -251,32 +246,29 @@ class Reconciler:
             begun = await self._ledger.begin(self._owner, due, sent, event)
             if begun is None or self._clock() - begun.sent_at > LONGEST_STALL:
                 pass  # held up so long, somebody else may be at it
-            elif act is Act.PIN:
-                outcome = await self._pin(begun, seen)
             else:
-                outcome = await self._unpin(begun)
+                wish = self._pin(begun, seen) if act is Act.PIN else self._unpin(begun)
+                outcome = await self._try(begun, wish)
         finally:
             await self._settle([(begun or due, outcome)], leases)
 
-    async def _pin(self, due: Due, seen: Sighting) -> Outcome:
-        progress = Progress(partial(self._ledger.progress, self._owner, due))
+    async def _try(self, due: Due, wish: Awaitable[Outcome]) -> Outcome:
+        """What *wish* has come to, in the time that a try about *due* has."""
         try:
-            async with asyncio.timeout(self._rules.slice(due)), progress:
-                outcome = self._rules.pinned(due, await self._backend.pin(due.cid, seen, progress))
+            async with asyncio.timeout(self._rules.slice(due)):
+                outcome = await wish
         except Exception as error:
             self._heard(error, wish=True)
             return self._rules.broke(due, error, attempted=True)
         self._heard(None, wish=True)
         return outcome
 
+    async def _pin(self, due: Due, seen: Sighting) -> Outcome:
+        async with Progress(partial(self._ledger.progress, self._owner, due)) as progress:
+            return self._rules.pinned(due, await self._backend.pin(due.cid, seen, progress))
+
     async def _unpin(self, due: Due) -> Outcome:
-        try:
-            async with asyncio.timeout(self._rules.slice(due)):
-                await self._backend.unpin(due.cid)
-        except Exception as error:
-            self._heard(error, wish=True)
-            return self._rules.broke(due, error, attempted=True)
-        self._heard(None, wish=True)
+        await self._backend.unpin(due.cid)
         return self._rules.unpinned()
 
     async def _settle(self, outcomes: Sequence[tuple[Due, Outcome]], leases: Leases) -> None:
@@ -299,7 +291,7 @@ class Reconciler:
 
     def _heard(self, error: Exception | None, *, wish: bool) -> None:
         """Take note that the backend answered, or that it is away."""
-        if isinstance(error, SIGNS) or (isinstance(error, UpstreamError) and not wish):
+        if isinstance(error, UpstreamError) and is_away(error, wish=wish):
             if self._outage.unanswered(wish=wish):
                 log.warning("pin backend is away", reason=error.detail)
         elif self._outage.answered(wish=wish):

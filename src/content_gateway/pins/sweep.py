@@ -7,9 +7,6 @@ nobody here has asked for is reported, and never touched. Knows a content by its
 ledger, one bit each: ten million contents are a megabyte. Tending is left to the reconciler."""
 
 import asyncio
-import os
-import secrets
-import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
@@ -22,6 +19,7 @@ from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import SweepReport
 from content_gateway.errors import StorageUnavailable, UpstreamError
 from content_gateway.pins.backend import PinBackend
+from content_gateway.pins.leases import owner_name
 
 _DUTY: Final = "sweep"
 _CHUNK: Final = 1_000
@@ -89,7 +87,7 @@ class Sweeper:
         self._wake = wake
         self._schedule = schedule or Schedule()
         self._clock = clock
-        self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._owner = owner_name()
         self._hastened = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
 

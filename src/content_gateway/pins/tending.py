@@ -19,8 +19,8 @@ from content_gateway.content.holdings import (
     Sent,
     Sighting,
 )
-from content_gateway.errors import GatewayError, PinDeferred, PinFailed, UpstreamError
-from content_gateway.pins.outage import SIGNS
+from content_gateway.errors import GatewayError, PinDeferred, PinFailed
+from content_gateway.pins.outage import is_away
 
 # Seconds that may pass between the record of a wish and the wish itself; else it is not sent.
 LONGEST_STALL: Final = 5.0
@@ -95,7 +95,7 @@ class Rules:
         match seen.holding:
             case Holding.PINNED:
                 # Seen once more when the change can no longer be lost; then nothing is left to do.
-                return self.seen(due, seen, unsure_for if unsure_for > 0 else None)
+                return _seen(seen, unsure_for if unsure_for > 0 else None)
             case Holding.ABSENT if unsure_for > 0:
                 return Outcome(None, min(unsure_for, self.gap(due.looks)))
             case Holding.ABSENT:
@@ -103,8 +103,8 @@ class Rules:
             case Holding.FAILED if due.state is ContentState.FAILED:
                 return Act.PIN
             case Holding.FAILED:
-                return self.seen(due, seen, self.gap_failed(due.attempts), error=seen.reason)
-        return self.seen(due, seen, self.gap(due.looks), error=seen.reason)
+                return _seen(seen, self.gap_failed(due.attempts), error=seen.reason)
+        return _seen(seen, self.gap(due.looks), error=seen.reason)
 
     def _let_go(self, due: Due, seen: Sighting, unsure_for: float) -> Act | Outcome:
         if seen.holding is Holding.UNKNOWN:
@@ -120,11 +120,11 @@ class Rules:
     def pinned(self, due: Due, seen: Sighting) -> Outcome:
         """What it has come to when the backend, asked to pin, has said *seen*."""
         if seen.holding is Holding.PINNED:
-            return self.seen(due, seen, self._batch_age or None, attempted=True)
+            return _seen(seen, self._batch_age or None, attempted=True)
         if seen.holding is Holding.FAILED:
             gap = self.gap_failed(due.attempts)
-            return self.seen(due, seen, gap, error=seen.reason, attempted=True)
-        return self.seen(due, seen, self.gap(0), attempted=True)
+            return _seen(seen, gap, error=seen.reason, attempted=True)
+        return _seen(seen, self.gap(0), attempted=True)
 
     def unpinned(self) -> Outcome:
         """What it has come to when the backend has heard the wish to let go."""
@@ -136,7 +136,7 @@ class Rules:
         if isinstance(error, PinFailed):
             gap = self.gap_failed(due.attempts)
             return Outcome(Event.SEEN_FAILED, gap, None, detail, attempted)
-        if isinstance(error, SIGNS) or (isinstance(error, UpstreamError) and not attempted):
+        if is_away(error, wish=attempted):
             return Outcome(None, self.gap_away(due.looks), None, detail)
         if isinstance(error, TimeoutError):
             if self.slice(due) >= self._policy.longest_slice:
@@ -145,18 +145,6 @@ class Rules:
             return Outcome(Event.SEEN_PINNING, self.gap(due.attempts), None, _SLOW, attempted)
         longest = self.gap(due.attempts) if isinstance(error, PinDeferred) else None
         return Outcome(None, longest or self.gap_failed(due.looks), None, detail, attempted)
-
-    def seen(
-        self,
-        due: Due,
-        seen: Sighting,
-        again_in: float | None,
-        *,
-        error: str | None = None,
-        attempted: bool = False,
-    ) -> Outcome:
-        """What was seen, as what it has come to."""
-        return Outcome(_EVENTS[seen.holding], again_in, seen, error, attempted)
 
     def slice(self, due: Due) -> float:
         """Seconds that one try may take."""
@@ -179,3 +167,10 @@ class Rules:
         """A gap that grows with every time, with jitter so that many do not march in step."""
         gap = min(longest, first * factor ** min(times, 60))
         return gap * (0.5 + self._jitter() / 2)
+
+
+def _seen(
+    seen: Sighting, again_in: float | None, *, error: str | None = None, attempted: bool = False
+) -> Outcome:
+    """What was seen, as what it has come to."""
+    return Outcome(_EVENTS[seen.holding], again_in, seen, error, attempted)
