@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from content_gateway.api.answers import resolution_body
-from content_gateway.app import ipns_resolver
+from content_gateway.app_names import ipns_resolver
 from content_gateway.blocking.blocklist import Blocklist
 from content_gateway.content.domain import DomainName
 from content_gateway.content.records import IpnsContent, KnownLink, Records

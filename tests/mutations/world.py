@@ -11,7 +11,7 @@ from typing import Any
 
 from content_gateway.api.answers import resolution_body, resolution_headers
 from content_gateway.api.problems import INTERNAL, kind_of
-from content_gateway.app import name_services
+from content_gateway.app_names import name_services
 from content_gateway.blocking.blocklist import Blocklist
 from content_gateway.content.domain import DomainName
 from content_gateway.content.wallet import ETHEREUM, CoinType
