@@ -56,7 +56,8 @@ async def test_every_printed_line_works(dev: Running) -> None:
     status.append(f"{dev.url}/ipfs/pin/status/{pin['result']['cid']}")
 
     async def is_kept() -> bool:
-        return bool((await paste(status)).json["result"]["status"] == "pinned")
+        result = (await paste(status)).json["result"]
+        return bool(result["status"] == "pinned" and "timestamp" in result["peers"][0])
 
     await eventually(is_kept)
 

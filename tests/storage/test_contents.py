@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from content_gateway.content.holdings import (
     Event,
     Holding,
     Outcome,
+    Peer,
     Sent,
     Shares,
     Sighting,
@@ -355,6 +357,21 @@ async def test_an_outage_keeps_what_was_seen_before(
     now = status(ledger, 1)
     assert (now.replicas, now.wanted, now.error) == (1, 3, "away")
     assert now.state is ContentState.PINNING
+
+
+async def test_a_peer_that_gives_no_time_said_it_when_it_was_heard(
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+) -> None:
+    """A cluster tells since when; Kubo and the embedded store do not."""
+    since = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    peers = (Peer("cluster0", "pinned", since), Peer("kubo", "pinned"))
+    await promise(ledger, 1)
+    (due,) = await lease(contents)
+    clock.now += 7
+    seen = Sighting(Holding.PINNED, 2, 2, peers)
+    await contents.settle("a", [(due, Outcome(Event.SEEN_PINNED, None, seen))])
+    heard = datetime.fromtimestamp(clock.now, UTC)
+    assert [peer.at for peer in status(ledger, 1).peers] == [since, heard]
 
 
 async def test_waiting_contents_can_be_hastened(

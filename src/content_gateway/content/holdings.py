@@ -83,7 +83,9 @@ class Holding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One node of a backend and what it says of a content, in the backend's own words."""
+    """One node of a backend and what it says of a content, in the backend's own words.
+
+    *at* is since when; None where the backend does not tell."""
 
     name: str
     status: str

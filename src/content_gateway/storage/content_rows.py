@@ -2,6 +2,8 @@
 
 Knows its columns and what their JSON holds. Running statements is left to contents.py."""
 
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -50,9 +52,12 @@ def due_of(row: tuple[Any, ...]) -> Due | None:
     )
 
 
-def kept_sighting(seen: Sighting | None) -> dict[str, Any]:
-    """The columns replicas, wanted and peers; nothing in them where nothing was seen."""
+def kept_sighting(seen: Sighting | None, heard_at: datetime) -> dict[str, Any]:
+    """The columns replicas, wanted and peers; nothing in them where nothing was seen.
+
+    What a peer gives no time for, it has said at *heard_at*."""
     if seen is None:
         return {"replicas": None, "wanted": None, "peers": None}
-    peers = msgspec.json.encode(seen.peers).decode()
-    return {"replicas": seen.replicas, "wanted": seen.wanted, "peers": peers}
+    peers = [peer if peer.at else replace(peer, at=heard_at) for peer in seen.peers]
+    kept = msgspec.json.encode(peers).decode()
+    return {"replicas": seen.replicas, "wanted": seen.wanted, "peers": kept}

@@ -26,7 +26,7 @@ from content_gateway.content.holdings import (
     Shares,
     after,
 )
-from content_gateway.content.moments import milliseconds
+from content_gateway.content.moments import at_milliseconds, milliseconds
 from content_gateway.storage.content_rows import due_of, kept_sighting, waiting_of
 from content_gateway.storage.sqlite import Database
 
@@ -257,7 +257,7 @@ def _settle(
         "has_learned": outcome.event is not None,
         "now": now,
         "has_changed": has_changed,
-        **kept_sighting(outcome.sighting),
+        **kept_sighting(outcome.sighting, at_milliseconds(now)),
     }
     changed = connection.execute(
         "UPDATE contents SET state = :state, attempts = :attempts, looks = :looks,"  # noqa: S608
