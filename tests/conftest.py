@@ -3,6 +3,7 @@
 An audit hook of the interpreter watches this process's sockets; a test that tries to reach
 anything else fails where it does so. Child processes get settings without public addresses."""
 
+import signal
 import sys
 from collections.abc import AsyncIterator
 from ipaddress import ip_address
@@ -39,6 +40,10 @@ def _is_here(host: object) -> bool:
 
 
 sys.addaudithook(_only_loopback)
+
+# A shell's background jobs ignore Ctrl+C, and so would all that they start: here it must work.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
