@@ -12,7 +12,7 @@ from content_gateway.content.cid import RAW, Cid
 from content_gateway.content.holdings import ContentState, Event, Holding, Outcome, Shares, Sighting
 from content_gateway.content.multiformats import SHA2_256
 from content_gateway.content.pins import NO_LABEL, Label, Match, Page, Pin, Removal, Search
-from content_gateway.storage.additions import next_moment
+from content_gateway.storage.additions import MOST_ROWS, next_moment
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database
@@ -120,6 +120,17 @@ async def test_a_burst_of_many_requestors_keeps_them_apart(ledger: SqliteLedger)
             label,
             f"spelt {number}",
         )
+
+
+async def test_repeats_use_up_no_numbers(ledger: SqliteLedger, database: Database) -> None:
+    """A sweep keeps a bit for each number that a content has had, so they stay close together."""
+    await asyncio.gather(*(add(ledger, number) for number in range(100)))
+    wishes = [*range(100), 100, *range(100), 101]
+    again = (ledger.add("ben", cid(n), str(cid(n)), NO_LABEL) for n in wishes * 5)
+    assert sum(pin is not None for pin in await asyncio.gather(*again)) == 102
+    found = database.read(lambda connection: connection.execute("SELECT max(id) FROM contents"))
+    (most,) = found.fetchone()
+    assert most <= 102 + MOST_ROWS
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 Knows the CID specification (multiformats/cid) and which codecs a cluster can walk. Parsing is
 the only door: a Cid is right for ever, and two spellings of one CID are equal."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Self
 
@@ -39,6 +39,8 @@ CODECS: Final = {
 
 MAX_TEXT = 1200  # the longest CID we accept (identity, 128 bytes) in the longest base (binary)
 _V0_LENGTH = 46
+_USUAL_LENGTH = 36
+_USUAL_HASH = bytes((SHA2_256, 32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class Cid:
     codec: int
     hash_code: int
     digest: bytes
+    # The canonical text once it was needed: a warm answer writes the same one again and again.
+    _text: str = field(default="", init=False, repr=False, compare=False)
 
     @classmethod
     @lru_cache(maxsize=16_384)  # the same contents are pinned and asked for again and again
@@ -61,18 +65,26 @@ class Cid:
             if text.startswith("Qm") and len(text) == _V0_LENGTH:
                 return cls._from_multihash(DAG_PB, BASE58BTC.decode(text))
             data = decode_multibase(text)
-            if data[:2] == bytes((SHA2_256, 32)):
+            if data[:2] == _USUAL_HASH:
                 raise ValueError("a version 0 CID has no multibase prefix")
-            return cls.from_bytes(data)
+            cid = cls.from_bytes(data)
         except ValueError as wrong:
             raise InvalidCid(f"The CID cannot be read: {wrong}.") from wrong
+        if text[0] == "b":
+            object.__setattr__(cid, "_text", text)  # in one base there is one spelling
+        return cid
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """The CID whose binary form is exactly *data*; ValueError says what is wrong.
 
         Takes both versions, as links inside a DAG do."""
-        if data[:2] == bytes((SHA2_256, 32)) and len(data) == 34:
+        if len(data) == _USUAL_LENGTH and data[2:4] == _USUAL_HASH and data[0] == 1:
+            # Most are version 1, of a one-byte codec, hashed with sha2-256.
+            codec = data[1]
+            if codec in CODECS and codec < 0x80:
+                return cls(codec, SHA2_256, data[4:])
+        if data[:2] == _USUAL_HASH and len(data) == 34:
             return cls._from_multihash(DAG_PB, data)
         version, at = read_varint(data)
         if version != 1:
@@ -104,9 +116,6 @@ class Cid:
 
     def __str__(self) -> str:
         """The canonical text: version 1, base32 (`bafy...`, `bafk...`)."""
-        return _canonical_text(self)
-
-
-@lru_cache(maxsize=65_536)  # a warm answer writes the same text again and again
-def _canonical_text(cid: Cid) -> str:
-    return "b" + BASE32.encode(bytes(cid))
+        if not self._text:
+            object.__setattr__(self, "_text", "b" + BASE32.encode(bytes(self)))
+        return self._text

@@ -1,16 +1,15 @@
 """Pins added to the ledger, many in a few statements.
 
-What waits for the writer is added together: contents that nobody had asked for in two statements,
-however many they are, since each statement costs a change of threads (one by one they took more
-than half of the service's time); the few others one by one. Knows the tables `pins` and
+What waits for the writer is added together: contents that nobody had asked for in two statements
+of many rows, since each statement costs a change of threads (one by one they took more than half
+of the service's time); the few others one by one. Knows the tables `pins` and
 `contents`; when a transaction begins and ends is left to the database."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
-from typing import Final, NamedTuple
-
-import msgspec
+from typing import Any, Final, NamedTuple
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import ContentState, Event, after
@@ -20,6 +19,14 @@ from content_gateway.storage.pin_rows import kept_label
 
 _SECOND: Final = 1_000_000  # microseconds
 _MILLISECOND: Final = 1_000
+# SQLite compiles a statement anew for each number of rows, and Python keeps a hundred or so.
+MOST_ROWS: Final = 32
+_CONTENT_MARKS: Final = f"(?, ?, '{after(None, Event.PROMISED)}', ?, ?)"
+_INSERT_CONTENTS: Final = "INSERT INTO contents (id, cid, state, next_at, updated_at) VALUES "
+_PIN_MARKS: Final = "(?, ?, ?, ?, ?, ?, ?)"
+_INSERT_PINS: Final = (
+    "INSERT INTO pins (requestor, content, created_at, spelling, name, origins, meta) VALUES "
+)
 
 
 class Addition(NamedTuple):
@@ -41,30 +48,10 @@ def add_all(
 
     The contents of new pins are queued, in the same transaction. *last* has moments of creation
     that are not to be given out again although their pins are gone, by requestor."""
-    texts = [str(addition.cid) for addition in additions]
-    known = {
-        text
-        for (text,) in connection.execute(
-            "SELECT value FROM json_each(?)"
-            " WHERE EXISTS (SELECT 1 FROM contents WHERE cid = value)",
-            (_json(texts),),
-        )
-    }
-    fresh: dict[str, int] = {}
-    others: list[int] = []
-    for number, text in enumerate(texts):
-        if text in known or text in fresh:
-            others.append(number)
-        else:
-            fresh[text] = number
     moments = _Moments(connection, now, last)
-    pins: list[Pin | None] = [None] * len(additions)
-    if fresh:
-        made = _add_fresh(connection, now, {t: additions[n] for t, n in fresh.items()}, moments)
-        for number, pin in zip(fresh.values(), made, strict=True):
-            pins[number] = pin
-    for number in others:
-        pins[number] = _add_known(connection, now, texts[number], additions[number], moments)
+    pins: list[Pin | None] = []
+    for start in range(0, len(additions), MOST_ROWS):
+        pins += _add_part(connection, now, additions[start : start + MOST_ROWS], moments)
     return pins
 
 
@@ -95,40 +82,67 @@ class _Moments:
         return moment
 
 
-def _add_fresh(
-    connection: sqlite3.Connection, now: int, additions: dict[str, Addition], moments: _Moments
-) -> list[Pin]:
-    """Pins of contents that the ledger does not know, by canonical text."""
-    connection.execute(
-        "INSERT INTO contents (cid, state, next_at, updated_at)"
-        " SELECT value, :state, :now, :now FROM json_each(:cids)",
-        {
-            "state": after(None, Event.PROMISED),
-            "now": now // _MILLISECOND,
-            "cids": _json(list(additions)),
-        },
-    )
-    rows, pins = [], []
-    for text, (requestor, cid, spelling, label) in additions.items():
+def _add_part(
+    connection: sqlite3.Connection, now: int, additions: Sequence[Addition], moments: _Moments
+) -> list[Pin | None]:
+    """What `add_all` does, for no more than MOST_ROWS."""
+    fresh = _queue_fresh(connection, now, additions)
+    rows: list[Any] = []
+    pins: list[Pin | None] = []
+    for content, (requestor, cid, spelling, label) in zip(fresh, additions, strict=True):
+        if content is None:
+            pins.append(None)
+            continue
         created_at = moments.next(requestor)
-        rows.append((text, requestor, created_at, _kept(spelling, text), *kept_label(label)))
+        rows += requestor, content, created_at, _kept(spelling, cid), *kept_label(label)
         pins.append(Pin(cid, spelling, at_microseconds(created_at), label))
-    connection.execute(
-        "INSERT INTO pins (requestor, content, created_at, spelling, name, origins, meta)"
-        " SELECT value ->> 1, contents.id, value ->> 2, value ->> 3, value ->> 4, value ->> 5,"
-        " value ->> 6 FROM json_each(?) CROSS JOIN contents ON cid = value ->> 0",
-        (_json(rows),),
-    )
+    if rows:
+        connection.execute(
+            _INSERT_PINS + _marks(_PIN_MARKS, len(additions) - pins.count(None)), rows
+        )
+    # Last, as somebody may want the same content twice.
+    for number, content in enumerate(fresh):
+        if content is None:
+            pins[number] = _add_known(connection, now, additions[number], moments)
     return pins
 
 
+def _queue_fresh(
+    connection: sqlite3.Connection, now: int, additions: Sequence[Addition]
+) -> list[int | None]:
+    """Queue the contents that the ledger does not know; the number of each, None for the others.
+
+    A content that is wanted several times is new only once."""
+    (last,) = connection.execute(
+        "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'contents'"
+    ).fetchone()
+    numbers = range(last + 1, last + 1 + len(additions))
+    at = now // _MILLISECOND
+    rows: list[Any] = []
+    for number, addition in zip(numbers, additions, strict=True):
+        rows += number, str(addition.cid), at, at
+    queued = connection.execute(
+        _INSERT_CONTENTS + _marks(_CONTENT_MARKS, len(additions)) + " ON CONFLICT (cid) DO NOTHING",
+        rows,
+    )
+    if queued.rowcount == len(additions):
+        return list(numbers)
+    found = connection.execute("SELECT id FROM contents WHERE id > ?", (last,))
+    made = {number for (number,) in found}
+    # SQLite counts those that it did not insert, too.
+    connection.execute(
+        "UPDATE sqlite_sequence SET seq = ? WHERE name = 'contents'", (max(made, default=last),)
+    )
+    return [number if number in made else None for number in numbers]
+
+
 def _add_known(
-    connection: sqlite3.Connection, now: int, text: str, addition: Addition, moments: _Moments
+    connection: sqlite3.Connection, now: int, addition: Addition, moments: _Moments
 ) -> Pin | None:
     """A pin of a content that the ledger knows."""
     requestor, cid, spelling, label = addition
     content, state = connection.execute(
-        "SELECT id, state FROM contents WHERE cid = ?", (text,)
+        "SELECT id, state FROM contents WHERE cid = ?", (str(cid),)
     ).fetchone()
     if connection.execute(
         "SELECT 1 FROM pins WHERE requestor = ? AND content = ?", (requestor, content)
@@ -136,12 +150,8 @@ def _add_known(
         return None
     _promise(connection, content, ContentState(state), now // _MILLISECOND)
     created_at = moments.next(requestor)
-    row = (requestor, content, created_at, _kept(spelling, text), *kept_label(label))
-    connection.execute(
-        "INSERT INTO pins (requestor, content, created_at, spelling, name, origins, meta)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        row,
-    )
+    row = (requestor, content, created_at, _kept(spelling, cid), *kept_label(label))
+    connection.execute(_INSERT_PINS + _PIN_MARKS, row)
     return Pin(cid, spelling, at_microseconds(created_at), label)
 
 
@@ -165,9 +175,11 @@ def _promise(connection: sqlite3.Connection, content: int, state: ContentState, 
         )
 
 
-def _kept(spelling: str, text: str) -> str | None:
-    return None if spelling == text else spelling
+def _kept(spelling: str, cid: Cid) -> str | None:
+    return None if spelling == str(cid) else spelling
 
 
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+@cache
+def _marks(row: str, number: int) -> str:
+    """The places of so many rows."""
+    return ",".join([row] * number)

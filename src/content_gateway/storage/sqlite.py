@@ -29,6 +29,7 @@ MAX_GROUP: Final = 256
 _GATHER_SECONDS: Final = 0.0005
 _WRITER_BUSY_MS: Final = 3_000
 _READER_BUSY_MS: Final = 50  # reads run on the event loop: they must not wait
+_WRITER_CACHE_KIB: Final = 32 * 1024
 _SEARCHERS: Final = 4
 MAX_WAITING_SEARCHES: Final = 64
 _SEARCH_SECONDS: Final = 10.0
@@ -64,6 +65,9 @@ class Database:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._writer = connect(self._path, _WRITER_BUSY_MS)
             migrate(self._writer)
+            # Or a statement of many rows keeps what it might take back in files.
+            self._writer.execute("PRAGMA temp_store = MEMORY")
+            self._writer.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
             self._reader = connect(self._path, _READER_BUSY_MS)
         except (OSError, sqlite3.Error) as wrong:
             raise WrongSettings(f"data_dir: {self._path} cannot be used: {wrong}") from wrong
