@@ -7,14 +7,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
 from content_gateway.blocking.blocklist import Blocklist
-from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.holdings import ContentState, Event, Holding, Outcome, Shares, Sighting
-from content_gateway.content.multiformats import SHA2_256
+from content_gateway.content.cid import Cid
+from content_gateway.content.holdings import ContentState, Event, Holding, Outcome, Sighting
 from content_gateway.content.pins import PinStatus, Removal
 from content_gateway.errors import PinDeferred, PinFailed, PinNotFound, UpstreamUnavailable
 from content_gateway.pins.pinning import Pinning
@@ -23,6 +21,7 @@ from content_gateway.pins.tending import Policy
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database
+from tests.ledgers import cid, shares
 from tests.waiting import eventually
 
 QUICK = Policy(
@@ -99,8 +98,8 @@ class Backend:
             asyncio.get_running_loop().call_later(self.batch_age * 0.8, self.held.discard, cid)
 
     async def pinset(self) -> AsyncGenerator[Cid, None]:
-        for cid in sorted(self.held, key=str):
-            yield cid
+        for held in sorted(self.held, key=str):
+            yield held
 
     @asynccontextmanager
     async def _one_of(self, cid: Cid) -> AsyncIterator[None]:
@@ -113,16 +112,6 @@ class Backend:
         finally:
             self.busy[cid] -= 1
             self.running -= 1
-
-
-def cid(number: int) -> Cid:
-    return Cid(RAW, SHA2_256, number.to_bytes(32, "big"))
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with Database(tmp_path / "ledger.sqlite") as database:
-        yield database
 
 
 @pytest.fixture
@@ -332,8 +321,8 @@ async def test_a_dead_worker_loses_its_lease(
     """A lease that nobody renews runs out, and its outcome is refused when it comes too late."""
     ledger = SqliteContents(database)
     await pinning.add("a", str(cid(1)))
-    (due,) = await ledger.lease("dead", 0.2, Shares(5 + 5, 5 + 5, 5, 5))
-    assert not await ledger.lease("other", 0.2, Shares(5 + 5, 5 + 5, 5, 5))
+    (due,) = await ledger.lease("dead", 0.2, shares(5))
+    assert not await ledger.lease("other", 0.2, shares(5))
     reconciler.start()
     await settled(pinning, 1, ContentState.PINNED)
     await ledger.settle("dead", [(due, Outcome(Event.SEEN_FAILED, 1.0, error="late"))])

@@ -1,14 +1,12 @@
 """The sweep: what the backend has lost is looked at again, and what is not ours is only told."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 import pytest
 
-from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.holdings import Event, Outcome, Shares, Sighting
-from content_gateway.content.multiformats import SHA2_256
+from content_gateway.content.cid import Cid
+from content_gateway.content.holdings import Event, Outcome, Sighting
 from content_gateway.content.pins import NO_LABEL
 from content_gateway.errors import StorageUnavailable, UpstreamUnavailable
 from content_gateway.pins.sweep import Schedule, Sweeper
@@ -16,18 +14,11 @@ from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database
 from content_gateway.storage.sweeps import SqliteSweeps
+from tests.ledgers import Clock, cid, numbers, shares
 from tests.waiting import eventually
 
 MANY = 10_000
 STRANGE = 1_000_000
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Pinset:
@@ -55,32 +46,12 @@ class Pinset:
 
     async def pinset(self) -> AsyncGenerator[Cid, None]:
         self.listings += 1
-        for number, cid in enumerate(list(self.cids)):
+        for number, pinned in enumerate(list(self.cids)):
             if number == self.breaks_after:
                 raise UpstreamUnavailable("It broke off.")
             if number == len(self.cids) // 2:
                 await self.is_open.wait()
-            yield cid
-
-
-def cid(number: int) -> Cid:
-    return Cid(RAW, SHA2_256, number.to_bytes(32, "big"))
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with Database(tmp_path / "ledger.sqlite") as database:
-        yield database
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def contents(database: Database, clock: Clock) -> SqliteContents:
-    return SqliteContents(database, clock=clock)
+            yield pinned
 
 
 @pytest.fixture
@@ -112,14 +83,14 @@ def sweeper(sweeps: SqliteSweeps, pinset: Pinset, clock: Clock, woken: list[None
 async def hold(ledger: SqliteLedger, contents: SqliteContents, numbers: Sequence[int]) -> None:
     """These contents are held, pinned and settled."""
     await asyncio.gather(*(ledger.add("a", cid(n), str(cid(n)), NO_LABEL) for n in numbers))
-    while dues := await contents.lease("test", 30.0, Shares(1000 + 1000, 1000 + 1000, 1000, 1000)):
+    while dues := await contents.lease("test", 30.0, shares(1000)):
         await contents.settle("test", [(due, Outcome(Event.SEEN_PINNED, None)) for due in dues])
 
 
 async def due(contents: SqliteContents) -> set[int]:
     """What is due now."""
-    dues = await contents.lease("test", 30.0, Shares(MANY + MANY, MANY + MANY, MANY, MANY))
-    return {int.from_bytes(each.cid.digest, "big") for each in dues}
+    dues = await contents.lease("test", 30.0, shares(MANY))
+    return set(numbers(dues))
 
 
 async def test_ten_thousand_contents_are_compared(

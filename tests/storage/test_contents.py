@@ -2,14 +2,13 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from content_gateway.content.cid import RAW, Cid
 from content_gateway.content.holdings import (
     ContentState,
     Due,
@@ -21,49 +20,16 @@ from content_gateway.content.holdings import (
     Shares,
     Sighting,
 )
-from content_gateway.content.multiformats import SHA2_256
 from content_gateway.content.pins import NO_LABEL, PinStatus, Search
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.pin_rows import STATUS, conditions_of
 from content_gateway.storage.sqlite import Database
+from tests.ledgers import Clock, cid, numbers, shares
 
 LEASE = 30.0
 PINNED = Outcome(Event.SEEN_PINNED, None, Sighting(Holding.PINNED, 1))
 AGAIN = Outcome(Event.SEEN_PINNING, 5.0)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def cid(number: int) -> Cid:
-    return Cid(RAW, SHA2_256, number.to_bytes(32, "big"))
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with Database(tmp_path / "ledger.sqlite") as database:
-        yield database
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def ledger(database: Database, clock: Clock) -> SqliteLedger:
-    return SqliteLedger(database, grace=60.0, clock=clock)
-
-
-@pytest.fixture
-def contents(database: Database, clock: Clock) -> SqliteContents:
-    return SqliteContents(database, clock=clock)
 
 
 async def promise(ledger: SqliteLedger, *numbers: int, who: str = "anna") -> None:
@@ -83,10 +49,6 @@ async def lease(
     return await contents.lease(
         owner, LEASE, Shares(first_tries + retries, first_tries + retries, retries, retries)
     )
-
-
-def numbers(dues: Sequence[Due]) -> list[int]:
-    return [int.from_bytes(due.cid.digest, "big") for due in dues]
 
 
 # Leases.
@@ -417,7 +379,7 @@ async def test_reading_uses_an_index(tmp_path: Path, what: str, wanted: str, unw
             case "any_due":
                 contents.any_due()
             case "lease":
-                await contents.lease("a", 1.0, Shares(5 + 5, 5 + 5, 5, 5))
+                await contents.lease("a", 1.0, shares(5))
             case "lease releases":
                 await contents.lease("a", 1.0, Shares(5, releases=5))
             case "release":

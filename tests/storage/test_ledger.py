@@ -1,57 +1,22 @@
 """The pins of requestors in SQLite: added, described, replaced, removed, found and paged."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise, permutations
-from pathlib import Path
 
 import pytest
 
-from content_gateway.content.cid import RAW, Cid
+from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import ContentState, Event, Holding, Outcome, Shares, Sighting
-from content_gateway.content.multiformats import SHA2_256
 from content_gateway.content.pins import NO_LABEL, Label, Match, Page, Pin, Removal, Search
 from content_gateway.storage.additions import MOST_ROWS, next_moment
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database
+from tests.ledgers import GRACE, Clock, cid, shares
 
 SECOND = 1_000_000
-GRACE = 60.0
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def cid(number: int) -> Cid:
-    return Cid(RAW, SHA2_256, number.to_bytes(32, "big"))
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with Database(tmp_path / "ledger.sqlite") as database:
-        yield database
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def ledger(database: Database, clock: Clock) -> SqliteLedger:
-    return SqliteLedger(database, grace=GRACE, clock=clock)
-
-
-@pytest.fixture
-def contents(database: Database, clock: Clock) -> SqliteContents:
-    return SqliteContents(database, clock=clock)
 
 
 async def add(ledger: SqliteLedger, number: int, who: str = "anna", label: Label = NO_LABEL) -> Pin:
@@ -71,7 +36,7 @@ async def listed(
 
 async def seen(contents: SqliteContents, event: Event, again_in: float | None = None) -> None:
     """All that is due has come to *event*."""
-    dues = await contents.lease("test", 30.0, Shares(1000 + 1000, 1000 + 1000, 1000, 1000))
+    dues = await contents.lease("test", 30.0, shares(1000))
     await contents.settle("test", [(due, Outcome(event, again_in)) for due in dues])
 
 
@@ -315,10 +280,10 @@ async def test_a_released_content_waits_for_the_grace_period(
     await ledger.remove("anna", cid(1))
     clock.now += GRACE - 0.1
     assert not contents.any_due()
-    assert await contents.lease("a", 30.0, Shares(10 + 10, 10 + 10, 10, 10)) == []
+    assert await contents.lease("a", 30.0, shares(10)) == []
     clock.now += 0.2
     assert contents.any_due()
-    (due,) = await contents.lease("a", 30.0, Shares(10 + 10, 10 + 10, 10, 10))
+    (due,) = await contents.lease("a", 30.0, shares(10))
     assert (due.state, due.is_held) == (ContentState.UNPINNING, False)
 
 
@@ -327,7 +292,7 @@ async def test_a_new_pin_ends_the_grace_period(
 ) -> None:
     """It is due at once, as a promise that was never tended, of a new generation."""
     await add(ledger, 1)
-    (before,) = await contents.lease("a", 30.0, Shares(10 + 10, 10 + 10, 10, 10))
+    (before,) = await contents.lease("a", 30.0, shares(10))
     await contents.settle("a", [(before, Outcome(Event.SEEN_FAILED, 600.0, error="no"))])
     await ledger.remove("anna", cid(1))
     await add(ledger, 1, "ben")
@@ -470,7 +435,7 @@ async def test_pages_stand_still_while_pins_come_and_go(ledger: SqliteLedger, cl
 async def test_status_tells_what_was_seen(ledger: SqliteLedger, contents: SqliteContents) -> None:
     """Replicas, reasons and attempts of the last look, and when the next one is."""
     await add(ledger, 1)
-    (due,) = await contents.lease("a", 30.0, Shares(10 + 10, 10 + 10, 10, 10))
+    (due,) = await contents.lease("a", 30.0, shares(10))
     sighting = Sighting(Holding.FAILED, 1, 3, reason="no")
     outcome = Outcome(Event.SEEN_FAILED, 10.0, sighting, "no", attempted=True)
     status = ledger.status("anna", cid(1))

@@ -8,23 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.holdings import ContentState, Shares
+from content_gateway.content.holdings import ContentState
 from content_gateway.content.moments import microseconds
-from content_gateway.content.multiformats import SHA2_256
 from content_gateway.content.pins import NO_LABEL, Search
 from content_gateway.errors import WrongSettings
 from content_gateway.storage import sqlite
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database
+from tests.ledgers import cid, shares
 
 AT = 1_790_000_000_123  # milliseconds
 STATES = ("queued", "pinning", "pinned", "failed")
-
-
-def cid(number: int) -> Cid:
-    return Cid(RAW, SHA2_256, number.to_bytes(32, "big"))
 
 
 @pytest.fixture
@@ -85,7 +80,7 @@ async def test_every_content_is_where_it_was(database: Database) -> None:
         assert status is not None
         assert (status.state, status.attempts) == (STATES[number % 4], number % 5)
         assert status.error == ("why" if number % 4 == 3 else None)
-    due = await contents.lease("new", 30.0, Shares(100 + 100, 100 + 100, 100, 100))
+    due = await contents.lease("new", 30.0, shares(100))
     assert {each.cid for each in due} == {cid(n) for n in range(40) if n % 4 != 2}
     assert all(each.is_held and each.sent is None for each in due)
 

@@ -19,7 +19,8 @@ from content_gateway.content.holdings import SweepReport
 from content_gateway.content.multiformats import SHA2_256
 from content_gateway.content.pins import Label
 from content_gateway.errors import PinNotFound, UpstreamError
-from tests.pins.model.cluster import CALL_SECONDS, Clock, Mood, SimulatedCluster
+from tests.ledgers import Clock
+from tests.pins.model.cluster import CALL_SECONDS, Mood, SimulatedCluster
 from tests.pins.model.points import Crashed, Deed
 from tests.pins.model.process import POLICY, Cluster, Process, World
 from tests.pins.model.truths import Truths

@@ -10,7 +10,8 @@ from content_gateway.content.holdings import Sighting
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from tests.fakes.cluster import MiniCluster, MiniPin
 from tests.fakes.cluster_wire import Wire
-from tests.pins.model.cluster import Clock, Meanwhile, Mood, nothing
+from tests.ledgers import Clock
+from tests.pins.model.cluster import Meanwhile, Mood, nothing
 
 
 class AdaptedCluster:

@@ -16,21 +16,11 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from tests.ledgers import Clock
 
 FETCH_SECONDS = 2.0
 GIVE_UP_SECONDS = 5.0
 CALL_SECONDS = 10.0  # after which a caller gives up
-
-
-class Clock:
-    """Moments that pass only when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        """Seconds since 1970."""
-        return self.now
 
 
 class Mood(Enum):

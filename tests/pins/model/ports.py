@@ -16,7 +16,7 @@ from content_gateway.content.pins import Label, Page, Pin, PinStatus, Removal, S
 from content_gateway.pins.backend import PinBackend
 from content_gateway.pins.due import DueLedger
 from content_gateway.pins.pinning import PinLedger
-from tests.pins.model.cluster import Clock
+from tests.ledgers import Clock
 from tests.pins.model.points import Points
 from tests.pins.model.promises import Promises
 

@@ -20,8 +20,9 @@ from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database
 from content_gateway.storage.sweeps import SqliteSweeps
+from tests.ledgers import Clock
 from tests.pins.model.adapted import AdaptedCluster
-from tests.pins.model.cluster import Clock, SimulatedCluster
+from tests.pins.model.cluster import SimulatedCluster
 from tests.pins.model.points import Crashed, Deeds, Points
 from tests.pins.model.ports import (
     Calls,

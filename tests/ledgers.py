@@ -1,0 +1,62 @@
+"""A ledger for tests: in a file of its own, on a clock that they move, about contents by number."""
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from content_gateway.content.cid import RAW, Cid
+from content_gateway.content.holdings import Due, Shares
+from content_gateway.content.multiformats import SHA2_256
+from content_gateway.storage.contents import SqliteContents
+from content_gateway.storage.ledger import SqliteLedger
+from content_gateway.storage.sqlite import Database
+
+GRACE = 60.0
+
+
+class Clock:
+    """Moments that pass only when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        """Seconds since 1970."""
+        return self.now
+
+
+def cid(number: int) -> Cid:
+    """The CID of content *number*."""
+    return Cid(RAW, SHA2_256, number.to_bytes(32, "big"))
+
+
+def numbers(dues: Sequence[Due]) -> list[int]:
+    """Which contents *dues* are about."""
+    return [int.from_bytes(due.cid.digest, "big") for due in dues]
+
+
+def shares(number: int) -> Shares:
+    """Room for *number* contents of each lane of retries, and for twice as many first tries."""
+    return Shares(number + number, number + number, number, number)
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    async with Database(tmp_path / "ledger.sqlite") as database:
+        yield database
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def ledger(database: Database, clock: Clock) -> SqliteLedger:
+    return SqliteLedger(database, grace=GRACE, clock=clock)
+
+
+@pytest.fixture
+def contents(database: Database, clock: Clock) -> SqliteContents:
+    return SqliteContents(database, clock=clock)
