@@ -1,25 +1,15 @@
 """What tests of the cluster adapter share: a miniature cluster, and adapters that talk to it."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import Any
 
 from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.holdings import Holding, Sighting
 from content_gateway.content.multiformats import SHA2_256
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from content_gateway.outbound import Outbound
-from tests.fakes.cluster import Clock, MiniCluster
+from tests.fakes.cluster import Clock
 from tests.fakes.cluster_rest import MiniRest
-from tests.fakes.cluster_wire import MiniServer, running_servers
-
-ABSENT = Sighting(Holding.ABSENT)
-FAILED = Sighting(Holding.FAILED)
-
-
-def no_progress(blocks: int, size: int) -> None:
-    """Nobody watches."""
+from tests.fakes.cluster_wire import MiniServer
 
 
 class World:
@@ -44,24 +34,3 @@ class World:
 
     def server_of(self, peer_name: str) -> MiniServer:
         return next(server for server in self.servers if server.peer.name == peer_name)
-
-
-@asynccontextmanager
-async def running_world(outbound: Outbound) -> AsyncIterator[World]:
-    """Three peers that are well, and hold nothing."""
-    rest = MiniRest(MiniCluster(3))
-    async with running_servers(rest) as servers:
-        yield World(outbound, rest, servers)
-
-
-async def look(backend: IpfsCluster, cid: Cid) -> Sighting:
-    return (await backend.look([cid]))[cid]
-
-
-async def pin(backend: IpfsCluster, cid: Cid, seen: Sighting = ABSENT) -> Sighting:
-    return await backend.pin(cid, seen, no_progress)
-
-
-async def everything(backend: IpfsCluster) -> set[Cid]:
-    """The whole pinset."""
-    return {cid async for cid in backend.pinset()}

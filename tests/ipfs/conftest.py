@@ -1,4 +1,4 @@
-"""Parts that the tests of the embedded store share."""
+"""Parts that the tests of each pin backend share."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,8 +8,35 @@ import pytest
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.store import EmbeddedStore
+from content_gateway.ipfs.kubo import Kubo
 from content_gateway.outbound import Outbound
+from tests.fakes.cluster import MiniCluster
+from tests.fakes.cluster_rest import MiniRest
+from tests.fakes.cluster_wire import running_servers
+from tests.fakes.kubo import Kubo as Node
+from tests.fakes.kubo import running_kubo
 from tests.fakes.origin import Origin, running_origin
+from tests.ipfs.cluster_world import World
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[Node]:
+    """A miniature Kubo."""
+    async with running_kubo() as node:
+        yield node
+
+
+@pytest.fixture
+def kubo(outbound: Outbound, node: Node) -> Kubo:
+    return Kubo(outbound, node.url + "/", seconds=10)
+
+
+@pytest.fixture
+async def world(outbound: Outbound) -> AsyncIterator[World]:
+    """A miniature cluster of three peers that are well, and hold nothing."""
+    rest = MiniRest(MiniCluster(3))
+    async with running_servers(rest) as servers:
+        yield World(outbound, rest, servers)
 
 
 @pytest.fixture

@@ -3,25 +3,7 @@
 import asyncio
 
 from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Holding, Sighting
 from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.store import EmbeddedStore
-
-ABSENT = Sighting(Holding.ABSENT)
-
-
-def nobody(blocks: int, size: int) -> None:
-    """Nobody watches the progress."""
-
-
-async def pin(store: EmbeddedStore, cid: Cid) -> Sighting:
-    """What a pin of *cid* leads to."""
-    return await store.pin(cid, ABSENT, nobody)
-
-
-async def holding(store: EmbeddedStore, cid: Cid) -> Holding:
-    """What a look at *cid* shows."""
-    return (await store.look([cid]))[cid].holding
 
 
 async def number(blocks: Blockstore, question: str) -> int:

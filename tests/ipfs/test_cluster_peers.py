@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -18,13 +17,8 @@ from content_gateway.ipfs.cluster_peers import SKIP_SECONDS, signed_token
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from content_gateway.outbound import Outbound
 from tests.fakes.miniature import Mood
-from tests.ipfs.cluster_world import FAILED, World, everything, look, pin, running_world
-
-
-@pytest.fixture
-async def world(outbound: Outbound) -> AsyncIterator[World]:
-    async with running_world(outbound) as world:
-        yield world
+from tests.ipfs.backends import FAILED, look, pin, pinset
+from tests.ipfs.cluster_world import World
 
 
 def test_a_cluster_without_peers_is_a_wrong_setting() -> None:
@@ -69,7 +63,7 @@ async def test_when_a_peer_is_down_the_next_is_asked(world: World) -> None:
         server.go_dark()
     seen = await backend.look(held)
     assert {sighting.holding for sighting in seen.values()} == {Holding.PINNED}
-    assert await everything(backend) == set(held)
+    assert await pinset(backend) == set(held)
     for cid in held:
         await backend.unpin(cid)
         await pin(backend, cid)
@@ -109,7 +103,7 @@ async def test_an_outage_is_never_absence(world: World, mood: Mood) -> None:
             await call
     if mood != "hang":  # the pinset has a minute
         with pytest.raises(UpstreamError):
-            await everything(backend)
+            await pinset(backend)
     for server in world.servers:
         server.come_back()
     assert (await look(backend, cid)).holding is Holding.PINNED
@@ -146,7 +140,7 @@ async def test_every_way_of_login_is_understood(world: World, kind: str) -> None
     backend, cid = world.backend(**login), world.content()
     await pin(backend, cid)
     assert (await look(backend, cid)).holding is Holding.PINNED
-    assert await everything(backend) == {cid}
+    assert await pinset(backend) == {cid}
 
 
 async def test_a_token_of_our_own_ends_soon(world: World) -> None:
@@ -216,11 +210,11 @@ async def test_a_listing_comes_from_the_first_peer_that_gives_one(world: World, 
     for well in world.servers:
         for server in world.servers:
             server.misbehave("well" if server is well else mood)
-        assert await everything(world.backend()) == {cid}
+        assert await pinset(world.backend()) == {cid}
 
 
 async def test_a_listing_that_is_refused_says_why(world: World) -> None:
     """A login that is not accepted is told in the same words as everywhere."""
     world.cluster.login = ("gateway", "right")
     with pytest.raises(UpstreamUnavailable, match="refuses our user name and password"):
-        await everything(world.backend(username="gateway", password="left"))
+        await pinset(world.backend(username="gateway", password="left"))

@@ -17,8 +17,9 @@ from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.store import PARALLEL_BLOCKS, EmbeddedStore
 from content_gateway.outbound import Outbound
 from tests.fakes.origin import Origin
+from tests.ipfs.backends import ABSENT, holding, pin, silent
 from tests.ipfs.dags import Dag, as_json, block, cbor, chain, file, link, pb, raw
-from tests.ipfs.stores import ABSENT, corrupt, count, holding, nobody, number, pin
+from tests.ipfs.stores import corrupt, count, number
 
 FILES = {f"page{index}.html": f"<p>{index}".encode() for index in range(20)}
 LEAF = raw(b"leaf")
@@ -493,4 +494,4 @@ async def test_the_pinset_has_complete_pins_only(store: EmbeddedStore, origin: O
 async def test_progress_may_be_nobodys(store: EmbeddedStore, origin: Origin) -> None:
     """The port's smallest use."""
     root, origin.blocks = LEAF
-    await store.pin(root, ABSENT, nobody)
+    await store.pin(root, ABSENT, silent)

@@ -1,6 +1,5 @@
 """The cluster adapter over a miniature cluster: what it asks, sends, and believes."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from hashlib import sha256
 
@@ -19,13 +18,8 @@ from content_gateway.errors import (
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from content_gateway.outbound import Outbound
 from tests.fakes.cluster import MiniPin
-from tests.ipfs.cluster_world import World, everything, look, pin, running_world
-
-
-@pytest.fixture
-async def world(outbound: Outbound) -> AsyncIterator[World]:
-    async with running_world(outbound) as world:
-        yield world
+from tests.ipfs.backends import look, pin, pinset
+from tests.ipfs.cluster_world import World
 
 
 async def test_looks_go_in_batches_and_fit_into_a_request(world: World) -> None:
@@ -224,7 +218,7 @@ async def test_the_pinset_has_what_could_be_ours(world: World) -> None:
         world.rest.strangers.append(pin_)
     raw = world.content()
     await pin(backend, raw)
-    assert await everything(backend) == {raw}
+    assert await pinset(backend) == {raw}
 
 
 async def test_half_a_pinset_never_passes_for_all(world: World) -> None:
@@ -234,8 +228,8 @@ async def test_half_a_pinset_never_passes_for_all(world: World) -> None:
         await pin(backend, world.content(number))
     world.servers[0].cut_after = 2
     with pytest.raises(UpstreamError):
-        await everything(backend)
+        await pinset(backend)
     world.servers[0].cut_after = None
     world.rest.strangers.append('{"code": 500, "message": "datastore closed"}')
     with pytest.raises(UpstreamNonsense):
-        await everything(backend)
+        await pinset(backend)

@@ -1,7 +1,5 @@
 """Kubo as a pin backend, before a miniature node: what is believed of looks and of unpins."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from content_gateway.content.cid import Cid
@@ -15,40 +13,11 @@ from content_gateway.errors import (
 )
 from content_gateway.ipfs.kubo import LOOKS_AT_ONCE, Kubo
 from content_gateway.outbound import Outbound
-from tests.fakes.kubo import NAME, running_kubo
+from tests.fakes.kubo import NAME
 from tests.fakes.kubo import Kubo as Node
 from tests.fakes.miniature import Mood
+from tests.ipfs.backends import ABSENT, OUTAGES, V0, look
 from tests.ipfs.dags import raw
-
-ABSENT = Sighting(Holding.ABSENT)
-V0 = "QmUNLLsPACCz1vLxQVkXqqLX5R1X345qqfHbsf67hvA3Nn"
-OUTAGES: list[Mood] = [
-    "dark",
-    "html",
-    "huge",
-    "garbage",
-    "cut",
-    "404",
-    "429",
-    "500",
-    "503",
-    "redirect",
-]
-
-
-@pytest.fixture
-async def node() -> AsyncIterator[Node]:
-    async with running_kubo() as node:
-        yield node
-
-
-@pytest.fixture
-def kubo(outbound: Outbound, node: Node) -> Kubo:
-    return Kubo(outbound, node.url + "/", seconds=10)
-
-
-async def look(kubo: Kubo, cid: Cid) -> Sighting:
-    return (await kubo.look([cid]))[cid]
 
 
 async def test_a_look_tells_pinned_from_absent(kubo: Kubo, node: Node) -> None:

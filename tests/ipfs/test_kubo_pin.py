@@ -1,7 +1,6 @@
 """Kubo as a pin backend, before a miniature node: how pins succeed, fail and are broken off."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -9,7 +8,6 @@ from content_gateway.content.cid import DAG_PB, Cid
 from content_gateway.content.holdings import Holding, Peer, Sighting
 from content_gateway.errors import (
     PinDeferred,
-    PinFailed,
     UpstreamUnavailable,
 )
 from content_gateway.ipfs.kubo import MAX_LINE_BYTES, Kubo
@@ -17,32 +15,8 @@ from content_gateway.outbound import Outbound
 from tests.fakes.kubo import NAME, Trouble, running_kubo
 from tests.fakes.kubo import Kubo as Node
 from tests.fakes.miniature import Mood
+from tests.ipfs.backends import ABSENT, OUTAGES, look, pin, refused
 from tests.ipfs.dags import Dag, block, chain, pb, raw
-
-ABSENT = Sighting(Holding.ABSENT)
-OUTAGES: list[Mood] = [
-    "dark",
-    "html",
-    "huge",
-    "garbage",
-    "cut",
-    "404",
-    "429",
-    "500",
-    "503",
-    "redirect",
-]
-
-
-@pytest.fixture
-async def node() -> AsyncIterator[Node]:
-    async with running_kubo() as node:
-        yield node
-
-
-@pytest.fixture
-def kubo(outbound: Outbound, node: Node) -> Kubo:
-    return Kubo(outbound, node.url + "/", seconds=10)
 
 
 def findable(node: Node, dag: Dag) -> Cid:
@@ -50,25 +24,6 @@ def findable(node: Node, dag: Dag) -> Cid:
     cid, blocks = dag
     node.findable |= blocks
     return cid
-
-
-def silent(blocks: int, size: int) -> None:
-    """Progress that nobody watches."""
-
-
-async def pin(kubo: Kubo, cid: Cid) -> Sighting:
-    return await kubo.pin(cid, ABSENT, silent)
-
-
-async def look(kubo: Kubo, cid: Cid) -> Sighting:
-    return (await kubo.look([cid]))[cid]
-
-
-async def refused(kubo: Kubo, cid: Cid) -> str:
-    """Why *cid* cannot be pinned."""
-    with pytest.raises(PinFailed) as failed:
-        await pin(kubo, cid)
-    return failed.value.detail
 
 
 async def test_a_pin_returns_when_all_of_it_is_there(kubo: Kubo, node: Node) -> None:
@@ -102,7 +57,7 @@ async def test_what_is_pinned_is_never_added_again(kubo: Kubo, node: Node, seen:
     """Kubo would drop the pin first; and whoever asks may have looked long ago."""
     cid = findable(node, raw(b"here"))
     node.pin(cid)
-    assert (await kubo.pin(cid, Sighting(seen), silent)).holding is Holding.PINNED
+    assert (await pin(kubo, cid, Sighting(seen))).holding is Holding.PINNED
     assert node.asked("pin/add") == 0
 
 

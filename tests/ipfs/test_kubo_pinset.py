@@ -1,50 +1,18 @@
 """Kubo as a pin backend, before a miniature node: its list of pins, whole or not at all."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
-from content_gateway.content.cid import Cid
 from content_gateway.errors import (
     UpstreamError,
     UpstreamUnavailable,
 )
 from content_gateway.ipfs.kubo import Kubo
-from content_gateway.outbound import Outbound
 from tests.fakes.kubo import Kubo as Node
-from tests.fakes.kubo import running_kubo
 from tests.fakes.miniature import Mood
+from tests.ipfs.backends import OUTAGES, V0, pinset
 from tests.ipfs.dags import raw
-
-V0 = "QmUNLLsPACCz1vLxQVkXqqLX5R1X345qqfHbsf67hvA3Nn"
-OUTAGES: list[Mood] = [
-    "dark",
-    "html",
-    "huge",
-    "garbage",
-    "cut",
-    "404",
-    "429",
-    "500",
-    "503",
-    "redirect",
-]
-
-
-@pytest.fixture
-async def node() -> AsyncIterator[Node]:
-    async with running_kubo() as node:
-        yield node
-
-
-@pytest.fixture
-def kubo(outbound: Outbound, node: Node) -> Kubo:
-    return Kubo(outbound, node.url + "/", seconds=10)
-
-
-async def pinset(kubo: Kubo) -> set[Cid]:
-    return {cid async for cid in kubo.pinset()}
 
 
 async def test_the_pinset_is_every_pin_that_can_be_ours(kubo: Kubo, node: Node) -> None:

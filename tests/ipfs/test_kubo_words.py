@@ -9,9 +9,9 @@ from content_gateway.errors import (
     UpstreamNonsense,
 )
 from content_gateway.ipfs import kubo_words
+from tests.ipfs.backends import V0
 from tests.ipfs.dags import raw
 
-V0 = "QmUNLLsPACCz1vLxQVkXqqLX5R1X345qqfHbsf67hvA3Nn"
 LIST = b'{"Keys":{"bafkqablimvwgy3y":{"Type":"recursive","Name":""}}}'
 
 

@@ -14,8 +14,9 @@ from content_gateway.ipfs.embedded.car import CarReader, header
 from content_gateway.ipfs.embedded.frontier import Frontier, Limits
 from content_gateway.ipfs.embedded.serving import Scope
 from content_gateway.ipfs.embedded.store import EmbeddedStore
+from tests.ipfs.backends import holding
 from tests.ipfs.dags import Dag, block, cbor, file, in_order, link, pb, raw
-from tests.ipfs.stores import corrupt, count, holding
+from tests.ipfs.stores import corrupt, count
 from tests.ipfs.test_blockstore import put
 
 LEAF = raw(b"leaf")

@@ -14,8 +14,9 @@ from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.frontier import Frontier, Limits
 from content_gateway.ipfs.embedded.store import EmbeddedStore
 from tests.fakes.origin import Origin
+from tests.ipfs.backends import holding, pin
 from tests.ipfs.dags import Dag, file, in_order, pb, raw
-from tests.ipfs.stores import collected, count, holding, number, pin
+from tests.ipfs.stores import collected, count, number
 from tests.ipfs.test_blockstore import put
 
 FILES = {f"page{index}.html": f"<p>{index}".encode() for index in range(20)}

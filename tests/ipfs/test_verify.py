@@ -9,8 +9,9 @@ from content_gateway.ipfs.embedded.frontier import Frontier, Limits
 from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.ipfs.embedded.verify import Rotten, stock, verify
 from tests.fakes.origin import Origin
+from tests.ipfs.backends import holding, pin, silent
 from tests.ipfs.dags import file, in_order, pb, raw
-from tests.ipfs.stores import collected, corrupt, holding, nobody, pin
+from tests.ipfs.stores import collected, corrupt
 from tests.ipfs.test_blockstore import put
 
 
@@ -42,7 +43,7 @@ async def test_rot_is_named_dropped_and_mended(
     bad = raw(b"shared")[0] if which == "leaf" else shared[0]
     await corrupt(blocks, bad, b"rot")
     found: list[Rotten] = []
-    assert await verify(blocks, nobody, found.append) == 1
+    assert await verify(blocks, silent, found.append) == 1
     (rotten,) = found
     assert rotten.block.multihash == bad.multihash
     assert set(rotten.pins) == {one[0], two[0]}
@@ -53,7 +54,7 @@ async def test_rot_is_named_dropped_and_mended(
         Holding.ABSENT,
         Holding.PINNED,
     ]
-    assert await verify(blocks, nobody, _unexpected) == 0
+    assert await verify(blocks, silent, _unexpected) == 0
     origin.cars = False
     await pin(store, one[0])
     await pin(store, two[0])
@@ -71,7 +72,7 @@ async def test_a_pin_under_way_that_loses_a_block_is_not_called_complete(
     await blocks.keep(begun, frontier, [(cid.multihash, data) for cid, data in in_order(dag)])
     assert frontier.is_complete
     await corrupt(blocks, list(dag[1])[3], b"rot")
-    assert await verify(blocks, nobody, lambda _: None) == 1
+    assert await verify(blocks, silent, lambda _: None) == 1
     with pytest.raises(PinDeferred, match="lost"):
         await blocks.finish(begun, frontier)
     assert await holding(store, dag[0]) is Holding.ABSENT

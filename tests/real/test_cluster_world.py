@@ -21,13 +21,13 @@ from content_gateway.errors import PinDeferred, UpstreamUnavailable
 from content_gateway.ipfs.cluster_peers import signed_token
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from content_gateway.outbound import Outbound
+from tests.ipfs.backends import look, pin, pinset
 from tests.pins.promises import node, raw
 from tests.world.cluster import Cluster, running_clusters, wipe
 from tests.world.kubo import Kubo, running_kubos
 from tests.world.peers import ask, eventually
 
 BATCH_AGE = 1.0
-ABSENT = Sighting(Holding.ABSENT)
 NOBODY_HAS_IT = b"nobody has this, yet"
 
 
@@ -72,14 +72,6 @@ def make(outbound: Outbound, real: Real) -> Any:
     return backend
 
 
-async def look(backend: IpfsCluster, cid: Cid) -> Sighting:
-    return (await backend.look([cid]))[cid]
-
-
-async def pin(backend: IpfsCluster, cid: Cid, seen: Sighting = ABSENT) -> Sighting:
-    return await backend.pin(cid, seen, lambda blocks, size: None)
-
-
 async def until(backend: IpfsCluster, cid: Cid, *holdings: Holding) -> Sighting:
     """What is seen as soon as it is one of *holdings*."""
     seen: list[Sighting] = []
@@ -92,17 +84,13 @@ async def until(backend: IpfsCluster, cid: Cid, *holdings: Holding) -> Sighting:
     return seen[-1]
 
 
-async def everything(backend: IpfsCluster) -> set[Cid]:
-    return {cid async for cid in backend.pinset()}
-
-
 async def until_all(backend: IpfsCluster, is_so: Callable[[set[Cid]], bool]) -> None:
     """Return once the pinset is as *is_so* wants: the peer that lists it may be behind others.
 
     Why the sweep looks for what a listing seems to miss."""
 
     async def is_listed() -> bool:
-        return is_so(await everything(backend))
+        return is_so(await pinset(backend))
 
     await eventually(is_listed, what="the pinset is listed so")
 
@@ -269,7 +257,7 @@ async def test_a_pin_of_version_0_is_another_than_ours(real: Real, make: Any) ->
     await real.do("POST", f"/pins/{BASE58BTC.encode(cid.multihash)}")
 
     assert (await look(backend, cid)).holding is Holding.ABSENT
-    assert cid not in await everything(backend)
+    assert cid not in await pinset(backend)
     await pin(backend, cid)
     await until(backend, cid, Holding.PINNED)
     await until_all(backend, lambda listed: cid in listed)
@@ -310,7 +298,7 @@ async def test_a_wiped_cluster_has_nothing_and_takes_it_all_again(real: Real, ma
     await pin(backend, cid)
     await until(backend, cid, Holding.PINNED)
     await wipe(real.peers)
-    assert await everything(backend) == set()
+    assert await pinset(backend) == set()
     assert (await look(backend, cid)).holding is Holding.ABSENT
     await pin(backend, cid)
     await until(backend, cid, Holding.PINNED)
@@ -326,6 +314,6 @@ async def test_nobody_there_is_an_outage(real: Real, make: Any) -> None:
             with pytest.raises(UpstreamUnavailable):
                 await call
         with pytest.raises(UpstreamUnavailable):
-            await everything(backend)
+            await pinset(backend)
     finally:
         await asyncio.gather(*(peer.start() for peer in real.peers))

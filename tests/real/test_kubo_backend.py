@@ -12,17 +12,16 @@ import aiohttp
 import pytest
 
 from content_gateway.content.cid import CODECS, DAG_CBOR, DAG_PB, RAW, Cid
-from content_gateway.content.holdings import Holding, Sighting
+from content_gateway.content.holdings import Holding
 from content_gateway.content.multiformats import BASE32, SHA2_256
 from content_gateway.errors import PinFailed, UpstreamTimeout, UpstreamUnavailable
 from content_gateway.ipfs.kubo import Kubo
 from content_gateway.outbound import Outbound
+from tests.ipfs.backends import ABSENT, holding, look, pin, pinset, refused
 from tests.ipfs.dags import Dag, pb, raw
 from tests.world.kubo import Kubo as Node
 from tests.world.kubo import Swarm, running_kubo, running_kubos
 from tests.world.peers import ask, eventually
-
-ABSENT = Sighting(Holding.ABSENT)
 
 
 @pytest.fixture
@@ -42,10 +41,6 @@ async def lonely(tmp_path: Path) -> AsyncIterator[Node]:
 @pytest.fixture
 def kubo(outbound: Outbound, node: Node) -> Kubo:
     return Kubo(outbound, node.url)
-
-
-def silent(blocks: int, size: int) -> None:
-    """Progress that nobody watches."""
 
 
 async def call(node: Node, command: str, form: aiohttp.FormData | None = None) -> str:
@@ -78,21 +73,6 @@ async def lose(node: Node, cid: Cid, directory: Path) -> None:
     await node.start()
 
 
-async def holding(kubo: Kubo, cid: Cid) -> Holding:
-    return (await kubo.look([cid]))[cid].holding
-
-
-async def pinset(kubo: Kubo) -> set[Cid]:
-    return {cid async for cid in kubo.pinset()}
-
-
-async def refused(kubo: Kubo, cid: Cid) -> str:
-    """Why *cid* cannot be pinned."""
-    with pytest.raises(PinFailed) as failed:
-        await kubo.pin(cid, ABSENT, silent)
-    return failed.value.detail
-
-
 async def is_idle(node: Node) -> bool:
     """Whether the daemon runs no `pin/add`."""
     commands = json.loads(await call(node, "diag/cmds?verbose=true")) or []
@@ -104,9 +84,9 @@ async def test_a_pin_is_seen_and_listed_and_let_go_twice(kubo: Kubo, node: Node)
     own = await pinset(kubo)  # a new repository has pins of its own, all of version 0
     cid = Cid.parse(await node.add_directory({"a": b"1", "b/c": b"2"}))
     assert await holding(kubo, cid) is Holding.ABSENT
-    assert (await kubo.pin(cid, ABSENT, silent)).holding is Holding.PINNED
+    assert (await pin(kubo, cid)).holding is Holding.PINNED
     assert await node.is_pinned(str(cid))
-    seen = (await kubo.look([cid]))[cid]
+    seen = await look(kubo, cid)
     assert (seen.holding, seen.replicas, seen.wanted) == (Holding.PINNED, 1, 1)
     assert [peer.name for peer in seen.peers] == [json.loads(await call(node, "id"))["ID"]]
     assert (own, await pinset(kubo)) == (set(), {cid})
@@ -122,9 +102,9 @@ async def test_a_pin_whose_content_is_gone_is_not_dropped(
     """Asked to pin once more, the daemon would drop the pin and lose it: so it is not asked."""
     leaf = raw(b"leaf")
     cid = await put(node, pb(leaf))
-    await kubo.pin(cid, ABSENT, silent)
+    await pin(kubo, cid)
     await lose(node, leaf[0], tmp_path)
-    assert (await kubo.pin(cid, ABSENT, silent)).holding is Holding.PINNED
+    assert (await pin(kubo, cid)).holding is Holding.PINNED
     assert await node.is_pinned(str(cid))
 
     assert "could not find" in await call(node, f"pin/add?arg={cid}")
@@ -136,7 +116,7 @@ async def test_pins_of_other_kinds_are_not_ours(kubo: Kubo, node: Node) -> None:
     leaf = raw(b"leaf")
     above = await put(node, pb(leaf))
     direct = await put(node, raw(b"direct"))
-    await kubo.pin(above, ABSENT, silent)
+    await pin(kubo, above)
     await call(node, f"pin/add?arg={direct}&recursive=false")
     form = aiohttp.FormData()
     form.add_field("file", b"version 0", filename="file")
@@ -155,7 +135,7 @@ async def test_both_versions_of_one_dag_are_two_pins(kubo: Kubo, node: Node) -> 
     form.add_field("file", b"version 0", filename="file")
     v0 = json.loads(await call(node, "add?cid-version=0&pin=true", form))["Hash"]
     cid = Cid.parse(v0)
-    await kubo.pin(cid, ABSENT, silent)
+    await pin(kubo, cid)
     assert await pinset(kubo) == {cid}
     await kubo.unpin(cid)
     assert await holding(kubo, cid) is Holding.ABSENT
@@ -173,7 +153,7 @@ async def test_missing_and_broken_content_is_refused_with_a_reason(kubo: Kubo, n
     await put(node, leaf)
     assert "not the dag-pb node" in await refused(kubo, Cid(DAG_PB, SHA2_256, digest))
     assert "after end of cbor" in await refused(kubo, Cid(DAG_CBOR, SHA2_256, digest))
-    assert (await kubo.pin(root, ABSENT, silent)).holding is Holding.PINNED
+    assert (await pin(kubo, root)).holding is Holding.PINNED
 
 
 async def test_the_words_of_every_codec_are_understood(kubo: Kubo, node: Node) -> None:
@@ -244,7 +224,7 @@ async def test_a_cancelled_pin_ends_the_fetch_and_keeps_the_blocks(
     assert await holding(kubo, dag[0]) is Holding.ABSENT
     assert await lonely.has_block(str(here[0]))
     await put(lonely, missing)
-    assert (await kubo.pin(dag[0], ABSENT, silent)).holding is Holding.PINNED
+    assert (await pin(kubo, dag[0])).holding is Holding.PINNED
 
 
 async def test_an_error_behind_the_first_lines_is_a_failure(

@@ -1,0 +1,48 @@
+"""What the tests of all pin backends ask of one, in few words, and how its server can be ill."""
+
+import pytest
+
+from content_gateway.content.cid import Cid
+from content_gateway.content.holdings import Holding, Sighting
+from content_gateway.errors import PinFailed
+from content_gateway.pins.backend import PinBackend
+from tests.fakes.miniature import Mood
+
+ABSENT = Sighting(Holding.ABSENT)
+FAILED = Sighting(Holding.FAILED)
+V0 = "QmUNLLsPACCz1vLxQVkXqqLX5R1X345qqfHbsf67hvA3Nn"
+OUTAGES: list[Mood] = [
+    *("dark", "html", "huge", "garbage", "cut"),
+    *("404", "429", "500", "503", "redirect"),
+]
+
+
+def silent(blocks: int, size: int) -> None:
+    """Progress that nobody watches."""
+
+
+async def look(backend: PinBackend, cid: Cid) -> Sighting:
+    """What a look at *cid* shows."""
+    return (await backend.look([cid]))[cid]
+
+
+async def holding(backend: PinBackend, cid: Cid) -> Holding:
+    """Whether *cid* is pinned, as a look shows it."""
+    return (await look(backend, cid)).holding
+
+
+async def pin(backend: PinBackend, cid: Cid, seen: Sighting = ABSENT) -> Sighting:
+    """What a pin of *cid* leads to."""
+    return await backend.pin(cid, seen, silent)
+
+
+async def refused(backend: PinBackend, cid: Cid) -> str:
+    """Why *cid* cannot be pinned."""
+    with pytest.raises(PinFailed) as failed:
+        await pin(backend, cid)
+    return failed.value.detail
+
+
+async def pinset(backend: PinBackend) -> set[Cid]:
+    """All that is pinned."""
+    return {cid async for cid in backend.pinset()}
