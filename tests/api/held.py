@@ -19,6 +19,8 @@ from tests.service import Service, running_service
 from tests.waiting import eventually
 
 DELEGATE = "/ip4/127.0.0.1/tcp/4001/p2p/12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
+V1 = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
+V0 = "QmRAQB6YaCyidP37UdDnjFY5vQuiBrcqdyoW1CuDgwxkD4"
 EVERY_STATUS = "?status=queued,pinning,pinned,failed"
 
 

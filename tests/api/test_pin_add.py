@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from content_gateway.content.cid import Cid
+from tests.api.held import V0, V1
 from tests.service import Service, running_service
 
-V1 = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
-V0 = "QmRAQB6YaCyidP37UdDnjFY5vQuiBrcqdyoW1CuDgwxkD4"
 EXISTS = {"message": "A pin already exists for this CID and API key"}
 
 

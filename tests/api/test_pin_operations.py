@@ -7,26 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.api.held import becomes, before, cid_of, running_cluster
+from tests.api.held import V0, V1, becomes, cid_of
 from tests.fakes.cluster import MiniCluster
 from tests.fakes.supply import Supply
 from tests.service import Service, running_service
 from tests.waiting import eventually
-
-V1 = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
-V0 = "QmRAQB6YaCyidP37UdDnjFY5vQuiBrcqdyoW1CuDgwxkD4"
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[MiniCluster]:
-    async with running_cluster() as cluster:
-        yield cluster
-
-
-@pytest.fixture
-async def service(tmp_path: Path, cluster: MiniCluster) -> AsyncIterator[Service]:
-    async with before(cluster, tmp_path) as service:
-        yield service
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The Pinning Service API 1.0.0 under /psa: the same pins, in the words of its clients."""
 
 import json
-from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
@@ -13,33 +12,18 @@ from content_gateway.content.holdings import ContentState
 from tests.api.held import (
     DELEGATE,
     EVERY_STATUS,
+    V0,
+    V1,
     add,
     becomes,
     before,
     cid_of,
     found,
-    running_cluster,
 )
 from tests.fakes.cluster import MiniCluster
 from tests.fakes.supply import Supply
 from tests.service import Service, running_service
 from tests.waiting import eventually
-
-V1 = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
-V0 = "QmRAQB6YaCyidP37UdDnjFY5vQuiBrcqdyoW1CuDgwxkD4"
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[MiniCluster]:
-    async with running_cluster() as cluster:
-        yield cluster
-
-
-@pytest.fixture
-async def service(tmp_path: Path, cluster: MiniCluster) -> AsyncIterator[Service]:
-    async with before(cluster, tmp_path) as service:
-        yield service
-
 
 # -- one pin --------------------------------------------------------------------------------
 

@@ -1,8 +1,6 @@
 """Lists of the Pinning Service API: what its filters find, and how one page follows another."""
 
-from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -10,24 +8,9 @@ import pytest
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.pins import Label
-from tests.api.held import EVERY_STATUS, add, before, cid_of, found, running_cluster
-from tests.fakes.cluster import MiniCluster
+from tests.api.held import EVERY_STATUS, V1, add, cid_of, found
 from tests.service import Service
 from tests.waiting import eventually
-
-V1 = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[MiniCluster]:
-    async with running_cluster() as cluster:
-        yield cluster
-
-
-@pytest.fixture
-async def service(tmp_path: Path, cluster: MiniCluster) -> AsyncIterator[Service]:
-    async with before(cluster, tmp_path) as service:
-        yield service
 
 
 @pytest.fixture
