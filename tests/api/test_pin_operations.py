@@ -11,7 +11,7 @@ from tests.api.held import V0, V1, becomes, cid_of
 from tests.fakes.cluster import MiniCluster
 from tests.fakes.supply import Supply
 from tests.service import Service, running_service
-from tests.waiting import eventually
+from tests.waiting import eventually, until
 
 
 @pytest.fixture
@@ -117,10 +117,7 @@ async def test_the_content_leaves_with_its_last_pin(service: Service, cluster: M
     assert last["result"] == {"cid": cid, "content": "leaves"}
     assert "leaves the backend" in last["message"]
 
-    async def is_gone() -> bool:
-        return not any(cid in peer.pinned for peer in cluster.peers)
-
-    assert await eventually(is_gone)
+    assert await until(lambda: not any(cid in peer.pinned for peer in cluster.peers))
     assert (await rm(service, cid, key="two")).status == 404
 
 

@@ -23,7 +23,7 @@ from tests.api.held import (
 from tests.fakes.cluster import MiniCluster
 from tests.fakes.supply import Supply
 from tests.service import Service, running_service
-from tests.waiting import eventually
+from tests.waiting import eventually, until
 
 # -- one pin --------------------------------------------------------------------------------
 
@@ -113,10 +113,7 @@ async def test_a_pin_can_be_removed(service: Service, cluster: MiniCluster) -> N
     for method in ("DELETE", "GET"):
         assert (await service.psa(method, f"/pins/{shown['requestid']}")).status == 404
 
-    async def is_gone() -> bool:
-        return not any(peer.pinned for peer in cluster.peers)
-
-    assert await eventually(is_gone)
+    assert await until(lambda: not any(peer.pinned for peer in cluster.peers))
 
 
 async def test_both_faces_show_the_same_pins(service: Service) -> None:

@@ -34,14 +34,19 @@ async def service(tmp_path: Path, origin: Origin) -> AsyncIterator[Service]:
         tmp_path, embedded__gateways=[origin.url], embedded__serve=True
     ) as service:
         for cid, _ in (FILE, TREE):
-            await service.pin(str(cid))
-            await eventually(lambda cid=cid: is_pinned(service, cid))
+            await hold(service, cid)
         yield service
 
 
-async def is_pinned(service: Service, cid: Cid) -> bool:
-    answer = await service.ask("GET", f"/ipfs/pin/status/{cid}")
-    return bool(answer.json["result"]["status"] == "pinned")
+async def hold(service: Service, cid: Cid) -> None:
+    """Let *service* pin *cid*; return once it has."""
+
+    async def is_pinned() -> bool:
+        answer = await service.ask("GET", f"/ipfs/pin/status/{cid}")
+        return bool(answer.json["result"]["status"] == "pinned")
+
+    await service.pin(str(cid))
+    await eventually(is_pinned)
 
 
 async def get(service: Service, path: str, accept: str | None = None, **fields: str) -> Answer:
@@ -281,8 +286,7 @@ async def test_blocked_content_is_451(tmp_path: Path, origin: Origin) -> None:
         embedded__serve=True,
         blocking__denylist_file=denylist,
     ) as service:
-        await service.pin(str(FILE[0]))
-        await eventually(lambda: is_pinned(service, FILE[0]))
+        await hold(service, FILE[0])
         new = denylist.with_suffix(".new")
         new.write_text(f"/ipfs/{FILE[0]}\n")
         new.replace(denylist)
@@ -297,8 +301,7 @@ async def test_nothing_is_served_unless_that_was_configured(tmp_path: Path, orig
     """There is then nothing at these paths, whatever is held."""
     origin.blocks |= FILE[1]
     async with running_service(tmp_path / "off", embedded__gateways=[origin.url]) as service:
-        await service.pin(str(FILE[0]))
-        await eventually(lambda: is_pinned(service, FILE[0]))
+        await hold(service, FILE[0])
         for path in (f"{FILE[0]}?format=raw", FILE[0], PROBE, "nonsense"):
             answer = await get(service, str(path))
             assert (answer.status, answer.json["code"]) == (404, "not-found")
@@ -311,8 +314,7 @@ async def test_one_instance_feeds_another(tmp_path: Path, service: Service) -> N
     async with running_service(
         tmp_path / "second", embedded__gateways=[service.url], embedded__serve=True
     ) as second:
-        await second.pin(str(FILE[0]))
-        await eventually(lambda: is_pinned(second, FILE[0]))
+        await hold(second, FILE[0])
         answer = await get(second, f"{FILE[0]}?format=car")
         assert read_car(answer.body)[1] == list(dags.in_order(FILE))
 

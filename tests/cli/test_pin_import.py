@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tests.cli.command import COMMAND, cids, content, environment_of, run
-from tests.waiting import eventually
+from tests.waiting import until
 
 
 def kept(folder: Path) -> set[str]:
@@ -40,10 +40,7 @@ async def test_a_killed_import_goes_on_where_it_was(tmp_path: Path) -> None:
     child.stdin.write("\n".join(wanted[:3_000]).encode())
     await child.stdin.drain()
 
-    async def half_is_kept() -> bool:
-        return len(kept(tmp_path)) >= 2_000
-
-    await eventually(half_is_kept, seconds=60)
+    await until(lambda: len(kept(tmp_path)) >= 2_000, seconds=60)
     child.kill()
     await child.wait()
     before = kept(tmp_path)
@@ -121,10 +118,7 @@ async def test_ctrl_c_ends_an_import_that_waits_for_its_input(tmp_path: Path) ->
     child.stdin.write("\n".join([*cids(3), "half of a li"]).encode())
     await child.stdin.drain()
 
-    async def three_are_kept() -> bool:
-        return len(kept(tmp_path)) == 3
-
-    await eventually(three_are_kept, seconds=60)
+    await until(lambda: len(kept(tmp_path)) == 3, seconds=60)
     child.send_signal(signal.SIGINT)
     async with asyncio.timeout(60):
         said = (await child.stdout.read()).decode(), (await child.stderr.read()).decode()

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.cli.command import content, run
 from tests.fakes.origin import Origin
 from tests.process import running
-from tests.waiting import eventually
+from tests.waiting import until
 
 
 def import_some(folder: Path, numbers: range) -> None:
@@ -39,10 +39,7 @@ async def test_now_beside_a_service_leaves_the_work_to_it(tmp_path: Path, origin
         added = await asyncio.to_thread(run, folder, "pin", "add", str(cid))
         assert added.returncode == 0
 
-        async def was_tried() -> bool:
-            return origin.asked_for(cid) > 0
-
-        await eventually(was_tried)
+        await until(lambda: origin.asked_for(cid) > 0)
         origin.blocks[cid] = data
         done = await asyncio.to_thread(run, folder, "reconcile", "now", "--timeout", "60")
         assert done.returncode == 0, done.stderr

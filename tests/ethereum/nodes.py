@@ -15,6 +15,7 @@ from content_gateway.ethereum.rpc import EthereumRpc
 from content_gateway.outbound import Outbound
 from tests.fakes.ethereum import REGISTRY, Ethereum, selector
 from tests.names.services import Clock
+from tests.waiting import until
 
 ROOT_OWNER = selector("owner(bytes32)") + bytes(32)
 LONG = 30.0  # a quarter of it is patience enough for the slowest machine
@@ -59,9 +60,7 @@ async def held(node: Ethereum) -> AsyncIterator[None]:
 
 async def until_asked(node: Ethereum, times: int) -> None:
     """Wait until *node* has been called so many times; fails when that takes too long."""
-    async with asyncio.timeout(20):
-        while node.eth_calls < times:
-            await asyncio.sleep(0.005)
+    await until(lambda: node.eth_calls >= times)
 
 
 async def answered(call: Awaitable[Any]) -> str:

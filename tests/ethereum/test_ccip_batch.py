@@ -10,6 +10,7 @@ from content_gateway.ethereum.ccip import LOCAL_BATCH, MAX_BATCH
 from tests.ethereum.lookups import World, query, running_world
 from tests.fakes.ethereum import selector
 from tests.fakes.miniature import Mood
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -103,11 +104,9 @@ async def test_a_caller_who_gives_up_ends_the_requests(world: World) -> None:
     before = len(asyncio.all_tasks())
     urls = [world.gateway.by_get]
     calling = asyncio.create_task(world.batch((urls, b"one"), (urls, b"two"), seconds=30))
-    while len(world.gateway.requests) < 2:
-        await asyncio.sleep(0.01)
+    await until(lambda: len(world.gateway.requests) >= 2)
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await calling
     world.gateway.end()
-    while len(asyncio.all_tasks()) > before:
-        await asyncio.sleep(0.01)
+    await until(lambda: len(asyncio.all_tasks()) <= before)

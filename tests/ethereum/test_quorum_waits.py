@@ -10,6 +10,7 @@ from tests.ethereum.nodes import LONG, answered, ask, held, quorum_of, until_ask
 from tests.fakes.ethereum import REGISTRY, Ethereum
 from tests.fakes.miniature import Mood
 from tests.names.services import Clock
+from tests.waiting import until
 
 
 def numbers_asked(node: Ethereum) -> int:
@@ -75,9 +76,7 @@ async def test_nobody_waits_behind_a_probe(
     asked = numbers_asked(nodes[0])
     async with held(nodes[0]):
         probe = asyncio.create_task(ask(quorum))
-        async with asyncio.timeout(20):
-            while numbers_asked(nodes[0]) == asked:
-                await asyncio.sleep(0.005)
+        await until(lambda: numbers_asked(nodes[0]) != asked)
         for _ in range(5):
             with pytest.raises(UpstreamUnavailable, match="well"):
                 await ask(quorum)
@@ -127,9 +126,7 @@ async def test_a_caller_who_leaves_does_not_take_the_block_along(
         node.come_back()
     async with held(nodes[0]), held(nodes[1]):
         first = asyncio.create_task(ask(quorum))
-        async with asyncio.timeout(20):
-            while nodes[1].posts < 2:
-                await asyncio.sleep(0.005)
+        await until(lambda: nodes[1].posts >= 2)
         second = asyncio.create_task(ask(quorum))
         await asyncio.sleep(0)
         first.cancel()

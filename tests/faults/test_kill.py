@@ -22,7 +22,7 @@ from tests.faults.backends import World, batching, embedded
 from tests.faults.failpoints import FAILPOINTS, SWEEPING
 from tests.faults.journal import Journal, block, is_quiet, let_leases_run_out
 from tests.process import QUIET, running
-from tests.waiting import eventually
+from tests.waiting import until
 
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "200"))
 AT_POINTS = ROUNDS * 7 // 20  # with each backend
@@ -83,13 +83,11 @@ async def talk(child: asyncio.subprocess.Process, journal: Journal, seconds: flo
 async def come_to_rest(data: Path, world: World, journal: Journal) -> None:
     """A service that nobody kills brings everything about, and then the backend has just that."""
 
-    async def all_is_quiet() -> bool:
-        return is_quiet(data / "ledger.sqlite")
-
     for _ in range(2):
         # A cluster may have lost what was settled; the sweep of the next start finds out.
         async with running("dev", data, world.settings) as service:
-            await eventually(all_is_quiet, seconds=150)  # leases of the dead run out first
+            # Leases of the dead run out first.
+            await until(lambda: is_quiet(data / "ledger.sqlite"), seconds=150)
             assert await service.stop() == 0
     journal.check(data / "ledger.sqlite")
     assert await world.kept(data) == journal.held()

@@ -19,6 +19,7 @@ from content_gateway.outbound import Outbound
 from tests.fakes.miniature import Mood
 from tests.ipfs.backends import FAILED, look, pin, pinset
 from tests.ipfs.cluster_world import World
+from tests.waiting import until
 
 
 def test_a_cluster_without_peers_is_a_wrong_setting() -> None:
@@ -190,15 +191,13 @@ async def test_a_cancelled_look_leaves_nothing_behind(world: World) -> None:
         server.misbehave("hang")
     before = len(asyncio.all_tasks())
     task = asyncio.create_task(backend.look([world.content(number) for number in range(40)]))
-    while not all(server.requests for server in world.servers):
-        await asyncio.sleep(0.01)
+    await until(lambda: all(server.requests for server in world.servers))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     for server in world.servers:
         server.come_back()
-    while len(asyncio.all_tasks()) > before + 6:
-        await asyncio.sleep(0.01)
+    await until(lambda: len(asyncio.all_tasks()) <= before + 6)
     assert (await look(backend, world.content())).holding is Holding.ABSENT
 
 

@@ -20,6 +20,7 @@ from tests.fakes.origin import Origin
 from tests.ipfs.backends import ABSENT, holding, pin, silent
 from tests.ipfs.dags import Dag, as_json, block, cbor, chain, file, link, pb, raw
 from tests.ipfs.stores import corrupt, count, number
+from tests.waiting import until
 
 FILES = {f"page{index}.html": f"<p>{index}".encode() for index in range(20)}
 LEAF = raw(b"leaf")
@@ -352,9 +353,7 @@ async def test_blocks_are_fetched_side_by_side_within_a_bound(
     await blocks.keep(begun, Frontier(root, Limits()), [(root.multihash, everything[root])])
     origin.mood = other.mood = "hang"
     pinning = asyncio.create_task(pin(store, root))
-    async with asyncio.timeout(20):
-        while len(origin.requests) + len(other.requests) < PARALLEL_BLOCKS:
-            await asyncio.sleep(0.005)
+    await until(lambda: len(origin.requests) + len(other.requests) >= PARALLEL_BLOCKS)
     assert len({*origin.requests, *other.requests}) == PARALLEL_BLOCKS
     assert origin.requests  # both gateways share the work
     assert other.requests
@@ -390,8 +389,7 @@ async def test_a_pin_that_is_cancelled_can_be_taken_up_again(
     origin.cars = False
     origin.delay = 0.02
     pinning = asyncio.create_task(pin(store, root))
-    while origin.asked_for_blocks() < 7:
-        await asyncio.sleep(0.005)
+    await until(lambda: origin.asked_for_blocks() >= 7)
     pinning.cancel()
     with pytest.raises(asyncio.CancelledError):
         await pinning
@@ -471,8 +469,7 @@ async def test_a_pin_that_is_unpinned_while_it_comes_in_is_not_called_complete(
     origin.cars = False
     origin.delay = 0.02
     pinning = asyncio.create_task(pin(store, root))
-    while len(origin.requests) < 5:
-        await asyncio.sleep(0.005)
+    await until(lambda: len(origin.requests) >= 5)
     await store.unpin(root)
     with pytest.raises(PinDeferred, match="unpinned"):
         await pinning

@@ -13,6 +13,7 @@ from content_gateway.outbound import Outbound
 from tests.fakes.miniature import Mood
 from tests.fakes.origin import Origin
 from tests.ipfs.dags import raw
+from tests.waiting import until
 
 CID = raw(b"hello")[0]
 
@@ -212,8 +213,7 @@ async def test_a_fetch_that_is_cancelled_leaves_nothing_running(
     other.misbehave("hang")
     before = asyncio.all_tasks()
     fetching = asyncio.create_task(fetch(gateways))
-    while not (origin.requests and other.requests):
-        await asyncio.sleep(0.01)
+    await until(lambda: origin.requests and other.requests)
     fetching.cancel()
     await asyncio.gather(fetching, return_exceptions=True)
     mine = {task for task in asyncio.all_tasks() - before if "block" in repr(task.get_coro())}

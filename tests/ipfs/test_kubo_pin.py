@@ -17,6 +17,7 @@ from tests.fakes.kubo import Kubo as Node
 from tests.fakes.miniature import Mood
 from tests.ipfs.backends import ABSENT, OUTAGES, look, pin, refused
 from tests.ipfs.dags import Dag, block, chain, pb, raw
+from tests.waiting import until
 
 
 def findable(node: Node, dag: Dag) -> Cid:
@@ -199,8 +200,7 @@ async def test_a_cancelled_pin_ends_the_fetch_and_keeps_the_blocks(kubo: Kubo, n
     attempt.cancel()
     with pytest.raises(asyncio.CancelledError):
         await attempt
-    while node.fetching:
-        await asyncio.sleep(0.01)
+    await until(lambda: not node.fetching)
     assert node.pins == {}
     assert set(node.blocks) == set(blocks) - {end}
     node.findable = {end: blocks[end]}

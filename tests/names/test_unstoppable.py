@@ -40,6 +40,7 @@ from tests.fakes.unstoppable import (
     UnstoppableChain,
     running_chain,
 )
+from tests.waiting import until
 
 BRAD = DomainName.parse("brad.crypto")
 WALLET = to_checksum_address("0xd8da6bf26964af9d7eed9e03e53415d37aa96045")
@@ -113,9 +114,7 @@ async def test_all_chains_are_asked_at_once(
     for chain in chains:
         chain.misbehave("hang")
     resolving = asyncio.create_task(names.resolve(BRAD))
-    async with asyncio.timeout(5):
-        while calls(chains) != [1, 1, 1]:
-            await asyncio.sleep(0.005)
+    await until(lambda: calls(chains) == [1, 1, 1], seconds=5)
     with pytest.raises(UpstreamTimeout):
         await resolving
 

@@ -13,9 +13,10 @@ from content_gateway.outbound import Outbound
 from tests.fakes.cluster import Clock, MiniCluster
 from tests.fakes.cluster_rest import MiniRest
 from tests.fakes.cluster_wire import Wire, running_servers
+from tests.waiting import eventually
 from tests.world.cluster import Cluster, running_clusters, start_all
 from tests.world.kubo import Kubo, KuboError, running_kubos
-from tests.world.peers import ask, eventually
+from tests.world.peers import ask
 
 BATCH_AGE = 2.0
 

@@ -22,7 +22,7 @@ from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database
 from tests.ledgers import cid, shares
-from tests.waiting import eventually
+from tests.waiting import eventually, until
 
 QUICK = Policy(
     workers=16,
@@ -135,11 +135,11 @@ def pinning(database: Database, reconciler: Reconciler) -> Pinning:
 async def settled(pinning: Pinning, number: int, state: ContentState) -> PinStatus:
     """The status of pin *number* of requestor "a", once it has *state*."""
 
-    async def status() -> PinStatus | None:
+    def status() -> PinStatus | None:
         status = pinning.status("a", cid(number))
         return status if status.state is state else None
 
-    found = await eventually(status)
+    found = await until(status)
     assert isinstance(found, PinStatus)
     return found
 
@@ -285,10 +285,7 @@ async def test_a_bug_in_a_backend_is_recorded_and_tried_again(
     reconciler.start()
     await pinning.add("a", str(cid(1)))
 
-    async def has_reason() -> bool:
-        return pinning.status("a", cid(1)).error is not None
-
-    await eventually(has_reason)
+    await until(lambda: pinning.status("a", cid(1)).error is not None)
     backend.broken.clear()
     await settled(pinning, 1, ContentState.PINNED)
 
@@ -303,10 +300,7 @@ async def test_a_stop_gives_the_work_back(
     await pinning.add("a", str(cid(1)))
     first.start()
 
-    async def begun() -> bool:
-        return backend.sent[cid(1)] == 1
-
-    await eventually(begun)
+    await until(lambda: backend.sent[cid(1)] == 1)
     await first.close()
     backend.seconds = 0.0
     second = Reconciler(SqliteContents(database), backend, policy=patient)
@@ -341,10 +335,7 @@ async def test_times_are_kept_to_the_millisecond(pinning: Pinning) -> None:
 async def gone(backend: Backend, number: int) -> None:
     """Return once the backend does not hold the content."""
 
-    async def is_gone() -> bool:
-        return cid(number) not in backend.held
-
-    await eventually(is_gone)
+    await until(lambda: cid(number) not in backend.held)
 
 
 async def test_the_last_requestor_takes_the_content_along(
@@ -391,16 +382,10 @@ async def test_a_pin_during_its_contents_unpin_is_kept(
     backend.seconds = 0.3
     await pinning.remove("a", cid(1))
 
-    async def is_leaving() -> bool:
-        return backend.unsent[cid(1)] == 1
-
-    await eventually(is_leaving)
+    await until(lambda: backend.unsent[cid(1)] == 1)
     await pinning.add("a", str(cid(1)))
 
-    async def came_back() -> bool:
-        return backend.sent[cid(1)] == 2 and cid(1) in backend.held
-
-    await eventually(came_back)
+    await until(lambda: backend.sent[cid(1)] == 2 and cid(1) in backend.held)
     await settled(pinning, 1, ContentState.PINNED)
     assert not backend.overlapped
 
@@ -420,16 +405,10 @@ async def test_batched_changes_are_believed_when_they_are_old_enough(
     assert backend.sent[cid(1)] == 1
     await pinning.remove("a", cid(1))
 
-    async def is_leaving() -> bool:
-        return backend.unsent[cid(1)] == 1
-
-    await eventually(is_leaving)
+    await until(lambda: backend.unsent[cid(1)] == 1)
     await pinning.add("a", str(cid(1)))
 
-    async def sent_again() -> bool:
-        return backend.sent[cid(1)] == 2
-
-    await eventually(sent_again)
+    await until(lambda: backend.sent[cid(1)] == 2)
     await asyncio.sleep(1.0)
     await settled(pinning, 1, ContentState.PINNED)
     assert cid(1) in backend.held
@@ -445,10 +424,7 @@ async def test_an_unpin_that_came_too_early_is_sent_again(database: Database) ->
     reconciler.start()
     await pinning.add("a", str(cid(1)))
 
-    async def was_sent() -> bool:
-        return backend.sent[cid(1)] == 1
-
-    await eventually(was_sent)
+    await until(lambda: backend.sent[cid(1)] == 1)
     await pinning.remove("a", cid(1))
 
     async def is_forgotten() -> bool:
@@ -559,10 +535,7 @@ async def test_a_stubborn_content_can_find_the_backend_back(
     reconciler.start()
     await pinning.add("a", str(cid(1)))
 
-    async def has_tried_often() -> bool:
-        return pinning.status("a", cid(1)).attempts > 5
-
-    await eventually(has_tried_often)
+    await until(lambda: pinning.status("a", cid(1)).attempts > 5)
     backend.refused.clear()
     backend.is_deaf = True
     await asyncio.sleep(0.2)

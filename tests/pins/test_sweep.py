@@ -15,7 +15,7 @@ from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database
 from content_gateway.storage.sweeps import SqliteSweeps
 from tests.ledgers import Clock, cid, numbers, shares
-from tests.waiting import eventually
+from tests.waiting import until
 
 MANY = 10_000
 STRANGE = 1_000_000
@@ -179,10 +179,7 @@ async def test_one_process_sweeps_at_a_time(
     second = Sweeper(sweeps, pinset, wake=lambda: None, clock=clock)
     first = asyncio.create_task(sweeper.now())
 
-    async def is_listing() -> bool:
-        return pinset.listings == 1
-
-    await eventually(is_listing)
+    await until(lambda: pinset.listings == 1)
     assert await second.now() is None
     pinset.is_open.set()
     assert await first is not None
@@ -205,10 +202,7 @@ async def test_a_sweep_that_lost_its_lease_stops(
     pinset.is_open.clear()
     first = asyncio.create_task(sweeper.now())
 
-    async def is_listing() -> bool:
-        return pinset.listings == 1
-
-    await eventually(is_listing)
+    await until(lambda: pinset.listings == 1)
     clock.now += Schedule().lease + 1
     assert await sweeps.take_duty("sweep", "other", 100.0)
     pinset.is_open.set()
@@ -252,12 +246,9 @@ async def test_it_sweeps_at_the_start_and_when_hastened(
     await hold(ledger, contents, [1])
     sweeper.start()
 
-    async def has_swept(times: int) -> bool:
-        return pinset.listings == times
-
-    await eventually(lambda: has_swept(1))
+    await until(lambda: pinset.listings == 1)
     sweeper.hasten()
-    await eventually(lambda: has_swept(2))
+    await until(lambda: pinset.listings == 2)
     await sweeper.close()
     assert await due(contents) == {1}
 
@@ -270,16 +261,10 @@ async def test_a_sweep_goes_on_after_a_failure(sweeps: SqliteSweeps, pinset: Pin
     sweeper = Sweeper(sweeps, pinset, wake=lambda: None, schedule=schedule)
     sweeper.start()
 
-    async def has_tried_often() -> bool:
-        return pinset.listings >= 3
-
-    async def has_reported() -> bool:
-        return sweeps.last_report() is not None
-
-    await eventually(has_tried_often)
+    await until(lambda: pinset.listings >= 3)
     assert sweeps.last_report() is None
     pinset.breaks_after = None
-    await eventually(has_reported)
+    await until(lambda: sweeps.last_report() is not None)
     await sweeper.close()
 
 

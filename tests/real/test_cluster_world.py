@@ -23,9 +23,10 @@ from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from content_gateway.outbound import Outbound
 from tests.ipfs.backends import look, pin, pinset
 from tests.pins.promises import node, raw
+from tests.waiting import eventually
 from tests.world.cluster import Cluster, running_clusters, wipe
 from tests.world.kubo import Kubo, running_kubos
-from tests.world.peers import ask, eventually
+from tests.world.peers import ask
 
 BATCH_AGE = 1.0
 NOBODY_HAS_IT = b"nobody has this, yet"

@@ -19,9 +19,10 @@ from content_gateway.ipfs.kubo import Kubo
 from content_gateway.outbound import Outbound
 from tests.ipfs.backends import ABSENT, holding, look, pin, pinset, refused
 from tests.ipfs.dags import Dag, pb, raw
+from tests.waiting import eventually
 from tests.world.kubo import Kubo as Node
 from tests.world.kubo import Swarm, running_kubo, running_kubos
-from tests.world.peers import ask, eventually
+from tests.world.peers import ask
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ import aiohttp
 import pytest
 from eth_abi.abi import decode, encode
 
+from tests.waiting import eventually
 from tests.world.cluster import Cluster, running_cluster
 from tests.world.ens import EnsWorld, calldata, checksummed, dns_wire, keccak256, namehash
 from tests.world.ethereum import Anvil, CountingProxy, RpcError, running_anvil
 from tests.world.kubo import Kubo, running_kubo
-from tests.world.peers import ask, eventually
+from tests.world.peers import ask
 
 WALLET = "0x00000000000000000000000000000000DeaDBeef"
 STRANGER = "0x" + "22" * 20

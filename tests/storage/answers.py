@@ -1,6 +1,5 @@
 """What the tests of last known answers share: a few answers, a clock, and a look into the file."""
 
-import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
@@ -10,6 +9,7 @@ from pathlib import Path
 from content_gateway.content.records import Records
 from content_gateway.storage.last_known import Bounds, SqliteLastKnown
 from content_gateway.storage.sqlite import Database
+from tests.waiting import until
 
 AT = datetime(2026, 11, 21, 12, 0, 0, 123_000, tzinfo=UTC)
 WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
@@ -37,8 +37,6 @@ async def opened(
 
 async def kept(folder: Path, rows: int, *, table: str = "resolutions") -> bool:
     """Wait until the file holds so many rows; fails when that takes too long."""
-    async with asyncio.timeout(20):
-        with closing(sqlite3.connect(folder / "ledger.sqlite")) as db:
-            while db.execute(f"SELECT count(*) FROM {table}").fetchone() != (rows,):
-                await asyncio.sleep(0.01)
-    return True
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as db:
+        count = f"SELECT count(*) FROM {table}"
+        return await until(lambda: db.execute(count).fetchone() == (rows,))

@@ -1,6 +1,5 @@
 """Last known answers in trouble: nothing is raised, nothing grows, and writing goes on after it."""
 
-import asyncio
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -17,6 +16,7 @@ from content_gateway.content.wallet import ETHEREUM
 from content_gateway.storage.last_known import Bounds, SqliteLastKnown
 from content_gateway.storage.sqlite import Database
 from tests.storage.answers import ALICE, AT, BOB, EAGER, kept, opened
+from tests.waiting import until
 
 LAZY = Bounds(flush_seconds=3600.0)
 DOMAIN = IpnsName.parse("app.uniswap.org")
@@ -33,9 +33,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 async def until_logged(logs: list[Any], event: str) -> None:
     """Wait until *event* is in the log; fails when that takes too long."""
-    async with asyncio.timeout(20):
-        while event not in [entry["event"] for entry in logs]:
-            await asyncio.sleep(0.01)
+    await until(lambda: event in [entry["event"] for entry in logs])
 
 
 async def test_a_locked_database_is_written_when_it_is_free(tmp_path: Path) -> None:

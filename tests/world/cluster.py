@@ -14,8 +14,10 @@ from typing import Any
 
 import aiohttp
 
+from tests.waiting import eventually
+
 from .kubo import Kubo
-from .peers import Process, ask, eventually, free_port, require_peer
+from .peers import Process, ask, free_port, require_peer
 
 METRICS = ("ping", "freespace", "tag:group")  # a peer without a fresh one of these gets no pins
 

@@ -12,13 +12,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import aiohttp
 import pytest
+
+from tests.waiting import eventually
 
 
 def find_peer(name: str) -> Path | None:
@@ -83,17 +84,6 @@ async def answers(status: int, method: str, url: str) -> bool:
         return (await ask(method, url))[0] == status
     except aiohttp.ClientError:
         return False
-
-
-async def eventually(
-    question: Callable[[], Awaitable[bool]], *, what: str, seconds: float = 20
-) -> None:
-    """Return as soon as *question* is answered yes. Raises TimeoutError naming *what*."""
-    end = time.monotonic() + seconds
-    while not await question():
-        if time.monotonic() > end:
-            raise TimeoutError(f"not within {seconds:g} s: {what}")
-        await asyncio.sleep(0.02)
 
 
 # Loaded before any fork: the child must not take locks another thread may hold.
