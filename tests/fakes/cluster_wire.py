@@ -6,6 +6,7 @@ pins."""
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 from aiohttp import web
 
@@ -65,7 +66,7 @@ class Wire(Outbound):
     """An HTTP client that needs no HTTP: it hands requests to the peers of a miniature cluster.
 
     Each call gives way twice, before and after it was done, so that it can be cancelled on both
-    sides; nothing else takes any time."""
+    sides; nothing else takes any time, so that no bound matters."""
 
     def __init__(self, cluster: MiniCluster) -> None:
         super().__init__()
@@ -76,14 +77,7 @@ class Wire(Outbound):
             self.urls.append(peer.url)
 
     async def ask(
-        self,
-        method: str,
-        url: str,
-        *,
-        seconds: float,
-        max_bytes: int,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, **bounds: Any
     ) -> Answer:
         """As Outbound.ask."""
         reply = await self._reply(method, url, headers)
@@ -91,13 +85,7 @@ class Wire(Outbound):
 
     @asynccontextmanager
     async def stream(
-        self,
-        method: str,
-        url: str,
-        *,
-        seconds: float,
-        idle_seconds: float,
-        headers: Mapping[str, str] | None = None,
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, **bounds: Any
     ) -> AsyncIterator[Stream]:
         """As Outbound.stream."""
         yield _Lines(await self._reply(method, url, headers))
