@@ -3,6 +3,7 @@
 Whatever a client sends gets an answer or a close, in bounded time and memory; after every test
 nothing was logged and no connection is left."""
 
+import json
 import random
 import re
 import socket
@@ -380,6 +381,17 @@ def test_a_flood_of_pipelined_requests_does_not_pile_up(edge: Edge, wire: Wire) 
     assert len(vars(connection)["_received"]) < 600_000
     wire.reset()
     flood.join()
+
+
+@pytest.mark.parametrize("path", ["/", "/closes"])
+def test_a_small_answer_is_one_packet(edge: Edge, path: str) -> None:
+    """Head and body are sent together: the client has all of it with its first read."""
+    for _ in range(20):
+        with edge.connect() as wire:
+            wire.send(get(path))
+            head, _, body = wire.socket.recv(1 << 16).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 ")
+            assert json.loads(body)["path"] == path
 
 
 # -- clients that do not read, or leave -----------------------------------------------------

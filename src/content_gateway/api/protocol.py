@@ -192,6 +192,7 @@ class HardenedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Await the next request, or go on with what has arrived of it."""
+        self.transport.flush()
         self.server_state.total_requests += 1
         self._is_idle, self._has_begun = True, False
         self._due = self.loop.time() + self._bounds.idle
@@ -245,20 +246,37 @@ class HardenedProtocol(HttpToolsProtocol):
 
 
 class _Lingering:
-    """A transport whose close lets the client read the answer first.
+    """A transport whose close lets the client read the answer first, and that sends a head
+    together with what follows it.
 
     Closing a socket with unread bytes resets it, and the reset can overtake the answer (RFC
     9112 section 9.6): so our side ends first, and the rest when the client's has ended too, or
-    a moment later. A client that does not read is the kernel's to cut off."""
+    a moment later. A client that does not read is the kernel's to cut off. uvicorn writes head
+    and body by themselves, which is two packets where one will do."""
 
     def __init__(self, transport: asyncio.Transport, flow: FlowControl, bounds: Bounds) -> None:
-        self.write, self.abort = transport.write, transport.abort
+        self.abort = transport.abort
         self.is_closed = False
+        self._head = b""
         self._socket = transport.get_extra_info("socket")
         self._transport, self._flow, self._seconds = transport, flow, bounds.linger
         with suppress(AttributeError, OSError):  # Linux only
             timeout = socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, bounds.idle * 1000
             self._socket.setsockopt(*timeout)
+
+    def write(self, data: bytes) -> None:
+        """Send *data*; a head not before the next call, or `flush`."""
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 100"):
+            self._head = data
+            return
+        self._transport.write(data)
+
+    def flush(self) -> None:
+        """Send a head behind which nothing has come."""
+        if self._head:
+            self.write(b"")
 
     def is_closing(self) -> bool:
         """Whether nothing more can be sent."""
@@ -274,6 +292,7 @@ class _Lingering:
         """End our side now, all of it soon; what arrives until then is read and dropped."""
         if self.is_closing():
             return
+        self.flush()
         self.is_closed = True
         asyncio.get_running_loop().call_later(self._seconds, self._transport.close)
         with suppress(OSError):  # the client may be gone already
