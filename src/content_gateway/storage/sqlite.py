@@ -20,6 +20,7 @@ import structlog
 from content_gateway.errors import GatewayError, StorageUnavailable, WrongSettings
 from content_gateway.group_commit import GroupWriter, Write
 from content_gateway.storage.connection import connect, migrate
+from content_gateway.storage.folding import Folding
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -30,6 +31,8 @@ _GATHER_SECONDS: Final = 0.0005
 _WRITER_BUSY_MS: Final = 3_000
 _READER_BUSY_MS: Final = 50  # reads run on the event loop: they must not wait
 _WRITER_CACHE_KIB: Final = 32 * 1024
+# A commit that makes the log longer folds what is left of it, so that it begins anew.
+_LONGEST_LOG_PAGES: Final = 16_000
 _SEARCHERS: Final = 4
 MAX_WAITING_SEARCHES: Final = 64
 _SEARCH_SECONDS: Final = 10.0
@@ -55,6 +58,7 @@ class Database:
         )
         self._writer: sqlite3.Connection
         self._reader: sqlite3.Connection
+        self._folding = Folding(path)
         self._searchers = ThreadPoolExecutor(_SEARCHERS, thread_name_prefix="sqlite search")
         self._searches = 0
         self._log = path.with_name(path.name + "-wal")
@@ -68,7 +72,9 @@ class Database:
             # Or a statement of many rows keeps what it might take back in files.
             self._writer.execute("PRAGMA temp_store = MEMORY")
             self._writer.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
+            self._writer.execute(f"PRAGMA wal_autocheckpoint = {_LONGEST_LOG_PAGES}")
             self._reader = connect(self._path, _READER_BUSY_MS)
+            self._folding.start()
         except (OSError, sqlite3.Error) as wrong:
             raise WrongSettings(f"data_dir: {self._path} cannot be used: {wrong}") from wrong
         self._writes.start()
@@ -76,6 +82,7 @@ class Database:
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self._writes.close()
+        await asyncio.to_thread(self._folding.close)
         await asyncio.to_thread(self._searchers.shutdown, cancel_futures=True)
         self._reader.close()
         self._writer.close()
@@ -162,6 +169,7 @@ class Database:
             failure = self._run(group)
             if failure is None:
                 self._writer.execute("COMMIT")
+                self._folding.written()
                 return
         except sqlite3.Error as wrong:
             # The database itself refuses: asking it again for each write would only take longer.
