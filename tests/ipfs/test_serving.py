@@ -10,7 +10,7 @@ from content_gateway.content.holdings import Holding
 from content_gateway.demo.publisher import directory
 from content_gateway.errors import NotFound
 from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.car import CarReader, header
+from content_gateway.ipfs.embedded.car import CarReader, Section, header
 from content_gateway.ipfs.embedded.frontier import Frontier, Limits
 from content_gateway.ipfs.embedded.serving import Scope
 from content_gateway.ipfs.embedded.store import EmbeddedStore
@@ -22,7 +22,7 @@ from tests.ipfs.test_blockstore import put
 LEAF = raw(b"leaf")
 
 
-async def served(store: EmbeddedStore, cid: Cid, scope: Scope = "all") -> list[tuple[bytes, bytes]]:
+async def served(store: EmbeddedStore, cid: Cid, scope: Scope = "all") -> list[Section]:
     """The sections of the CAR."""
     reader, sections = CarReader(), []
     async for piece in store.car(cid, scope):

@@ -23,13 +23,13 @@ _NODES: Final = frozenset((DAG_PB, DAG_CBOR, DAG_JSON))
 _SHA2_256_HEAD: Final = bytes((SHA2_256, 32))
 
 
-def matches(multihash: bytes, data: bytes) -> bool | None:
+def matches(multihash: bytes, data: bytes | memoryview) -> bool | None:
     """Whether *data* hashes to *multihash*; None where we cannot compute that hash function."""
     if multihash[:2] == _SHA2_256_HEAD:
         return sha256(data).digest() == multihash[2:]
     code, at = read_varint(multihash)
     _, at = read_varint(multihash, at)
-    digest = digest_of(code, data)
+    digest = digest_of(code, bytes(data))
     return None if digest is None else digest == multihash[at:]
 
 

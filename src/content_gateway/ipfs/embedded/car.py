@@ -26,9 +26,9 @@ MAX_CID_BYTES: Final = 256
 _MAX_SECTION_BYTES: Final = MAX_BLOCK_BYTES + MAX_CID_BYTES
 _V0_HEAD: Final = bytes((SHA2_256, 32))
 
-Section = tuple[bytes, bytes]
-"""Multihash and bytes of a block. The codec beside the multihash is nothing that a hash proves,
-so readers take it from the link that led to the block."""
+Section = tuple[bytes, bytes | memoryview]
+"""Multihash and bytes of a block, which a reader does not copy. The codec beside the multihash is
+nothing that a hash proves, so readers take it from the link that led to the block."""
 
 
 class CarReader:
@@ -49,6 +49,7 @@ class CarReader:
                 return []
             self._past_header = True
         sections: list[Section] = []
+        view = memoryview(buffer)
         while (head := _length(buffer, at, _MAX_SECTION_BYTES)) is not None:
             length, start = head
             end = start + length
@@ -58,7 +59,7 @@ class CarReader:
             if end - body > MAX_BLOCK_BYTES:
                 raise ValueError(f"a block of the CAR has more than {MAX_BLOCK_BYTES} bytes")
             if code != IDENTITY:
-                sections.append((buffer[hashed:body], buffer[body:end]))
+                sections.append((buffer[hashed:body], view[body:end]))
             at = end
         self._rest = buffer[at:]
         return sections

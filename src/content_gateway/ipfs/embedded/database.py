@@ -138,6 +138,7 @@ def _connect(path: Path, busy_ms: int) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.execute(f"PRAGMA busy_timeout = {busy_ms}")
     connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    connection.execute("PRAGMA temp_store = MEMORY")  # what a job might take back is no file
     return connection
 
 

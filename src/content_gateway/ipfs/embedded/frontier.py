@@ -71,13 +71,13 @@ class Frontier:
             heads = self._wanted.pop(multihash, None)
             if heads is None:
                 if multihash not in self._seen:
-                    self._set_aside(multihash, data)
+                    self._set_aside(multihash, bytes(data))
                 continue
             self._count(len(data))
             accepted.append((multihash, data))
             for cid, depth in heads:
                 if cid.codec not in LEAVES:
-                    new = self._follow(links(cid, data), depth + 1)
+                    new = self._follow(links(cid, bytes(data)), depth + 1)
                     ahead.extendleft(
                         (link, self._take_stray(link)) for link in new if link in self._strays
                     )
