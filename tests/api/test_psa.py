@@ -3,6 +3,7 @@
 import json
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -30,8 +31,8 @@ from tests.waiting import eventually, until
 
 async def test_a_pin_of_what_is_there_is_pinned_at_once(service: Service) -> None:
     """The answer waits a moment for the backend, and then shows all that was sent."""
-    sent = {"cid": V1, "name": "site", "origins": ["/ip4/192.0.2.7/tcp/1"], "meta": {"a": "b"}}
-    shown = await add(service, sent.pop("cid"), **sent)  # type: ignore[arg-type]
+    sent: dict[str, Any] = {"name": "site", "origins": ["/ip4/192.0.2.7/tcp/1"], "meta": {"a": "b"}}
+    shown = await add(service, V1, **sent)
     assert shown["status"] == "pinned"
     assert shown["pin"] == {"cid": V1, **sent}
     assert shown["delegates"] == [DELEGATE]

@@ -1,7 +1,7 @@
 """Last known answers in trouble: nothing is raised, nothing grows, and writing goes on after it."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -67,7 +67,7 @@ async def test_a_database_that_stays_locked_does_not_hold_up_the_stop(tmp_path: 
 async def test_a_full_disk_is_survived(tmp_path: Path) -> None:
     """What fits no more waits; when there is room again it is written."""
 
-    def pages(limit: int):  # type: ignore[no-untyped-def]
+    def pages(limit: int) -> Callable[[sqlite3.Connection], int]:
         return lambda db: db.execute(f"PRAGMA max_page_count = {limit}").fetchone()[0]
 
     async with (

@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,7 @@ def count(database: Database) -> int:
     return int(database.read(lambda c: c.execute("SELECT count(*) FROM numbers").fetchone()[0]))
 
 
-def insert(number: int):  # type: ignore[no-untyped-def]
+def insert(number: int) -> Callable[[sqlite3.Connection], int]:
     return lambda c: c.execute("INSERT INTO numbers VALUES (?)", (number,)).rowcount
 
 
@@ -72,7 +72,7 @@ async def test_a_locked_database_is_unavailable_and_recovers(
 async def test_a_full_disk_is_unavailable_and_recovers(database: Database) -> None:
     """When no page can be added the write is refused with nothing kept, and works again later."""
 
-    def pages(limit: int):  # type: ignore[no-untyped-def]
+    def pages(limit: int) -> Callable[[sqlite3.Connection], int]:
         return lambda c: c.execute(f"PRAGMA max_page_count = {limit}").fetchone()[0]
 
     here = await database.write(lambda c: c.execute("PRAGMA page_count").fetchone()[0])
