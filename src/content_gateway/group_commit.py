@@ -60,6 +60,7 @@ class GroupWriter:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._loop: asyncio.AbstractEventLoop
         self._unanswered = 0
+        self._is_over = False
 
     def start(self) -> None:
         """Begin to write, for the event loop that runs now."""
@@ -68,6 +69,7 @@ class GroupWriter:
 
     async def close(self) -> None:
         """End the thread, once it has written all that waits."""
+        self._is_over = True
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
@@ -78,8 +80,8 @@ class GroupWriter:
 
     @property
     def is_full(self) -> bool:
-        """Whether as many writes wait as may."""
-        return self._queue.qsize() >= self._limit
+        """Whether as many writes wait as may, or none may any more."""
+        return self._is_over or self._queue.qsize() >= self._limit
 
     def put(self, job: Callable[..., Any], note: object = None) -> asyncio.Future[Any]:
         """What *job* comes to, once it is committed. A caller who is cancelled does not stop it."""

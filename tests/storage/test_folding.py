@@ -3,13 +3,13 @@
 import asyncio
 import sqlite3
 import threading
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
-from content_gateway.storage import sqlite
+from content_gateway.storage import folding
 from content_gateway.storage.folding import Folding
 from content_gateway.storage.sqlite import Database
 from tests.waiting import until
@@ -33,6 +33,30 @@ async def add(database: Database, content: int, size: int = 0) -> None:
     )
 
 
+def beginning_of_log(path: Path) -> bytes:
+    """What is another one each time that the log begins anew: its salts."""
+    with path.with_name(path.name + "-wal").open("rb") as log:
+        return log.read(24)[16:]
+
+
+def folder_of(database: Database) -> str:
+    return repr(vars(database)["_folding"])
+
+
+@pytest.fixture
+def folds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Who has folded, in order."""
+    who: list[str] = []
+    fold = Folding._fold
+
+    def noted(self: Folding) -> None:
+        who.append(repr(self))
+        fold(self)
+
+    monkeypatch.setattr(Folding, "_fold", noted)
+    return who
+
+
 async def test_what_was_written_reaches_the_file(tmp_path: Path) -> None:
     """Soon, and again after a pause, while the database stays open."""
     path = tmp_path / "ledger.sqlite"
@@ -43,55 +67,89 @@ async def test_what_was_written_reaches_the_file(tmp_path: Path) -> None:
 
 
 async def test_the_log_does_not_grow_for_ever(tmp_path: Path) -> None:
-    """A hundred megabytes, with pauses in which all is folded, fit into a much shorter log."""
+    """Forty megabytes, with pauses in which all is folded, fit into a much shorter log."""
     path = tmp_path / "ledger.sqlite"
     log = path.with_name(path.name + "-wal")
     async with Database(path) as database:
-        for number in range(100):
-            await add(database, number, 1_000_000)
+        for number in range(8):
+            await add(database, number, 5_000_000)
             await until(lambda: in_the_file(path) == number + 1)  # noqa: B023
             await asyncio.sleep(0.01)  # it is there a moment before it is synced
             assert log.stat().st_size < 20_000_000
 
 
-async def test_without_pauses_a_commit_ends_a_long_log(
+async def test_without_pauses_a_long_log_is_begun_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where something new is always there before the old is folded, and nobody folds at all."""
-    monkeypatch.setattr(sqlite, "_LONGEST_LOG_PAGES", 500)
-    monkeypatch.setattr(Folding, "_run", lambda self: None)
+    """Where something new is always there before the old is folded, writers wait for a moment."""
+    monkeypatch.setattr(folding, "LONGEST_LOG", 500)
     path = tmp_path / "ledger.sqlite"
-    log = path.with_name(path.name + "-wal")
     async with Database(path) as database:
-        for number in range(100):
-            await add(database, number, 100_000)
-            assert log.stat().st_size < 3_000_000
+        await add(database, 0)
+        before = beginning_of_log(path)
+        for number in range(1, 50_000):
+            await asyncio.gather(*(add(database, 10 * number + each, 5_000) for each in range(10)))
+            if beginning_of_log(path) != before:
+                break
+        else:
+            pytest.fail("the log was not begun anew")
+
+
+async def test_what_is_folded_is_not_folded_again(folds: list[str], tmp_path: Path) -> None:
+    """Not where nothing was written since, nor where what was written has changed nothing."""
+    async with Database(tmp_path / "ledger.sqlite") as database:
+        await add(database, 1)
+        await until(lambda: folds)
+        await asyncio.sleep(1.2)
+        del folds[:]
+        for _ in range(5):
+            await database.write(
+                lambda connection: connection.execute("DELETE FROM pins WHERE content = 9")
+            )
+            await database.search(lambda connection: connection.execute("SELECT * FROM pins"))
+            await asyncio.sleep(0.3)
+        assert not folds
+        await add(database, 2)
+        await until(lambda: folds)
+
+
+async def test_one_folds_for_all(folds: list[str], tmp_path: Path) -> None:
+    """What a second one writes is folded by the first, and by itself when the first is gone."""
+    path = tmp_path / "ledger.sqlite"
+    async with AsyncExitStack() as stack:
+        async with Database(path) as first:
+            second = await stack.enter_async_context(Database(path))
+            await add(second, 1)
+            await until(lambda: in_the_file(path) == 1)
+            assert folds == [folder_of(first)]
+        await asyncio.sleep(2.5)  # it has seen that nobody folds
+        await add(second, 2)
+        await until(lambda: in_the_file(path) == 2)
+        assert folds[-1] == folder_of(second)
 
 
 async def test_a_disk_that_refuses_is_told_and_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread goes on, and what was written meanwhile is folded when the disk is well."""
-    folding = Folding(tmp_path / "ledger.sqlite")
     asked = threading.Event()
 
-    class Sick:
-        def execute(self, statement: str) -> None:
-            asked.set()
-            raise sqlite3.OperationalError("disk I/O error")
+    def broken(self: Folding) -> None:
+        asked.set()
+        raise sqlite3.OperationalError("disk I/O error")
 
-        def close(self) -> None:
-            pass
-
-    monkeypatch.setattr("content_gateway.storage.folding.connect", lambda path, busy: Sick())
-    with capture_logs() as logs:
-        folding.start()
-        for _ in range(2):
-            asked.clear()
-            folding.written()
-            assert await asyncio.to_thread(asked.wait, 10)
-        await asyncio.to_thread(folding.close)
-    assert [line["reason"] for line in logs] == ["disk I/O error"] * 2
+    with monkeypatch.context() as sick, capture_logs() as logs:
+        sick.setattr(Folding, "_fold", broken)
+        path = tmp_path / "ledger.sqlite"
+        async with Database(path) as database:
+            for number in (1, 2):
+                asked.clear()
+                await add(database, number)
+                assert await asyncio.to_thread(asked.wait, 10)
+            sick.undo()
+            await add(database, 3)
+            await until(lambda: in_the_file(path) == 3)
+    assert {line["reason"] for line in logs} == {"disk I/O error"}
 
 
 async def test_it_ends_at_once(tmp_path: Path) -> None:

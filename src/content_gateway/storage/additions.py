@@ -113,27 +113,29 @@ def _queue_fresh(
     """Queue the contents that the ledger does not know; the number of each, None for the others.
 
     A content that is wanted several times is new only once."""
+    texts = [str(addition.cid) for addition in additions]
+    marks = _marks("?", len(texts))
+    found = connection.execute(f"SELECT cid FROM contents WHERE cid IN ({marks})", texts)  # noqa: S608
+    known = {text for (text,) in found}
+    # Without any row, max() gives a row all the same.
     (last,) = connection.execute(
         "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'contents'"
     ).fetchone()
-    numbers = range(last + 1, last + 1 + len(additions))
-    at = now // _MILLISECOND
+    numbers: list[int | None] = []
     rows: list[Any] = []
-    for number, addition in zip(numbers, additions, strict=True):
-        rows += number, str(addition.cid), at, at
-    queued = connection.execute(
-        _INSERT_CONTENTS + _marks(_CONTENT_MARKS, len(additions)) + " ON CONFLICT (cid) DO NOTHING",
-        rows,
-    )
-    if queued.rowcount == len(additions):
-        return list(numbers)
-    found = connection.execute("SELECT id FROM contents WHERE id > ?", (last,))
-    made = {number for (number,) in found}
-    # SQLite counts those that it did not insert, too.
-    connection.execute(
-        "UPDATE sqlite_sequence SET seq = ? WHERE name = 'contents'", (max(made, default=last),)
-    )
-    return [number if number in made else None for number in numbers]
+    at = now // _MILLISECOND
+    for text in texts:
+        if text in known:
+            numbers.append(None)
+            continue
+        known.add(text)
+        last += 1
+        numbers.append(last)
+        rows += last, text, at, at
+    if rows:
+        fresh = len(texts) - numbers.count(None)
+        connection.execute(_INSERT_CONTENTS + _marks(_CONTENT_MARKS, fresh), rows)
+    return numbers
 
 
 def _add_known(

@@ -20,6 +20,7 @@ def connect(path: Path, busy_ms: int) -> sqlite3.Connection:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")  # folding.py does it, and says why
     connection.create_function("casefold", 1, _casefold, deterministic=True)
     return connection
 

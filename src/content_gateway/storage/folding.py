@@ -1,11 +1,17 @@
-"""The log of writes, folded back into the database file beside the writer.
+"""The log of writes, folded back into the database file beside the writers.
 
 Left to itself SQLite does that within a commit, and whoever waits for that commit waits for a
-thousand pages to reach their places all over a large file: one new pin in ten did. Knows when
-something was written, and nothing of what; SQLite itself begins the log anew when all is folded."""
+thousand pages to reach their places all over a large file: one new pin in ten did. But a fold
+that finds nothing to fold can spoil the file, in SQLite from 3.7.0 to 3.51.2, when a commit begins
+the log anew in that moment (sqlite.org/wal.html, "The WAL-Reset Bug"). So one process alone
+folds, whoever has the lock beside the file; and only when something was written after its last
+fold, as the log cannot begin anew before that is folded. Knows nothing of what is written."""
 
+import fcntl
+import os
 import sqlite3
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -13,8 +19,13 @@ import structlog
 
 from content_gateway.storage.connection import connect
 
-_SECONDS: Final = 0.1  # between two looks
-_BUSY_MS: Final = 0  # whoever else is at it does the same
+_SECONDS: Final = 0.5  # between two folds, each of which makes commits a little slower
+_REST_SECONDS: Final = 0.02  # before the last one, so that it is short
+_OTHERS_SECONDS: Final = 1.0  # until it is seen that another process has written
+_BUSY_MS: Final = 100  # how long writers may be waited for, where the log is to begin anew
+# Where something new is always there before the old is folded, the log grows; above so many pages
+# the writers wait while the rest is folded, and it begins anew.
+LONGEST_LOG: Final = 16_000
 
 log = structlog.get_logger(__name__)
 
@@ -28,14 +39,20 @@ class Folding:
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sqlite folding", daemon=True)
         self._connection: sqlite3.Connection
+        self._lock: int
+        self._folded: int | None = None  # the version since which nothing need be folded
+        self._is_long = False
 
     def start(self) -> None:
-        """Begin to fold; raises sqlite3.Error."""
+        """Begin to fold, where no other process does; raises sqlite3.Error and OSError."""
         self._connection = connect(self._path, _BUSY_MS)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self._lock = os.open(f"{self._path}.folding", flags, 0o600)
+        self._take()
         self._thread.start()
 
     def written(self) -> None:
-        """Say that there is something to fold; from any thread."""
+        """Say that there may be something to fold; from any thread."""
         self._is_written.set()
 
     def close(self) -> None:
@@ -44,12 +61,36 @@ class Folding:
         self._is_written.set()
         self._thread.join()
         self._connection.close()
+        os.close(self._lock)
 
     def _run(self) -> None:
-        while not self._is_over.wait(_SECONDS):
-            self._is_written.wait()
+        while not self._is_over.wait(_REST_SECONDS if self._is_long else _SECONDS):
+            self._is_written.wait(_OTHERS_SECONDS)
+            if self._is_over.is_set():
+                return
             self._is_written.clear()
             try:
-                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            except sqlite3.Error as wrong:
+                if self._folded is None:
+                    self._take()
+                elif self._version() != self._folded:
+                    self._fold()
+            except (sqlite3.Error, OSError) as wrong:
                 log.error("the log was not folded", reason=str(wrong))
+
+    def _take(self) -> None:
+        """Become the one who folds, if nobody is; what is in the log now may be folded or not."""
+        with suppress(BlockingIOError):
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._folded = self._version()
+
+    def _fold(self) -> None:
+        mode = "RESTART" if self._is_long else "PASSIVE"
+        _, pages, folded = self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        # What a reader still needs cannot be folded; then nobody should wait for it either.
+        self._is_long = pages > LONGEST_LOG and pages == folded
+        self._folded = self._version()
+
+    def _version(self) -> int:
+        """A number that changes with every commit of anybody else's."""
+        (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        return int(version)

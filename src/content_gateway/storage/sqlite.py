@@ -31,8 +31,6 @@ _GATHER_SECONDS: Final = 0.0005
 _WRITER_BUSY_MS: Final = 3_000
 _READER_BUSY_MS: Final = 50  # reads run on the event loop: they must not wait
 _WRITER_CACHE_KIB: Final = 32 * 1024
-# A commit that makes the log longer folds what is left of it, so that it begins anew.
-_LONGEST_LOG_PAGES: Final = 16_000
 _SEARCHERS: Final = 4
 MAX_WAITING_SEARCHES: Final = 64
 _SEARCH_SECONDS: Final = 10.0
@@ -72,7 +70,6 @@ class Database:
             # Or a statement of many rows keeps what it might take back in files.
             self._writer.execute("PRAGMA temp_store = MEMORY")
             self._writer.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
-            self._writer.execute(f"PRAGMA wal_autocheckpoint = {_LONGEST_LOG_PAGES}")
             self._reader = connect(self._path, _READER_BUSY_MS)
             self._folding.start()
         except (OSError, sqlite3.Error) as wrong:
@@ -85,7 +82,7 @@ class Database:
         await asyncio.to_thread(self._folding.close)
         await asyncio.to_thread(self._searchers.shutdown, cancel_futures=True)
         self._reader.close()
-        self._writer.close()
+        await asyncio.to_thread(self._writer.close)  # folds the log if nobody else has it open
 
     async def write(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """What *job* returns, once its changes are durable. It may run more than once.

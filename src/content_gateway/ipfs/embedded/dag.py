@@ -8,12 +8,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from content_gateway.content.cid import CBOR, DAG_CBOR, DAG_JSON, DAG_PB, JSON, RAW, Cid
-from content_gateway.content.multiformats import SHA2_256, read_varint
+from content_gateway.content.multiformats import read_varint
 from content_gateway.errors import InvalidCid
 from content_gateway.ipfs.embedded.dag_cbor import cbor_links
 
-_SHA2_256: Final = bytes((SHA2_256, 32))
-_USUAL: Final = frozenset((RAW, DAG_PB, DAG_CBOR))
 _PB_LINKS: Final = 0x12  # field 2 of PBNode, length-delimited
 _PB_DATA: Final = 0x0A  # field 1 of PBNode
 _PB_HASH: Final = 0x0A  # field 1 of PBLink
@@ -29,22 +27,15 @@ def links(cid: Cid, data: bytes) -> list[Cid]:
         return []
     try:
         if cid.codec == DAG_PB:
-            return [_cid(link) for link in _pb_links(data)]
+            return [Cid.from_bytes(link) for link in _pb_links(data)]
         if cid.codec == DAG_CBOR:
-            return [_cid(link) for link in cbor_links(data)]
+            return [Cid.from_bytes(link) for link in cbor_links(data)]
         if cid.codec == DAG_JSON:
             tree = json.loads(data, object_pairs_hook=_object)
             return [Cid.parse(link) for link in _json_links(tree)]
     except (InvalidCid, RecursionError) as wrong:
         raise ValueError(f"the block {cid} cannot be read: {wrong}") from wrong
     raise ValueError(f"the embedded store cannot walk blocks of the codec 0x{cid.codec:x}")
-
-
-def _cid(data: bytes) -> Cid:
-    """As Cid.from_bytes, which reads number by number what is nearly always the same."""
-    if len(data) == 36 and data[2:4] == _SHA2_256 and data[0] == 1 and data[1] in _USUAL:
-        return Cid(data[1], SHA2_256, data[4:])
-    return Cid.from_bytes(data)
 
 
 def named_links(data: bytes) -> list[tuple[bytes, Cid]]:
