@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.load import KEY, Load
-from bench.servers import Started, bare, service
+from bench.servers import Started, bare, on_one_core, service
 from content_gateway.content.cid import RAW, Cid
 from content_gateway.content.multiformats import SHA2_256
 from content_gateway.keys import OpenKeys
@@ -57,17 +57,16 @@ async def rates(folder: Path) -> Rates:
     """The two rates, the servers taking turns on one core, with the clients on another."""
     new, new_ratios, repeats, ratios = [], [], [], []
     async with bare() as plain, service(folder / "rates", _NOBODY) as ours:
-        for started in (plain, ours):
-            started.keep_to_one_core()
-        for number in range(ROUNDS + 1):
-            added = await _new(ours)
-            again = await Load(ours.port, _repeats(ours.port), CLIENTS).run(SECONDS)
-            least = await Load(plain.port, _repeats(plain.port), CLIENTS).run(SECONDS)
-            if number:  # the first round warms both up
-                new.append(added.rate)
-                new_ratios.append(added.rate / least.rate)
-                repeats.append(again.rate)
-                ratios.append(again.rate / least.rate)
+        with on_one_core(plain, ours):
+            for number in range(ROUNDS + 1):
+                added = await _new(ours)
+                again = await Load(ours.port, _repeats(ours.port), CLIENTS).run(SECONDS)
+                least = await Load(plain.port, _repeats(plain.port), CLIENTS).run(SECONDS)
+                if number:  # the first round warms both up
+                    new.append(added.rate)
+                    new_ratios.append(added.rate / least.rate)
+                    repeats.append(again.rate)
+                    ratios.append(again.rate / least.rate)
     median = statistics.median
     return Rates(median(new), median(new_ratios), median(repeats), median(ratios))
 

@@ -9,8 +9,8 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -33,12 +33,24 @@ class Started:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / _MEGABYTE
 
-    def keep_to_one_core(self) -> None:
-        """Let all threads of the process share one core, and this process use the others."""
-        first, *others = range(os.cpu_count() or 1)
+    def keep_to(self, cores: set[int]) -> None:
+        """Let all threads of the process share these *cores*."""
         for thread in Path(f"/proc/{self.pid}/task").iterdir():
-            os.sched_setaffinity(int(thread.name), {first})
-        os.sched_setaffinity(0, set(others) or {first})
+            os.sched_setaffinity(int(thread.name), cores)
+
+
+@contextmanager
+def on_one_core(*servers: Started) -> Iterator[None]:
+    """Let *servers* share one core, and this process use the others until the end."""
+    cores = os.sched_getaffinity(0)
+    first = min(cores)
+    for server in servers:
+        server.keep_to({first})
+    os.sched_setaffinity(0, cores - {first} or cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 @asynccontextmanager
