@@ -19,6 +19,7 @@ import aiohttp
 import uvloop
 from aiohttp import web
 
+from content_gateway.cli.common import collect_seldom
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import Holding, Sighting
 from content_gateway.ipfs.embedded import car
@@ -46,6 +47,7 @@ async def retrieval(leaves: int, size: int, *, kind: str = "store", rounds: int 
     """Pin a file of *leaves* blocks of *size* bytes, and download the same CAR.
 
     The gateway is another "store", or has the CAR in "memory"."""
+    collect_seldom()  # as the service does
     ours, plain = [], []
     async with _gateway(kind, leaves, size) as (url, root):
         for number in range(rounds + 1):

@@ -29,7 +29,7 @@ KEY_VARIABLE: Final = "CONTENT_GATEWAY_KEY"
 INTERRUPTED: Final = 130  # as shells have it: 128 and the number of SIGINT
 
 # How much must be new until collections look for cycles, of which requests leave next to none:
-# with Python's own numbers (700, 10, 10) they take a sixth of the time of a new pin.
+# with Python 3.11's own numbers (700, 10, 10) they take a sixth of the time of a new pin.
 _COLLECTIONS: Final = (10_000, 20, 20)
 # A command that is over soon says what went wrong itself.
 _QUIET: Final = {"log.level": "error"}
@@ -120,6 +120,12 @@ def zones_of(settings: Settings) -> "list[ZoneFile]":
     return [ZoneFile(path)] if has_demo else []
 
 
+def collect_seldom() -> None:
+    """Let collections of garbage pass over all there is now, and come seldom from here on."""
+    gc.freeze()  # what the start has made lives on
+    gc.set_threshold(*_COLLECTIONS)
+
+
 async def serve(
     chosen: Settings, announce: Callable[[str], None], zones: "Sequence[ZoneFile]" = ()
 ) -> None:
@@ -133,7 +139,6 @@ async def serve(
             gateway.start()
             server = make_server(gateway.api)
             host, port = listener.getsockname()[:2]
-            gc.freeze()  # what the start has made lives on: collections need not look at it again
-            gc.set_threshold(*_COLLECTIONS)
+            collect_seldom()
             announce(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
             await server.serve(sockets=[listener])
