@@ -1,10 +1,12 @@
 """One thread that writes for a whole process: what waits is committed together, then answered.
 
-Knows threads, the queue between them and the event loop, and who waits for which write. What a
-commit is, and which of its writes fail, is left to whoever owns the database."""
+Knows threads, the queue between them and the event loop, who waits for which write, and how SQLite
+takes a group back. What a commit is, and which of its writes fail, is left to whoever owns the
+database."""
 
 import asyncio
 import queue
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +16,15 @@ from typing import Any, Final
 import structlog
 
 log = structlog.get_logger(__name__)
+
+
+def roll_back(connection: sqlite3.Connection) -> None:
+    """End a transaction that has failed, if it has not ended by itself."""
+    try:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    except sqlite3.Error as wrong:
+        log.error("a transaction was not rolled back", reason=str(wrong))
 
 
 @dataclass(slots=True)

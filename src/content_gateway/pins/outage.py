@@ -5,20 +5,19 @@ single call without an answer is a pause; only where the next one has none eithe
 after which something may be lost. What is done meanwhile is decided by the reconciler."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeGuard
 
 from content_gateway.errors import UpstreamError, UpstreamTimeout, UpstreamUnavailable
 
 _TELLING: Final = 2
 
 
-def is_away(error: Exception, *, wish: bool) -> bool:
+def is_away(error: Exception | None, *, wish: bool) -> TypeGuard[UpstreamError]:
     """Whether *error* says that the backend is away, and nothing about a content.
 
     A look that was answered with nonsense is none; a *wish* answered so may be the content's."""
-    if isinstance(error, UpstreamUnavailable | UpstreamTimeout):
-        return True
-    return isinstance(error, UpstreamError) and not wish
+    signs = UpstreamUnavailable | UpstreamTimeout if wish else UpstreamError
+    return isinstance(error, signs)
 
 
 class Outage:

@@ -291,7 +291,7 @@ class Reconciler:
 
     def _heard(self, error: Exception | None, *, wish: bool) -> None:
         """Take note that the backend answered, or that it is away."""
-        if isinstance(error, UpstreamError) and is_away(error, wish=wish):
+        if is_away(error, wish=wish):
             if self._outage.unanswered(wish=wish):
                 log.warning("pin backend is away", reason=error.detail)
         elif self._outage.answered(wish=wish):

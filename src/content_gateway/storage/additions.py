@@ -8,6 +8,7 @@ of the service's time); the few others one by one. Knows the tables `pins` and
 import sqlite3
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -21,11 +22,13 @@ _SECOND: Final = 1_000_000  # microseconds
 _MILLISECOND: Final = 1_000
 # SQLite compiles a statement anew for each number of rows, and Python keeps a hundred or so.
 MOST_ROWS: Final = 32
-_CONTENT_MARKS: Final = f"(?, ?, '{after(None, Event.PROMISED)}', ?, ?)"
-_INSERT_CONTENTS: Final = "INSERT INTO contents (id, cid, state, next_at, updated_at) VALUES "
-_PIN_MARKS: Final = "(?, ?, ?, ?, ?, ?, ?)"
-_INSERT_PINS: Final = (
-    "INSERT INTO pins (requestor, content, created_at, spelling, name, origins, meta) VALUES "
+_CONTENTS: Final = (
+    "INSERT INTO contents (id, cid, state, next_at, updated_at) VALUES ",
+    f"(?, ?, '{after(None, Event.PROMISED)}', ?, ?)",
+)
+_PINS: Final = (
+    "INSERT INTO pins (requestor, content, created_at, spelling, name, origins, meta) VALUES ",
+    "(?, ?, ?, ?, ?, ?, ?)",
 )
 
 
@@ -87,19 +90,16 @@ def _add_part(
 ) -> list[Pin | None]:
     """What `add_all` does, for no more than MOST_ROWS."""
     fresh = _queue_fresh(connection, now, additions)
-    rows: list[Any] = []
+    rows: list[tuple[Any, ...]] = []
     pins: list[Pin | None] = []
     for content, (requestor, cid, spelling, label) in zip(fresh, additions, strict=True):
         if content is None:
             pins.append(None)
             continue
         created_at = moments.next(requestor)
-        rows += requestor, content, created_at, _kept(spelling, cid), *kept_label(label)
+        rows.append((requestor, content, created_at, _kept(spelling, cid), *kept_label(label)))
         pins.append(Pin(cid, spelling, at_microseconds(created_at), label))
-    if rows:
-        connection.execute(
-            _INSERT_PINS + _marks(_PIN_MARKS, len(additions) - pins.count(None)), rows
-        )
+    _insert(connection, _PINS, rows)
     # Last, as somebody may want the same content twice.
     for number, content in enumerate(fresh):
         if content is None:
@@ -122,7 +122,7 @@ def _queue_fresh(
         "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'contents'"
     ).fetchone()
     numbers: list[int | None] = []
-    rows: list[Any] = []
+    rows: list[tuple[Any, ...]] = []
     at = now // _MILLISECOND
     for text in texts:
         if text in known:
@@ -131,10 +131,8 @@ def _queue_fresh(
         known.add(text)
         last += 1
         numbers.append(last)
-        rows += last, text, at, at
-    if rows:
-        fresh = len(texts) - numbers.count(None)
-        connection.execute(_INSERT_CONTENTS + _marks(_CONTENT_MARKS, fresh), rows)
+        rows.append((last, text, at, at))
+    _insert(connection, _CONTENTS, rows)
     return numbers
 
 
@@ -153,7 +151,7 @@ def _add_known(
     _promise(connection, content, ContentState(state), now // _MILLISECOND)
     created_at = moments.next(requestor)
     row = (requestor, content, created_at, _kept(spelling, cid), *kept_label(label))
-    connection.execute(_INSERT_PINS + _PIN_MARKS, row)
+    _insert(connection, _PINS, [row])
     return Pin(cid, spelling, at_microseconds(created_at), label)
 
 
@@ -179,6 +177,15 @@ def _promise(connection: sqlite3.Connection, content: int, state: ContentState, 
 
 def _kept(spelling: str, cid: Cid) -> str | None:
     return None if spelling == str(cid) else spelling
+
+
+def _insert(
+    connection: sqlite3.Connection, statement: tuple[str, str], rows: Sequence[tuple[Any, ...]]
+) -> None:
+    """Insert *rows*, if any, by one *statement*: its beginning, and the marks of one row."""
+    if rows:
+        beginning, marks = statement
+        connection.execute(beginning + _marks(marks, len(rows)), list(chain.from_iterable(rows)))
 
 
 @cache

@@ -43,10 +43,10 @@ def migrate(connection: sqlite3.Connection) -> None:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version > len(steps):
             raise WrongSettings("data_dir: the ledger was made by a newer version")
-        for step in steps[version:]:
+        for number, step in enumerate(steps[version:], version + 1):
             for statement in _statements(step.read_text()):
                 connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {len(steps)}")
+            connection.execute(f"PRAGMA user_version = {number}")
         connection.execute("COMMIT")
     except BaseException:
         connection.execute("ROLLBACK")

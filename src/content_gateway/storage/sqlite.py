@@ -18,7 +18,7 @@ from typing import Any, Final, Self, TypeVar, cast
 import structlog
 
 from content_gateway.errors import GatewayError, StorageUnavailable, WrongSettings
-from content_gateway.group_commit import GroupWriter, Write
+from content_gateway.group_commit import GroupWriter, Write, roll_back
 from content_gateway.storage.connection import connect, migrate
 from content_gateway.storage.folding import Folding
 
@@ -170,11 +170,11 @@ class Database:
                 return
         except sqlite3.Error as wrong:
             # The database itself refuses: asking it again for each write would only take longer.
-            self._roll_back()
+            roll_back(self._writer)
             for write in group:
                 write.error = _as_ours(wrong)
             return
-        self._roll_back()
+        roll_back(self._writer)
         if len(group) == 1:
             group[0].error = _as_ours(failure)
             return
@@ -189,13 +189,6 @@ class Database:
         except Exception as wrong:
             return wrong
         return None
-
-    def _roll_back(self) -> None:
-        try:
-            if self._writer.in_transaction:
-                self._writer.execute("ROLLBACK")
-        except sqlite3.Error as wrong:
-            log.error("rollback failed", reason=str(wrong))
 
 
 def _do(connection: sqlite3.Connection, job: Callable[..., Any], writes: Sequence[Write]) -> None:

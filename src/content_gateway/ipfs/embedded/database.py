@@ -15,7 +15,7 @@ from typing import Final, Self, TypeVar, cast
 import structlog
 
 from content_gateway.errors import UpstreamUnavailable, WrongSettings
-from content_gateway.group_commit import GroupWriter, Write
+from content_gateway.group_commit import GroupWriter, Write, roll_back
 
 T = TypeVar("T")
 Job = Callable[[sqlite3.Connection], T]
@@ -109,7 +109,7 @@ class BlockDatabase:
                 self._run(write)
             self._writer.execute("COMMIT")
         except sqlite3.Error as wrong:
-            self._roll_back()
+            roll_back(self._writer)
             log.error("the block store cannot be written", reason=str(wrong))
             for write in group:
                 write.error = _refused(wrong, "written")
@@ -125,13 +125,6 @@ class BlockDatabase:
             self._writer.execute("ROLLBACK TO job")
             write.error = wrong
         self._writer.execute("RELEASE job")
-
-    def _roll_back(self) -> None:
-        try:
-            if self._writer.in_transaction:
-                self._writer.execute("ROLLBACK")
-        except sqlite3.Error as wrong:
-            log.error("a transaction was not rolled back", reason=str(wrong))
 
 
 def _connect(path: Path, busy_ms: int) -> sqlite3.Connection:
