@@ -6,12 +6,14 @@ Knows nothing of what they serve; that is for the module named after each."""
 import asyncio
 import contextlib
 import ctypes
+import fcntl
 import os
 import secrets
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -45,21 +47,33 @@ def absent(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
+_claims: dict[int, int] = {}  # ports given out by this process, and the locks that say so
+
+
 def free_port() -> int:
-    """A loopback TCP port that nobody listens on.
+    """A loopback TCP port that nobody listens on, given out once while this process runs.
 
     Taken from below the range that outgoing connections use, so that it stays
-    free while its server is down.
+    free while its server is down; claimed by a lock on a file, so that test runs
+    beside each other never get the same one.
     """
+    folder = Path(tempfile.gettempdir()) / "content-gateway-test-ports"
+    folder.mkdir(exist_ok=True)
     while True:
         port = 20_000 + secrets.randbelow(12_000)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
+        if port in _claims:
+            continue
+        claim = os.open(folder / str(port), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+        except OSError:
+            os.close(claim)
+            continue
+        _claims[port] = claim
+        return port
 
 
 async def ask(
