@@ -1,0 +1,43 @@
+"""How long the event loop was held, seen from inside it.
+
+A task wakes every few milliseconds and reads the CPU time of the loop's own thread: what was
+spent between two wakings kept everybody else waiting. CPU time, so that a machine busy with
+other work changes no verdict; the clock on the wall is kept beside it for what blocks without
+working (a file, a lock)."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+_TICK = 0.005
+
+
+@dataclass
+class Lag:
+    """The longest time the loop was held: seconds of CPU, and *wall* seconds."""
+
+    worst: float = 0.0
+    wall: float = 0.0
+
+
+@asynccontextmanager
+async def loop_lag() -> AsyncIterator[Lag]:
+    """Watch the running loop; the value is final when the block has ended."""
+    lag = Lag()
+    watcher = asyncio.create_task(_watch(lag), name="loop lag")
+    try:
+        yield lag
+    finally:
+        await asyncio.sleep(2 * _TICK)  # what ran last is seen as well
+        watcher.cancel()
+        await asyncio.gather(watcher, return_exceptions=True)
+
+
+async def _watch(lag: Lag) -> None:
+    while True:
+        cpu, wall = time.thread_time(), time.monotonic()
+        await asyncio.sleep(_TICK)
+        lag.worst = max(lag.worst, time.thread_time() - cpu)
+        lag.wall = max(lag.wall, time.monotonic() - wall - _TICK)
