@@ -226,6 +226,30 @@ async def test_workers_are_bounded(
     assert backend.most_running == QUICK.workers
 
 
+async def test_a_batch_gives_back_its_own_work_only(
+    database: Database, pinning: Pinning, backend: Backend
+) -> None:
+    """What was settled, and is under way again in a newer batch, still counts when the older batch
+    ends: two workers never are three."""
+    reconciler = Reconciler(SqliteContents(database), backend, policy=replace(QUICK, workers=2))
+    backend.deferred.add(cid(0))  # settled at once, and due again soon
+    backend.seconds = 0.4  # the other one of the batch takes longer
+    for number in range(2):
+        await pinning.add("a", str(cid(number)))
+    reconciler.start()
+    await until(lambda: cid(0) in backend.looked and pinning.status("a", cid(0)).attempts > 0)
+    backend.deferred.clear()
+    backend.hanging |= {cid(number) for number in (0, 2, 3)}
+    await until(lambda: backend.busy[cid(0)] == 1)
+    for number in range(2, 4):
+        await pinning.add("a", str(cid(number)))
+    await settled(pinning, 1, ContentState.PINNED)
+    await until(lambda: backend.running == 2)
+    await asyncio.sleep(0.2)
+    assert backend.most_running == 2
+    await reconciler.close()
+
+
 async def test_one_worker_holds_a_content_across_reconcilers(
     database: Database, pinning: Pinning, backend: Backend
 ) -> None:

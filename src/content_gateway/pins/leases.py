@@ -36,6 +36,11 @@ class Leases:
         self._work: dict[int, asyncio.Task[None]] = {}
         self._task: asyncio.Task[None]
 
+    @property
+    def left(self) -> Sequence[Due]:
+        """What was not given back yet."""
+        return list(self._dues.values())
+
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._keep(), name="leases")
         return self
@@ -58,7 +63,7 @@ class Leases:
         renewed_at = now()
         while True:
             await asyncio.sleep(self._seconds / 3)
-            dues = list(self._dues.values())
+            dues = self.left
             try:
                 async with asyncio.timeout_at(renewed_at + self._seconds * 2 / 3):
                     held = await self._renew(dues, self._seconds)

@@ -195,9 +195,9 @@ class Reconciler:
 
     async def _tend(self, dues: Sequence[Due]) -> None:
         """Look at *dues* together, take note of some, and send for the others, each by itself."""
-        renew = partial(self._ledger.renew, self._owner)
+        leases = Leases(dues, partial(self._ledger.renew, self._owner), self._policy.lease)
         try:
-            async with Leases(dues, renew, self._policy.lease) as leases:
+            async with leases:
                 seen = await self._look([due.cid for due in dues])
                 if isinstance(seen, Exception):
                     broke = [(due, self._rules.broke(due, seen, attempted=False)) for due in dues]
@@ -219,7 +219,8 @@ class Reconciler:
                     if isinstance(error, Exception):
                         log.error("an outcome was not kept", reason=repr(error))
         finally:
-            for due in dues:
+            # Only what is still ours: what was settled may be in a newer batch by now.
+            for due in leases.left:
                 self._under_way.pop(due.id, None)
 
     async def _look(self, cids: Sequence[Cid]) -> Mapping[Cid, Sighting] | Exception:
