@@ -24,6 +24,7 @@
     │  ├─ PinFailed             the pin backend has tried, and could not pin that content
     │  └─ PinDeferred           the pin backend is well, and does not take that content now
     └─ OwnFault               us
+       ├─ Overloaded          more work is waiting here than we take; nobody else was asked
        ├─ StorageUnavailable
        ├─ ContractBroken      spec.yaml is missing or is not a description
        └─ WrongSettings
@@ -132,6 +133,10 @@ class PinDeferred(UpstreamError):
 
 class OwnFault(GatewayError):
     """Something of ours is broken."""
+
+
+class Overloaded(OwnFault):
+    """More is asked of us than we do at once; this was refused before anybody else was asked."""
 
 
 class StorageUnavailable(OwnFault):

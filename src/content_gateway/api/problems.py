@@ -23,6 +23,7 @@ from content_gateway.errors import (
     KeyRefused,
     NameNotFound,
     NotFound,
+    Overloaded,
     PinNotFound,
     ScopeMissing,
     StorageUnavailable,
@@ -186,6 +187,9 @@ _TABLE: Final[dict[type[GatewayError], Kind]] = {
     ),
     UpstreamNonsense: Kind(
         502, "upstream-nonsense", "Bad upstream answer", "The name service gave no valid answer."
+    ),
+    Overloaded: Kind(
+        503, "overloaded", "Overloaded", "Too much is waiting here; try again soon.", _later(1)
     ),
     StorageUnavailable: Kind(
         503,

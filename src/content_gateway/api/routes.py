@@ -27,6 +27,7 @@ from content_gateway.api.streams import Send, send_stream
 from content_gateway.errors import (
     Blocked,
     KeyRefused,
+    Overloaded,
     OwnFault,
     UnexpectedBody,
     UpstreamError,
@@ -175,6 +176,8 @@ def _problem(error: Exception, request_id: str) -> tuple[Kind, str, Headers]:
         log.info("blocked", reason=error.detail, request_id=request_id)
     elif isinstance(error, UpstreamError):
         log.warning("upstream failed", reason=error.detail, request_id=request_id)
+    elif isinstance(error, Overloaded):
+        log.warning("overloaded", reason=error.detail, request_id=request_id)
     elif isinstance(error, OwnFault):
         log.error(
             "our fault", reason=error.detail, cause=repr(error.__cause__), request_id=request_id
