@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from Crypto.Hash import keccak
 from eth_abi.abi import encode
@@ -24,6 +24,10 @@ REGISTRY = "0x00000000000C2E074eC69A0dFb2997BA6C7d2e1e"
 UNIVERSAL_RESOLVER = "0xeEeEEEeE14D718C2B47D9923Deab1335E144EeEe"
 NAME_WRAPPER = "0xD4416b13d2b3a9aBae7AcD5D6C2BbDBE25686401"
 NOBODY = "0x" + "00" * 20
+
+# What a FailingResolver does with a record, in the contract's order.
+Way = Literal["returns", "reverts", "invalid", "out of gas", "bare"]
+WAYS: tuple[Way, ...] = get_args(Way)
 
 # Reads a standard JSON input on stdin, compiles it with npm's solc, writes its output.
 COMPILE = """
@@ -166,6 +170,42 @@ class EnsWorld:
         """A new resolver that has no function `contenthash`."""
         record = encode(["address"], [address])
         return await _deploy(self._anvil, self._contracts["AddressOnlyResolver"] + record)
+
+    async def failing_resolver(
+        self,
+        address: tuple[Way, bytes] = ("returns", bytes(32)),
+        contenthash: tuple[Way, bytes] = ("returns", encode(["bytes"], [b""])),
+        *,
+        extended: bool = False,
+    ) -> str:
+        """A new resolver that does with each record as it is told, for every name.
+
+        The bytes are what it returns, or reverts with. An *extended* one (ENSIP-10) stands for all
+        names below the one it is set on, too.
+        """
+        kinds = ["bool", "(uint8,bytes)", "(uint8,bytes)"]
+        records = [(WAYS.index(way), data) for way, data in (address, contenthash)]
+        code = self._contracts["FailingResolver"] + encode(kinds, [extended, *records])
+        return await _deploy(self._anvil, code)
+
+    async def fname_resolver(self, *urls: str) -> str:
+        """A new resolver like Farcaster's: *urls* have the address, all else is not supported.
+
+        A gateway answers `addr(bytes32)` with the ABI-encoded record.
+        """
+        return await self._offchain("FnameResolver", urls)
+
+    async def offchain_dns_resolver(self, *urls: str) -> str:
+        """A new resolver like that of an ending of DNS, with ENS's ExtendedDNSResolver behind it.
+
+        A gateway answers `resolve(bytes,uint16)` (DNS wire name, 16) with the ABI-encoded
+        `string[]` of the name's TXT records, such as `ENS1 dnsname.ens.eth 0x...`.
+        """
+        return await self._offchain("OffchainDNSResolver", urls)
+
+    async def old_universal_resolver(self) -> str:
+        """A new Universal Resolver of the days before ENSIP-23."""
+        return await _deploy(self._anvil, self._contracts["OldUniversalResolver"])
 
     async def owner(self, name: str) -> str:
         """Who owns *name* in the registry; NOBODY when it does not exist."""

@@ -69,6 +69,10 @@ contract UniversalResolver {
         registry = registry_;
     }
 
+    function supportsInterface(bytes4 id) external pure returns (bool) {
+        return id == 0x01ffc9a7 || id == 0xcd191b34; // ERC-165, ENSIP-23
+    }
+
     /// What *data* (one call, or a multicall of several) answers for *name*, and who answered.
     function resolve(bytes calldata name, bytes calldata data) external view returns (bytes memory, address) {
         Session memory session;
