@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from content_gateway.blocking.blocklist import Blocklist
+from content_gateway.ipfs.embedded.block import refusal
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.frontier import Limits
 from content_gateway.ipfs.embedded.gateways import Gateways
@@ -67,7 +68,13 @@ async def kept_pins(
     sweeper = Sweeper(sweeps, backend, wake=reconciler.wake, schedule=schedule)
     stack.push_async_callback(sweeper.close)
     ledger = SqliteLedger(database, grace=settings.pins.unpin_grace)
-    pinning = Pinning(ledger, blocking=blocking, wake=reconciler.wake)
+    # Clusters and Kubo take every kind that a Cid can be; what we verify ourselves is less.
+    pinning = Pinning(
+        ledger,
+        blocking=blocking,
+        wake=reconciler.wake,
+        refusal=refusal if store else lambda _: None,
+    )
     return Pins(pinning, contents, sweeps, reconciler, sweeper, store)
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.content.cid import Cid
+from content_gateway.content.cid import RAW, Cid
 from tests.api.held import V0, V1
 from tests.service import Service, running_service
 
+NOBODY = "http://127.0.0.1:9"
 EXISTS = {"message": "A pin already exists for this CID and API key"}
 
 
@@ -80,3 +81,29 @@ async def test_pins_survive_a_restart(tmp_path: Path) -> None:
         await service.pin(V1)
     async with running_service(tmp_path) as service:
         assert (await service.pin(V1)).json == EXISTS
+
+
+@pytest.mark.parametrize(
+    ("cid", "word"),
+    [(Cid(RAW, 0x1E, bytes(32)), "blake3"), (Cid(0x78, 0x12, bytes(32)), "git-raw")],
+)
+async def test_what_the_backend_can_never_keep_is_refused(
+    service: Service, cid: Cid, word: str
+) -> None:
+    """The embedded store says so at once, by every way in, and not by a pin that always fails."""
+    answers = [
+        await service.pin(str(cid)),
+        await service.psa("POST", body={"cid": str(cid)}),
+    ]
+    assert answers[0].json["code"] == "invalid-cid"
+    for answer in answers:
+        assert answer.status == 400
+        assert word in answer.body.decode()
+
+
+async def test_what_another_backend_can_keep_is_taken(tmp_path: Path) -> None:
+    """A cluster verifies blake3: what is refused depends on who keeps it."""
+    async with running_service(
+        tmp_path / "cluster", pins__backend="ipfs-cluster", ipfs_cluster__urls=[NOBODY]
+    ) as service:
+        assert (await service.pin(str(Cid(RAW, 0x1E, bytes(32))))).status == 200

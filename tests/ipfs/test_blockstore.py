@@ -10,7 +10,7 @@ import pytest
 
 from content_gateway.content.cid import RAW, Cid
 from content_gateway.content.multiformats import HASHES, digest_of
-from content_gateway.errors import UpstreamUnavailable, WrongSettings
+from content_gateway.errors import StorageUnavailable, WrongSettings
 from content_gateway.ipfs.embedded.block import is_block_of
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.database import WAL_BYTES, Job
@@ -131,7 +131,7 @@ async def test_a_locked_file_is_an_outage_and_passes(tmp_path: Path) -> None:
     async with Blockstore(path, busy_ms=50) as blocks:
         with closing(sqlite3.connect(path, isolation_level=None)) as locking:
             locking.execute("BEGIN IMMEDIATE")
-            with pytest.raises(UpstreamUnavailable, match="locked"):
+            with pytest.raises(StorageUnavailable, match="locked"):
                 await put(blocks, dag)
             locking.execute("ROLLBACK")
         await put(blocks, dag)

@@ -1,17 +1,24 @@
 """The embedded store: a pin is kept when every block below it is, and not a moment sooner."""
 
 import asyncio
-from time import monotonic
+from time import monotonic, sleep
 
 import pytest
 
 from content_gateway.content.cid import DAG_PB, RAW, Cid
 from content_gateway.content.holdings import Holding
 from content_gateway.demo.publisher import directory
-from content_gateway.errors import PinDeferred, PinFailed, UpstreamUnavailable
+from content_gateway.errors import (
+    Overloaded,
+    PinDeferred,
+    PinFailed,
+    StorageUnavailable,
+    UpstreamUnavailable,
+)
 from content_gateway.ipfs.embedded import car
 from content_gateway.ipfs.embedded.block import MAX_BLOCK_BYTES
 from content_gateway.ipfs.embedded.blockstore import Blockstore
+from content_gateway.ipfs.embedded.database import MAX_QUEUED_WRITES
 from content_gateway.ipfs.embedded.frontier import Frontier, Limits
 from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.store import PARALLEL_BLOCKS, EmbeddedStore
@@ -327,7 +334,7 @@ async def limit(blocks: Blockstore, pages: int) -> None:
     await blocks.write(lambda file: file.execute(f"PRAGMA max_page_count = {pages}").fetchall())
 
 
-async def test_a_full_disk_is_an_outage_and_passes(
+async def test_a_full_disk_is_our_own_fault_and_passes(
     store: EmbeddedStore, blocks: Blockstore, origin: Origin, other: Origin
 ) -> None:
     """What could not be written is tried again, without a restart; the content is not to blame."""
@@ -335,13 +342,28 @@ async def test_a_full_disk_is_an_outage_and_passes(
     root, origin.blocks = file(200, 20_000)
     other.blocks = origin.blocks
     await limit(blocks, await number(blocks, "PRAGMA page_count") + 50)
-    with pytest.raises(UpstreamUnavailable, match="full"):
+    with pytest.raises(StorageUnavailable, match="full"):
         await pin(store, root)
     assert await holding(store, root) is Holding.ABSENT
     assert origin.mood == "well"
     await limit(blocks, 1_000_000)
     await pin(store, root)
     assert await holding(store, root) is Holding.PINNED
+
+
+async def test_a_queue_of_writes_that_is_full_is_our_own_overload(
+    store: EmbeddedStore, blocks: Blockstore
+) -> None:
+    """Whoever comes too late hears that it is us, and not an upstream or the content."""
+    slow = [asyncio.ensure_future(blocks.write(lambda _: sleep(0.3)))]
+    await asyncio.sleep(0.1)  # the thread is at it, and what comes now waits
+    slow += [asyncio.ensure_future(blocks.write(lambda _: None)) for _ in range(MAX_QUEUED_WRITES)]
+    await asyncio.sleep(0)
+    with pytest.raises(Overloaded):
+        await pin(store, LEAF[0])
+    with pytest.raises(Overloaded):
+        await store.unpin(LEAF[0])
+    await asyncio.gather(*slow)
 
 
 async def test_blocks_are_fetched_side_by_side_within_a_bound(

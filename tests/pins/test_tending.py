@@ -17,8 +17,10 @@ from content_gateway.content.holdings import (
 from content_gateway.content.multiformats import SHA2_256
 from content_gateway.errors import (
     GatewayError,
+    Overloaded,
     PinDeferred,
     PinFailed,
+    StorageUnavailable,
     UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
@@ -157,6 +159,8 @@ BROKEN = [
     (UpstreamUnavailable("away"), None, False),
     (UpstreamTimeout("slow"), None, False),
     (UpstreamNonsense("odd"), None, True),
+    (StorageUnavailable("our disk is full"), None, False),
+    (Overloaded("our queue is full"), None, True),
     (TimeoutError(), Event.SEEN_PINNING, True),
     (ZeroDivisionError(), None, True),
 ]

@@ -29,7 +29,7 @@ from content_gateway.api.problems import (
 )
 from content_gateway.api.query import choice, parse_query
 from content_gateway.content.cid import Cid
-from content_gateway.errors import InvalidQuery, NotFound, UpstreamUnavailable
+from content_gateway.errors import InvalidQuery, NotFound, Overloaded
 from content_gateway.pins.pinning import Blocking
 
 Scope: TypeAlias = Literal["all", "block", "entity"]
@@ -97,7 +97,7 @@ class TrustlessHandlers:
         if not wish.is_car:
             return Reply(root, [*headers, length_of(root)])
         if self._streams >= MAX_STREAMS:
-            raise UpstreamUnavailable("Too many CARs are being read; ask again in a moment.")
+            raise Overloaded("Too many CARs are being read; ask again in a moment.")
         return Stream(self._counted(cid, wish.scope), headers)
 
     async def _counted(self, cid: Cid, scope: Scope) -> AsyncGenerator[bytes, None]:

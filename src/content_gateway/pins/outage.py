@@ -7,17 +7,24 @@ after which something may be lost. What is done meanwhile is decided by the reco
 from collections.abc import Callable
 from typing import Final, TypeGuard
 
-from content_gateway.errors import UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from content_gateway.errors import (
+    GatewayError,
+    StorageUnavailable,
+    UpstreamError,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
 
 _TELLING: Final = 2
 
 
-def is_away(error: Exception | None, *, wish: bool) -> TypeGuard[UpstreamError]:
+def is_away(error: Exception | None, *, wish: bool) -> TypeGuard[GatewayError]:
     """Whether *error* says that the backend is away, and nothing about a content.
 
-    A look that was answered with nonsense is none; a *wish* answered so may be the content's."""
+    A look that was answered with nonsense is none; a *wish* answered so may be the content's. A
+    full disk of our own, where the embedded store is the backend, is one as well."""
     signs = UpstreamUnavailable | UpstreamTimeout if wish else UpstreamError
-    return isinstance(error, signs)
+    return isinstance(error, signs | StorageUnavailable)
 
 
 class Outage:

@@ -20,7 +20,7 @@ from content_gateway.content.pins import (
     Removal,
     Search,
 )
-from content_gateway.errors import PinNotFound
+from content_gateway.errors import InvalidCid, PinNotFound
 
 
 class PinLedger(Protocol):
@@ -61,17 +61,25 @@ class Blocking(Protocol):
 class Pinning:
     """Adds, shows and removes pins. Every method raises StorageUnavailable."""
 
-    def __init__(self, ledger: PinLedger, *, blocking: Blocking, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        ledger: PinLedger,
+        *,
+        blocking: Blocking,
+        wake: Callable[[], None],
+        refusal: Callable[[Cid], str | None] = lambda _: None,
+    ) -> None:
+        """*refusal* says why the backend could never keep a CID; None if it may."""
         self._ledger = ledger
         self._blocking = blocking
         self._wake = wake
+        self._refusal = refusal
 
     async def add(self, requestor: str, spelling: str, label: Label = NO_LABEL) -> Pin | None:
         """The new pin of the CID spelt *spelling*, durable; None if *requestor* held it already.
 
         Raises InvalidCid and Blocked."""
-        cid = Cid.parse(spelling)
-        self._blocking.check_cid(cid)
+        cid = self._admitted(spelling)
         pin = await self._ledger.add(requestor, cid, spelling, label)
         if pin is not None:
             self._wake()
@@ -94,13 +102,21 @@ class Pinning:
         """How far the pin is that takes the place of *old*; its content may be the same.
 
         Raises InvalidCid, Blocked, and PinNotFound when *old* is no longer there."""
-        cid = Cid.parse(spelling)
-        self._blocking.check_cid(cid)
+        cid = self._admitted(spelling)
         pin = await self._ledger.replace(requestor, old, cid, spelling, label)
         if pin is None:
             raise PinNotFound("No such pin is held.")
         self._wake()
         return self._ledger.status(requestor, cid) or PinStatus(pin, ContentState.QUEUED)
+
+    def _admitted(self, spelling: str) -> Cid:
+        """The CID spelt *spelling*, which may be pinned; raises InvalidCid and Blocked."""
+        cid = Cid.parse(spelling)
+        # Now, and not as a pin that fails for ever: no try would end differently.
+        if (reason := self._refusal(cid)) is not None:
+            raise InvalidCid(f"The content cannot be kept: {reason}.")
+        self._blocking.check_cid(cid)
+        return cid
 
     async def remove(self, requestor: str, cid: Cid, created_at: datetime | None = None) -> Removal:
         """Remove the requestor's pin, at once and durably; raises PinNotFound, also where another

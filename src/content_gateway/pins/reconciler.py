@@ -61,7 +61,7 @@ from content_gateway.content.holdings import (
     Shares,
     Sighting,
 )
-from content_gateway.errors import StorageUnavailable, UpstreamError
+from content_gateway.errors import OwnFault, StorageUnavailable, UpstreamError
 from content_gateway.pins.backend import PinBackend
 from content_gateway.pins.due import DueLedger
 from content_gateway.pins.leases import Leases, owner_name
@@ -298,5 +298,5 @@ class Reconciler:
         elif self._outage.answered(wish=wish):
             log.info("pin backend is back")
             self._returned()
-        if error is not None and not isinstance(error, UpstreamError | TimeoutError):
+        if error is not None and not isinstance(error, UpstreamError | OwnFault | TimeoutError):
             log.error("the pin backend's adapter stumbled", exc_info=error)

@@ -19,7 +19,7 @@ from content_gateway.content.holdings import (
     Sent,
     Sighting,
 )
-from content_gateway.errors import GatewayError, PinDeferred, PinFailed
+from content_gateway.errors import GatewayError, Overloaded, PinDeferred, PinFailed
 from content_gateway.pins.outage import is_away
 
 # Seconds that may pass between the record of a wish and the wish itself; else it is not sent.
@@ -143,7 +143,8 @@ class Rules:
                 gap = self.gap_failed(due.attempts)
                 return Outcome(Event.SEEN_FAILED, gap, None, _NOT_FOUND, attempted)
             return Outcome(Event.SEEN_PINNING, self.gap(due.attempts), None, _SLOW, attempted)
-        longest = self.gap(due.attempts) if isinstance(error, PinDeferred) else None
+        is_busy = isinstance(error, PinDeferred | Overloaded)
+        longest = self.gap(due.attempts) if is_busy else None
         return Outcome(None, longest or self.gap_failed(due.looks), None, detail, attempted)
 
     def slice(self, due: Due) -> float:

@@ -15,7 +15,7 @@ from typing import Final, Self
 import structlog
 
 from content_gateway.content.cid import Cid
-from content_gateway.errors import PinDeferred, UpstreamUnavailable
+from content_gateway.errors import OwnFault, PinDeferred
 from content_gateway.ipfs.embedded import garbage
 from content_gateway.ipfs.embedded.block import matches
 from content_gateway.ipfs.embedded.car import Section
@@ -139,7 +139,7 @@ class Blockstore(BlockDatabase):
                     pass
                 while await self.write(garbage.give_back):
                     pass
-            except UpstreamUnavailable as refused:
+            except OwnFault as refused:
                 log.warning("unpinned blocks were not removed yet", reason=refused.detail)
             except Exception as bug:
                 log.error("unpinned blocks were not removed", exc_info=bug)

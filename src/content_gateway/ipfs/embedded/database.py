@@ -3,7 +3,7 @@
 What waits to be written is committed together; blocks are written without waiting for the disk
 (WAL, synchronous=NORMAL: after a power cut the newest may be gone, never half there), and a
 group that holds something durable is synced first, with all that went before it. Knows no
-tables; sqlite's errors become UpstreamUnavailable, and the next write tries the disk again."""
+tables; sqlite's errors become StorageUnavailable, and the next write tries the disk again."""
 
 import asyncio
 import sqlite3
@@ -14,7 +14,7 @@ from typing import Final, Self, TypeVar, cast
 
 import structlog
 
-from content_gateway.errors import UpstreamUnavailable, WrongSettings
+from content_gateway.errors import Overloaded, StorageUnavailable, WrongSettings
 from content_gateway.group_commit import GroupWriter, Write, roll_back
 
 T = TypeVar("T")
@@ -64,15 +64,15 @@ class BlockDatabase:
     async def write(self, job: Job[T], *, durable: bool = False) -> T:
         """What *job* returns, once its changes are committed; on disk, too, if *durable*.
 
-        An error of the job's own undoes its changes and is raised. Raises UpstreamUnavailable
-        when the disk refuses; then nothing of it is kept. A caller who is cancelled does not
-        stop the job."""
+        An error of the job's own undoes its changes and is raised. Raises StorageUnavailable
+        when the disk refuses and Overloaded when too much waits; then nothing of it is kept. A
+        caller who is cancelled does not stop the job."""
         if self._writes.is_full:
-            raise UpstreamUnavailable("Too many writes wait for the block store.")
+            raise Overloaded("Too many writes wait for the block store.")
         return cast(T, await self._writes.put(job, durable))
 
     async def read(self, job: Job[T]) -> T:
-        """What *job* returns; raises UpstreamUnavailable when the disk refuses."""
+        """What *job* returns; raises StorageUnavailable when the disk refuses."""
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._reading, job, self._reader)
@@ -135,5 +135,5 @@ def _connect(path: Path, busy_ms: int) -> sqlite3.Connection:
     return connection
 
 
-def _refused(wrong: sqlite3.Error, what: str) -> UpstreamUnavailable:
-    return UpstreamUnavailable(f"The block store cannot be {what} now: {wrong}.")
+def _refused(wrong: sqlite3.Error, what: str) -> StorageUnavailable:
+    return StorageUnavailable(f"The block store cannot be {what} now: {wrong}.")

@@ -48,7 +48,7 @@ class EmbeddedStore:
     async def look(self, cids: Sequence[Cid]) -> Mapping[Cid, Sighting]:
         """PINNED where the whole DAG is here, ABSENT where it is not, or not all of it.
 
-        Raises UpstreamUnavailable when the disk refuses."""
+        Raises StorageUnavailable when the disk refuses."""
         complete = await self._blocks.complete(cids)
         return {cid: _PINNED if cid in complete else _ABSENT for cid in cids}
 
@@ -57,8 +57,9 @@ class EmbeddedStore:
 
         *progress* is told the blocks and bytes that are here, a few times a second. Raises
         PinFailed when a block cannot be had or kept or a limit is passed, PinDeferred when the
-        gateways are too slow or busy to say, UpstreamUnavailable when none can be reached or
-        the disk refuses. May be cancelled at any time, and taken up again."""
+        gateways are too slow or busy to say, UpstreamUnavailable when none can be reached,
+        StorageUnavailable when the disk refuses, Overloaded when too much waits for it. May be
+        cancelled at any time, and taken up again."""
         reason = refusal(cid)
         if reason is not None:
             raise PinFailed(f"The content cannot be kept: {reason}.")
@@ -82,11 +83,11 @@ class EmbeddedStore:
     async def unpin(self, cid: Cid) -> None:
         """Let go of *cid*, durably; the blocks that no other pin needs go in the background.
 
-        Raises UpstreamUnavailable when the disk refuses."""
+        Raises StorageUnavailable when the disk refuses."""
         await self._blocks.unpin(cid)
 
     async def pinset(self) -> AsyncGenerator[Cid, None]:
-        """Every complete pin; raises UpstreamUnavailable where the disk refuses."""
+        """Every complete pin; raises StorageUnavailable where the disk refuses."""
         last = 0
         while pins := await self._blocks.pins_after(last, _PINS_AT_ONCE):
             for last, cid in pins:  # noqa: B007 - where the next page begins
@@ -96,12 +97,12 @@ class EmbeddedStore:
         """The block *cid*, verified again; None if it is not here, or has rotted.
 
         One that has rotted is dropped, and its pins are complete no more, so that it is brought
-        in again. Raises UpstreamUnavailable when the disk refuses."""
+        in again. Raises StorageUnavailable when the disk refuses."""
         return await read_block(self._blocks, cid)
 
     def car(self, cid: Cid, scope: Scope = "all") -> AsyncGenerator[bytes, None]:
         """The CAR (version 1, order=dfs, dups=n) of what is below *cid*, piece by piece.
 
         Raises NotFound when a block is not here: before the first piece if it is the root's.
-        Raises UpstreamUnavailable when the disk refuses."""
+        Raises StorageUnavailable when the disk refuses."""
         return read_car(self._blocks, cid, scope)

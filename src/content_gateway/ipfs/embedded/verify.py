@@ -46,7 +46,7 @@ async def verify(
     """Verify every block, and drop those that have rotted; how many there were.
 
     *progress* is told the blocks and bytes that were verified so far, *found* each rotten block
-    once it is dropped. Raises UpstreamUnavailable when the disk refuses."""
+    once it is dropped. Raises StorageUnavailable when the disk refuses."""
     last = number = size = rotten = 0
     while True:
         rows = await blocks.read(partial(_batch, last=last))
@@ -64,7 +64,7 @@ async def verify(
 
 
 async def stock(blocks: Blockstore) -> Stock:
-    """How much is kept; raises UpstreamUnavailable when the disk refuses."""
+    """How much is kept; raises StorageUnavailable when the disk refuses."""
     return await blocks.read(_stock)
 
 
