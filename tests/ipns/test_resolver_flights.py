@@ -105,7 +105,8 @@ async def test_resolutions_are_bounded() -> None:
     source = Source()
     source.hold()
     signers = [Signer(seed) for seed in range(1, 4)]
-    async with resolving(source, policy=Policy(first_wait=0.01, max_flights=2)) as resolver:
+    policy = Policy(first_wait=0.01, max_flights=3, max_waiting=0)
+    async with resolving(source, policy=policy) as resolver:
         for signer in signers:
             source.records[signer.name] = record(OLD, signer=signer)
             assert await resolver.latest(signer.name) is None

@@ -102,11 +102,15 @@ class Ipns:
         self.cids: dict[IpnsName, Cid] = {}
         self.asked: list[IpnsName] = []
         self.asked_anew: list[IpnsName] = []
+        self.requestors: list[str] = []
         self.blocked = False
 
-    async def latest(self, name: IpnsName, *, anew: bool = False) -> Cid | None:
+    async def latest(
+        self, name: IpnsName, *, anew: bool = False, requestor: str = ""
+    ) -> Cid | None:
         """The last CID, None if there is none yet; raises Blocked."""
         self._check()
+        self.requestors.append(requestor)
         self.asked.append(name)
         if anew:
             self.asked_anew.append(name)

@@ -6,12 +6,15 @@ import pytest
 
 from content_gateway.content.domain import DomainName
 from content_gateway.content.records import Records, Resolution
-from content_gateway.errors import NameNotFound, UpstreamUnavailable
+from content_gateway.errors import NameNotFound, Overloaded, UpstreamUnavailable
 from content_gateway.names.directory import Directory, Policy
 from tests.names.services import Clock, Ipns, Service, directory_of, settle
 
 SITE = DomainName.parse("site.eth")
 OTHER = DomainName.parse("other.eth")
+THIRD = DomainName.parse("third.eth")
+# Two under way for one requestor, and nobody waits.
+NARROW = Policy(max_flights=3, max_waiting=0)
 ALICE = Records("0x" + "aa" * 20)
 
 
@@ -117,13 +120,13 @@ async def test_a_failure_nobody_waits_for_makes_no_noise(
 
 async def test_flights_are_bounded(service: Service, ipns: Ipns, clock: Clock) -> None:
     """Somebody who asks for endless names cannot make us ask upstream without end."""
-    directory = directory_of(service, ipns=ipns, clock=clock, policy=Policy(max_flights=2))
+    directory = directory_of(service, ipns=ipns, clock=clock, policy=NARROW)
     service.names["site.eth"] = ALICE
     service.hold()
     waiting = [asyncio.create_task(directory.resolve(name)) for name in (SITE, OTHER)]
     await settle()
-    with pytest.raises(UpstreamUnavailable):
-        await directory.resolve(DomainName.parse("third.eth"))
+    with pytest.raises(Overloaded):  # our own doing, and no upstream's
+        await directory.resolve(THIRD)
     joining = asyncio.create_task(directory.resolve(SITE))
     await settle()
     service.let_go()
@@ -136,20 +139,20 @@ async def test_a_known_name_is_served_when_flights_are_full(
     service: Service, ipns: Ipns, clock: Clock
 ) -> None:
     """When no more look-ups may start we could not find out: the last known answer serves."""
-    directory = directory_of(service, ipns=ipns, clock=clock, policy=Policy(max_flights=1))
+    directory = directory_of(service, ipns=ipns, clock=clock, policy=NARROW)
     service.names["site.eth"] = ALICE
     await directory.resolve(SITE)
     clock.pass_(300)
     service.hold()
-    busy = asyncio.create_task(directory.resolve(OTHER))
+    busy = [asyncio.create_task(directory.resolve(name)) for name in (OTHER, THIRD)]
     await settle()
-    try:
+    for seconds in (0, 600):  # while revalidating, and beyond
+        clock.pass_(seconds)
         resolution = await directory.resolve(SITE)
         assert resolution.records == ALICE
         assert resolution.stale is not None
-    finally:
-        busy.cancel()
-        await directory.close()
+    await directory.close()
+    await asyncio.gather(*busy, return_exceptions=True)
 
 
 async def test_closing_ends_every_flight(directory: Directory, service: Service) -> None:

@@ -4,6 +4,8 @@ Knows the two forms a reply can have, whole and streamed, and the header fields 
 to keyed operations share. What is asked and answered is left to the handlers."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from functools import lru_cache
+from ipaddress import IPv4Address, ip_address, ip_network
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -17,13 +19,19 @@ _KEYED: Final = [JSON, (b"cache-control", b"no-store")]
 
 class Call(msgspec.Struct, frozen=True):
     """One request: its path parameter, its query as it was sent, its header fields, who asks
-    (None: no key needed), and its body where the operation has one."""
+    (None: no key needed), its body where the operation has one, and the IP address it came from."""
 
     argument: str
     query: bytes
     headers: Iterable[tuple[bytes, bytes]]
     admitted: Admitted | None
     body: bytes = b""
+    address: str = ""
+
+    @property
+    def charged(self) -> str:
+        """Whose share of what is scarce this takes: the id of who asks, else of its network."""
+        return network_of(self.address) if self.admitted is None else self.admitted.requestor.id
 
     @property
     def requestor(self) -> str:
@@ -60,6 +68,21 @@ class Handler(msgspec.Struct, frozen=True):
 
 # Handler by operationId; None: the operation is described, and switched off here.
 Handlers: TypeAlias = Mapping[str, Handler | None]
+
+
+@lru_cache(maxsize=1_000)
+def network_of(address: str) -> str:
+    """The network that belongs to one client: an IPv4 address, or the /64 of an IPv6 one, which
+    has 2^64 addresses to choose from (RFC 4291 section 2.5.1)."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:  # a socket that has no address, as in tests
+        return address
+    if isinstance(parsed, IPv4Address):
+        return address
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ip_network((int(parsed), 64), strict=False))
 
 
 def length_of(body: bytes) -> tuple[bytes, bytes]:

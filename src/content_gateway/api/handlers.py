@@ -83,7 +83,8 @@ class NameHandlers:
         name = await _domain(call.argument)
         coin = _coin_type(call.query) if call.query else ETHEREUM
         anew = _demands_anew(call.headers)
-        return self._rendered.of(await self._directory.resolve(name, coin, anew=anew))
+        resolution = await self._directory.resolve(name, coin, anew=anew, requestor=call.requestor)
+        return self._rendered.of(resolution)
 
     async def records(self, call: Call) -> Reply:
         """What a domain was last known to point at."""
@@ -92,11 +93,13 @@ class NameHandlers:
 
     async def start_ipns(self, call: Call) -> Reply:
         """A resolution of an IPNS name that goes on behind the answer."""
-        return ipns_started(self._ipns.begin(IpnsName.parse(call.argument)))
+        return ipns_started(
+            self._ipns.begin(IpnsName.parse(call.argument), requestor=call.requestor)
+        )
 
     async def ipns_result(self, call: Call) -> Reply:
         """How such a resolution is going."""
-        return ipns_progress(self._ipns.progress(call.argument))
+        return ipns_progress(self._ipns.progress(call.argument, requestor=call.requestor))
 
 
 async def _domain(text: str) -> DomainName:

@@ -68,7 +68,8 @@ class _Endpoint:
             body = await read_body(scope, receive, seconds=self._body_seconds)
         if ENCODED_SLASH in argument:
             argument = argument.replace(ENCODED_SLASH, "/")
-        call = Call(argument, scope["query_string"], headers, admitted, body)
+        address = scope["client"][0] if scope["client"] else ""
+        call = Call(argument, scope["query_string"], headers, admitted, body, address)
         return await self._handler.answer(call)
 
 

@@ -27,7 +27,8 @@ class Policy:
     """Seconds, and how many names to remember and to look up at once.
 
     *least_lifetime* is how often at most the owner of a name can make us ask, *domain_stale* how
-    long a domain's link serves beyond its TTL when DNS fails."""
+    long a domain's link serves beyond its TTL when DNS fails, *turn_limit* how long a look-up waits
+    until it may begin."""
 
     first_wait: float = 1.5
     least_lifetime: float = 5.0
@@ -36,8 +37,10 @@ class Policy:
     retry_after: float = 10.0
     between_fresh_looks: float = 5.0
     source_limit: float = 10.0
+    turn_limit: float = 5.0
     max_names: int = 20_000
     max_flights: int = 256
+    max_waiting: int = 1_000
 
 
 @dataclass(slots=True, eq=False)

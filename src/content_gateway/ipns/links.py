@@ -1,6 +1,7 @@
 """IPNS links: where each name points next, the best proof of it, and when to look again.
 
-One flight a name asks every source at once, verifies what they say and keeps the best record;
+One flight a name asks every source at once, verifies what they say and keeps the best record; so
+many fly at once, fairly by requestor, and one that others join is charged to whoever began it;
 a record with a lower sequence is never taken, whatever a source still serves and across restarts.
 Knows freshness (boxo `namesys`: the record's TTL, never beyond its validity); following links to
 content is left to resolver.py, fetching to the sources."""
@@ -16,7 +17,8 @@ import structlog
 
 from content_gateway.content.ipns_name import IpnsName
 from content_gateway.content.records import KnownLink
-from content_gateway.errors import UpstreamError
+from content_gateway.errors import Overloaded, UpstreamError
+from content_gateway.fairness import FairSemaphore, Permit
 from content_gateway.ipns.link import DEFAULT_TTL, NEVER, Link, Policy, target_of
 from content_gateway.ipns.record import IpnsRecord, verify
 
@@ -61,10 +63,11 @@ class LinkStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
-    """A look-up under way, and the link that it fills."""
+    """A look-up under way or waiting for its *permit*, and the link that it fills."""
 
     task: asyncio.Task[None]
     link: Link
+    permit: Permit
 
 
 class Links:
@@ -88,18 +91,32 @@ class Links:
         self._store = store
         self._links: dict[IpnsName, Link] = {}
         self._flights: dict[IpnsName, _Flight] = {}
+        self._permits = FairSemaphore(
+            self.policy.max_flights,
+            waiting=self.policy.max_waiting,
+            patience=self.policy.turn_limit,
+            detail="Too many IPNS names are being looked up at once.",
+        )
 
-    def look(self, name: IpnsName, *, anew: bool = False) -> Link:
+    def look(self, name: IpnsName, *, anew: bool = False, requestor: str = "") -> Link:
         """The link of *name* as it is known now.
 
-        Starts a flight unless the link is fresh or one is under way; with *anew* also when it is
-        fresh, but not more often than the policy allows."""
+        Starts a flight for *requestor* unless the link is fresh or one is under way; with *anew*
+        also when it is fresh, but not more often than the policy allows. Starts none where the
+        requestor has used up its share (`check`)."""
         link = self.known(name)
         now = self.clock()
         wanted = anew and now >= link.asked_at + self.policy.between_fresh_looks
-        if (wanted or now >= link.fresh_until) and name not in self._flights:
-            self._start(name, link, now)
+        if name in self._flights:
+            self._flights[name].permit.join(requestor)
+        elif wanted or now >= link.fresh_until:
+            self._start(name, link, now, requestor)
         return link
+
+    def check(self, name: IpnsName, requestor: str) -> None:
+        """Raises Overloaded where a look-up of *name* could not begin for *requestor* now."""
+        if name not in self._flights and not self._permits.has_room(requestor):
+            raise Overloaded(self._permits.detail)
 
     def known(self, name: IpnsName) -> Link:
         """The link of *name* from memory, else from the store; asks nobody."""
@@ -112,11 +129,6 @@ class Links:
                 del self._links[next(iter(self._links))]
         self._links[name] = link
         return link
-
-    @property
-    def is_full(self) -> bool:
-        """True while no more look-ups can begin."""
-        return len(self._flights) >= self.policy.max_flights
 
     async def close(self) -> None:
         """End every flight and wait until it has ended."""
@@ -143,25 +155,31 @@ class Links:
         link.settled_at = known.at
         return link
 
-    def _start(self, name: IpnsName, link: Link, now: float) -> None:
-        if self.is_full:
+    def _start(self, name: IpnsName, link: Link, now: float, requestor: str) -> None:
+        try:
+            permit = self._permits.request(requestor)
+        except Overloaded:
             return
         if link.asked_at < 0:
             link.first_wait_ends = now + self.policy.first_wait
-        link.asked_at, link.failure = now, None
+        link.asked_at = now
         link.answered.clear()
-        task = asyncio.create_task(self._fly(name, link), name=f"ipns {name}")
-        self._flights[name] = _Flight(task, link)
-        task.add_done_callback(lambda _: self._flights.pop(name, None))
+        task = asyncio.create_task(self._fly(name, link, permit), name=f"ipns {name}")
+        self._flights[name] = _Flight(task, link, permit)
+        task.add_done_callback(lambda _: self._flights.pop(name).permit.release())
 
-    async def _fly(self, name: IpnsName, link: Link) -> None:
-        # What a source brings replaces this; else nobody asks again for a while.
-        link.fresh_until = self.clock() + self.policy.retry_after
+    async def _fly(self, name: IpnsName, link: Link, permit: Permit) -> None:
         try:
+            await permit.granted()
+            # What a source brings replaces this; else nobody asks again for a while.
+            link.fresh_until = self.clock() + self.policy.retry_after
+            link.failure = None
             if name.is_dnslink:
                 await self._ask_dns(name, link)
             else:
                 await self._ask_sources(name, link)
+        except Overloaded as ours:
+            link.failure = ours.detail
         finally:
             link.settled_at = self.today()
             link.answered.set()

@@ -13,7 +13,7 @@ from typing import Final, Literal, Protocol
 from content_gateway.content.cid import Cid
 from content_gateway.content.ipns_name import IpnsName
 from content_gateway.content.moments import at_milliseconds, milliseconds
-from content_gateway.errors import InvalidIpnsName, TaskNotFound, UpstreamUnavailable
+from content_gateway.errors import InvalidIpnsName, TaskNotFound
 from content_gateway.ipns.link import NEVER, Link
 from content_gateway.ipns.links import Links
 
@@ -93,13 +93,17 @@ class IpnsResolver:
         self._links = links
         self._blocking = blocking
 
-    async def latest(self, name: IpnsName, *, anew: bool = False) -> Cid | None:
+    async def latest(
+        self, name: IpnsName, *, anew: bool = False, requestor: str = ""
+    ) -> Cid | None:
         """The last verified CID behind *name*, None while there is none.
+
+        What is looked up takes of the share of *requestor*, the operator where that is empty.
 
         Starts look-ups of the links that are not fresh, with *anew* of all. Waits for them only
         in the first moments (Policy.first_wait) after the name was asked for the first time, or
         when *anew* has started one."""
-        trail = self._walk(name, anew=anew)
+        trail = self._walk(name, requestor, anew=anew)
         root = trail.links[0]
         wait = self._links.policy.first_wait
         waits_until = root.asked_at + wait if anew else root.first_wait_ends
@@ -115,26 +119,25 @@ class IpnsResolver:
                     await awaited[0].answered.wait()
             except TimeoutError:
                 break
-            trail = self._walk(name)
+            trail = self._walk(name, requestor)
         return trail.cid
 
     def known(self, name: IpnsName) -> Cid | None:
         """The last verified CID behind *name* that still holds; asks nobody."""
         return self._walk(name, ask=False).cid
 
-    def begin(self, name: IpnsName) -> Progress:
+    def begin(self, name: IpnsName, *, requestor: str = "") -> Progress:
         """Start a resolution, unless one was started moments ago, and name it.
 
-        Raises UpstreamUnavailable when too many are under way."""
-        if self._links.is_full:
-            raise UpstreamUnavailable("Too many IPNS names are being looked up at once.")
-        trail = self._walk(name, anew=True)
+        Raises Overloaded when *requestor* has too many under way."""
+        self._links.check(name, requestor)
+        trail = self._walk(name, requestor, anew=True)
         return Progress(Task(name, self._links.today()), "pending", trail.cid)
 
-    def progress(self, task_id: str) -> Progress:
+    def progress(self, task_id: str, *, requestor: str = "") -> Progress:
         """How the task is going; raises TaskNotFound."""
         task = Task.parse(task_id, self._links.today())
-        trail = self._walk(task.name)
+        trail = self._walk(task.name, requestor)
         if any(self._is_pending(link, task) for link in trail.links):
             return Progress(task, "pending", trail.cid)
         failures = [link.failure for link in trail.links if link.failure is not None]
@@ -146,12 +149,17 @@ class IpnsResolver:
         """End every look-up."""
         await self._links.close()
 
-    def _walk(self, name: IpnsName, *, anew: bool = False, ask: bool = True) -> _Trail:
+    def _walk(
+        self, name: IpnsName, requestor: str = "", *, anew: bool = False, ask: bool = True
+    ) -> _Trail:
         now = self._links.today()
         links: list[Link] = []
         for _ in range(MAX_DEPTH):
             self._blocking.check_ipns(name)
-            link = self._links.look(name, anew=anew) if ask else self._links.known(name)
+            if ask:
+                link = self._links.look(name, anew=anew, requestor=requestor)
+            else:
+                link = self._links.known(name)
             links.append(link)
             if link.target is None:
                 return _Trail(links, failure=link.failure or "It points at no whole CID or name.")

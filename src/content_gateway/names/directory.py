@@ -19,9 +19,11 @@ Theory of operation. A name is looked up in three places, in this order.
    silence would then look like absence.
 
 All callers who wait for one question share one *flight*, a task that belongs to the directory: a
-caller who gives up does not take the others' answer away. What a flight learns replaces the
-entry, absence included. When it fails and there is an entry that may serve, that is told from then
-on, and the flights that look whether the outage is over, a few seconds apart, are nobody's wait.
+caller who gives up does not take the others' answer away. So many fly at once, fairly by requestor
+(lookups.py): a flight is charged to whoever began it, and who joins it is never refused. What a
+flight learns replaces the entry, absence included. When it fails and there is an entry that may
+serve, that is told from then on, and the flights that look whether the outage is over, a few
+seconds apart, are nobody's wait.
 Names without such an entry fail as fast as their service does. A caller may demand a fresh look:
 each name gets one every five seconds, whoever demands it, and whoever does not get it is told how
 old the answer is.
@@ -33,6 +35,7 @@ the name points at. Knows nothing of HTTP, chains or files; IPNS is started here
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
@@ -44,11 +47,13 @@ from content_gateway.content.records import IpfsContent, IpnsContent, Learned, R
 from content_gateway.content.wallet import ETHEREUM, CoinType
 from content_gateway.errors import (
     NameNotFound,
+    Overloaded,
     UpstreamError,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
 from content_gateway.names.cache import Cache, Entry, Question
+from content_gateway.names.lookups import Lookups
 
 
 class LocalNames(Protocol):
@@ -74,8 +79,10 @@ class NameService(Protocol):
 class IpnsLookup(Protocol):
     """What IPNS names point at."""
 
-    async def latest(self, name: IpnsName, *, anew: bool = False) -> Cid | None:
-        """The last verified CID, None if there is none yet; starts a resolution.
+    async def latest(
+        self, name: IpnsName, *, anew: bool = False, requestor: str = ""
+    ) -> Cid | None:
+        """The last verified CID, None if there is none yet; starts a resolution for *requestor*.
 
         With *anew* a resolution is started even if the last one still holds. Raises Blocked."""
 
@@ -95,13 +102,14 @@ class Blocking(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Seconds between flights for one question, and the bounds of a flight."""
+    """Seconds between flights for one question, and the bounds of all flights (lookups.py)."""
 
     hold_back: float = 3.0
     between_fresh_looks: float = 5.0
     max_fresh_looks: int = 10_000
     lookup: float = 10.0
     max_flights: int = 1_000
+    max_waiting: int = 1_000
 
 
 class Directory:
@@ -125,26 +133,36 @@ class Directory:
         self._cache = cache
         self._policy = policy or Policy()
         self._clock = clock
-        self._flights: dict[Question, asyncio.Task[Entry]] = {}
+        self._flights = Lookups(
+            at_once=self._policy.max_flights,
+            waiting=self._policy.max_waiting,
+            seconds=self._policy.lookup,
+        )
         self._looked_anew_at: dict[str, float] = {}  # by domain, the oldest first
 
     async def resolve(
-        self, name: DomainName, coin: CoinType = ETHEREUM, *, anew: bool = False
+        self,
+        name: DomainName,
+        coin: CoinType = ETHEREUM,
+        *,
+        anew: bool = False,
+        requestor: str = "",
     ) -> Resolution:
         """What *name* points at, from the first place that knows; *anew* demands a fresh look.
 
-        Raises NameNotFound when every service says that there is nothing, Blocked when the
-        operator forbids it, UpstreamError when we could not find out and no last known answer is
-        young enough."""
+        It takes of the share of *requestor*, the operator where that is empty. Raises
+        NameNotFound when every service says that there is nothing, Blocked when the operator
+        forbids it; and where no last known answer is young enough UpstreamError when we could not
+        find out, Overloaded when that share is used up."""
         self._blocking.check_name(name)
         local = self._find_locally(name, coin)
         if local is not None:
-            return await self._resolution(local, anew)
+            return await self._resolution(local, anew, requestor)
         begun = self._clock()
-        entry = await self._entry(name, (name.text, coin), anew)
+        entry = await self._entry(name, (name.text, coin), anew, requestor)
         if entry.records is None:
             raise NameNotFound(_nothing_there(coin))
-        resolution = await self._resolution(entry.records, anew)
+        resolution = await self._resolution(entry.records, anew, requestor)
         stale = self._cache.staleness(entry, whatever=anew and entry.learned_at < begun)
         return resolution if stale is None else resolution.but_stale(stale)
 
@@ -170,10 +188,7 @@ class Directory:
 
     async def close(self) -> None:
         """End every flight and wait until it has ended."""
-        flights = list(self._flights.values())
-        for flight in flights:
-            flight.cancel()
-        await asyncio.gather(*flights, return_exceptions=True)
+        await self._flights.close()
 
     def _find_locally(self, name: DomainName, coin: CoinType) -> Records | None:
         for zone in self._local:
@@ -186,22 +201,26 @@ class Directory:
                 return Records(None, records.content)
         return None
 
-    async def _entry(self, name: DomainName, question: Question, anew: bool) -> Entry:
-        """The entry that answers *question* now; raises UpstreamError if there is none."""
+    async def _entry(
+        self, name: DomainName, question: Question, anew: bool, requestor: str
+    ) -> Entry:
+        """The entry that answers *question* now; raises UpstreamError and Overloaded if there is
+        none."""
         entry = self._cache.get(question)
         now = self._clock()
         is_under_way = question in self._flights
         if entry is None or (anew and (is_under_way or self._may_look_anew(name, entry, now))):
-            return await self._learn(name, question)
+            return await self._learn(name, question, requestor)
         if now < entry.ask_again_at:
             return entry
         last_look_failed = entry.asked_at > entry.learned_at
         if self._cache.serves_while_revalidating(entry) or (
             last_look_failed and self._cache.serves_if_error(entry)
         ):
-            self._revalidate(name, question)
+            with suppress(Overloaded):  # then the next one who asks begins it
+                self._flight(name, question, requestor)
             return entry
-        return await self._learn(name, question)
+        return await self._learn(name, question, requestor)
 
     def _may_look_anew(self, name: DomainName, entry: Entry, now: float) -> bool:
         """True when the name's turn for a fresh look has come; it is then taken."""
@@ -215,44 +234,34 @@ class Directory:
             del looks[next(iter(looks))]
         return True
 
-    async def _resolution(self, records: Records, anew: bool) -> Resolution:
+    async def _resolution(self, records: Records, anew: bool, requestor: str) -> Resolution:
         content = records.content
         if isinstance(content, IpfsContent):
             self._blocking.check_cid(content.cid)
         elif isinstance(content, IpnsContent):
-            return Resolution(records, await self._ipns.latest(content.name, anew=anew))
+            cid = await self._ipns.latest(content.name, anew=anew, requestor=requestor)
+            return Resolution(records, cid)
         return Resolution(records)
 
-    async def _learn(self, name: DomainName, question: Question) -> Entry:
-        """A new entry, or the known one if that may serve instead; raises UpstreamError."""
+    async def _learn(self, name: DomainName, question: Question, requestor: str) -> Entry:
+        """A new entry, or the known one if that may serve instead; raises UpstreamError and
+        Overloaded."""
         try:
-            return await asyncio.shield(self._flight(name, question))
-        except UpstreamError:
+            return await asyncio.shield(self._flight(name, question, requestor))
+        except (UpstreamError, Overloaded):
             known = self._cache.get(question)
             if known is None or not self._cache.serves_if_error(known):
                 raise
             return known
 
-    def _revalidate(self, name: DomainName, question: Question) -> None:
-        """Begin a flight that nobody waits for."""
-        if len(self._flights) < self._policy.max_flights:
-            self._flight(name, question)
+    def _flight(self, name: DomainName, question: Question, requestor: str) -> asyncio.Task[Entry]:
+        """The one flight for *question*, begun if there is none; raises Overloaded."""
+        return self._flights.join(question, requestor, lambda end: self._fly(name, question, end))
 
-    def _flight(self, name: DomainName, question: Question) -> asyncio.Task[Entry]:
-        """The one flight for *question*, begun if there is none; raises UpstreamUnavailable."""
-        flight = self._flights.get(question)
-        if flight is None:
-            if len(self._flights) >= self._policy.max_flights:
-                raise UpstreamUnavailable("Too many names are being looked up at once.")
-            flight = asyncio.create_task(self._fly(name, question), name=f"resolve {name}")
-            self._flights[question] = flight
-            flight.add_done_callback(lambda done: self._landed(question, done))
-        return flight
-
-    async def _fly(self, name: DomainName, question: Question) -> Entry:
+    async def _fly(self, name: DomainName, question: Question, end: float) -> Entry:
         begun = self._clock()
         try:
-            async with asyncio.timeout(self._policy.lookup):
+            async with asyncio.timeout_at(end):
                 records = await self._ask_services(name, question[1])
         except TimeoutError as late:
             self._cache.learned_nothing(question, begun, self._policy.hold_back)
@@ -272,11 +281,6 @@ class Directory:
             except NameNotFound:
                 continue
         return None
-
-    def _landed(self, question: Question, flight: asyncio.Task[Entry]) -> None:
-        del self._flights[question]
-        if not flight.cancelled():
-            flight.exception()  # seen, even if every caller has given up
 
 
 def _nothing_there(coin: CoinType) -> str:

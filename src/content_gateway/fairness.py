@@ -1,0 +1,204 @@
+"""Fairness: a bounded number of places, shared so that nobody waits behind all that another asks.
+
+Theory of operation. Whatever is scarce here (look-ups, searches, streams, places in a group of
+writes) is handed out as permits of a `FairSemaphore`, each charged to a requestor: the id of a key,
+or the address of a client that sent none. One rule bounds what a requestor may have, of permits
+and of waiting requests alike:
+
+    who has some already may take one more only if at least half as many as it then has stay free.
+
+Alone, a requestor gets two thirds; the last third stays for others, however long its own work
+hangs. The second gets two thirds of that, and so on: the share shrinks as others come, without
+anybody being counted, and a newcomer finds one free until some log3(permits) others have taken all
+they can.
+This is the dynamic threshold of Choudhury and Hahne ("Dynamic queue length thresholds for
+shared-memory packet switches", 1998) with a factor of two.
+
+Who gets none waits. Each requestor has a queue of its own, first come first served; the queues are
+served round robin, and those whose requestor may not have more are passed over. So a requestor
+waits for at most one permit of each other one, never for all that another has queued. Who finds
+the queue full by the rule above, or waits longer than the *patience*, hears Overloaded: that is our
+own doing, and no upstream's.
+
+Work that several requestors want is done once. It is charged to whoever began it; one who joins
+while it waits lets it wait in both queues (`Permit.join`), and it is charged to the one whose turn
+comes first. Joining is never refused.
+
+A permit is given back by `release`, which is also how a request leaves the queue; twice does no
+harm. Nothing here yields between looking and taking, so one event loop needs no lock. No I/O and no
+clock but the loop's."""
+
+import asyncio
+from collections import OrderedDict
+from types import TracebackType
+from typing import Final
+
+from content_gateway.errors import Overloaded
+
+# How many times what stays free a requestor may have.
+_FACTOR: Final = 2
+
+
+class FairSemaphore:
+    """So many *permits*, and at most *waiting* requests for one, each for *patience* seconds.
+
+    *detail* tells the person who is refused what there is too much of."""
+
+    def __init__(self, permits: int, *, waiting: int, patience: float, detail: str) -> None:
+        self.detail: Final = detail
+        self.patience: Final = patience
+        self._free = permits
+        self._held: dict[str, int] = {}
+        self._room = waiting
+        # By requestor, the one whose turn it is first; each queue has the oldest request first.
+        self._queues: OrderedDict[str, OrderedDict[Permit, None]] = OrderedDict()
+
+    def request(self, requestor: str, *, is_ours: bool = False) -> "Permit":
+        """A permit, given now or in its turn: `async with` it, or await `granted` and `release`.
+
+        Raises Overloaded where *requestor* may not even wait; never for work that *is_ours*,
+        which nobody outside can make more of."""
+        permit = Permit(self)
+        if requestor not in self._queues and self._may_hold(requestor):
+            self._grant(permit, requestor)
+        elif is_ours or self._may_wait(requestor):
+            self._enqueue(permit, requestor)
+        else:
+            raise Overloaded(self.detail)
+        return permit
+
+    def has_room(self, requestor: str) -> bool:
+        """Whether a request of *requestor* would be taken now."""
+        return self._may_wait(requestor) or (
+            requestor not in self._queues and self._may_hold(requestor)
+        )
+
+    def held_by(self, requestor: str) -> int:
+        """How many permits *requestor* has."""
+        return self._held.get(requestor, 0)
+
+    @property
+    def free(self) -> int:
+        """How many permits nobody has."""
+        return self._free
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether anybody waits."""
+        return bool(self._queues)
+
+    def _may_hold(self, requestor: str) -> bool:
+        return _is_within_share(self._held.get(requestor, 0), self._free)
+
+    def _may_wait(self, requestor: str) -> bool:
+        return _is_within_share(len(self._queues.get(requestor, ())), self._room)
+
+    def _enqueue(self, permit: "Permit", requestor: str) -> None:
+        self._queues.setdefault(requestor, OrderedDict())[permit] = None
+        permit.queued_by.append(requestor)
+        self._room -= 1
+
+    def _leave_queues(self, permit: "Permit") -> None:
+        for requestor in permit.queued_by:
+            queue = self._queues[requestor]
+            del queue[permit]
+            if not queue:
+                del self._queues[requestor]
+        self._room += len(permit.queued_by)
+        permit.queued_by.clear()
+
+    def _grant(self, permit: "Permit", requestor: str) -> None:
+        self._free -= 1
+        self._held[requestor] = self._held.get(requestor, 0) + 1
+        permit.holder = requestor
+
+    def _take_back(self, requestor: str) -> None:
+        self._free += 1
+        self._held[requestor] -= 1
+        if not self._held[requestor]:
+            del self._held[requestor]
+
+    def _serve(self) -> None:
+        """Give what is free to those whose turn it is."""
+        while self._free:
+            requestor = next(filter(self._may_hold, self._queues), None)
+            if requestor is None:  # what is left is kept for others
+                return
+            self._queues.move_to_end(requestor)
+            permit = next(iter(self._queues[requestor]))
+            self._leave_queues(permit)
+            self._grant(permit, requestor)
+            permit.wake()
+
+
+class Permit:
+    """A permit of *semaphore*, or a request for one; *holder* is who it is charged to, None while
+    it waits."""
+
+    __slots__ = ("_future", "_is_over", "_semaphore", "holder", "queued_by")
+
+    def __init__(self, semaphore: FairSemaphore) -> None:
+        self._semaphore = semaphore
+        self._future: asyncio.Future[None] | None = None
+        self._is_over = False
+        self.holder: str | None = None
+        self.queued_by: list[str] = []
+
+    async def granted(self) -> None:
+        """Wait until it is given; one waiter at a time. Raises Overloaded when patience ends.
+
+        Whoever is cancelled here, or refused, has released it."""
+        if self.holder is not None:
+            return
+        self._future = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(self._semaphore.patience):
+                await self._future
+        except TimeoutError as late:
+            self.release()
+            raise Overloaded(self._semaphore.detail) from late
+        except BaseException:
+            self.release()
+            raise
+
+    def join(self, requestor: str) -> None:
+        """Let it wait in the turn of *requestor* too, who wants what it is for; never refused."""
+        semaphore = self._semaphore
+        if self.holder is not None or self._is_over or requestor in self.queued_by:
+            return
+        if semaphore.has_room(requestor):
+            semaphore._enqueue(self, requestor)
+            semaphore._serve()
+
+    def release(self) -> None:
+        """Give it back, or wait for it no longer."""
+        if self._is_over:
+            return
+        self._is_over = True
+        if self.holder is not None:
+            self._semaphore._take_back(self.holder)
+        else:
+            self._semaphore._leave_queues(self)
+        self._semaphore._serve()
+
+    def wake(self) -> None:
+        """Tell whoever waits that it is given."""
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    async def __aenter__(self) -> "Permit":
+        await self.granted()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+def _is_within_share(had: int, free: int) -> bool:
+    """Whether who has *had* may take one more of the *free* ones."""
+    return free > 0 and (had == 0 or had + 1 <= _FACTOR * (free - 1))

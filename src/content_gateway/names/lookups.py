@@ -1,0 +1,78 @@
+"""Look-ups under way: one for each question, so many at once, fairly by requestor.
+
+Owns their tasks and permits; who gives up does not take the others' answer away, as the task is
+nobody's but ours. What a look-up does, and what it brings, is left to the directory."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from content_gateway.fairness import FairSemaphore, Permit
+from content_gateway.names.cache import Entry, Question
+
+
+@dataclass(frozen=True, slots=True)
+class _Lookup:
+    """A look-up under way, or waiting for its *permit*."""
+
+    task: asyncio.Task[Entry]
+    permit: Permit
+
+
+class Lookups:
+    """At most *at_once* look-ups, and *waiting* more; each has *seconds* in all.
+
+    It waits for half of them at most: whoever is asked then has the other half."""
+
+    def __init__(self, *, at_once: int, waiting: int, seconds: float) -> None:
+        self._seconds = seconds
+        self._semaphore = FairSemaphore(
+            at_once,
+            waiting=waiting,
+            patience=seconds / 2,
+            detail="Too many names are being looked up at once.",
+        )
+        self._lookups: dict[Question, _Lookup] = {}
+
+    def __contains__(self, question: Question) -> bool:
+        return question in self._lookups
+
+    def join(
+        self,
+        question: Question,
+        requestor: str,
+        work: Callable[[float], Coroutine[Any, Any, Entry]],
+    ) -> asyncio.Task[Entry]:
+        """The look-up for *question*, begun and charged to *requestor* if there is none; *work*
+        is given the moment of the loop's clock at which it must end.
+
+        Raises Overloaded, here or in the task: for who begins one, never for who joins."""
+        lookup = self._lookups.get(question)
+        if lookup is not None:
+            lookup.permit.join(requestor)
+            return lookup.task
+        permit = self._semaphore.request(requestor)
+        task = asyncio.create_task(self._run(permit, work), name=f"resolve {question[0]}")
+        self._lookups[question] = _Lookup(task, permit)
+        task.add_done_callback(lambda done: self._ended(question, done))
+        return task
+
+    async def close(self) -> None:
+        """End every look-up and wait until it has ended."""
+        tasks = [lookup.task for lookup in self._lookups.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(
+        self, permit: Permit, work: Callable[[float], Coroutine[Any, Any, Entry]]
+    ) -> Entry:
+        end = asyncio.get_running_loop().time() + self._seconds
+        await permit.granted()
+        return await work(end)
+
+    def _ended(self, question: Question, task: asyncio.Task[Entry]) -> None:
+        self._lookups.pop(question).permit.release()
+        if not task.cancelled():
+            task.exception()  # seen, even if every caller has given up
