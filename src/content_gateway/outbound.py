@@ -41,6 +41,7 @@ class Stream:
     def __init__(self, response: aiohttp.ClientResponse, end: float) -> None:
         self.status = response.status
         self.content_type = response.content_type.lower()
+        self.retry_after = response.headers.get("Retry-After")  # as it was sent
         self._content = response.content
         self._end = end
 

@@ -5,6 +5,7 @@ Speaks ipfs/specs `trustless-gateway.md` (raw blocks, CARs and IPNS records), De
 serves: that is what its clients are for."""
 
 import asyncio
+import time
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -28,7 +29,9 @@ class Origin(Miniature):
     Blocks in *corrupt* are served with one bit flipped, those in *hidden* not at all. While *cars*
     is off it knows raw blocks only. A CAR ends with the connection after *cut_after* blocks; with
     *backwards* children come before their parents; *litter* is sent in front of what was asked
-    for, and *pause* seconds pass between two blocks."""
+    for, and *pause* seconds pass between two blocks. With a *rate* it answers so many requests a
+    second, and *burst* at once; others get 429 with *retry_after*, where there is one. With
+    *files_only* it serves what it was told to as a path gateway does: a page or 406 for blocks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,6 +45,12 @@ class Origin(Miniature):
         self.litter: list[bytes] = []
         self.pause = 0.0
         self.car_blocks = 0  # sent in CARs so far
+        self.rate: float | None = None
+        self.burst = 1.0
+        self.retry_after: str | None = "1"
+        self.refused = 0
+        self.files_only: int | None = None  # the status of its answers
+        self._tokens = (0.0, 0.0)  # how many there were, and when
 
     def asked_for(self, cid: Cid) -> int:
         """How often the block was asked for."""
@@ -55,7 +64,22 @@ class Origin(Miniature):
         """How many CARs were asked for."""
         return sum("format=car" in request for request in self.requests)
 
+    def _is_refused(self) -> bool:
+        """Whether this request is one too many, by a token bucket as proxies have it."""
+        if self.rate is None:
+            return False
+        now, (left, since) = time.monotonic(), self._tokens
+        left = min(self.burst, left + (now - since) * self.rate)
+        self._tokens = (left - 1 if left >= 1 else left), now
+        return left < 1
+
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if self._is_refused():
+            self.refused += 1
+            fields = {} if self.retry_after is None else {"Retry-After": self.retry_after}
+            return web.Response(status=429, headers=fields)
+        if self.files_only is not None:
+            return web.Response(body=PAGE, content_type="text/html", status=self.files_only)
         match request.path.strip("/").split("/"):
             case ["ipfs", cid] if request.query.get("format") == "car":
                 return await self._car(request, cid)

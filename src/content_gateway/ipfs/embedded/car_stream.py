@@ -15,7 +15,7 @@ from content_gateway.content.multiformats import read_varint
 from content_gateway.errors import UpstreamError
 from content_gateway.ipfs.embedded.block import matches
 from content_gateway.ipfs.embedded.car import CarReader, Section
-from content_gateway.ipfs.embedded.gateway import Gateway, NotGiven
+from content_gateway.ipfs.embedded.gateway import Busy, Gateway, NotGiven
 
 _PART_BYTES: Final = 4 * 1024 * 1024
 _PART_SECONDS: Final = 0.25
@@ -31,11 +31,12 @@ class Ended:
     """How a CAR has ended: *useful* bytes of it were kept.
 
     *fault* says in words why it broke off; *wrong* is the multihash of a block that had other
-    bytes than it should."""
+    bytes than it should; *is_busy* means that it was not begun, and may be asked for again."""
 
     useful: int
     fault: str | None = None
     wrong: bytes | None = None
+    is_busy: bool = False
 
 
 async def receive(gateway: Gateway, root: Cid, keep: Keep) -> Ended:
@@ -49,7 +50,7 @@ async def receive(gateway: Gateway, root: Cid, keep: Keep) -> Ended:
                 await stream.read(answer.chunks())
         except UpstreamError as failed:
             await stream.end()
-            return Ended(stream.useful, failed.detail)
+            return Ended(stream.useful, failed.detail, is_busy=isinstance(failed, Busy))
         await stream.end()
         stream.check_whole()
     except NotGiven as failed:

@@ -20,9 +20,16 @@ from content_gateway.errors import (
 )
 from content_gateway.ipfs.embedded import car
 from content_gateway.ipfs.embedded.block import MAX_BLOCK_BYTES, is_block_of
+from content_gateway.ipfs.embedded.pace import Pace, parse_retry_after
 from content_gateway.outbound import Outbound, Stream, host_of
 
 MEDIA_TYPE: Final = "application/vnd.ipld.raw"
+OK: Final = 200
+TOO_MANY: Final = 429
+INTERNAL: Final = 500
+DOWN: Final = 503
+# A trustless gateway knows the forms it is asked for: 406 is what others say, and 400, 415, 501.
+_NO_SUCH_FORM: Final = frozenset((400, 406, 415, 501))
 _CAR_WANTED: Final = f"{car.MEDIA_TYPE}; version=1; order=dfs; dups=n"
 
 log = structlog.get_logger(__name__)
@@ -34,6 +41,10 @@ class NotGiven(UpstreamError):
 
 class WrongBytes(NotGiven):
     """The gateway served bytes that are not the block they are said to be."""
+
+
+class Busy(PinDeferred):
+    """The gateway says that it takes no more requests now, and is left alone for a moment."""
 
 
 class Gateway:
@@ -49,6 +60,7 @@ class Gateway:
         seconds: float,
         stream_seconds: float,
         breaker: Breaker | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self._outbound = outbound
         self._url = url.rstrip("/")
@@ -57,57 +69,88 @@ class Gateway:
         self.seconds = seconds
         self._stream_seconds = stream_seconds
         self._breaker = breaker or Breaker()
+        self.pace = pace or Pace()
 
     async def block(self, cid: Cid) -> bytes:
-        """The verified bytes of the block *cid*.
+        """The verified bytes of the block *cid*, once it is this request's turn.
 
-        Raises WrongBytes, NotGiven when it answered without the block, PinDeferred when it is
-        too busy or too slow, UpstreamUnavailable when it cannot be reached."""
-        with self._entered():
-            answer = await self._outbound.ask(
-                "GET",
-                f"{self._url}/ipfs/{cid}?format=raw",
-                seconds=self.seconds,
-                max_bytes=MAX_BLOCK_BYTES,
-                headers={"Accept": MEDIA_TYPE},
-            )
-            _check(answer.status)
-        if not is_block_of(cid, answer.body):
-            raise self.wrong(str(cid))
-        return answer.body
+        Raises WrongBytes, NotGiven when it answered without the block, Busy when it takes no
+        more requests now, PinDeferred when it is too slow, UpstreamUnavailable when it cannot be
+        reached."""
+        async with self._entered(f"/ipfs/{cid}?format=raw", MEDIA_TYPE, self.seconds) as answer:
+            is_raw = answer.content_type == MEDIA_TYPE
+            data = bytearray()
+            async for chunk in answer.chunks():
+                data += chunk
+                if len(data) > MAX_BLOCK_BYTES:
+                    raise _too_large() if is_raw else _files_only("not blocks")
+            block = bytes(data)
+        if is_block_of(cid, block):
+            return block
+        if not is_raw:
+            raise _files_only("not blocks")
+        raise self.wrong(str(cid))
 
     @asynccontextmanager
     async def car(self, cid: Cid) -> AsyncIterator[Stream]:
         """The CAR of everything below *cid*, to be read, verified and capped by the caller.
 
         Raises as block does, on entering and while it is read."""
-        with self._entered():
-            async with self._outbound.stream(
-                "GET",
-                f"{self._url}/ipfs/{cid}?format=car&dag-scope=all",
-                seconds=self._stream_seconds,
-                idle_seconds=self.seconds,
-                headers={"Accept": _CAR_WANTED},
-            ) as stream:
-                _check(stream.status)
-                if stream.content_type != car.MEDIA_TYPE:
-                    raise NotGiven("It did not answer with a CAR.")
-                yield stream
+        path = f"/ipfs/{cid}?format=car&dag-scope=all"
+        async with self._entered(path, _CAR_WANTED, self._stream_seconds) as answer:
+            if answer.content_type != car.MEDIA_TYPE:
+                raise _files_only("not CARs")
+            yield answer
 
     def wrong(self, block: str) -> WrongBytes:
         """The error for wrong bytes in *block*, which is logged with the gateway's name."""
         log.warning("a gateway served wrong bytes", gateway=self.name, block=block)
         return WrongBytes("It served wrong bytes.")
 
+    @asynccontextmanager
+    async def _entered(self, path: str, accept: str, seconds: float) -> AsyncIterator[Stream]:
+        """The answer of status 200 to a request that its pace and the breaker let in."""
+        if self.pace.takes_nothing:
+            raise Busy(f"It takes no requests for {self.pace.pause:.0f} s more.")
+        await self.pace.turn()
+        with self._attempted():
+            asked_at = self.pace.now()
+            async with self._outbound.stream(
+                "GET",
+                f"{self._url}{path}",
+                seconds=seconds,
+                idle_seconds=self.seconds,
+                headers={"Accept": accept},
+            ) as answer:
+                self._check(answer, asked_at)
+                yield answer
+
+    def _check(self, answer: Stream, asked_at: float) -> None:
+        """Raise what a status other than 200 means."""
+        status, wait = answer.status, parse_retry_after(answer.retry_after)
+        # 503 alone says that it is down; with a time, that it is busy.
+        if status == TOO_MANY or (status == DOWN and wait is not None):
+            self.pace.refused(asked_at, wait)
+            raise Busy(f"It answered {status}.")
+        if status == DOWN:
+            raise _Down(f"It answered {status}.")
+        self.pace.answered()
+        if status in _NO_SUCH_FORM:
+            raise _files_only(f"it answered {status}")
+        if status >= INTERNAL:
+            raise PinDeferred(f"It answered {status}.")
+        if status != OK:
+            raise NotGiven(f"It answered {status}.")
+
     @contextmanager
-    def _entered(self) -> Iterator[None]:
+    def _attempted(self) -> Iterator[None]:
         """A call that the breaker lets in and is told of."""
         attempt = self._breaker.enter()
         if attempt is None:
             raise UpstreamUnavailable("It could not be reached a moment ago.")
         try:
             yield
-        except _Busy:
+        except _Down:
             attempt.failed()
             raise
         except (NotGiven, PinDeferred):
@@ -129,15 +172,14 @@ class Gateway:
         attempt.succeeded()
 
 
-class _Busy(PinDeferred):
-    """The gateway says that it takes no more requests now."""
+class _Down(PinDeferred):
+    """The gateway says that it serves nobody now."""
 
 
-def _check(status: int) -> None:
-    """Raise what a *status* other than 200 means."""
-    if status in (429, 503):
-        raise _Busy(f"It answered {status}.")
-    if status >= 500:
-        raise PinDeferred(f"It answered {status}.")
-    if status != 200:
-        raise NotGiven(f"It answered {status}.")
+def _files_only(why: str) -> NotGiven:
+    """The error for a gateway that knows no other answer than a file or a page."""
+    return NotGiven(f"It serves files only, {why}.")
+
+
+def _too_large() -> NotGiven:
+    return NotGiven(f"Its answer has more than {MAX_BLOCK_BYTES} bytes.")

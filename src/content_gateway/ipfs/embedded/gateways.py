@@ -17,7 +17,7 @@ from content_gateway.errors import (
     UpstreamError,
     UpstreamUnavailable,
 )
-from content_gateway.ipfs.embedded.gateway import Gateway, NotGiven, WrongBytes
+from content_gateway.ipfs.embedded.gateway import Busy, Gateway, NotGiven, WrongBytes
 from content_gateway.outbound import Outbound
 
 HEDGE_SECONDS: Final = 2.0
@@ -70,11 +70,12 @@ class Gateways:
     async def block(self, cid: Cid, manners: "Manners") -> bytes:
         """The verified bytes of the block *cid* from the first gateway that gives them.
 
-        Raises PinFailed when gateways answered and none had it, PinDeferred when some were too
-        slow or too busy to say, UpstreamUnavailable when none could be reached."""
+        One that refuses for too many requests is asked again when it takes more, and the others
+        meanwhile. Raises PinFailed when gateways answered and none had it, PinDeferred when some
+        were too slow or too busy to say, UpstreamUnavailable when none could be reached."""
         failures: dict[Gateway, UpstreamError] = {}
         waiting: list[Gateway] = []
-        for gateway in sorted(self.take_turns(), key=manners.disappoints):
+        for gateway in sorted(self.take_turns(), key=manners.rank):
             if self.was_wrong(gateway, cid.multihash):
                 failures[gateway] = WrongBytes("It served wrong bytes.")
             else:
@@ -94,6 +95,12 @@ class Gateways:
                     gateway = running.pop(task)
                     try:
                         data = task.result()
+                    except Busy as refused:
+                        if gateway.pace.takes_nothing:
+                            failures[gateway] = refused
+                        else:
+                            waiting.append(gateway)
+                        continue
                     except UpstreamError as failed:
                         failures[gateway] = failed
                         self._learn(gateway, cid, failed, manners)
@@ -127,11 +134,17 @@ class Manners:
         """Whether others should be asked first."""
         return self._balance.get(gateway, 0) < 0
 
+    def rank(self, gateway: Gateway) -> tuple[bool, float]:
+        """Its place in the order of asking: the least first."""
+        return self.disappoints(gateway), gateway.pace.delay
+
 
 def _none_gave(cid: Cid, failures: dict[Gateway, UpstreamError]) -> UpstreamError:
     """What it means that all of *failures* happened, in words that name each gateway."""
     reasons = [f"{gateway.name}: {failed.detail}" for gateway, failed in failures.items()]
     detail = " ".join([f"No gateway gave the block {cid}.", *reasons])
+    if any(isinstance(failed, Busy) for failed in failures.values()):
+        return PinDeferred(detail)  # it may have it: a refusal is no verdict
     if any(isinstance(failed, NotGiven) for failed in failures.values()):
         return PinFailed(detail)
     if any(isinstance(failed, PinDeferred) for failed in failures.values()):

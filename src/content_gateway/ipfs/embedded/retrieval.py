@@ -115,7 +115,7 @@ class Retrieval:
     def _for_cars(self) -> Gateway | None:
         """The gateway to ask for the next CAR."""
         able = [each for each in self._gateways.take_turns() if each not in self._without_cars]
-        return min(able, key=self._manners.disappoints, default=None)
+        return min(able, key=self._manners.rank, default=None)
 
     def _forget(self, done: set[asyncio.Task[None]]) -> None:
         self._cars -= done
@@ -147,9 +147,10 @@ class Retrieval:
             self._gateways.note_wrong(gateway, ended.wrong)
         if ended.fault is not None:
             log.info("a CAR broke off", gateway=gateway.name, cid=str(cid), reason=ended.fault)
-        if ended.wrong is not None or not ended.useful:
-            self._without_cars.add(gateway)
-        self._manners.note(gateway, gave=ended.useful > 0)
+        if not ended.is_busy or gateway.pace.takes_nothing:
+            if ended.wrong is not None or not ended.useful:
+                self._without_cars.add(gateway)
+            self._manners.note(gateway, gave=ended.useful > 0)
         self._want(own)
 
     async def _raw(self, cid: Cid) -> None:
