@@ -202,3 +202,39 @@ async def test_a_server_without_tls_is_unavailable(authority: Authority) -> None
     with pytest.raises(UpstreamUnavailable):
         await ask(server, authority.client())
     listening.close()
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+async def test_what_comes_before_the_end_is_read(authority: Authority, is_chunked: bool) -> None:
+    """A server that hangs up behind a long answer has answered, though TLS tells its end early."""
+    body = bytes(range(256)) * 8192  # 2 MiB
+
+    async def generous(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n")
+        if is_chunked:
+            writer.write(b"Transfer-Encoding: chunked\r\n\r\n")
+            for begun in range(0, len(body), 1000):
+                piece = body[begun : begun + 1000]
+                writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            writer.write(b"0\r\n\r\n")
+        else:
+            writer.write(b"\r\n" + body)
+        writer.close()
+
+    context = authority.server("gateway.example")
+    listening = await asyncio.start_server(generous, "127.0.0.1", 0, ssl=context)
+    port = listening.sockets[0].getsockname()[1]
+    zone = Zone({"gateway.example": ["127.0.0.1"]})
+    guard = Guard(port=port, permits=is_loopback, resolver=zone, tls=authority.client())
+    url = f"https://gateway.example:{port}/"
+    async with Outbound(guard) as outbound:
+        answer = await outbound.ask("GET", url, seconds=30, max_bytes=len(body))
+        assert answer.body == body
+        async with outbound.stream("GET", url, seconds=30, idle_seconds=30) as stream:
+            read = b""
+            async for chunk in stream.chunks():
+                read += chunk
+                await asyncio.sleep(0.001)
+        assert read == body
+    listening.close()

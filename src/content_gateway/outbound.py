@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from content_gateway.errors import UpstreamNonsense, UpstreamTimeout, UpstreamUnavailable
+from content_gateway.response_protocol import Wasteful, with_bounds
 
 if TYPE_CHECKING:
     from content_gateway.guard import Guard
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 MAX_CONNECTIONS = 256
+_READ_AHEAD = 64 * 1024  # bytes of a body that wait for whoever reads it
 _USER_AGENT = "content-gateway"
 
 
@@ -87,15 +89,18 @@ class Outbound:
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
-            connector=self._guard.connector()
-            if self._guard
-            else aiohttp.TCPConnector(limit=MAX_CONNECTIONS, limit_per_host=64),
+            connector=with_bounds(
+                self._guard.connector()
+                if self._guard
+                else aiohttp.TCPConnector(limit=MAX_CONNECTIONS, limit_per_host=64)
+            ),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"},
             # Every request is bounded by its own deadline in _exchange.
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
             auto_decompress=False,
             trust_env=False,
+            read_bufsize=_READ_AHEAD,
             max_line_size=8190,
             max_field_size=8190,
         )
@@ -185,6 +190,8 @@ class Outbound:
                 yield response
         except TimeoutError as late:
             raise UpstreamTimeout(f"No complete answer within {seconds:g} s.") from late
+        except Wasteful as wrong:
+            raise UpstreamNonsense(str(wrong)) from wrong
         except (aiohttp.ClientResponseError, aiohttp.http.HttpProcessingError) as wrong:
             raise UpstreamNonsense("The answer is not HTTP.") from wrong
         except (aiohttp.ClientError, OSError, UnicodeError) as gone:

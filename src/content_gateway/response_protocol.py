@@ -1,0 +1,194 @@
+"""The wire side of the outbound client: answers are read in small steps, and waste has an end.
+
+Knows how much a server may send that is no answer: interim answers, header fields, the framing
+of chunks, bytes that nobody asked for. What an answer may weigh and how long it may take is left
+to `outbound.py`.
+
+Theory of operation. A loop that is handed 256 KiB at once parses them before anybody else has a
+turn, and aiohttp waits for the end of interim answers without a turn at all. So the parser gets
+a piece at a time, and after each piece we ask what it was good for. Until the head is complete,
+all is head: at most 32 KiB, and four interim answers. Behind it, a byte is body or framing;
+framing is free up to half of the body it came with, and the rest is paid from 16 KiB for the
+whole answer. So a server decides how fast it is thrown out, and never how long it holds us."""
+
+import asyncio
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http import HttpProcessingError
+
+if TYPE_CHECKING:
+    from aiohttp.http import RawResponseMessage
+
+MAX_INTERIM: Final = 4
+MAX_HEAD_BYTES: Final = 32 * 1024
+MAX_FRAMING_BYTES: Final = 16 * 1024
+_HEAD_STEP: Final = 4 * 1024
+_STEP: Final = 16 * 1024
+_TURN: Final = 64 * 1024  # bytes until others have their turn: 4,000 chunks of ten bytes
+
+
+class Wasteful(aiohttp.ClientError):
+    """The server sends much that is no answer; its words say what."""
+
+
+class ResponseProtocol(ResponseHandler):
+    """One connection: hangs up on whoever wastes what it may waste in one exchange."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._is_held = False  # by whoever reads the body, until there is room again
+        self._rest = memoryview(b"")  # of the last read, for the next turn or until there is room
+        self._lost: tuple[BaseException | None] | None = None  # what is to be told behind it
+        self._begin()
+
+    def _begin(self) -> None:
+        """A new exchange: nothing is used up."""
+        self._is_open = True
+        self._interim = self._head_bytes = self._framing = 0
+        self._body: aiohttp.StreamReader | None = None  # once the head is complete
+        self._step = _HEAD_STEP
+        self._unjudged = self._judged_body = 0
+
+    def _end(self) -> None:
+        self._is_open = False
+
+    def set_response_params(self, **params: Any) -> None:
+        """A request is about to be sent, says the session."""
+        self._begin()
+        super().set_response_params(**params)
+
+    def pause_reading(self) -> None:
+        """Whoever reads the body has enough for now, says the body."""
+        self._is_held = True
+        super().pause_reading()
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """There is room again, says the body."""
+        self._is_held = False
+        super().resume_reading(resume_parser)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse *data*, a turn's worth now and the rest when others had theirs."""
+        if not data:  # aiohttp's word for: parse on with what is left
+            self._feed(data)
+        left = memoryview(bytes(self._rest) + data if self._rest and data else data or self._rest)
+        self._rest, end = memoryview(b""), len(left) - _TURN
+        while left and len(left) > end and self._goes_on and not self._is_held:
+            piece, left = left[: self._step], left[self._step :]
+            self._feed(bytes(piece))
+        if not left or not self._goes_on:
+            self._tell_lost()
+        elif not self._is_open:
+            self.abort()  # before the connection can be used again
+        else:
+            self._rest = left
+            self._let_others_have_their_turn()
+
+    @property
+    def _goes_on(self) -> bool:
+        return self.transport is not None and self.exception() is None
+
+    def _let_others_have_their_turn(self) -> None:
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.pause_reading()
+        if not self._is_held:
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """The loop's next turn: parse what the last one left."""
+        if self._rest and not self._is_held:
+            self.data_received(b"")
+        transport = self.transport
+        if transport and not transport.is_closing() and not (self._rest or self._is_held):
+            transport.resume_reading()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The connection is gone, which is told behind what came before."""
+        self._lost = (exc,)
+        if not (self._rest and self._goes_on):
+            self._tell_lost()
+
+    def _tell_lost(self) -> None:
+        lost, self._lost = self._lost, None
+        if lost is not None:
+            super().connection_lost(*lost)
+
+    def close(self) -> None:
+        """Whoever asked wants no more of it."""
+        super().close()
+        self._tell_lost()
+
+    def abort(self) -> None:
+        """The same, at once."""
+        super().abort()
+        self._tell_lost()
+
+    def _feed(self, piece: bytes) -> None:
+        if piece and not self._is_open:
+            # Nobody asked: it must not be taken for the answer to the next request (RFC 9112,
+            # section 9.2).
+            self.abort()
+            return
+        was_head = self._body is None
+        super().data_received(piece)
+        if not self._is_open:
+            return
+        if self.exception() is not None:
+            if self._body is not None and isinstance(self.exception(), HttpProcessingError):
+                self._refuse("The answer is not HTTP.")  # or the body would seem cut short
+        elif self._body is None:
+            self._head_bytes += len(piece)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self._refuse("The head of the answer is too long.")
+        elif not was_head:
+            self._judge(len(piece), self._body)
+
+    def _judge(self, received: int, body: aiohttp.StreamReader) -> None:
+        """Count what was *received* beside the *body*, unless some of it was not looked at yet."""
+        self._unjudged += received
+        if self._is_held:
+            return
+        gained = body.total_raw_bytes - self._judged_body
+        self._framing += max(0, self._unjudged - gained - gained // 2)
+        self._unjudged, self._judged_body = 0, body.total_raw_bytes
+        if self._framing > MAX_FRAMING_BYTES:
+            self._refuse("The answer is cut into too many pieces.")
+
+    def feed_data(
+        self, data: "tuple[RawResponseMessage, aiohttp.StreamReader]", size: int = 0
+    ) -> None:
+        """A head has been parsed; only that of the one answer is passed on."""
+        message, body = data
+        if self.exception() is not None:
+            return
+        if self._body is not None:
+            self.force_close()  # a second answer to one request
+        elif message.code >= 200:
+            self._body, self._step = body, _STEP if message.chunked else _TURN
+            super().feed_data(data, size)
+            body.on_eof(self._end)
+        else:
+            self._interim += 1
+            # 101 (RFC 9110, section 15.2.2) agrees to what was never proposed.
+            if self._interim > MAX_INTERIM or message.code == 101:
+                self._refuse("The server promises an answer again and again.")
+
+    def _refuse(self, why: str) -> None:
+        wrong = Wasteful(why)
+        self.abort()
+        self.set_exception(wrong)
+        if self._body is not None:
+            self._body.set_exception(wrong)
+
+
+def with_bounds(connector: aiohttp.TCPConnector) -> aiohttp.TCPConnector:
+    """*connector*, with connections of this kind. Needs a running loop."""
+    # aiohttp has no public place for it: the parser, and the loop that waits for the end of
+    # interim answers, are reached through the protocol alone.
+    connection: Callable[..., ResponseHandler] = ResponseProtocol
+    connector._factory = functools.partial(connection, loop=asyncio.get_running_loop())
+    return connector
