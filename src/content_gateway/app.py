@@ -75,12 +75,12 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         issued_keys = IssuedKeys(SqliteKeys(database))
         keys: Keys = OpenKeys() if settings.keys.mode == "open" else issued_keys
         contract = Contract(settings.spec_file)
-        delegates, first_outcome = settings.pins.delegates, pins.reconciler.first_outcome
+        delegates, work = settings.pins.delegates, pins.reconciler
         served = pins.store if settings.embedded.serve else None
         handlers = {
             **NameHandlers(contract=contract, directory=names.directory, ipns=names.ipns).by_id,
             **PinHandlers(pins.pinning).by_id,
-            **PsaHandlers(pins.pinning, delegates=delegates, first_outcome=first_outcome).by_id,
+            **PsaHandlers(pins.pinning, delegates=delegates, work=work).by_id,
             **TrustlessHandlers(served, blocking).by_id,
         }
         api = Api(operations_of(contract), handlers, keys)

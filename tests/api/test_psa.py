@@ -9,7 +9,9 @@ from urllib.parse import quote
 import pytest
 
 from content_gateway.api.psa_query import STATES
+from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import ContentState
+from content_gateway.content.pins import NO_LABEL
 from tests.api.held import (
     DELEGATE,
     EVERY_STATUS,
@@ -29,8 +31,10 @@ from tests.waiting import eventually, until
 # -- one pin --------------------------------------------------------------------------------
 
 
-async def test_a_pin_of_what_is_there_is_pinned_at_once(service: Service) -> None:
-    """The answer waits a moment for the backend, and then shows all that was sent."""
+async def test_a_pin_of_what_somebody_holds_is_pinned_at_once(service: Service) -> None:
+    """The answer is told from the ledger, and shows all that was sent."""
+    await service.pin(V1, key="somebody")
+    await becomes(service, V1, "pinned", key="somebody")
     sent: dict[str, Any] = {"name": "site", "origins": ["/ip4/192.0.2.7/tcp/1"], "meta": {"a": "b"}}
     shown = await add(service, V1, **sent)
     assert shown["status"] == "pinned"
@@ -42,6 +46,24 @@ async def test_a_pin_of_what_is_there_is_pinned_at_once(service: Service) -> Non
     )
     again = await service.psa("GET", f"/pins/{shown['requestid']}")
     assert (again.status, again.json) == (200, shown)
+
+
+async def test_an_idle_service_waits_for_the_first_word(
+    tmp_path: Path, cluster: MiniCluster
+) -> None:
+    """What the backend held before anybody here asked is told to be pinned, if that is soon said;
+    here a client waits as long as it takes."""
+    async with before(cluster, tmp_path) as service:
+        await service.pin(V1)
+        await becomes(service, V1, "pinned")
+    async with before(cluster, tmp_path / "another ledger") as service:
+        requestor = service.gateway.keys.identify("me").id
+        reconciler = service.gateway.reconciler
+        await until(lambda: reconciler.is_idle)
+        status = await service.gateway.pinning.describe(requestor, V1, NO_LABEL)
+        assert status.state is ContentState.QUEUED
+        assert await reconciler.first_outcome(Cid.parse(V1), 60.0)
+        assert service.gateway.pinning.status(requestor, Cid.parse(V1)).state == "pinned"
 
 
 async def test_a_pin_is_accepted_while_the_backend_is_away(

@@ -171,6 +171,25 @@ async def test_a_second_requestor_costs_the_backend_nothing(
     assert (backend.looked[cid(1)], backend.sent[cid(1)]) == (looked, 1)
 
 
+async def test_it_is_idle_when_nothing_waits(
+    pinning: Pinning, reconciler: Reconciler, backend: Backend
+) -> None:
+    """Not while anything is due, under way, or the backend is away: a pin made then would wait."""
+    assert reconciler.is_idle
+    await pinning.add("a", str(cid(1)))
+    assert not reconciler.is_idle
+    backend.hanging.add(cid(1))
+    reconciler.start()
+    await until(lambda: backend.sent[cid(1)] == 1)
+    assert not reconciler.is_idle
+    await reconciler.close()
+    await pinning.remove("a", cid(1))
+    backend.is_away = True
+    await pinning.add("a", str(cid(2)))
+    await reconciler.round()
+    assert not reconciler.is_idle
+
+
 async def test_an_outage_only_delays(
     pinning: Pinning, reconciler: Reconciler, backend: Backend
 ) -> None:

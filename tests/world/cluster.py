@@ -26,8 +26,8 @@ class Cluster:
     """A running peer: `url` is its REST API, behind `username` and `password`.
 
     `credentials` are the same two as a request header; `address` is where other peers find it,
-    once it was created. Peers of one cluster share a *secret*. Without a *batch_age* every
-    write is committed at once."""
+    once it was created; `psa_url` is its own Pinning Service API, which asks for no key. Peers of
+    one cluster share a *secret*. Without a *batch_age* every write is committed at once."""
 
     def __init__(
         self,
@@ -46,18 +46,20 @@ class Cluster:
         self.credentials = {"Authorization": login}
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
+        psa_port = free_port()
+        self.psa_url = f"http://127.0.0.1:{psa_port}"
         self.address = _loopback()
         self.id = ""
         self._others: Sequence[Cluster] = ()
         self._home, self._datastore = directory / "cluster", datastore
         self._command = [str(require_peer("ipfs-cluster-service")), "-c", str(self._home)]
         self._log = directory / "cluster.log"
-        self._env = self._settings(port, kubo, secret or secrets.token_hex(32), batch_age)
+        self._env = self._settings(kubo, secret or secrets.token_hex(32), batch_age)
+        for api, at in (("RESTAPI", port), ("PINSVCAPI", psa_port)):
+            self._env[f"CLUSTER_{api}_HTTPLISTENMULTIADDRESS"] = f"/ip4/127.0.0.1/tcp/{at}"
         self._daemon = self._process("daemon")
 
-    def _settings(
-        self, port: int, kubo: Kubo, secret: str, batch_age: float | None
-    ) -> dict[str, str]:
+    def _settings(self, kubo: Kubo, secret: str, batch_age: float | None) -> dict[str, str]:
         kubo_api = f"/ip4/127.0.0.1/tcp/{kubo.port}"
         settings = {
             "SECRET": secret,
@@ -65,11 +67,9 @@ class Cluster:
             "CRDT_CLUSTERNAME": "content-gateway-tests",
             "CRDT_TRUSTEDPEERS": "*",
             "LISTENMULTIADDRESS": self.address,
-            "RESTAPI_HTTPLISTENMULTIADDRESS": f"/ip4/127.0.0.1/tcp/{port}",
             "RESTAPI_BASICAUTHCREDENTIALS": f"{self.username}:{self.password}",
             "IPFSPROXY_LISTENMULTIADDRESS": _loopback(),
             "IPFSPROXY_NODEMULTIADDRESS": kubo_api,
-            "PINSVCAPI_HTTPLISTENMULTIADDRESS": _loopback(),
             "IPFSHTTP_NODEMULTIADDRESS": kubo_api,
             "IPFSHTTP_PINTIMEOUT": "5s",
             "MDNSINTERVAL": "0",

@@ -3,11 +3,10 @@
 Puts the API's words on the same pins that the native operations show: one ledger, two faces.
 Knows its operations and its PinStatus object; what clients send is read by psa_query.py."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -27,27 +26,31 @@ from content_gateway.content.pins import PinStatus
 from content_gateway.errors import PinNotFound
 from content_gateway.pins.pinning import Pinning
 
-# How long an added pin is waited for, so that a client hears `pinned` of what is there already.
-PATIENCE: Final = 2.0
+# Seconds that an added pin is waited for, so that a client hears `pinned` of what is there already.
+PATIENCE: Final = 0.2
 _STATUS: Final = {state: word for word, states in STATES.items() for state in states}
+
+
+class Work(Protocol):
+    """What is done about pins behind the answers, as far as an answer may wait for it."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits or is under way, so that a pin made now is begun at once."""
+
+    async def first_outcome(self, cid: Cid, seconds: float) -> bool:
+        """Whether something was learned of *cid* within *seconds*; may say no without waiting."""
 
 
 class PsaHandlers:
     """Answers clients of the Pinning Service API.
 
-    *delegates* are the multiaddrs they are told to connect to; *first_outcome* says whether
-    something was learned of a content, within so many seconds or at once."""
+    *delegates* are the multiaddrs they are told to connect to."""
 
-    def __init__(
-        self,
-        pinning: Pinning,
-        *,
-        delegates: Sequence[str],
-        first_outcome: Callable[[Cid, float], Awaitable[bool]],
-    ) -> None:
+    def __init__(self, pinning: Pinning, *, delegates: Sequence[str], work: Work) -> None:
         self._pinning = pinning
         self._delegates = list(delegates)
-        self._first_outcome = first_outcome
+        self._work = work
 
     @property
     def by_id(self) -> Handlers:
@@ -70,9 +73,9 @@ class PsaHandlers:
         """A pin of the CID in the body: a new one, or the one that is there, described anew."""
         parse_query(call.query, ())
         spelling, label = parse_pin(call.body)
-        return await self._accepted(
-            call.requestor, await self._pinning.describe(call.requestor, spelling, label)
-        )
+        was_idle = self._work.is_idle
+        status = await self._pinning.describe(call.requestor, spelling, label)
+        return await self._accepted(call.requestor, status, was_idle=was_idle)
 
     async def get(self, call: Call) -> Reply:
         """One of the requestor's pins."""
@@ -83,10 +86,9 @@ class PsaHandlers:
         """Another pin in place of one of the requestor's."""
         parse_query(call.query, ())
         spelling, label = parse_pin(call.body)
-        old = self._held(call).pin
-        return await self._accepted(
-            call.requestor, await self._pinning.replace(call.requestor, old, spelling, label)
-        )
+        old, was_idle = self._held(call).pin, self._work.is_idle
+        status = await self._pinning.replace(call.requestor, old, spelling, label)
+        return await self._accepted(call.requestor, status, was_idle=was_idle)
 
     async def remove(self, call: Call) -> Reply:
         """The end of one of the requestor's pins; no body (the API's yaml)."""
@@ -103,16 +105,14 @@ class PsaHandlers:
             raise PinNotFound  # it was replaced by a later pin of the same CID
         return status
 
-    async def _accepted(self, requestor: str, status: PinStatus) -> Reply:
-        """The answer to an accepted pin, which waits a moment for the backend to begin.
+    async def _accepted(self, requestor: str, status: PinStatus, *, was_idle: bool) -> Reply:
+        """The answer to an accepted pin. What is pinned already is told from the ledger.
 
-        Nothing is awaited between a reading of the status and the wait for what changes it, so
-        no change is missed. A backend that is away is not waited for, nor one that has begun."""
-        end = asyncio.get_running_loop().time() + PATIENCE
-        while status.state is ContentState.QUEUED and not status.error:
-            left = end - asyncio.get_running_loop().time()
-            if left <= 0 or not await self._first_outcome(status.pin.cid, left):
-                break
+        Something new is waited for, a moment, only where nothing was to be done before it: then
+        the backend's first word is near. Nothing is awaited between the reading of the status
+        and the wait for what changes it, so no change is missed."""
+        if was_idle and status.state is ContentState.QUEUED and not status.error:
+            await self._work.first_outcome(status.pin.cid, PATIENCE)
             with suppress(PinNotFound):  # removed in this moment: it was accepted all the same
                 status = self._pinning.status(requestor, status.pin.cid)
         return self._answer(status, 202)

@@ -100,10 +100,18 @@ class Reconciler:
         self._main: asyncio.Task[None] | None = None
         self._outage = Outage(self._rules.gap_away, clock)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is due or under way, and the backend answers: what comes now is begun
+        at once."""
+        with suppress(StorageUnavailable):
+            return not (self._under_way or self._outage.is_on or self._ledger.any_due())
+        return False
+
     async def first_outcome(self, cid: Cid, seconds: float) -> bool:
         """Whether something was learned about *cid* since the call, within *seconds*.
 
-        While the backend is away nobody waits for it."""
+        False at once while the backend is away, and where many wait already."""
         return not self._outage.is_on and await self._outcomes.first(cid, seconds)
 
     def wake(self) -> None:
