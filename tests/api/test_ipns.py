@@ -67,6 +67,8 @@ SPELLINGS: dict[str, Callable[[], str]] = {
     "base58btc": lambda: in_base("base58btc"),
     "base16": lambda: in_base("base16"),
     "peer id": peer_id,
+    "path": lambda: f"%2Fipns%2F{NAME.text}",
+    "URL": lambda: f"ipns:%2F%2F{NAME.text}",
 }
 
 
@@ -84,6 +86,16 @@ async def test_every_spelling_of_a_name_is_one_name(
         "state": "resolved",
         "ipnsCache": CID,
     }
+
+
+async def test_a_record_may_point_below_a_cid(service: Service, origin: FakeOrigin) -> None:
+    """Then the CID is told, and what is meant below it."""
+    origin.records[NAME.text] = sign_record(KEY, f"/ipfs/{CID}/blog/", sequence=1)
+    started = await begin(service, NAME.text)
+    found = await outcome(service, started["taskId"])
+    assert (found["ipnsCache"], found["path"]) == (CID, "/blog/")
+    again = await begin(service, NAME.text)
+    assert (again["ipnsCache"], again["path"]) == (CID, "/blog/")
 
 
 async def test_all_spellings_together_ask_once(service: Service, origin: FakeOrigin) -> None:

@@ -46,7 +46,7 @@ async def test_records_are_told_with_their_nulls_and_after_a_restart(
         "site.eth": {"ipfs": CID, "address": None},
         "bzz.eth": {"ipfs": None, "address": None},
     }
-    nothing = {"ipfs": None, "ipns": None, "ipnsCache": None, "address": None}
+    nothing = {"ipfs": None, "ipns": None, "ipnsCache": None, "path": None, "address": None}
     async with serving(tmp_path, ethereum) as service:
         for name in expected:
             await service.resolve(name)

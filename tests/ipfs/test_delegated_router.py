@@ -3,6 +3,7 @@
 from time import monotonic
 
 from content_gateway.content.cid import Cid
+from content_gateway.content.content_path import IpfsPath
 from content_gateway.ipfs.delegated_router import DelegatedRouter
 from content_gateway.ipns.link import Policy
 from content_gateway.outbound import Outbound
@@ -12,7 +13,7 @@ from tests.ipns.sources import Clock, resolver_of
 
 SIGNER = Signer()
 NAME = SIGNER.name
-CID = Cid.parse(PATH.decode().removeprefix("/ipfs/"))
+FOUND = IpfsPath(Cid.parse(PATH.decode().removeprefix("/ipfs/")))
 
 
 async def test_the_resolver_believes_only_what_proves_itself(
@@ -23,7 +24,7 @@ async def test_the_resolver_believes_only_what_proves_itself(
     other.records[NAME.text] = SIGNER.record()
     routers = [DelegatedRouter(outbound, one.url, seconds=1) for one in (origin, other)]
     resolver = resolver_of(*routers)
-    assert await resolver.latest(NAME) == CID
+    assert await resolver.latest(NAME) == FOUND
     await resolver.close()
     assert len(origin.requests) == len(other.requests) == 1
 

@@ -14,7 +14,7 @@ from typing import Any
 import cbor2
 import multiformats
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from content_gateway.content.ipns_name import IpnsName
@@ -25,6 +25,8 @@ PATH = b"/ipfs/bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
 VALUE, SIGNATURE_V1, VALIDITY_TYPE, VALIDITY, SEQUENCE, TTL, PUBLIC_KEY, SIGNATURE_V2, DATA = range(
     1, 10
 )
+
+CURVES = (ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1())
 
 Fields = Mapping[int, bytes | int | None]
 NO_CHANGE: Fields = MappingProxyType({})
@@ -132,6 +134,35 @@ class RsaSigner(Signer):
         fields: Fields = NO_CHANGE,
     ) -> bytes:
         return super().record(signed, v1=v1, fields={PUBLIC_KEY: self.protobuf, **fields})
+
+
+class EcSigner(Signer):
+    """A publisher with a secp256k1 key, which is its name; or with an ECDSA key on *curve*, whose
+    hash is."""
+
+    def __init__(self, curve: ec.EllipticCurve | None = None) -> None:
+        self._ec = ec.generate_private_key(curve or ec.SECP256K1())
+        public, self._is_hashed = self._ec.public_key(), curve is not None
+        if curve is None:
+            form = serialization.Encoding.X962, serialization.PublicFormat.CompressedPoint
+            self.protobuf = field(1, 2) + field(2, public.public_bytes(*form))
+        else:
+            der = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+            self.protobuf = field(1, 3) + field(2, public.public_bytes(*der))
+        self.name = self.named()
+
+    def sign(self, payload: bytes) -> bytes:
+        return self._ec.sign(payload, ec.ECDSA(hashes.SHA256()))
+
+    def record(
+        self,
+        signed: Mapping[str, Any] | bytes | None = None,
+        *,
+        v1: bool = False,
+        fields: Fields = NO_CHANGE,
+    ) -> bytes:
+        key: Fields = {PUBLIC_KEY: self.protobuf} if self._is_hashed else {}
+        return super().record(signed, v1=v1, fields={**key, **fields})
 
 
 @cache

@@ -1,23 +1,42 @@
 """IPNS records that are right: every kind of key and record that publishers have written."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from content_gateway.content.cid import Cid
 from content_gateway.content.multiformats import IDENTITY
 from content_gateway.demo.publisher import ipns_name, sign_record
 from content_gateway.ipns.record import IpnsRecord, verify
-from tests.ipns.signing import LATER, NOW, PATH, RsaSigner, Signer, data, when
+from tests.ipns.signing import (
+    CURVES,
+    LATER,
+    NOW,
+    PATH,
+    EcSigner,
+    RsaSigner,
+    Signer,
+    data,
+    field,
+    when,
+)
 
 WHOLE = IpnsRecord(PATH.decode(), 7, LATER, timedelta(minutes=5))
-SIGNERS = {"ed25519": Signer, "rsa": RsaSigner}
+SIGNERS: dict[str, Callable[[], Signer]] = {
+    "ed25519": Signer,
+    "rsa": RsaSigner,
+    "secp256k1": EcSigner,
+    **{curve.name: partial(EcSigner, curve) for curve in CURVES},
+}
 
 
 @pytest.mark.parametrize("v1", [False, True], ids=["v2", "v1+v2"])
 @pytest.mark.parametrize("kind", SIGNERS)
 def test_a_record_of_the_specification_is_read(kind: str, v1: bool) -> None:
-    """Ed25519 and RSA keys, with and without the old fields: all of Kubo's records."""
+    """Every kind of key that Kubo and js-ipns both take, with and without the old fields."""
     signer = SIGNERS[kind]()
     assert verify(signer.name, signer.record(v1=v1), NOW) == WHOLE
 
@@ -59,12 +78,43 @@ def test_a_ttl_of_zero_is_none_at_all(ttl: int | None, read: timedelta | None) -
     assert verify(signer.name, signer.record(data(TTL=ttl)), NOW).ttl == read
 
 
-@pytest.mark.parametrize("number", [0, 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1])
-def test_numbers_may_be_as_large_as_64_bits(number: int) -> None:
-    """Sequence and TTL are unsigned 64-bit numbers, in the old fields too."""
+@pytest.mark.parametrize("number", [0, 1, 2**32, 2**63 - 1])
+def test_numbers_may_be_as_large_as_63_bits(number: int) -> None:
+    """Sequence and TTL, in the old fields too; a sequence that boxo could not compare is none."""
     signer = Signer()
     record = verify(signer.name, signer.record(data(Sequence=number, TTL=number), v1=True), NOW)
     assert record.sequence == number
+
+
+def test_what_nobody_knows_is_passed_over() -> None:
+    """A field that a later protobuf may bring, of each type that has a length."""
+    signer = Signer()
+    for unknown in (
+        field(10, b"hello"),
+        field(2**20, 7),
+        b"\x51" + bytes(8),
+        b"\x55" + bytes(4),
+    ):
+        assert verify(signer.name, signer.record() + unknown, NOW) == WHOLE
+        assert verify(signer.name, unknown + signer.record(v1=True), NOW) == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        (PATH[6:], PATH.decode()),
+        (bytes(Cid.parse(PATH[6:].decode())), PATH.decode()),
+        (bytes(Cid.parse(PATH[6:].decode()))[2:], PATH.decode()),
+        (PATH + b"/docs", PATH.decode() + "/docs"),
+        (b"/swarm/abc", "/swarm/abc"),
+        (b"", ""),
+        (b"/ipfs/\xff", ""),
+    ],
+)
+def test_a_value_need_not_lead_anywhere(value: bytes, path: str) -> None:
+    """A bare or binary CID is a path; what leads nowhere makes no record invalid."""
+    signer = Signer()
+    assert verify(signer.name, signer.record(data(Value=value), v1=True), NOW).value == path
 
 
 @pytest.mark.parametrize(

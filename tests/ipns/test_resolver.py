@@ -8,6 +8,7 @@ from time import monotonic
 import pytest
 
 from content_gateway.content.cid import Cid
+from content_gateway.content.content_path import IpfsPath
 from content_gateway.ipns.link import Policy
 from content_gateway.ipns.resolver import IpnsResolver
 from tests.ipns.signing import NOW, Signer, data, when
@@ -15,15 +16,17 @@ from tests.ipns.sources import Clock, Source, resolver_of, settle
 
 SIGNER = Signer()
 NAME = SIGNER.name
-FIRST = Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4")
-SECOND = Cid.parse("bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi")
+FIRST = IpfsPath(Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"))
+SECOND = IpfsPath(Cid.parse("bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi"))
 
 
-def record(cid: Cid, sequence: int = 1, *, ttl: float = 300, valid: float = 48 * 3600) -> bytes:
+def record(
+    path: IpfsPath, sequence: int = 1, *, ttl: float = 300, valid: float = 48 * 3600
+) -> bytes:
     """A record of the name; *ttl* and *valid* in seconds from the tests' beginning."""
     return SIGNER.record(
         data(
-            Value=f"/ipfs/{cid}".encode(),
+            Value=str(path).encode(),
             Sequence=sequence,
             TTL=int(ttl * 1e9),
             Validity=when(NOW + timedelta(seconds=valid)),
@@ -198,7 +201,7 @@ async def test_what_cannot_be_verified_is_no_answer(
     ids=["lower", "same, shorter", "same, longer", "higher"],
 )
 async def test_the_sequence_never_goes_back(
-    resolver: IpnsResolver, source: Source, clock: Clock, served: bytes, kept: Cid
+    resolver: IpnsResolver, source: Source, clock: Clock, served: bytes, kept: IpfsPath
 ) -> None:
     """An older record that a source still serves does not replace a newer one."""
     source.records[NAME] = record(FIRST, 5)
@@ -214,16 +217,45 @@ async def test_the_sequence_never_goes_back(
 @pytest.mark.parametrize(
     "value",
     [
-        f"/ipfs/{FIRST}/docs".encode(),
+        b"",
+        b"/",
         b"/ipfs/",
         b"/ipfs/nonsense",
         b"/ipfs/Qm\xc3\xa9",
+        b"/ipfs/\xff",
+        b"/swarm/" + str(FIRST.cid).encode(),
+        f"{FIRST}/../../etc".encode(),
+        b"\x01\x72\x00\x01a",
+        f"{FIRST}/".encode() + 9_000 * b"a",
     ],
 )
-async def test_only_a_cid_is_told(resolver: IpnsResolver, source: Source, value: bytes) -> None:
-    """A record that points below a CID, or at nonsense, has none to tell and costs no wait."""
+async def test_only_content_is_told(resolver: IpnsResolver, source: Source, value: bytes) -> None:
+    """A record that is valid and points at nothing we could tell has nothing, and costs no wait."""
     source.records[NAME] = SIGNER.record(data(Value=value))
     assert await asyncio.wait_for(resolver.latest(NAME), 0.05) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        (f"{FIRST}/docs".encode(), "/docs"),
+        (f"{FIRST}/docs/".encode(), "/docs/"),
+        (f"{FIRST}//a/./b/../c d".encode(), "/a/c d"),
+        (f"{FIRST}/gr\u00fcn".encode(), "/gr\u00fcn"),
+        (str(FIRST.cid).encode(), ""),
+        (bytes(FIRST.cid), ""),
+        (bytes(FIRST.cid)[2:], ""),  # version 0: the bare multihash
+        (b"QmUNLLsPACCz1vLxQVkXqqLX5R1X345qqfHbsf67hvA3Nn", ""),
+    ],
+)
+async def test_the_path_below_a_cid_is_told(
+    resolver: IpnsResolver, source: Source, value: bytes, path: str
+) -> None:
+    """A value is a path, cleaned as boxo cleans it, or the CID alone, as text or as bytes."""
+    source.records[NAME] = SIGNER.record(data(Value=value))
+    found = await resolver.latest(NAME)
+    assert found is not None
+    assert found.path == path
 
 
 @pytest.mark.parametrize("end", ["", "/", "//"])
@@ -231,5 +263,5 @@ async def test_a_slash_behind_the_cid_means_nothing(
     resolver: IpnsResolver, source: Source, end: str
 ) -> None:
     """`/ipfs/CID/` is the CID, in whatever spelling the publisher chose; we tell our own."""
-    source.records[NAME] = SIGNER.record(data(Value=f"/ipfs/{FIRST}{end}".encode()))
+    source.records[NAME] = SIGNER.record(data(Value=f"{FIRST}{end}".encode()))
     assert await resolver.latest(NAME) == FIRST

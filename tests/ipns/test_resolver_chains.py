@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from content_gateway.content.cid import Cid
+from content_gateway.content.content_path import MAX_PATH, IpfsPath
 from content_gateway.content.ipns_name import IpnsName
 from content_gateway.errors import Blocked, TaskNotFound
 from content_gateway.ipns.link import Policy
@@ -12,19 +13,19 @@ from content_gateway.ipns.resolver import MAX_DEPTH
 from tests.ipns.signing import NOW, Signer, data, when
 from tests.ipns.sources import Clock, Dns, Memory, Source, Txt, resolver_of, settle
 
-FIRST = Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4")
-SECOND = Cid.parse("bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi")
+FIRST = IpfsPath(Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"))
+SECOND = IpfsPath(Cid.parse("bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi"))
 DOMAIN = IpnsName.parse("docs.example.org")
-SIGNERS = [Signer(seed) for seed in range(1, 12)]
+SIGNERS = [Signer(seed) for seed in range(1, MAX_DEPTH + 2)]
 
 
 def points_at(target: object, **changes: object) -> dict[str, object]:
-    """What a publisher signs who points at the CID or name *target*."""
-    scheme = "ipfs" if isinstance(target, Cid) else "ipns"
-    return data(Value=f"/{scheme}/{target}".encode(), **changes)
+    """What a publisher signs who points at the path or name *target*."""
+    path = f"/ipns/{target}" if isinstance(target, IpnsName) else str(target)
+    return data(Value=path.encode(), **changes)
 
 
-def chain(source: Source, length: int, end: Cid = FIRST) -> IpnsName:
+def chain(source: Source, length: int, end: IpfsPath = FIRST) -> IpnsName:
     """*length* names, each pointing at the next and the last at *end*; the first of them."""
     signers = SIGNERS[:length]
     for signer, following in zip(signers, [*signers[1:], None], strict=True):
@@ -44,8 +45,38 @@ async def test_a_chain_of_keys_is_followed_at_the_first_request(length: int) -> 
     await resolver.close()
 
 
+async def test_each_name_on_the_way_puts_its_path_before() -> None:
+    """`/ipns/A` to `/ipns/B/b`, B to `/ipfs/CID/c`: what is meant is `/ipfs/CID/c/b`."""
+    source = Source()
+    first, second = SIGNERS[:2]
+    source.records[first.name] = first.record(data(Value=f"/ipns/{second.name}/b/".encode()))
+    source.records[second.name] = second.record(data(Value=f"{FIRST}/c/".encode()))
+    resolver = resolver_of(source)
+    assert await resolver.latest(first.name) == IpfsPath(FIRST.cid, "/c/b/")
+    assert await resolver.latest(second.name) == IpfsPath(FIRST.cid, "/c/")
+    assert await resolver.latest(first.name) is await resolver.latest(first.name)
+    await resolver.close()
+
+
+async def test_paths_do_not_grow_without_end() -> None:
+    """Thirty-two names with ten thousand bytes each would be a third of a megabyte."""
+    source = Source()
+    first, second = SIGNERS[:2]
+    long = "a" * (MAX_PATH - 100)
+    source.records[first.name] = first.record(data(Value=f"/ipns/{second.name}/{long}".encode()))
+    source.records[second.name] = second.record(data(Value=f"{FIRST}/{long}".encode()))
+    resolver = resolver_of(source)
+    assert await resolver.latest(first.name) is None
+    assert await resolver.latest(second.name) is not None
+    progress = resolver.progress(resolver.begin(first.name).task.id)
+    await settle()
+    progress = resolver.progress(progress.task.id)
+    assert progress.failure == "The path that it points at is too long."
+    await resolver.close()
+
+
 async def test_a_chain_that_is_too_long_leads_nowhere() -> None:
-    """Somebody else's chain costs us eight look-ups and no more."""
+    """Somebody else's chain costs us 32 look-ups and no more."""
     source = Source()
     name = chain(source, MAX_DEPTH + 1)
     resolver = resolver_of(source)
@@ -70,7 +101,7 @@ async def test_a_circle_ends() -> None:
 async def test_a_domain_leads_to_a_cid_and_to_a_key() -> None:
     """DNSLink to IPFS, and DNSLink to IPNS to IPFS."""
     source, dns = Source(), Dns()
-    dns.links["docs.example.org"] = Txt(f"/ipfs/{FIRST}")
+    dns.links["docs.example.org"] = Txt(f"{FIRST}")
     dns.links["www.example.org"] = Txt(f"/ipns/{chain(source, 1, SECOND)}")
     resolver = resolver_of(source, dns=dns)
     assert await resolver.latest(DOMAIN) == FIRST
@@ -96,7 +127,7 @@ async def test_every_link_keeps_its_own_time() -> None:
 async def test_a_domains_link_serves_an_hour_beyond_its_ttl_while_dns_fails() -> None:
     """DNS that fails takes nothing away for a while; DNS that says 'no link' does, at once."""
     dns, clock = Dns(), Clock()
-    dns.links["docs.example.org"] = Txt(f"/ipfs/{FIRST}")
+    dns.links["docs.example.org"] = Txt(f"{FIRST}")
     resolver = resolver_of(dns=dns, clock=clock)
     await resolver.latest(DOMAIN)
     dns.down = True
@@ -198,7 +229,7 @@ async def test_a_task_tells_how_it_went() -> None:
     source.hold()
     resolver = resolver_of(source, clock=clock)
     started = resolver.begin(name)
-    assert (started.state, started.cid) == ("pending", None)
+    assert (started.state, started.found) == ("pending", None)
     clock.pass_(1)
     await settle()
     assert resolver.progress(started.task.id).state == "pending"
@@ -207,19 +238,19 @@ async def test_a_task_tells_how_it_went() -> None:
     assert resolver.progress(started.task.id).state == "pending"  # the next link of the chain
     await settle()
     progress = resolver.progress(started.task.id)
-    assert (progress.state, progress.cid, progress.failure) == ("resolved", FIRST, None)
+    assert (progress.state, progress.found, progress.failure) == ("resolved", FIRST, None)
 
     clock.pass_(10)
     source.hold()
     again = resolver.begin(name)
-    assert (again.state, again.cid) == ("pending", FIRST)
+    assert (again.state, again.found) == ("pending", FIRST)
     clock.pass_(1)
-    assert resolver.progress(again.task.id).cid == FIRST
+    assert resolver.progress(again.task.id).found == FIRST
     assert resolver.progress(again.task.id).state == "pending"
     await resolver.close()
 
 
-@pytest.mark.parametrize("mishap", ["down", "none", "spoilt", "below"])
+@pytest.mark.parametrize("mishap", ["down", "none", "spoilt", "nowhere"])
 async def test_a_task_that_failed_says_why(mishap: str) -> None:
     """In words, for whoever asked."""
     source = Source()
@@ -227,16 +258,16 @@ async def test_a_task_that_failed_says_why(mishap: str) -> None:
     good = signer.record(points_at(FIRST))
     if mishap == "spoilt":
         source.records[signer.name] = good[:-1] + bytes([good[-1] ^ 1])
-    if mishap == "below":
-        source.records[signer.name] = signer.record(data(Value=f"/ipfs/{FIRST}/a".encode()))
+    if mishap == "nowhere":
+        source.records[signer.name] = signer.record(data(Value=b"/swarm/abc"))
     source.down = mishap == "down"
     resolver = resolver_of(source)
     started = resolver.begin(signer.name)
     await settle()
     progress = resolver.progress(started.task.id)
-    assert (progress.state, progress.cid) == ("failed", None)
+    assert (progress.state, progress.found) == ("failed", None)
     assert progress.failure is not None
-    expected = {"down": "down", "none": "no", "spoilt": "not valid", "below": "no whole CID"}
+    expected = {"down": "down", "none": "no", "spoilt": "not valid", "nowhere": "no CID"}
     assert expected[mishap] in progress.failure.lower().replace("cid", "CID")
     await resolver.close()
 
@@ -251,7 +282,7 @@ async def test_a_task_is_known_to_another_process() -> None:
     clock.pass_(1)
     assert other.progress(started.task.id).state == "pending"
     await settle()
-    assert other.progress(started.task.id).cid == FIRST
+    assert other.progress(started.task.id).found == FIRST
     await one.close()
     await other.close()
 
@@ -319,7 +350,7 @@ async def test_a_chain_through_anything_blocked_is_blocked(blocked: str) -> None
     assert await resolver.latest(name) == FIRST
     task = resolver.begin(name).task
     if blocked == "content":
-        blocks.cids.add(FIRST)
+        blocks.cids.add(FIRST.cid)
     else:
         blocks.names.add(SIGNERS[blocked == "second"].name)
     with pytest.raises(Blocked):

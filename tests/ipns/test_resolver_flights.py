@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from content_gateway.content.cid import Cid
+from content_gateway.content.content_path import IpfsPath
 from content_gateway.ipns.link import Policy
 from content_gateway.ipns.resolver import IpnsResolver
 from tests.ipns.signing import Signer, data
@@ -14,12 +15,12 @@ from tests.ipns.sources import Memory, Source, resolver_of, settle
 
 SIGNER = Signer()
 NAME = SIGNER.name
-OLD = Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4")
-NEW = Cid.parse("bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi")
+OLD = IpfsPath(Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"))
+NEW = IpfsPath(Cid.parse("bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi"))
 
 
-def record(cid: Cid, sequence: int = 1, signer: Signer = SIGNER) -> bytes:
-    return signer.record(data(Value=f"/ipfs/{cid}".encode(), Sequence=sequence))
+def record(path: IpfsPath, sequence: int = 1, signer: Signer = SIGNER) -> bytes:
+    return signer.record(data(Value=str(path).encode(), Sequence=sequence))
 
 
 @asynccontextmanager

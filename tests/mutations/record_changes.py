@@ -27,6 +27,7 @@ from tests.mutations.changes import Changed, spoil_bytes
 Fields = list[tuple[int, bytes | int]]
 # The unsigned fields that repeat signed values, for old readers.
 _V1: Final = {VALUE: "Value", VALIDITY: "Validity", SEQUENCE: "Sequence", TTL: "TTL"}
+_FIXED: Final = {1: 8, 5: 4}  # bytes of a value, by wire type
 _ODD: Final[Sequence[Any]] = (
     *(None, b"", "", 0, 1, -1, 2**64 - 1, 2**64, 2**80, 1.5, True, [], {}, b"/ipns/", b"/ipfs/"),
     *(b"2999-01-01T00:00:00Z", b"2999-13-01T00:00:00Z", b"9999-12-31T23:59:59.999999999Z"),
@@ -54,8 +55,8 @@ def fields_of(record: bytes) -> Fields | None:
     at = 0
     while at < len(record):
         tag, at = _number(record, at)
-        value, at = _number(record, at)
-        if at > len(record) or tag & 7 not in (0, 2):
+        value, at = (_FIXED[tag & 7], at) if tag & 7 in _FIXED else _number(record, at)
+        if at > len(record) or tag & 7 not in (0, 1, 2, 5):
             return None
         if tag & 7 == 0:
             fields.append((tag >> 3, value))

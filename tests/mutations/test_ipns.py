@@ -178,7 +178,7 @@ class Sources:
         finally:
             await resolver.close()
         outcome = Outcome(200, json.loads(resolution_body(resolution)))
-        return outcome, None if final is None else str(final)
+        return outcome, None if final is None else str(final.cid)
 
 
 def _before() -> datetime:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from content_gateway.content.cid import Cid
+from content_gateway.content.content_path import IpfsPath
 from content_gateway.content.domain import DomainName
 from content_gateway.content.ipns_name import IpnsName
 from content_gateway.content.records import Learned, Records
@@ -99,7 +100,7 @@ class Ipns:
     """An IPNS lookup over a dict."""
 
     def __init__(self) -> None:
-        self.cids: dict[IpnsName, Cid] = {}
+        self.paths: dict[IpnsName, IpfsPath] = {}
         self.asked: list[IpnsName] = []
         self.asked_anew: list[IpnsName] = []
         self.requestors: list[str] = []
@@ -107,19 +108,19 @@ class Ipns:
 
     async def latest(
         self, name: IpnsName, *, anew: bool = False, requestor: str = ""
-    ) -> Cid | None:
-        """The last CID, None if there is none yet; raises Blocked."""
+    ) -> IpfsPath | None:
+        """The last path, None if there is none yet; raises Blocked."""
         self._check()
         self.requestors.append(requestor)
         self.asked.append(name)
         if anew:
             self.asked_anew.append(name)
-        return self.cids.get(name)
+        return self.paths.get(name)
 
-    def known(self, name: IpnsName) -> Cid | None:
-        """The last CID, without asking; raises Blocked."""
+    def known(self, name: IpnsName) -> IpfsPath | None:
+        """The last path, without asking; raises Blocked."""
         self._check()
-        return self.cids.get(name)
+        return self.paths.get(name)
 
     def _check(self) -> None:
         if self.blocked:

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from content_gateway.content.cid import Cid
+from content_gateway.content.content_path import IpfsPath
 from content_gateway.content.domain import DomainName
 from content_gateway.content.ipns_name import IpnsName
 from content_gateway.content.records import IpfsContent, IpnsContent, Records, Resolution, Staleness
@@ -168,8 +169,8 @@ async def test_ipns_content_comes_with_what_is_known_of_it(
     records = Records(ALICE.wallet, IpnsContent(NAME))
     (zone if local else service).names["site.eth"] = records
     assert await directory.resolve(SITE) == Resolution(records, None)
-    ipns.cids[NAME] = CID
-    assert await directory.resolve(SITE) == Resolution(records, CID)
+    ipns.paths[NAME] = IpfsPath(CID)
+    assert await directory.resolve(SITE) == Resolution(records, IpfsPath(CID))
     assert ipns.asked == [NAME, NAME]
 
 

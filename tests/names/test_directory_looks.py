@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from content_gateway.content.cid import Cid
+from content_gateway.content.content_path import IpfsPath
 from content_gateway.content.domain import DomainName
 from content_gateway.content.ipns_name import IpnsName
 from content_gateway.content.records import IpfsContent, IpnsContent, Learned, Records, Resolution
@@ -94,9 +95,9 @@ async def test_what_is_known_is_told_without_asking(
     await directory.resolve(SITE)
     learned = Learned(BLOG, clock.today())
     assert directory.known(SITE) == (learned, None)
-    ipns.cids[NAME] = CID
+    ipns.paths[NAME] = IpfsPath(CID)
     clock.pass_(100_000)
-    assert directory.known(SITE) == (learned, CID)
+    assert directory.known(SITE) == (learned, IpfsPath(CID))
     assert (len(service.asked), len(ipns.asked)) == (1, 1)
 
 

@@ -18,7 +18,7 @@ from content_gateway.ipfs.ipns_gateway import IpnsGateway
 from content_gateway.ipfs.kubo_records import KuboRecords
 from content_gateway.ipns.record import verify
 from content_gateway.outbound import Outbound
-from tests.ipns.signing import RsaSigner, Signer, data, when
+from tests.ipns.signing import CURVES, PATH, EcSigner, RsaSigner, Signer, data, field, when
 from tests.world.kubo import Kubo, running_kubo
 from tests.world.peers import Process, ask
 
@@ -117,11 +117,17 @@ async def test_an_offline_kubo_cannot_say(tmp_path: Path, outbound: Outbound) ->
 
 
 async def test_kubo_and_we_judge_alike(kubo: OnlineKubo) -> None:
-    """Records of every kind of the specification's test vectors, right and wrong, of both keys."""
+    """Records of every kind of the specification's test vectors, right and wrong, of each key."""
     now = datetime.now(UTC)
     values = data(Validity=when(now + timedelta(hours=1)))
     expired = data(Validity=when(now - timedelta(hours=1)))
-    for signer, other in ((Signer(), Signer(2)), (RsaSigner(), RsaSigner(3072))):
+    pairs: list[tuple[Signer, Signer]] = [
+        (Signer(), Signer(2)),
+        (RsaSigner(), RsaSigner(3072)),
+        (EcSigner(), EcSigner()),
+        *((EcSigner(curve), EcSigner(curve)) for curve in CURVES),
+    ]
+    for signer, other in pairs:
         bad = bytes(len(signer.sign(b"")))
         verdicts = {
             "V2": (signer.record(values), True),
@@ -143,6 +149,23 @@ async def test_kubo_and_we_judge_alike(kubo: OnlineKubo) -> None:
                 False,
             ),
             "cut": (signer.record(values)[:-1], False),
+            "with an unknown field": (signer.record(values) + field(10, b"?"), True),
+            "with a field 0": (signer.record(values) + field(0, 0), False),
+            "twice": (signer.record(values) * 2, True),
+            "an old sequence alone": (signer.record(values, fields={5: 8}), True),
+            **{
+                f"pointing at {value!r}": (signer.record({**values, "Value": value}, v1=True), True)
+                for value in (b"", PATH[6:], b"/swarm/abc", b"/ipfs/\xff")
+            },
+            "the largest sequence": (
+                signer.record({**values, "Sequence": 2**63 - 1}, v1=True),
+                True,
+            ),
+            "a larger one": (signer.record({**values, "Sequence": 2**64 - 1}, v1=True), False),
+            "a validity that is not of RFC 3339": (
+                signer.record({**values, "Validity": b"20990102T030405Z"}),
+                False,
+            ),
         }
         for what, (record, valid) in verdicts.items():
             assert await kubo.judges(signer.name, record) is valid, what

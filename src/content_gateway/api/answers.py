@@ -10,7 +10,7 @@ import msgspec
 
 from content_gateway.api.call import Reply, confirmed, keyed
 from content_gateway.api.problems import Headers
-from content_gateway.content.cid import Cid
+from content_gateway.content.content_path import IpfsPath
 from content_gateway.content.domain import DomainName
 from content_gateway.content.moments import rfc3339
 from content_gateway.content.records import (
@@ -24,14 +24,15 @@ from content_gateway.content.records import (
 from content_gateway.ipns.resolver import Progress
 
 
-def records_known(name: DomainName, learned: Learned, cached: Cid | None) -> Reply:
-    """What was last known of *name*, nulls included; *cached* is the CID behind IPNS content."""
+def records_known(name: DomainName, learned: Learned, cached: IpfsPath | None) -> Reply:
+    """What was last known of *name*, nulls included; *cached* is where IPNS content leads."""
     content = learned.records.content
     result = {
         "domain": name.text,
         "ipfs": str(content.cid) if isinstance(content, IpfsContent) else None,
         "ipns": content.name.text if isinstance(content, IpnsContent) else None,
-        "ipnsCache": None if cached is None else str(cached),
+        "ipnsCache": None if cached is None else str(cached.cid),
+        "path": (cached.path or None) if cached is not None else None,
         "address": learned.records.wallet,
         "learnedAt": rfc3339(learned.at),
     }
@@ -59,10 +60,14 @@ _STATES: Final = {
 
 
 def _task(progress: Progress) -> dict[str, str]:
-    result = {"taskId": progress.task.id, "name": progress.task.name.text}
-    if progress.cid is not None:
-        result["ipnsCache"] = str(progress.cid)
-    return result
+    return {"taskId": progress.task.id, "name": progress.task.name.text, **_cached(progress.found)}
+
+
+def _cached(found: IpfsPath | None) -> dict[str, str]:
+    """The fields that say where an IPNS name leads; `path` only where it is not the CID itself."""
+    if found is None:
+        return {}
+    return {"ipnsCache": str(found.cid)} | ({"path": found.path} if found.path else {})
 
 
 class RenderedResolutions:
@@ -101,9 +106,7 @@ def resolution_body(resolution: Resolution) -> bytes:
         case IpfsContent(cid):
             body["content"] = {"type": "ipfs", "cid": str(cid)}
         case IpnsContent(name):
-            body["content"] = {"type": "ipns", "name": name.text}
-            if resolution.ipns_cache is not None:
-                body["content"]["ipnsCache"] = str(resolution.ipns_cache)
+            body["content"] = {"type": "ipns", "name": name.text, **_cached(resolution.ipns_cache)}
         case OtherContent(codec):
             notes.append(f"its content is of the type {codec}, which is not served here")
     if records.wallet is not None:

@@ -56,7 +56,8 @@ def described(resolution: Resolution) -> list[tuple[str, str]]:
         case IpnsContent(name):
             lines.append(("content", f"ipns://{name}"))
             if resolution.ipns_cache is not None:
-                lines.append(("cached", f"ipfs://{resolution.ipns_cache}"))
+                found = resolution.ipns_cache
+                lines.append(("cached", f"ipfs://{found.cid}{found.path}"))
         case OtherContent(codec, text):
             lines.append(("content", f"{codec}: {text}"))
     if resolution.records.wallet is not None:

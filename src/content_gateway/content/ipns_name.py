@@ -22,6 +22,7 @@ from content_gateway.errors import InvalidIpnsName
 
 MAX_RECORD_BYTES: Final = 10 * 1024  # ipfs/specs ipns-record.md
 _LIBP2P_KEY_HEAD: Final = b"\x01" + varint(LIBP2P_KEY)
+_PREFIX: Final = re.compile(r"/ipns/|ipns://")
 _DNS_LABEL = r"(?!-)[a-z0-9_-]{1,63}(?<!-)"
 _DNS_NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){_DNS_LABEL}(?:\.{_DNS_LABEL})+", re.ASCII)
 
@@ -42,7 +43,10 @@ class IpnsName:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The name spelt *text*; raises InvalidIpnsName."""
+        """The name spelt *text*, which may be the path or the URL of one; raises
+        InvalidIpnsName."""
+        if prefix := _PREFIX.match(text):
+            text = text[prefix.end() :].removesuffix("/")
         if len(text) > MAX_TEXT:
             raise InvalidIpnsName("The IPNS name is too long.")
         if "." in text:

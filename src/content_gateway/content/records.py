@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from content_gateway.content.cid import Cid
+from content_gateway.content.content_path import IpfsPath
 from content_gateway.content.ipns_name import IpnsName
 
 
@@ -37,14 +38,15 @@ ContentRecord = IpfsContent | IpnsContent | OtherContent
 
 
 def parse_link(text: str) -> IpfsContent | IpnsContent | None:
-    """The content that `ipfs://CID` or `ipns://NAME` links to; None for any other text.
+    """The content that `ipfs://CID` or `ipns://NAME` links to, or the path `/ipfs/CID` or
+    `/ipns/NAME`; None for any other text.
 
     Raises InvalidCid or InvalidIpnsName where the scheme is right and the rest is not."""
-    scheme, separator, rest = text.partition("://")
-    if separator and scheme == "ipfs":
-        return IpfsContent(Cid.parse(rest))
-    if separator and scheme == "ipns":
-        return IpnsContent(IpnsName.parse(rest))
+    for prefix in ("ipfs://", "/ipfs/"):
+        if text.startswith(prefix):
+            return IpfsContent(Cid.parse(text.removeprefix(prefix)))
+    if text.startswith(("ipns://", "/ipns/")):
+        return IpnsContent(IpnsName.parse(text))
     return None
 
 
@@ -93,12 +95,12 @@ class Staleness:
 class Resolution(msgspec.Struct, frozen=True):
     """The answer to one resolve request; a Struct, as one is made for each.
 
-    *ipns_cache* is the last verified CID behind IPNS content, None if none was ever verified.
+    *ipns_cache* is where IPNS content led when it was last verified, None if it never was.
     *stale* is set when the answer has outlived its freshness and serves all the same, because a
     new one is on its way or cannot be had; and when a fresh look was demanded and not had."""
 
     records: Records
-    ipns_cache: Cid | None = None
+    ipns_cache: IpfsPath | None = None
     stale: Staleness | None = None
 
     def but_stale(self, stale: Staleness) -> "Resolution":

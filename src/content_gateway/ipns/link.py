@@ -1,6 +1,6 @@
 """One IPNS link: where a name points next, how long that holds, and how often we may ask.
 
-Knows content paths and the bounds on asking. Filling links is left to links.py, following them
+Knows the bounds on asking. Filling links is left to links.py, following them
 to resolver.py."""
 
 import asyncio
@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.ipns_name import IpnsName
-from content_gateway.errors import CallerError
+from content_gateway.content.content_path import ContentPath
 
 DEFAULT_TTL: Final = timedelta(seconds=60)
 NEVER: Final = datetime.min.replace(tzinfo=UTC)
@@ -54,7 +52,7 @@ class Link:
     brought something; *settled_at* (UTC) is when the last one did. Its first callers wait until
     *first_wait_ends* (monotonic)."""
 
-    target: Cid | IpnsName | None = None
+    target: ContentPath | None = None
     rank: tuple[int, datetime] | None = None
     usable_until: datetime = NEVER
     fresh_until: float = 0.0
@@ -68,16 +66,3 @@ class Link:
     def is_awaited(self) -> bool:
         """True while a look is under way that has brought nothing yet."""
         return not self.answered.is_set()
-
-
-def target_of(path: str) -> Cid | IpnsName | None:
-    """What a content path points at; None if that lies below a CID or name, or is neither."""
-    scheme, _, rest = path.removeprefix("/").partition("/")
-    try:
-        if scheme == "ipfs":
-            return Cid.parse(rest.rstrip("/"))
-        if scheme == "ipns":
-            return IpnsName.parse(rest.rstrip("/"))
-    except CallerError:
-        pass
-    return None

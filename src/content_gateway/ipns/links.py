@@ -15,11 +15,12 @@ from typing import Protocol
 
 import structlog
 
+from content_gateway.content.content_path import parse_content_path
 from content_gateway.content.ipns_name import IpnsName
 from content_gateway.content.records import KnownLink
 from content_gateway.errors import Overloaded, UpstreamError
 from content_gateway.fairness import FairSemaphore, Permit
-from content_gateway.ipns.link import DEFAULT_TTL, NEVER, Link, Policy, target_of
+from content_gateway.ipns.link import DEFAULT_TTL, NEVER, Link, Policy
 from content_gateway.ipns.record import IpnsRecord, verify
 
 log = structlog.get_logger(__name__)
@@ -254,7 +255,7 @@ class Links:
 
     def _take(self, link: Link, path: str, lifetime: timedelta, at: datetime) -> None:
         """Point *link* at *path*, which holds for *lifetime* from the moment *at*."""
-        link.target = target_of(path)
+        link.target = parse_content_path(path)
         seconds = max(lifetime.total_seconds(), self.policy.least_lifetime)
         age = (self.today() - at).total_seconds()
         # What seems to come from the future was learned under another clock: it is old for us.

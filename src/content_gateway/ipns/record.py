@@ -1,41 +1,48 @@
 """The IPNS record: bytes from anybody, believed only when they prove themselves.
 
-Knows ipfs/specs `ipns-record.md`: the protobuf envelope, the signed DAG-CBOR inside it, the
-Ed25519 and RSA keys that sign it. Does no I/O; where records come from and how long an answer
-serves is left to the resolver."""
+Knows ipfs/specs `ipns-record.md`: the protobuf envelope, the signed DAG-CBOR inside it, and what
+of both decides whether it is valid. Does no I/O; the keys are those of keys.py, and where records
+come from and how long an answer serves is left to the resolver.
 
+What the specification leaves open is decided as boxo and js-ipns both do, so that a name that the
+network resolves resolves here: fields that nobody knows are passed over, of a doubled one the last
+counts, and a value that leads nowhere is valid all the same."""
+
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeGuard
 
 import cbor2
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from content_gateway.content.cid import Cid
 from content_gateway.content.ipns_name import MAX_RECORD_BYTES, IpnsName
-from content_gateway.content.multiformats import IDENTITY, SHA2_256, digest_of, read_varint
-from content_gateway.errors import UpstreamNonsense
+from content_gateway.errors import InvalidCid, UpstreamNonsense
+from content_gateway.ipns.keys import INVALID_SIGNATURE, check_signature, public_key
 
 SIGNATURE_PREFIX: Final = b"ipns-signature:"
-KEY_RSA: Final = 0
-KEY_ED25519: Final = 1
-MAX_INLINED_KEY: Final = 42  # bytes; libp2p peer-ids.md: shorter keys are never hashed
 _MAX_UINT64: Final = 2**64 - 1
-_RSA_BITS: Final = range(2048, 8193)
+# boxo reads the sequence as a signed number and compares no record whose sequence is none.
+_MAX_SEQUENCE: Final = 2**63 - 1
 
 # Protobuf field numbers of IpnsEntry; the first six are V1, kept for old readers.
 VALUE, SIGNATURE_V1, VALIDITY_TYPE, VALIDITY, SEQUENCE, TTL = 1, 2, 3, 4, 5, 6
 PUBLIC_KEY, SIGNATURE_V2, DATA = 7, 8, 9
 _BYTES_FIELDS: Final = {VALUE, SIGNATURE_V1, VALIDITY, PUBLIC_KEY, SIGNATURE_V2, DATA}
+_NUMBER, _BYTES = 0, 2  # wire types, and the two of a length that is known:
+_FIXED: Final = {1: 8, 5: 4}
 # What the parsers below raise for bytes that are not a record; a moment that no calendar has is
 # an OverflowError.
 _INVALID: Final = (
     ValueError,
     KeyError,
     OverflowError,
-    InvalidSignature,
-    UnsupportedAlgorithm,
     cbor2.CBORDecodeError,
+    *INVALID_SIGNATURE,
+)
+# As boxo reads it; Python's own reading of ISO 8601 is much wider.
+_RFC_3339: Final = re.compile(
+    rb"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.,][0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})"
 )
 _V1_MIRRORS: Final = {
     VALUE: ("Value", b""),
@@ -50,8 +57,9 @@ _V1_MIRRORS: Final = {
 class IpnsRecord:
     """A record whose signature was verified.
 
-    *value* is a content path (`/ipfs/...` or `/ipns/...`), *valid_until* the moment (UTC) after
-    which it is no answer, *ttl* how long it may be reused unasked, None if it does not say."""
+    *value* is a content path, or a text that is none where the record leads nowhere; *valid_until*
+    the moment (UTC) after which it is no answer, *ttl* how long it may be reused unasked, None if
+    it does not say."""
 
     value: str
     sequence: int
@@ -72,8 +80,8 @@ def verify(name: IpnsName, data: bytes, now: datetime) -> IpnsRecord:
     try:
         fields = _read_fields(data)
         signed, signature = fields[DATA], fields[SIGNATURE_V2]
-        key = _public_key(name, fields.get(PUBLIC_KEY))
-        _check_signature(key, SIGNATURE_PREFIX + signed, signature)
+        key = public_key(name, fields.get(PUBLIC_KEY))
+        check_signature(key, SIGNATURE_PREFIX + signed, signature)
         values = _read_signed(signed)
         _check_v1(fields, values)
         record = _understand(values)
@@ -91,29 +99,38 @@ def _reason(wrong: Exception) -> str:
 
 
 def _read_fields(data: bytes) -> dict[int, Any]:
-    """The protobuf fields by number; ValueError unless each is known and there at most once."""
+    """The fields that we know, by number; ValueError for bytes that are no protobuf."""
     if len(data) > MAX_RECORD_BYTES:
         raise ValueError(f"it has more than {MAX_RECORD_BYTES} bytes")
     fields: dict[int, Any] = {}
     at = 0
     while at < len(data):
-        tag, at = read_varint(data, at)
+        tag, at = _read_uint64(data, at)
         number, wire_type = tag >> 3, tag & 7
-        if not VALUE <= number <= DATA or number in fields:
-            raise ValueError(f"the field {number} is unknown or doubled")
-        if wire_type != (2 if number in _BYTES_FIELDS else 0):
+        if not 0 < number < 2**29:
+            raise ValueError(f"{number} is no number of a field")
+        value, at = _read_value(data, at, wire_type)
+        if not VALUE <= number <= DATA:
+            continue
+        if wire_type != (_BYTES if number in _BYTES_FIELDS else _NUMBER):
             raise ValueError(f"the field {number} has the wrong type")
-        fields[number], at = _read_value(data, at, wire_type)
+        fields[number] = value
     return fields
 
 
 def _read_value(data: bytes, at: int, wire_type: int) -> tuple[int | bytes, int]:
-    value, at = _read_uint64(data, at)
-    if wire_type == 0:
-        return value, at
-    if at + value > len(data):
+    """The value at *at*, and the byte behind it."""
+    if wire_type == _NUMBER:
+        return _read_uint64(data, at)
+    if wire_type == _BYTES:
+        length, at = _read_uint64(data, at)
+    elif wire_type in _FIXED:
+        length = _FIXED[wire_type]
+    else:
+        raise ValueError("a field has a type that protobuf gave up")  # groups
+    if at + length > len(data):
         raise ValueError("a field is cut short")
-    return data[at : at + value], at + value
+    return data[at : at + length], at + length
 
 
 def _read_uint64(data: bytes, at: int) -> tuple[int, int]:
@@ -130,55 +147,6 @@ def _read_uint64(data: bytes, at: int) -> tuple[int, int]:
                 break
             return value, at
     raise ValueError("a varint is cut short or too large")
-
-
-def _public_key(name: IpnsName, given: bytes | None) -> bytes:
-    """The key (protobuf) that must have signed: inlined in the name, or hashing to it."""
-    code, at = read_varint(name.multihash)
-    _, at = read_varint(name.multihash, at)
-    inlined = name.multihash[at:]
-    if code == IDENTITY:
-        if given is not None and given != inlined:
-            raise ValueError("its key is not the name's")
-        return inlined
-    if given is None:
-        raise ValueError("it lacks the public key")
-    if len(given) <= MAX_INLINED_KEY:
-        raise ValueError("its key is short enough to be the name itself")
-    if digest_of(SHA2_256, given) != inlined:
-        raise ValueError("its key is not the name's")
-    return given
-
-
-def _check_signature(key: bytes, payload: bytes, signature: bytes) -> None:
-    """InvalidSignature or ValueError unless *key* signed *payload*."""
-    key_type, at = _read_key_field(key, 0, 0x08)
-    length, at = _read_key_field(key, at, 0x12)
-    material = key[at:]
-    if len(material) != length:
-        raise ValueError("its key is malformed")
-    if key_type == KEY_ED25519:
-        Ed25519PublicKey.from_public_bytes(material).verify(signature, payload)
-    elif key_type == KEY_RSA:
-        _check_rsa(material, payload, signature)
-    else:
-        raise ValueError(f"keys of type {key_type} are not supported")
-
-
-def _read_key_field(key: bytes, at: int, tag: int) -> tuple[int, int]:
-    if key[at : at + 1] != bytes((tag,)):
-        raise ValueError("its key is malformed")
-    return read_varint(key, at + 1)
-
-
-def _check_rsa(material: bytes, payload: bytes, signature: bytes) -> None:
-    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415 - rare
-    from cryptography.hazmat.primitives.asymmetric import padding, rsa  # noqa: PLC0415 - rare
-
-    key = serialization.load_der_public_key(material)
-    if not isinstance(key, rsa.RSAPublicKey) or key.key_size not in _RSA_BITS:
-        raise ValueError("its RSA key is malformed or of an unusual size")
-    key.verify(signature, payload, padding.PKCS1v15(), hashes.SHA256())
 
 
 def _read_signed(signed: bytes) -> dict[str, Any]:
@@ -210,10 +178,11 @@ def _refuse_tags(data: bytes) -> None:
 
 
 def _check_v1(fields: dict[int, Any], values: dict[str, Any]) -> None:
-    """ValueError where the unsigned V1 fields contradict the signed ones."""
-    has_v1 = VALUE in fields or SIGNATURE_V1 in fields
+    """ValueError where the unsigned V1 fields contradict the signed ones (verification, step 7)."""
+    if not (fields.get(VALUE) or fields.get(SIGNATURE_V1)):
+        return  # none is believed, and whoever reads V1 would not take the record either
     for number, (key, default) in _V1_MIRRORS.items():
-        if (has_v1 or number in fields) and fields.get(number, default) != values.get(key, default):
+        if fields.get(number, default) != values.get(key, default):
             raise ValueError(f"the unsigned {key} differs from the signed one")
 
 
@@ -226,15 +195,33 @@ def _understand(values: dict[str, Any]) -> IpnsRecord:
         raise ValueError("its validity is not an end of life")
     if not (_is_uint64(sequence) and _is_uint64(ttl)):
         raise ValueError("Sequence or TTL is not an unsigned number")
-    path = value.decode()
-    if not path.startswith(("/ipfs/", "/ipns/")):
-        raise ValueError("it points at no content path")
+    if sequence > _MAX_SEQUENCE:
+        raise ValueError("its sequence is larger than any that could follow another")
+    if not _RFC_3339.fullmatch(validity):
+        raise ValueError("its validity is not a moment of RFC 3339 in a time zone")
     until = datetime.fromisoformat(validity.decode("ascii"))
-    if until.tzinfo is None:
-        raise ValueError("its validity names no time zone")
     # TTL is in nanoseconds; 0 means that the publisher did not say.
     lifetime = timedelta(microseconds=ttl // 1000) if ttl else None
-    return IpnsRecord(path, sequence, until.astimezone(UTC), lifetime)
+    return IpnsRecord(_text(value), sequence, until.astimezone(UTC), lifetime)
+
+
+def _text(value: bytes) -> str:
+    """The content path that *value* spells: as text, or as a CID in text or bytes, which is how
+    it was written before there were paths (js-ipns `normalizeByteValue`)."""
+    try:
+        text = value.decode().strip()
+    except UnicodeDecodeError:
+        text = ""
+    if text.startswith("/"):
+        return text
+    try:
+        return f"/ipfs/{Cid.from_bytes(value)}"
+    except ValueError:
+        pass
+    try:
+        return f"/ipfs/{Cid.parse(text)}"
+    except InvalidCid:
+        return text
 
 
 def _is_uint64(value: object) -> TypeGuard[int]:

@@ -8,16 +8,18 @@ name points is known by links.py."""
 import asyncio
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Final, Literal, Protocol
 
 from content_gateway.content.cid import Cid
+from content_gateway.content.content_path import MAX_PATH, IpfsPath
 from content_gateway.content.ipns_name import IpnsName
 from content_gateway.content.moments import at_milliseconds, milliseconds
 from content_gateway.errors import InvalidIpnsName, TaskNotFound
 from content_gateway.ipns.link import NEVER, Link
 from content_gateway.ipns.links import Links
 
-MAX_DEPTH: Final = 8
+MAX_DEPTH: Final = 32  # names on the way, as many as boxo follows (namesys.DefaultDepthLimit)
 _TASK_LIFETIME: Final = timedelta(hours=1)
 _CLOCK_SKEW: Final = timedelta(seconds=30)  # between the processes that give out and read ids
 
@@ -54,22 +56,22 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How a task is going. *cid* is the last verified CID that still holds, in every state.
+    """How a task is going. *found* is the last verified path that still holds, in every state.
 
     *failure* says what went wrong; it is set exactly in the state "failed"."""
 
     task: Task
     state: Literal["pending", "resolved", "failed"]
-    cid: Cid | None
+    found: IpfsPath | None
     failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Trail:
-    """A walk along the links: all of them, and the CID at their end if it was reached."""
+    """A walk along the links: all of them, and the content at their end if it was reached."""
 
     links: list[Link]
-    cid: Cid | None = None
+    found: IpfsPath | None = None
     failure: str | None = None
 
 
@@ -95,8 +97,8 @@ class IpnsResolver:
 
     async def latest(
         self, name: IpnsName, *, anew: bool = False, requestor: str = ""
-    ) -> Cid | None:
-        """The last verified CID behind *name*, None while there is none.
+    ) -> IpfsPath | None:
+        """Where *name* led when it was last verified, None while that is unknown.
 
         What is looked up takes of the share of *requestor*, the operator where that is empty.
 
@@ -107,7 +109,7 @@ class IpnsResolver:
         root = trail.links[0]
         wait = self._links.policy.first_wait
         waits_until = root.asked_at + wait if anew else root.first_wait_ends
-        while anew or trail.cid is None:
+        while anew or trail.found is None:
             awaited = [
                 link for link in (trail.links if anew else trail.links[-1:]) if link.is_awaited
             ]
@@ -120,11 +122,11 @@ class IpnsResolver:
             except TimeoutError:
                 break
             trail = self._walk(name, requestor)
-        return trail.cid
+        return trail.found
 
-    def known(self, name: IpnsName) -> Cid | None:
-        """The last verified CID behind *name* that still holds; asks nobody."""
-        return self._walk(name, ask=False).cid
+    def known(self, name: IpnsName) -> IpfsPath | None:
+        """The last verified path behind *name* that still holds; asks nobody."""
+        return self._walk(name, ask=False).found
 
     def begin(self, name: IpnsName, *, requestor: str = "") -> Progress:
         """Start a resolution, unless one was started moments ago, and name it.
@@ -132,18 +134,18 @@ class IpnsResolver:
         Raises Overloaded when *requestor* has too many under way."""
         self._links.check(name, requestor)
         trail = self._walk(name, requestor, anew=True)
-        return Progress(Task(name, self._links.today()), "pending", trail.cid)
+        return Progress(Task(name, self._links.today()), "pending", trail.found)
 
     def progress(self, task_id: str, *, requestor: str = "") -> Progress:
         """How the task is going; raises TaskNotFound."""
         task = Task.parse(task_id, self._links.today())
         trail = self._walk(task.name, requestor)
         if any(self._is_pending(link, task) for link in trail.links):
-            return Progress(task, "pending", trail.cid)
+            return Progress(task, "pending", trail.found)
         failures = [link.failure for link in trail.links if link.failure is not None]
-        if trail.cid is None or failures:
-            return Progress(task, "failed", trail.cid, trail.failure or failures[0])
-        return Progress(task, "resolved", trail.cid)
+        if trail.found is None or failures:
+            return Progress(task, "failed", trail.found, trail.failure or failures[0])
+        return Progress(task, "resolved", trail.found)
 
     async def close(self) -> None:
         """End every look-up."""
@@ -154,6 +156,7 @@ class IpnsResolver:
     ) -> _Trail:
         now = self._links.today()
         links: list[Link] = []
+        below = ""  # what of the content is meant: each link puts its own path before it
         for _ in range(MAX_DEPTH):
             self._blocking.check_ipns(name)
             if ask:
@@ -162,15 +165,28 @@ class IpnsResolver:
                 link = self._links.known(name)
             links.append(link)
             if link.target is None:
-                return _Trail(links, failure=link.failure or "It points at no whole CID or name.")
+                return _Trail(links, failure=link.failure or "It points at no CID or IPNS name.")
             if link.usable_until <= now:
                 return _Trail(links, failure="The last record has expired.")
-            if isinstance(link.target, Cid):
-                self._blocking.check_cid(link.target)
-                return _Trail(links, link.target)
-            name = link.target
+            if isinstance(link.target, IpfsPath):
+                self._blocking.check_cid(link.target.cid)
+                if len(_joined(link.target.path, below)) > MAX_PATH:
+                    return _Trail(links, failure="The path that it points at is too long.")
+                return _Trail(links, _below(link.target, below))
+            name, below = link.target.name, _joined(link.target.path, below)
         return _Trail(links, failure=f"The name leads through more than {MAX_DEPTH} names.")
 
     def _is_pending(self, link: Link, task: Task) -> bool:
         """True while the look that *task* wants of *link* has brought nothing yet."""
         return link.settled_at < task.begun and (link.is_awaited or link.settled_at == NEVER)
+
+
+@lru_cache(maxsize=4_096)  # a warm answer is kept by the identity of the value it was made from
+def _below(content: IpfsPath, path: str) -> IpfsPath:
+    """What lies at *path* below *content*; without one, *content* itself."""
+    return IpfsPath(content.cid, _joined(content.path, path)) if path else content
+
+
+def _joined(path: str, below: str) -> str:
+    """*below* behind *path*; either may be empty."""
+    return path.rstrip("/") + below if below else path

@@ -41,6 +41,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from content_gateway.content.cid import Cid
+from content_gateway.content.content_path import IpfsPath
 from content_gateway.content.domain import DomainName
 from content_gateway.content.ipns_name import IpnsName
 from content_gateway.content.records import IpfsContent, IpnsContent, Learned, Records, Resolution
@@ -81,13 +82,13 @@ class IpnsLookup(Protocol):
 
     async def latest(
         self, name: IpnsName, *, anew: bool = False, requestor: str = ""
-    ) -> Cid | None:
-        """The last verified CID, None if there is none yet; starts a resolution for *requestor*.
+    ) -> IpfsPath | None:
+        """Where it was last verified to lead, None if unknown; starts a resolution for *requestor*.
 
         With *anew* a resolution is started even if the last one still holds. Raises Blocked."""
 
-    def known(self, name: IpnsName) -> Cid | None:
-        """The last verified CID that is still valid, without asking anybody; raises Blocked."""
+    def known(self, name: IpnsName) -> IpfsPath | None:
+        """The last verified path that is still valid, without asking anybody; raises Blocked."""
 
 
 class Blocking(Protocol):
@@ -166,8 +167,8 @@ class Directory:
         stale = self._cache.staleness(entry, whatever=anew and entry.learned_at < begun)
         return resolution if stale is None else resolution.but_stale(stale)
 
-    def known(self, name: DomainName) -> tuple[Learned, Cid | None]:
-        """What *name* was last known to point at, however old, and the CID behind IPNS content.
+    def known(self, name: DomainName) -> tuple[Learned, IpfsPath | None]:
+        """What *name* was last known to point at, however old, and where IPNS content leads.
 
         Asks nobody. Raises NameNotFound when nothing is known, or the last answer was that
         nothing is there; Blocked."""
