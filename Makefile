@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PEERS_DIR ?= $(HOME)/.cache/content-gateway/peers
 export PEERS_DIR
 
-.PHONY: setup run test check bench docs peers lock clean
+.PHONY: setup run test check bench bench-before docs peers lock clean
 
 setup: $(VENV)/.runtime ## build .venv from requirements.lock
 
@@ -24,6 +24,9 @@ check: $(VENV)/.dev ## style, types, import rules
 
 bench: $(VENV)/.dev ## speed against a bare ASGI function, in one run
 	$(BIN)/python -m bench
+
+bench-before: $(VENV)/.dev ## the service's speed as a part of that of the checkout BEFORE=DIR
+	$(BIN)/python -m bench.before $(BEFORE)
 
 peers: ## install the real servers that tests use into PEERS_DIR
 	tools/peers

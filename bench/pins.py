@@ -25,7 +25,7 @@ ROUNDS: Final = 9
 SECONDS: Final = 1.0
 _LETTERS: Final = "234567abcdefghijklmnopqrstuvwxyz"
 _PEERS: Final = '[{"name":"embedded","status":"pinned","at":null,"error":null}]'
-_NOBODY: Final = {
+NOBODY: Final = {
     "CONTENT_GATEWAY_PINS__BACKEND": "ipfs-cluster",
     "CONTENT_GATEWAY_IPFS_CLUSTER__URLS": '["http://127.0.0.1:9"]',
 }
@@ -55,20 +55,20 @@ class Tails:
 
 async def rates(folder: Path) -> Rates:
     """The two rates, the servers taking turns on one core, with the clients on another."""
-    new, new_ratios, repeats, ratios = [], [], [], []
-    async with bare() as plain, service(folder / "rates", _NOBODY) as ours:
+    new, new_ratios, repeated, ratios = [], [], [], []
+    async with bare() as plain, service(folder / "rates", NOBODY) as ours:
         with on_one_core(plain, ours):
             for number in range(ROUNDS + 1):
                 added = await _new(ours)
-                again = await Load(ours.port, _repeats(ours.port), CLIENTS).run(SECONDS)
-                least = await Load(plain.port, _repeats(plain.port), CLIENTS).run(SECONDS)
+                again = await Load(ours.port, repeats(ours.port), CLIENTS).run(SECONDS)
+                least = await Load(plain.port, repeats(plain.port), CLIENTS).run(SECONDS)
                 if number:  # the first round warms both up
                     new.append(added.rate)
                     new_ratios.append(added.rate / least.rate)
-                    repeats.append(again.rate)
+                    repeated.append(again.rate)
                     ratios.append(again.rate / least.rate)
     median = statistics.median
-    return Rates(median(new), median(new_ratios), median(repeats), median(ratios))
+    return Rates(median(new), median(new_ratios), median(repeated), median(ratios))
 
 
 async def tails(folder: Path) -> Tails:
@@ -91,16 +91,16 @@ async def tails(folder: Path) -> Tails:
 
 
 async def _new(server: Started) -> Load:
-    return await Load(server.port, _additions(server.port), CLIENTS).run(SECONDS)
+    return await Load(server.port, additions(server.port), CLIENTS).run(SECONDS)
 
 
-def _additions(port: int) -> Iterator[bytes]:
+def additions(port: int) -> Iterator[bytes]:
     """POSTs of CIDs that nobody has pinned; written before the clock runs."""
     cids = [Cid(RAW, SHA2_256, os.urandom(32)) for _ in range(20_000)]
     return iter([_post(port, cid) for cid in cids])
 
 
-def _repeats(port: int) -> Iterator[bytes]:
+def repeats(port: int) -> Iterator[bytes]:
     """POSTs of the same hundred CIDs, again and again."""
     digests = (number.to_bytes(32, "big") for number in range(100))
     return itertools.cycle([_post(port, Cid(RAW, SHA2_256, digest)) for digest in digests])
@@ -116,7 +116,7 @@ async def _with_pins(folder: Path, number: int) -> AsyncIterator[Started]:
     async with service(folder):
         pass  # it makes the tables
     fill(folder / LEDGER, number)
-    async with service(folder, _NOBODY) as started:
+    async with service(folder, NOBODY) as started:
         yield started
 
 

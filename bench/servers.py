@@ -55,9 +55,10 @@ def on_one_core(*servers: Started) -> Iterator[None]:
 
 @asynccontextmanager
 async def service(
-    data: Path, more: Mapping[str, str] = MappingProxyType({})
+    data: Path, more: Mapping[str, str] = MappingProxyType({}), *, python: str = sys.executable
 ) -> AsyncIterator[Started]:
-    """`content-gateway dev` with its data in *data*, nobody public to ask, and *more* settings."""
+    """`content-gateway dev` with its data in *data*, nobody public to ask, and *more* settings, by
+    the *python* of this checkout or another's."""
     settings = {
         "CONTENT_GATEWAY_DATA_DIR": str(data),
         "CONTENT_GATEWAY_PORT": "0",
@@ -67,7 +68,7 @@ async def service(
         "CONTENT_GATEWAY_EMBEDDED__GATEWAYS": "[]",
         **more,
     }
-    async with _process([sys.executable, "-m", "content_gateway", "dev"], settings) as started:
+    async with _process([python, "-m", "content_gateway", "dev"], settings) as started:
         yield started
 
 

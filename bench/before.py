@@ -1,0 +1,81 @@
+"""`make bench-before BEFORE=DIR`: this checkout's service against that of another checkout.
+
+DIR holds another revision with a `.venv` of its own (`make setup` there). Both services take turns
+on one core with the clients on the other, so that a ratio holds while the machine's speed drifts.
+What is measured is left to the modules of `make bench`."""
+
+import asyncio
+import statistics
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import uvloop
+
+from bench.__main__ import CONNECTIONS, DOMAIN
+from bench.load import Load, requests_per_second
+from bench.pins import CLIENTS, NOBODY, additions, repeats
+from bench.servers import Started, on_one_core, service
+
+ROUNDS = 15
+STARTS = 9
+SECONDS = 0.7
+
+
+async def main(other: Path) -> None:
+    """Measure, and print each figure as a part of what it was in *other*."""
+    python = str(other / ".venv" / "bin" / "python")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        starts = []
+        for number in range(STARTS):
+            async with service(folder / f"before{number}", python=python) as before:
+                pass
+            async with service(folder / f"after{number}") as after:
+                starts.append(before.first_answer / after.first_answer)
+        print(f"start             {statistics.median(starts):.2f} of the speed before")
+        async with (
+            service(folder / "before", NOBODY, python=python) as before,
+            service(folder / "after", NOBODY) as after,
+        ):
+            with on_one_core(before, after):
+                for what, measure in (
+                    ("warm resolve", _resolves),
+                    ("new pins", _new_pins),
+                    ("repeated pins", _repeated_pins),
+                ):
+                    await _compare(what, measure, before, after)
+
+
+async def _compare(
+    what: str, measure: Callable[[Started], Awaitable[float]], before: Started, after: Started
+) -> None:
+    """Print how *measure* of the two compares, in the median and the middle half of the rounds."""
+    ratios = []
+    for number in range(ROUNDS + 1):
+        # Who is first changes from round to round: what is left over from a turn hurts the next.
+        order = (before, after) if number % 2 else (after, before)
+        rates = {server.pid: await measure(server) for server in order}
+        if number:  # the first round warms both up
+            ratios.append(rates[after.pid] / rates[before.pid])
+    low, middle, high = statistics.quantiles(ratios)
+    print(f"{what:17} {middle:.2f} of before, middle half of rounds {low:.2f} to {high:.2f}")
+
+
+async def _resolves(server: Started) -> float:
+    path = f"/domain/resolve/{DOMAIN}"
+    return await requests_per_second(server.port, path, CONNECTIONS, SECONDS)
+
+
+async def _new_pins(server: Started) -> float:
+    return (await Load(server.port, additions(server.port), CLIENTS).run(SECONDS)).rate
+
+
+async def _repeated_pins(server: Started) -> float:
+    return (await Load(server.port, repeats(server.port), CLIENTS).run(SECONDS)).rate
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main(Path(sys.argv[1])))
