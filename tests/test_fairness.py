@@ -120,6 +120,30 @@ async def test_joining_a_full_queue_changes_nothing() -> None:
     assert waiting.holder == "b"
 
 
+def test_in_a_crowd_one_has_less() -> None:
+    """While another has asked in the last second; alone again, one has its whole share."""
+
+    async def run() -> None:
+        fair = FairSemaphore(100, waiting=100, detail="Too much.", crowd=4)
+        alone = [fair.request("a") for _ in range(90)]
+        assert fair.held_by("a") == 66
+        fair.request("", is_ours=True).release()  # the service itself is no other
+        alone[0].release()
+        assert fair.held_by("a") == 66
+        other = fair.request("b")
+        release(alone[:66])
+        assert fair.held_by("a") == 4
+        other.release()
+        await asyncio.sleep(1)
+        fair.request("a").release()
+        alone[66].release()
+        assert fair.held_by("a") > 4
+        release(alone)
+        assert fair.free == 100
+
+    run_virtually(run())
+
+
 def test_our_own_work_is_never_refused() -> None:
     """It waits in its turn like everybody."""
     fair = semaphore(1, waiting=0)

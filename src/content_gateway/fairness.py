@@ -20,6 +20,10 @@ waits for at most one permit of each other one, never for all that another has q
 the queue full by the rule above, or waits longer than the *patience*, hears Overloaded: that is our
 own doing, and no upstream's.
 
+Where the work of one takes time that all wait for, as a group of writes does, a *crowd* limit says
+how many permits one may have while others are there too: while another has asked in the last
+second, the service itself not counted. Alone again, it may have its whole share.
+
 Work that several requestors want is done once. It is charged to whoever began it; one who joins
 while it waits lets it wait in both queues (`Permit.join`), and it is charged to the one whose turn
 comes first. Joining is never refused.
@@ -30,11 +34,14 @@ clock but the loop's."""
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
 from content_gateway.errors import Overloaded
 
+# After so many seconds without another's request, a requestor is alone.
+_ALONE_AFTER: Final = 1.0
 # How many times what stays free a requestor may have.
 _FACTOR: Final = 2
 
@@ -42,9 +49,21 @@ _FACTOR: Final = 2
 class FairSemaphore:
     """So many *permits*, and at most *waiting* requests for one, each for *patience* seconds.
 
-    *detail* tells the person who is refused what there is too much of."""
+    *detail* tells the person who is refused what there is too much of. No requestor has more than
+    *crowd* permits while others are there; None: only its share bounds it."""
 
-    def __init__(self, permits: int, *, waiting: int, patience: float, detail: str) -> None:
+    def __init__(
+        self,
+        permits: int,
+        *,
+        waiting: int,
+        patience: float = 5.0,
+        detail: str,
+        crowd: int | None = None,
+    ) -> None:
+        self._crowd: Final = crowd
+        self._last, self._last_at = "", float("-inf")  # who asked last, and when;
+        self._alone_at = float("-inf")  # when nobody else will have asked for long enough
         self.detail: Final = detail
         self.patience: Final = patience
         self._free = permits
@@ -59,6 +78,8 @@ class FairSemaphore:
         Raises Overloaded where *requestor* may not even wait; never for work that *is_ours*,
         which nobody outside can make more of."""
         permit = Permit(self)
+        if self._crowd is not None and not is_ours:
+            self._note(requestor)
         if requestor not in self._queues and self._may_hold(requestor):
             self._grant(permit, requestor)
         elif is_ours or self._may_wait(requestor):
@@ -88,7 +109,18 @@ class FairSemaphore:
         return bool(self._queues)
 
     def _may_hold(self, requestor: str) -> bool:
-        return _is_within_share(self._held.get(requestor, 0), self._free)
+        held = self._held.get(requestor, 0)
+        if self._crowd is not None and held >= self._crowd and self._is_crowded():
+            return False
+        return _is_within_share(held, self._free)
+
+    def _note(self, requestor: str) -> None:
+        if requestor != self._last:
+            self._last, self._alone_at = requestor, self._last_at + _ALONE_AFTER
+        self._last_at = asyncio.get_running_loop().time()
+
+    def _is_crowded(self) -> bool:
+        return asyncio.get_running_loop().time() < self._alone_at
 
     def _may_wait(self, requestor: str) -> bool:
         return _is_within_share(len(self._queues.get(requestor, ())), self._room)
@@ -135,11 +167,12 @@ class Permit:
     """A permit of *semaphore*, or a request for one; *holder* is who it is charged to, None while
     it waits."""
 
-    __slots__ = ("_future", "_is_over", "_semaphore", "holder", "queued_by")
+    __slots__ = ("_future", "_is_over", "_semaphore", "_then", "holder", "queued_by")
 
     def __init__(self, semaphore: FairSemaphore) -> None:
         self._semaphore = semaphore
         self._future: asyncio.Future[None] | None = None
+        self._then: Callable[[], None] | None = None
         self._is_over = False
         self.holder: str | None = None
         self.queued_by: list[str] = []
@@ -160,6 +193,14 @@ class Permit:
         except BaseException:
             self.release()
             raise
+
+    def then(self, begin: Callable[[], None]) -> None:
+        """Call *begin* once it is given, perhaps now: for work that nobody waits for in a task, and
+        that has no patience to lose. Who releases it first is never called."""
+        if self.holder is not None:
+            begin()
+        else:
+            self._then = begin
 
     def join(self, requestor: str) -> None:
         """Let it wait in the turn of *requestor* too, who wants what it is for; never refused."""
@@ -185,6 +226,8 @@ class Permit:
         """Tell whoever waits that it is given."""
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
+        if self._then is not None:
+            self._then()
 
     async def __aenter__(self) -> "Permit":
         await self.granted()

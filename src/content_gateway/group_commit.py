@@ -1,7 +1,8 @@
 """One thread that writes for a whole process: what waits is committed together, then answered.
 
 Knows threads, the queue between them and the event loop, who waits for which write, and how SQLite
-takes a group back. What a commit is, and which of its writes fail, is left to whoever owns the
+takes a group back. Writes come into a group in turn by requestor (fairness.py), so that nobody's
+flood delays another's. What a commit is, and which of its writes fail, is left to whoever owns the
 database."""
 
 import asyncio
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
+
+from content_gateway.fairness import FairSemaphore, Permit
 
 log = structlog.get_logger(__name__)
 
@@ -34,6 +37,7 @@ class Write:
     job: Callable[..., Any]
     note: Any
     future: asyncio.Future[Any]
+    permit: Permit
     result: Any = None
     error: Exception | None = None
 
@@ -52,7 +56,8 @@ class GroupWriter:
 
     *commit* is called in the thread, with up to *group* writes at a time; it gives each of them a
     result or an error, and raises nothing. Where several write at once, *gather* seconds pass
-    between two commits. No more than *limit* writes wait."""
+    between two commits. No more than *limit* writes of one requestor wait. What one requestor has
+    in a group while others write too is bounded by *crowd*: so the group is soon committed."""
 
     def __init__(
         self,
@@ -62,15 +67,22 @@ class GroupWriter:
         limit: int,
         group: int,
         gather: float = 0.0,
+        crowd: int = 16,
     ) -> None:
         self._commit = commit
-        self._limit: Final = limit
+        self._turns = FairSemaphore(
+            group * 3 // 2,  # who is alone gets two thirds: a whole group
+            waiting=limit * 3 // 2,
+            detail="Too many writes are waiting.",
+            crowd=crowd,
+        )
         self._group: Final = group
         self._gather: Final = gather
         self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._loop: asyncio.AbstractEventLoop
         self._unanswered = 0
+        self._all_answered = asyncio.Event()
         self._is_over = False
 
     def start(self) -> None:
@@ -81,6 +93,9 @@ class GroupWriter:
     async def close(self) -> None:
         """End the thread, once it has written all that waits."""
         self._is_over = True
+        if self._unanswered:
+            self._all_answered.clear()
+            await self._all_answered.wait()
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
@@ -90,16 +105,28 @@ class GroupWriter:
         return self._unanswered > 0
 
     @property
-    def is_full(self) -> bool:
-        """Whether as many writes wait as may, or none may any more."""
-        return self._is_over or self._queue.qsize() >= self._limit
+    def is_over(self) -> bool:
+        """Whether no more writes are taken."""
+        return self._is_over
 
-    def put(self, job: Callable[..., Any], note: object = None) -> asyncio.Future[Any]:
-        """What *job* comes to, once it is committed. A caller who is cancelled does not stop it."""
-        future = self._loop.create_future()
+    @property
+    def is_full(self) -> bool:
+        """Whether as many writes wait as may of those that are the service's own, or none may any
+        more."""
+        return self._is_over or not self._turns.has_room("")
+
+    def put(
+        self, job: Callable[..., Any], note: object = None, requestor: str = ""
+    ) -> asyncio.Future[Any]:
+        """What *job* comes to, once it is committed. A caller who is cancelled does not stop it.
+
+        It is charged to *requestor*, and to the service itself where that is empty. Raises
+        Overloaded when too many of a requestor's wait."""
+        permit = self._turns.request(requestor, is_ours=not requestor)
+        write = Write(job, note, self._loop.create_future(), permit)
         self._unanswered += 1
-        self._queue.put(Write(job, note, future))
-        return future
+        permit.then(lambda: self._queue.put(write))
+        return write.future
 
     def _run(self) -> None:
         """The thread: gather, commit, answer, until None arrives."""
@@ -129,4 +156,8 @@ class GroupWriter:
     def _settle(self, group: Sequence[Write]) -> None:
         self._unanswered -= len(group)
         for write in group:
+            write.permit.release()  # and the thread has work while these are answered
+        for write in group:
             write.settle()
+        if not self._unanswered:
+            self._all_answered.set()

@@ -18,7 +18,7 @@ from content_gateway.errors import (
 from content_gateway.ipfs.embedded import car
 from content_gateway.ipfs.embedded.block import MAX_BLOCK_BYTES
 from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.database import MAX_QUEUED_WRITES
+from content_gateway.ipfs.embedded.database import MAX_GROUP, MAX_QUEUED_WRITES
 from content_gateway.ipfs.embedded.frontier import Frontier, Limits
 from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.store import PARALLEL_BLOCKS, EmbeddedStore
@@ -357,7 +357,8 @@ async def test_a_queue_of_writes_that_is_full_is_our_own_overload(
     """Whoever comes too late hears that it is us, and not an upstream or the content."""
     slow = [asyncio.ensure_future(blocks.write(lambda _: sleep(0.3)))]
     await asyncio.sleep(0.1)  # the thread is at it, and what comes now waits
-    slow += [asyncio.ensure_future(blocks.write(lambda _: None)) for _ in range(MAX_QUEUED_WRITES)]
+    most = MAX_QUEUED_WRITES + MAX_GROUP - 1
+    slow += [asyncio.ensure_future(blocks.write(lambda _: None)) for _ in range(most)]
     await asyncio.sleep(0)
     with pytest.raises(Overloaded):
         await pin(store, LEAF[0])

@@ -58,7 +58,7 @@ class SqliteLedger:
         if not self._database.is_writing and self.holds(requestor, cid):
             return None
         addition = Addition(requestor, cid, spelling, label)
-        return await self._database.write_together(self._add_all, addition)
+        return await self._database.write_together(self._add_all, addition, requestor=requestor)
 
     async def relabel(self, requestor: str, cid: Cid, label: Label) -> bool:
         """Say something else of a pin; False if *requestor* does not hold it."""
@@ -72,7 +72,7 @@ class SqliteLedger:
             )
             return changed.rowcount > 0
 
-        return await self._database.write(job)
+        return await self._database.write(job, requestor=requestor)
 
     async def replace(
         self, requestor: str, old: Pin, cid: Cid, spelling: str, label: Label
@@ -99,7 +99,7 @@ class SqliteLedger:
             self._release(connection, content)
             return pin
 
-        return await self._database.write(job)
+        return await self._database.write(job, requestor=requestor)
 
     async def remove(
         self, requestor: str, cid: Cid, created_at: datetime | None = None
@@ -123,7 +123,7 @@ class SqliteLedger:
                 return None
             return Removal.LEAVES if self._release(connection, gone[0]) else Removal.STAYS
 
-        return await self._database.write(job)
+        return await self._database.write(job, requestor=requestor)
 
     def status(self, requestor: str, cid: Cid) -> PinStatus | None:
         """The requestor's pin of *cid* and how far its content is; None if there is none."""
@@ -151,7 +151,7 @@ class SqliteLedger:
             pins = [status_of(row) for row in rows[: search.limit]]
             return Page(count, pins, more=len(rows) > search.limit)
 
-        return await self._database.search(job)
+        return await self._database.search(job, requestor=requestor)
 
     def _add_all(
         self,

@@ -18,6 +18,7 @@ from typing import Any, Final, Self, TypeVar, cast
 import structlog
 
 from content_gateway.errors import GatewayError, StorageUnavailable, WrongSettings
+from content_gateway.fairness import FairSemaphore, Permit
 from content_gateway.group_commit import GroupWriter, Write, roll_back
 from content_gateway.storage.connection import connect, migrate
 from content_gateway.storage.folding import Folding
@@ -59,6 +60,12 @@ class Database:
         self._folding = Folding(path)
         self._searchers = ThreadPoolExecutor(_SEARCHERS, thread_name_prefix="sqlite search")
         self._searches = 0
+        self._search_turns = FairSemaphore(
+            _SEARCHERS,
+            waiting=MAX_WAITING_SEARCHES,
+            patience=_SEARCH_SECONDS,
+            detail="Too many searches are waiting.",
+        )
         self._log = path.with_name(path.name + "-wal")
 
     async def __aenter__(self) -> Self:
@@ -84,28 +91,34 @@ class Database:
         self._reader.close()
         await asyncio.to_thread(self._writer.close)  # folds the log if nobody else has it open
 
-    async def write(self, job: Callable[[sqlite3.Connection], T]) -> T:
+    async def write(self, job: Callable[[sqlite3.Connection], T], *, requestor: str = "") -> T:
         """What *job* returns, once its changes are durable. It may run more than once.
 
-        Raises StorageUnavailable when they are not; then nothing of them is kept."""
-        return cast(T, await self._queued(job, _ALONE))
+        It waits in the turn of *requestor*, that of the service itself where that is empty.
+        Raises StorageUnavailable when they are not durable; then nothing of them is kept.
+        Raises Overloaded when too many of that requestor's wait."""
+        return cast(T, await self._queued(job, _ALONE, requestor))
 
     async def write_together(
-        self, job: Callable[[sqlite3.Connection, Sequence[Item]], Sequence[T]], item: Item
+        self,
+        job: Callable[[sqlite3.Connection, Sequence[Item]], Sequence[T]],
+        item: Item,
+        *,
+        requestor: str = "",
     ) -> T:
         """As `write`; but *job* is given all the items that wait for it, and returns as many
         results."""
-        return cast(T, await self._queued(job, item))
+        return cast(T, await self._queued(job, item, requestor))
 
     @property
     def is_writing(self) -> bool:
         """Whether writes wait or are under way."""
         return self._writes.is_busy
 
-    def _queued(self, job: Callable[..., Any], item: object) -> asyncio.Future[Any]:
-        if self._writes.is_full:
-            raise StorageUnavailable("Too many writes are waiting.")
-        return self._writes.put(job, item)
+    def _queued(self, job: Callable[..., Any], item: object, requestor: str) -> asyncio.Future[Any]:
+        if self._writes.is_over:
+            raise StorageUnavailable("The ledger is closed.")
+        return self._writes.put(job, item, requestor)
 
     def read(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """What *job* returns. For look-ups by key, which take microseconds: it runs here and now.
@@ -122,30 +135,40 @@ class Database:
         *,
         seconds: float = _SEARCH_SECONDS,
         is_ours: bool = False,
+        requestor: str = "",
     ) -> T:
         """What *job* returns. For reads that may take long: beside the event loop, of one moment.
 
-        Raises StorageUnavailable, also after *seconds* and, unless it *is_ours* and nobody else's
-        wish, when too many are waiting or have kept the log of writes from being folded in."""
-        if not is_ours:
-            self._check_searches()
-        self._searches += 1
-        running = asyncio.get_running_loop().run_in_executor(
-            self._searchers, self._search, job, seconds
-        )
-        running.add_done_callback(self._searched)
-        return await running
+        They run in turn by *requestor*. Raises StorageUnavailable, also after *seconds* and, unless
+        it *is_ours* and nobody else's wish, when others have kept the log of writes from being
+        folded in; and Overloaded when too many of that requestor's wait."""
+        permit = self._search_turns.request(requestor, is_ours=is_ours)
+        await permit.granted()
+        try:
+            if not is_ours:
+                self._check_log()
+            self._searches += 1
+            running = asyncio.get_running_loop().run_in_executor(
+                self._searchers, self._search, job, seconds
+            )
+        except BaseException:
+            permit.release()
+            raise
+        running.add_done_callback(lambda done: self._searched(permit, done))
+        # Who gives up does not stop the thread, and its permit is not free before that has ended.
+        return await asyncio.shield(running)
 
-    def _check_searches(self) -> None:
-        if self._searches >= MAX_WAITING_SEARCHES:
-            raise StorageUnavailable("Too many searches are waiting.")
+    def _check_log(self) -> None:
         # While any search runs the log cannot begin anew; let them end before there are others.
         with suppress(FileNotFoundError):
             if self._searches and self._log.stat().st_size > _MOST_LOG_BYTES:
                 raise StorageUnavailable("The ledger is catching up.")
 
-    def _searched(self, _: object) -> None:
+    def _searched(self, permit: Permit, done: asyncio.Future[Any]) -> None:
         self._searches -= 1
+        permit.release()
+        if not done.cancelled():
+            done.exception()  # seen, even if nobody waits any more
 
     def _search(self, job: Callable[[sqlite3.Connection], T], seconds: float) -> T:
         end = time.monotonic() + seconds
