@@ -20,6 +20,7 @@ from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.outbound import Outbound
 from tests.ipfs.dags import Dag, file, in_order, raw
 from tests.ipfs.stores import count, number
+from tests.ledgers import cid
 
 T = TypeVar("T")
 
@@ -165,3 +166,21 @@ async def test_what_is_promised_waits_for_the_disk_and_blocks_do_not(tmp_path: P
         blocks.asked.clear()
         await blocks.unpin(dag[0])
         assert blocks.asked[0]
+
+
+@pytest.mark.parametrize("name", ["blocks.sqlite", "blocks.sqlite-wal"])
+async def test_a_store_that_is_taken_away_is_unavailable_until_it_is_back(
+    tmp_path: Path, name: str
+) -> None:
+    """Nothing is called kept, or held, in a file that nobody will find; no restart is needed."""
+    wanted = cid(1)
+    async with Blockstore(tmp_path / "blocks.sqlite") as blocks:
+        await blocks.begin(wanted)
+        (tmp_path / name).rename(tmp_path / "away")
+        with pytest.raises(StorageUnavailable):
+            await blocks.unpin(wanted)
+        with pytest.raises(StorageUnavailable):
+            await blocks.complete([wanted])
+        (tmp_path / "away").rename(tmp_path / name)
+        assert await blocks.complete([wanted]) == set()
+        await blocks.unpin(wanted)

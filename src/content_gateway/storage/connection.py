@@ -1,21 +1,27 @@
 """Connections to the embedded database, and its tables brought up to date.
 
-Knows how SQLite is set up so that a commit is durable (WAL, synchronous=FULL), and the numbered
-migrations. Who writes and who reads is left to sqlite.py."""
+Knows how SQLite is set up so that a commit is durable (WAL, synchronous=FULL), that nothing is
+opened which is not there, and the numbered migrations. Who writes and who reads is left to
+sqlite.py."""
 
 import sqlite3
 from importlib import resources
 from pathlib import Path
 from typing import Final
 
+from content_gateway.database_files import uri_of
 from content_gateway.errors import WrongSettings
 
 _LOG_BYTES: Final = 64 * 1024 * 1024  # what a large write has made of the log is given back
 
 
-def connect(path: Path, busy_ms: int) -> sqlite3.Connection:
-    """A connection that waits *busy_ms* for others; raises sqlite3.Error."""
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+def connect(path: Path, busy_ms: int, *, reads_only: bool = False) -> sqlite3.Connection:
+    """A connection to the file at *path*, which is not made, that waits *busy_ms* for others.
+
+    Raises sqlite3.Error."""
+    connection = sqlite3.connect(
+        uri_of(path, reads_only=reads_only), isolation_level=None, check_same_thread=False, uri=True
+    )
     connection.execute(f"PRAGMA busy_timeout = {busy_ms}")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")

@@ -17,6 +17,7 @@ from typing import Final
 
 import structlog
 
+from content_gateway.database_files import DatabaseFiles
 from content_gateway.storage.connection import connect
 
 _SECONDS: Final = 0.5  # between two folds, each of which makes commits a little slower
@@ -26,15 +27,19 @@ _BUSY_MS: Final = 100  # how long writers may be waited for, where the log is to
 # Where something new is always there before the old is folded, the log grows; above so many pages
 # the writers wait while the rest is folded, and it begins anew.
 LONGEST_LOG: Final = 16_000
+_NONE: Final = -1  # no version
 
 log = structlog.get_logger(__name__)
 
 
 class Folding:
-    """The thread that folds the log of the database at *path*, between `start` and `close`."""
+    """The thread that folds the log of the database at *path*, between `start` and `close`.
 
-    def __init__(self, path: Path) -> None:
+    Nothing is folded where its *files* are not what they were: what is left might be spoilt."""
+
+    def __init__(self, path: Path, files: DatabaseFiles) -> None:
         self._path = path
+        self._files = files
         self._is_written = threading.Event()
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sqlite folding", daemon=True)
@@ -73,7 +78,10 @@ class Folding:
                 if self._folded is None:
                     self._take()
                 elif self._version() != self._folded:
-                    self._fold()
+                    if self._files.has_all:
+                        self._fold()
+                    else:
+                        self._is_written.set()  # still to be folded, if they come back
             except (sqlite3.Error, OSError) as wrong:
                 log.error("the log was not folded", reason=str(wrong))
 
@@ -88,7 +96,9 @@ class Folding:
         _, pages, folded = self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         # What a reader still needs cannot be folded; then nobody should wait for it either.
         self._is_long = pages > LONGEST_LOG and pages == folded
-        self._folded = self._version()
+        # What was written since then would wait for the next commit, as that version has it too.
+        version = self._version()
+        self._folded = _NONE if self._files.is_behind else version
 
     def _version(self) -> int:
         """A number that changes with every commit of anybody else's."""

@@ -17,6 +17,7 @@ from typing import Any, Final, Self, TypeVar, cast
 
 import structlog
 
+from content_gateway.database_files import DatabaseFiles
 from content_gateway.errors import GatewayError, StorageUnavailable, WrongSettings
 from content_gateway.fairness import FairSemaphore, Permit
 from content_gateway.group_commit import GroupWriter, Write, roll_back
@@ -57,7 +58,9 @@ class Database:
         )
         self._writer: sqlite3.Connection
         self._reader: sqlite3.Connection
-        self._folding = Folding(path)
+        self._files = DatabaseFiles(path, "ledger")
+        self._folding = Folding(path, self._files)
+        self._watch: asyncio.Task[None]
         self._searchers = ThreadPoolExecutor(_SEARCHERS, thread_name_prefix="sqlite search")
         self._searches = 0
         self._search_turns = FairSemaphore(
@@ -71,25 +74,30 @@ class Database:
     async def __aenter__(self) -> Self:
         """Raises WrongSettings when the file cannot be made or is not ours."""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._files.prepare()
             self._writer = connect(self._path, _WRITER_BUSY_MS)
             migrate(self._writer)
             # Or a statement of many rows keeps what it might take back in files.
             self._writer.execute("PRAGMA temp_store = MEMORY")
             self._writer.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
             self._reader = connect(self._path, _READER_BUSY_MS)
+            self._files.opened()
             self._folding.start()
         except (OSError, sqlite3.Error) as wrong:
             raise WrongSettings(f"data_dir: {self._path} cannot be used: {wrong}") from wrong
         self._writes.start()
+        self._watch = asyncio.create_task(self._files.watch(), name="ledger files")
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
+        self._watch.cancel()
+        await asyncio.gather(self._watch, return_exceptions=True)
         await self._writes.close()
         await asyncio.to_thread(self._folding.close)
         await asyncio.to_thread(self._searchers.shutdown, cancel_futures=True)
         self._reader.close()
         await asyncio.to_thread(self._writer.close)  # folds the log if nobody else has it open
+        self._files.close()
 
     async def write(self, job: Callable[[sqlite3.Connection], T], *, requestor: str = "") -> T:
         """What *job* returns, once its changes are durable. It may run more than once.
@@ -125,9 +133,13 @@ class Database:
 
         Raises StorageUnavailable."""
         try:
-            return job(self._reader)
+            result = job(self._reader)
         except sqlite3.Error as wrong:
+            self._files.check()  # which may be why
+            log.error("the ledger cannot be read", reason=str(wrong))
             raise StorageUnavailable("The ledger cannot be read now.") from wrong
+        self._files.check_path()
+        return result
 
     async def search(
         self,
@@ -172,26 +184,33 @@ class Database:
 
     def _search(self, job: Callable[[sqlite3.Connection], T], seconds: float) -> T:
         end = time.monotonic() + seconds
+        self._files.check()
         try:
-            with closing(connect(self._path, _WRITER_BUSY_MS)) as connection:
+            with closing(connect(self._path, _WRITER_BUSY_MS, reads_only=True)) as connection:
                 connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS_A_LOOK)
                 connection.execute("BEGIN")  # all that *job* reads is of one moment
-                return job(connection)
-        except sqlite3.OperationalError as wrong:
-            late = time.monotonic() > end
-            detail = "The search takes too long." if late else "The ledger cannot be read now."
-            raise StorageUnavailable(detail) from wrong
+                result = job(connection)
+            self._files.check()
+            return result
+        except sqlite3.Error as wrong:
+            self._files.check()
+            if time.monotonic() > end:
+                raise StorageUnavailable("The search takes too long.") from wrong
+            log.error("the ledger cannot be read", reason=str(wrong))
+            raise StorageUnavailable("The ledger cannot be read now.") from wrong
 
     def _commit(self, group: Sequence[Write]) -> None:
         """Run *group* in one transaction; if a job of it fails, each job in its own."""
         try:
+            self._files.check()  # or what is written might spoil what is left
             self._writer.execute("BEGIN IMMEDIATE")
             failure = self._run(group)
             if failure is None:
                 self._writer.execute("COMMIT")
+                self._files.check()  # or it is durable where nobody will find it
                 self._folding.written()
                 return
-        except sqlite3.Error as wrong:
+        except (sqlite3.Error, StorageUnavailable) as wrong:
             # The database itself refuses: asking it again for each write would only take longer.
             roll_back(self._writer)
             for write in group:

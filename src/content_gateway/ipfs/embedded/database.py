@@ -14,6 +14,7 @@ from typing import Final, Self, TypeVar, cast
 
 import structlog
 
+from content_gateway.database_files import DatabaseFiles, uri_of
 from content_gateway.errors import Overloaded, StorageUnavailable, WrongSettings
 from content_gateway.group_commit import GroupWriter, Write, roll_back
 
@@ -45,6 +46,8 @@ class BlockDatabase:
         self._reading = ThreadPoolExecutor(1, "block reader")
         self._writer: sqlite3.Connection
         self._reader: sqlite3.Connection
+        self._files = DatabaseFiles(path, "block store")
+        self._watch: asyncio.Task[None]
 
     async def __aenter__(self) -> Self:
         """Raises WrongSettings when the file cannot be made, or is not a block store of ours."""
@@ -53,13 +56,17 @@ class BlockDatabase:
         except (OSError, sqlite3.Error) as wrong:
             raise WrongSettings(f"data_dir: {self._path} cannot be used: {wrong}") from wrong
         self._writes.start()
+        self._watch = asyncio.create_task(self._files.watch(), name="block store files")
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
+        self._watch.cancel()
+        await asyncio.gather(self._watch, return_exceptions=True)
         await self._writes.close()
         await asyncio.to_thread(self._reading.shutdown)
         self._reader.close()
         await asyncio.to_thread(self._writer.close)  # writes the WAL back
+        self._files.close()
 
     async def write(self, job: Job[T], *, durable: bool = False) -> T:
         """What *job* returns, once its changes are committed; on disk, too, if *durable*.
@@ -73,14 +80,19 @@ class BlockDatabase:
 
     async def read(self, job: Job[T]) -> T:
         """What *job* returns; raises StorageUnavailable when the disk refuses."""
-        loop = asyncio.get_running_loop()
+        return await asyncio.get_running_loop().run_in_executor(self._reading, self._read, job)
+
+    def _read(self, job: Job[T]) -> T:
         try:
-            return await loop.run_in_executor(self._reading, job, self._reader)
+            result = job(self._reader)
         except sqlite3.Error as wrong:
+            self._files.check()  # which may be why
             raise _refused(wrong, "read") from wrong
+        self._files.check_path()
+        return result
 
     def _open(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._files.prepare()
         self._writer = _connect(self._path, self._busy_ms)
         # Before the first table only: pages this large hold few blocks' ends in vain, and the
         # room of what is unpinned can be given back to the disk.
@@ -98,16 +110,22 @@ class BlockDatabase:
         self._writer.execute("PRAGMA user_version = 1")
         self._writer.execute("COMMIT")
         self._reader = _connect(self._path, self._busy_ms)
+        self._files.opened()
 
     def _commit(self, group: Sequence[Write]) -> None:
         """Run *group* in one transaction, each of it in a savepoint."""
         durable = any(write.note for write in group)
         try:
+            self._files.check()  # or what is written might spoil what is left
             self._writer.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._writer.execute("BEGIN IMMEDIATE")
             for write in group:
                 self._run(write)
             self._writer.execute("COMMIT")
+            self._files.check()  # or it is where nobody will find it
+        except StorageUnavailable as gone:
+            for write in group:
+                write.error = gone
         except sqlite3.Error as wrong:
             roll_back(self._writer)
             log.error("the block store cannot be written", reason=str(wrong))
@@ -128,7 +146,9 @@ class BlockDatabase:
 
 
 def _connect(path: Path, busy_ms: int) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(
+        uri_of(path), isolation_level=None, check_same_thread=False, uri=True
+    )
     connection.execute(f"PRAGMA busy_timeout = {busy_ms}")
     connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
     connection.execute("PRAGMA temp_store = MEMORY")  # what a job might take back is no file

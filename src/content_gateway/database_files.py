@@ -1,0 +1,281 @@
+"""The files of an open SQLite database: whether they are still what their paths lead to.
+
+In WAL mode SQLite never asks (its unix VFS compares the open file with the path only where it
+opens a rollback journal): it goes on in a file that was unlinked, and takes a log that somebody has
+cut for its own, which spoils the database at the next checkpoint. So whoever answers asks here
+first. Knows the names of the files, their owner and mode, and the two headers that tell what must
+be in them; when to ask, and what is answered then, is left to the databases."""
+
+import asyncio
+import os
+import stat
+import struct
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+import structlog
+
+from content_gateway.errors import StorageUnavailable, WrongSettings
+
+LOOK_SECONDS: Final = 1.0
+_MAGIC: Final = b"SQLite format 3\0"
+_LOG_HEADER: Final = 32
+_FRAME_HEADER: Final = 24
+# sqlite.org/walformat.html, "The WAL-Index File Format", in the byte order of the machine: twice a
+# header of 48 bytes, then how many frames are in the database file already, and behind the locks
+# how many somebody has begun to put there.
+_INDEX: Final = struct.Struct("=14xHII8x8s8x")
+_INDEX_HEADER: Final = 48
+_BACKFILL: Final = 96
+_BACKFILL_ATTEMPTED: Final = 128
+_TRIES: Final = 20
+
+Identity = tuple[int, int]  # device, inode
+
+log = structlog.get_logger(__name__)
+
+
+class _Index(NamedTuple):
+    """What must be in the files: the log's *frames* of *page_bytes*, under *salts*, of which as
+    many as *checkpointed* are in the database, which has *pages* with the last commit."""
+
+    page_bytes: int
+    frames: int
+    pages: int
+    salts: bytes
+    checkpointed: int
+    attempted: int
+
+    @property
+    def checkpoint(self) -> tuple[bytes, int, int]:
+        """What is another after each checkpoint."""
+        return self.salts, self.checkpointed, self.attempted
+
+
+class DatabaseFiles:
+    """The database at *path*, its log and its index; *name* is what people call it."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self._name = name
+        self._paths = [path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))]
+        self._identities: list[Identity] = []
+        self._log = -1
+        self._seen: tuple[int, _Index] | None = (
+            None  # when the database was written, the index then
+        )
+        self._problem: str | None = None
+        self._has_all = True
+        self._files: dict[Identity, int] = {}  # where this process has them open
+
+    def prepare(self) -> None:
+        """Make the folder and an empty file where there is none; nobody but us may read them.
+
+        Raises OSError, and WrongSettings where there is a log without its database: SQLite would
+        throw the log away, and what was promised is in it."""
+        path, wal, _ = self._paths
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if _size(wal) and not _size(path):
+            raise WrongSettings(
+                f"data_dir: {wal} is there, and the database it belongs to is not: put {path.name}"
+                " back, or take both away"
+            )
+        with suppress(FileExistsError):
+            # Before SQLite has it open: any close of a file drops the process's locks on it.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        for file in self._paths:
+            tighten(file)
+
+    def opened(self) -> None:
+        """Remember the files, which SQLite has open now; raises OSError."""
+        self._identities = [_identity(path.stat()) for path in self._paths]
+        # SQLite has no lock on the log, so that it may be opened and closed beside it.
+        self._log = os.open(self._paths[1], os.O_RDONLY | os.O_CLOEXEC)
+        if _identity(os.fstat(self._log)) != self._identities[1]:
+            raise OSError("its files were replaced while they were opened")
+        self.check()
+
+    def close(self) -> None:
+        """Forget them."""
+        if self._log >= 0:
+            os.close(self._log)
+            self._log = -1
+
+    def check_path(self) -> None:
+        """As `check`, for what only reads: costs one look at the path while all is well."""
+        if self._problem is not None or not self._is_same(0):
+            self.check()
+
+    @property
+    def has_all(self) -> bool:
+        """Whether all that was written is still in our hands, and the database is at its path.
+
+        So it is where only the log was taken away, which is open here: a checkpoint saves it."""
+        with suppress(StorageUnavailable):
+            self.check()
+        return self._has_all
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the log has something that is not in the database yet, as far as can be told."""
+        index = self._index()
+        return index is not None and index.checkpointed < index.frames
+
+    def check(self) -> None:
+        """Raises StorageUnavailable unless the files are sound; logs when that changes."""
+        problem = self._look()
+        if problem != self._problem:
+            self._problem = problem
+            if problem is None:
+                log.warning("the files of a database are back", database=self._name)
+            else:
+                log.error(
+                    "the files of a database were taken away or changed, nothing is promised",
+                    database=self._name,
+                    path=str(self._paths[0]),
+                    reason=problem,
+                )
+        if problem is not None:
+            raise StorageUnavailable(
+                f"The files of the {self._name} are not what they were; nothing was recorded."
+            )
+
+    async def watch(self) -> None:
+        """Look once a second, for the log and for those who only read."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            with suppress(StorageUnavailable):
+                self.check()
+
+    def _look(self) -> str | None:
+        """What is wrong with the files, if anything is."""
+        lost = [number for number in range(len(self._paths)) if not self._is_same(number)]
+        try:
+            inside = self._look_inside() if lost in ([], [1]) else "it is not at its path"
+        except OSError as wrong:
+            inside = str(wrong)
+        self._has_all = inside is None
+        if not lost:
+            return inside
+        return f"{self._paths[lost[0]].name} is gone, or another file is in its place"
+
+    def _is_same(self, number: int) -> bool:
+        """Whether the path leads to the file that is open."""
+        try:
+            return _identity(self._paths[number].stat()) == self._identities[number]
+        except OSError:
+            return False
+
+    def _look_inside(self) -> str | None:
+        """Whether the files hold what they must, by an index that did not change meanwhile."""
+        for _ in range(_TRIES):
+            before, found = self._index(), self._paths[0].stat()
+            problem = self._problem_of_database(before, found) or self._problem_of_log(before)
+            if self._index() == before:
+                if problem is None and before is not None:
+                    self._seen = found.st_mtime_ns, before
+                return problem
+        return self._problem  # others write without a pause; the next look will find it out
+
+    def _problem_of_database(self, index: _Index | None, found: os.stat_result) -> str | None:
+        name = self._paths[0].name
+        file = self._open_file(self._identities[0])
+        if not found.st_size or (file is not None and os.pread(file, len(_MAGIC), 0) != _MAGIC):
+            return f"{name} was emptied or written over"
+        if index is None:
+            return None
+        is_complete = index.checkpointed >= index.frames
+        if is_complete and found.st_size < index.pages * index.page_bytes:
+            return f"{name} was cut off"
+        # Only a checkpoint writes it, and each of them moves the index: before, and afterwards.
+        if self._seen is not None and index.attempted <= index.checkpointed:
+            written, seen = self._seen
+            if index.checkpoint == seen.checkpoint and found.st_mtime_ns != written:
+                return f"{name} was written over"
+        return None
+
+    def _problem_of_log(self, index: _Index | None) -> str | None:
+        if index is None or not index.frames:
+            return None  # nothing in it is needed
+        last = _LOG_HEADER + (index.frames - 1) * (_FRAME_HEADER + index.page_bytes)
+        header = os.pread(self._log, _LOG_HEADER, 0)
+        frame = os.pread(self._log, _FRAME_HEADER, last)
+        size = os.fstat(self._log).st_size
+        if (
+            header[16:24] != index.salts
+            or frame[8:16] != index.salts
+            or size < last + _FRAME_HEADER + index.page_bytes
+        ):
+            return f"{self._paths[1].name} was cut off or written over"
+        return None
+
+    def _index(self) -> _Index | None:
+        """The index as it stands; None while somebody changes it, or where it cannot be read."""
+        file = self._open_file(self._identities[2])
+        data = b"" if file is None else os.pread(file, _BACKFILL_ATTEMPTED + 4, 0)
+        if len(data) < _BACKFILL_ATTEMPTED + 4:
+            return None
+        if data[:_INDEX_HEADER] != data[_INDEX_HEADER:_BACKFILL]:
+            return None
+        size, frames, pages, salts = _INDEX.unpack(data[:_INDEX_HEADER])
+        (checkpointed,) = struct.unpack_from("=I", data, _BACKFILL)
+        (attempted,) = struct.unpack_from("=I", data, _BACKFILL_ATTEMPTED)
+        page_bytes = 65_536 if size == 1 else size
+        return _Index(page_bytes, frames, pages, salts, checkpointed, attempted)
+
+    def _open_file(self, identity: Identity) -> int | None:
+        """A file that this process, SQLite in it, has open and that is *identity*; None if none is.
+
+        Not one of our own: to close it would take SQLite's locks away (fcntl(2))."""
+        file = self._files.get(identity)
+        if file is not None and _is(file, identity):
+            return file
+        with suppress(OSError):  # Linux only
+            for name in os.listdir("/proc/self/fd"):
+                if _is(int(name), identity):
+                    self._files[identity] = int(name)
+                    return int(name)
+        return None
+
+
+def uri_of(path: Path, *, reads_only: bool = False) -> str:
+    """What SQLite opens the file at *path* by, and never makes one."""
+    mode = "ro" if reads_only else "rw"
+    return f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}"
+
+
+def tighten(path: Path, mode: int = 0o600) -> bool:
+    """Take *path* from everybody but its owner, if that is us; whether anything was taken.
+
+    What is not there, is not ours, or cannot be changed is left as it is."""
+    try:
+        found = path.lstat()
+        if found.st_uid != os.geteuid() or stat.S_ISLNK(found.st_mode):
+            return False
+        if not stat.S_IMODE(found.st_mode) & ~mode:
+            return False
+        path.chmod(stat.S_IMODE(found.st_mode) & mode)
+    except OSError:
+        return False
+    return True
+
+
+def _is(file: int, identity: Identity) -> bool:
+    """Whether the open *file* is *identity*."""
+    try:
+        return _identity(os.fstat(file)) == identity
+    except OSError:
+        return False
+
+
+def _identity(found: os.stat_result) -> Identity:
+    return found.st_dev, found.st_ino
+
+
+def _size(path: Path) -> int:
+    """How long the file is; 0 where there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

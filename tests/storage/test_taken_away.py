@@ -1,0 +1,271 @@
+"""Files of the ledger that are taken away, or changed, under a running service.
+
+SQLite goes on in such a case: it writes to what it has open, and an answer would be a promise that
+nobody can keep. Here every write is refused, as is every read that would repeat a promise, until
+the files are what they were."""
+
+import asyncio
+import shutil
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from content_gateway.content.pins import NO_LABEL, Pin, Search
+from content_gateway.errors import StorageUnavailable, WrongSettings
+from content_gateway.storage.ledger import SqliteLedger
+from content_gateway.storage.sqlite import Database
+from tests.ledgers import cid
+from tests.waiting import until
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+async def database(folder: Path) -> AsyncIterator[Database]:
+    async with Database(folder / "ledger.sqlite") as database:
+        yield database
+
+
+async def add(ledger: SqliteLedger, *numbers: int) -> list[object]:
+    """What each of the additions came to."""
+    pins = (ledger.add("anna", cid(number), str(cid(number)), NO_LABEL) for number in numbers)
+    return list(await asyncio.gather(*pins, return_exceptions=True))
+
+
+def kept(path: Path) -> int:
+    """How many pins somebody finds who opens the ledger at *path* now."""
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+            return int(connection.execute("SELECT count(*) FROM pins").fetchone()[0])
+    except sqlite3.Error:
+        return -1
+
+
+def kept_in_file(path: Path) -> int:
+    """How many pins are in the file itself, without its log."""
+    try:
+        with closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as connection:
+            return int(connection.execute("SELECT count(*) FROM pins").fetchone()[0])
+    except sqlite3.Error:
+        return -1
+
+
+def log_of(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def rename(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+
+
+def empty(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(0)
+
+
+def cut(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+def replace_by_nonsense(path: Path) -> None:
+    other = path.with_name("other")
+    other.write_bytes(b"nonsense" * 1000)
+    other.replace(path)
+
+
+def replace_by_a_copy(path: Path) -> None:
+    other = path.with_name("other")
+    shutil.copy(path, other)
+    other.replace(path)
+
+
+def copy_nonsense_over(path: Path) -> None:
+    """As `cp` does it: the file stays the same one."""
+    path.write_bytes(b"nonsense" * 10_000)
+
+
+def remove_the_folder(path: Path) -> None:
+    shutil.rmtree(path.parent)
+
+
+def rename_the_folder(path: Path) -> None:
+    path.parent.rename(path.parent.with_name("another folder"))
+
+
+def of_the_log(change: Callable[[Path], None]) -> Callable[[Path], None]:
+    def changed(path: Path) -> None:
+        change(log_of(path))
+
+    changed.__name__ = f"{change.__name__}_log"
+    return changed
+
+
+CHANGES = [
+    *(remove, rename, empty, cut),
+    *(replace_by_nonsense, replace_by_a_copy, copy_nonsense_over),
+]
+DAMAGE = [
+    *CHANGES,
+    *map(of_the_log, CHANGES),
+    *(remove_the_folder, rename_the_folder),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
+async def test_no_pin_is_acknowledged_that_is_not_kept(
+    database: Database, folder: Path, ledger: SqliteLedger, damage: Callable[[Path], None]
+) -> None:
+    """Ten pins are asked for afterwards, and each is refused; the log says why, once."""
+    path = folder / "ledger.sqlite"
+    assert all(await add(ledger, *range(5)))
+    with capture_logs() as logs:
+        damage(path)
+        answers = await add(ledger, *range(10, 20)) + await add(ledger, *range(20, 22))
+    assert {type(answer) for answer in answers} == {StorageUnavailable}
+    assert [line["event"] for line in logs if "taken away" in line["event"]] == [
+        "the files of a database were taken away or changed, nothing is promised"
+    ]
+
+
+@pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
+async def test_what_is_gone_is_not_confirmed(
+    database: Database, folder: Path, ledger: SqliteLedger, damage: Callable[[Path], None]
+) -> None:
+    """A pin that is there already is not called so, and no list is shown, once it was noticed."""
+    path = folder / "ledger.sqlite"
+    assert all(await add(ledger, *range(5)))
+    before = set(folder.iterdir())
+    damage(path)
+    await add(ledger, 9)
+    with pytest.raises(StorageUnavailable):
+        ledger.holds("anna", cid(1))
+    with pytest.raises(StorageUnavailable):
+        ledger.status("anna", cid(1))
+    with pytest.raises(StorageUnavailable):
+        await ledger.search("anna", Search())
+    if folder.exists():
+        assert not path.exists() or path in before, "a search has made a ledger"
+
+
+async def test_an_older_copy_is_noticed(
+    database: Database, folder: Path, ledger: SqliteLedger
+) -> None:
+    """Whoever copies a backup over the ledger of a running service (`cp`, the same file, as long
+    as it was) is told to stop it first, and no pin is promised in the mixture."""
+    path = folder / "ledger.sqlite"
+    assert all(await add(ledger, 1))
+    await until(lambda: kept_in_file(path) == 1)
+    backup = path.read_bytes()
+    assert all(await add(ledger, 2))
+    await until(lambda: kept_in_file(path) == 2)
+    database._files.check()  # as it does once a second
+    path.write_bytes(backup)
+    assert [type(answer) for answer in await add(ledger, 3)] == [StorageUnavailable]
+
+
+@pytest.mark.parametrize("what", ["ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm", ""])
+async def test_what_is_put_back_serves_again(
+    database: Database, folder: Path, ledger: SqliteLedger, what: str
+) -> None:
+    """A file, or the folder, that was renamed and comes back: nothing is lost, no restart."""
+    place, away = folder / what, folder.parent / "away"
+    assert all(await add(ledger, *range(5)))
+    place.rename(away)
+    assert {type(answer) for answer in await add(ledger, 5, 6)} == {StorageUnavailable}
+    away.rename(place)
+    with capture_logs() as logs:
+        assert all(isinstance(answer, Pin) for answer in await add(ledger, 5, 6))
+    assert [line["event"] for line in logs] == ["the files of a database are back"]
+    assert kept(folder / "ledger.sqlite") == 7
+    assert (await ledger.search("anna", Search())).count == 7
+
+
+async def test_what_was_in_a_log_that_was_removed_is_saved(
+    database: Database, folder: Path, ledger: SqliteLedger
+) -> None:
+    """The log is still open here: all that was promised in it is put into the database."""
+    path = folder / "ledger.sqlite"
+    assert all(await add(ledger, *range(50)))
+    log_of(path).unlink()
+    await until(lambda: kept_in_file(path) == 50)
+
+
+async def test_an_idle_service_notices_too(database: Database, folder: Path) -> None:
+    """Within a second or so, without anybody asking."""
+    with capture_logs() as logs:
+        rename(folder / "ledger.sqlite")
+        await until(lambda: any(line["log_level"] == "error" for line in logs))
+
+
+async def test_a_log_without_its_database_is_not_thrown_away(tmp_path: Path) -> None:
+    """SQLite makes an empty ledger there, and removes the log that promises are in."""
+    path = tmp_path / "ledger.sqlite"
+    log_of(path).write_bytes(b"what was promised")
+    for empty_file in (False, True):
+        if empty_file:
+            path.touch()
+        with pytest.raises(WrongSettings, match=r"ledger\.sqlite-wal is there"):
+            async with Database(path):
+                pass
+        assert log_of(path).read_bytes() == b"what was promised"
+
+
+async def test_a_busy_ledger_is_never_taken_for_a_changed_one(
+    database: Database, folder: Path, ledger: SqliteLedger
+) -> None:
+    """Commits of this and of another process beside it, and checkpoints of the log, which begins
+    anew many times, are no damage."""
+    path, is_over = folder / "ledger.sqlite", threading.Event()
+
+    def others() -> int:
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as connection:
+            connection.execute("PRAGMA wal_autocheckpoint = 0")  # one process alone checkpoints
+            commits = 0
+            while not is_over.wait(0.02):
+                connection.execute("UPDATE contents SET looks = looks + 1 WHERE id < 10")
+                commits += 1
+        return commits
+
+    other = asyncio.create_task(asyncio.to_thread(others))
+    begun = set()
+    try:
+        with capture_logs() as logs:
+            for number in range(0, 4_000, 100):
+                pins = await add(ledger, *range(number, number + 100))
+                assert all(isinstance(pin, Pin) for pin in pins), pins
+                begun.add(log_of(path).read_bytes()[16:24])
+                await asyncio.sleep(0.05)
+    finally:
+        is_over.set()
+    assert await other > 10
+    assert len(begun) > 1
+    assert not logs
+
+
+async def test_other_databases_than_ledgers_are_refused_in_words(
+    database: Database, ledger: SqliteLedger
+) -> None:
+    """Whatever SQLite says, in a search or a look-up, is 503 with words and no bug."""
+
+    def broken(connection: sqlite3.Connection) -> None:
+        raise sqlite3.DatabaseError("database disk image is malformed")
+
+    with pytest.raises(StorageUnavailable, match="cannot be read"):
+        database.read(broken)
+    with pytest.raises(StorageUnavailable, match="cannot be read"):
+        await database.search(broken)
+    with pytest.raises(StorageUnavailable, match="cannot be written"):
+        await database.write(broken)
