@@ -8,6 +8,7 @@ import pytest
 from content_gateway.content.cid import RAW, Cid
 from content_gateway.content.holdings import Due, Shares
 from content_gateway.content.multiformats import SHA2_256
+from content_gateway.content.pins import Page
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database
@@ -39,6 +40,11 @@ def numbers(dues: Sequence[Due]) -> list[int]:
 def shares(number: int) -> Shares:
     """Room for *number* contents of each lane of retries, and for twice as many first tries."""
     return Shares(number + number, number + number, number, number)
+
+
+def as_it_is(page: Page) -> Page:
+    """A page as it is, for who searches and shows it to nobody."""
+    return page
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from content_gateway.storage.additions import MOST_ROWS, next_moment
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database
-from tests.ledgers import GRACE, Clock, cid, shares
+from tests.ledgers import GRACE, Clock, as_it_is, cid, shares
 
 SECOND = 1_000_000
 
@@ -30,7 +30,7 @@ async def listed(
     ledger: SqliteLedger, who: str = "anna", search: Search | None = None
 ) -> list[Pin]:
     """The pins that *search* finds."""
-    page = await ledger.search(who, search or Search(limit=1000))
+    page = await ledger.search(who, search or Search(limit=1000), as_it_is)
     return [status.pin for status in page.pins]
 
 
@@ -142,7 +142,7 @@ def test_moments_only_grow() -> None:
 async def test_a_burst_gives_every_pin_its_own_moment(ledger: SqliteLedger, clock: Clock) -> None:
     """Three thousand pins at one moment of the clock: none shares a created_at, all stay near."""
     await asyncio.gather(*(add(ledger, number) for number in range(3000)))
-    page = await ledger.search("anna", Search(limit=5000))
+    page = await ledger.search("anna", Search(limit=5000), as_it_is)
     moments = [status.pin.created_at for status in page.pins]
     assert (page.count, len(set(moments))) == (3000, 3000)
     assert moments == sorted(moments, reverse=True)
@@ -376,7 +376,7 @@ async def test_a_search_finds_what_passes_every_filter(
     ledger: SqliteLedger, library: list[Pin], search: Search, wanted: list[int]
 ) -> None:
     """And nobody else's; newest first, and all are counted."""
-    page = await ledger.search("anna", search)
+    page = await ledger.search("anna", search, as_it_is)
     assert [status.pin for status in page.pins] == [library[number] for number in wanted]
     assert (page.count, page.more) == (len(wanted), False)
 
@@ -405,7 +405,7 @@ async def test_pages_make_up_the_whole(
     while page.more:
         cursor = found[-1].created_at if found else None
         page = await ledger.search(
-            "anna", Search(meta=search.meta, cids=search.cids, cursor=cursor, limit=limit)
+            "anna", Search(meta=search.meta, cids=search.cids, cursor=cursor, limit=limit), as_it_is
         )
         found += [status.pin for status in page.pins]
         assert page.count == len(whole)
@@ -418,7 +418,7 @@ async def test_pages_stand_still_while_pins_come_and_go(ledger: SqliteLedger, cl
     found: list[Pin] = []
     cursor = None
     for turn in range(1000):
-        page = await ledger.search("anna", Search(cursor=cursor, limit=7))
+        page = await ledger.search("anna", Search(cursor=cursor, limit=7), as_it_is)
         found += [status.pin for status in page.pins]
         if not page.more:
             break

@@ -16,7 +16,7 @@ from content_gateway.storage import sqlite
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database
-from tests.ledgers import cid, shares
+from tests.ledgers import as_it_is, cid, shares
 
 AT = 1_790_000_000_123  # milliseconds
 STATES = ("queued", "pinning", "pinned", "failed")
@@ -58,7 +58,7 @@ async def database(old: Path) -> AsyncIterator[Database]:
 async def test_every_pin_is_kept(database: Database) -> None:
     """With its requestor, its spelling and its time, to the millisecond; each once."""
     ledger = SqliteLedger(database, grace=60.0)
-    page = await ledger.search("anna", Search(limit=1000))
+    page = await ledger.search("anna", Search(limit=1000), as_it_is)
     pins = {status.pin.cid: status.pin for status in page.pins}
     assert page.count == len(page.pins) == 40
     for number in range(40):
@@ -67,7 +67,7 @@ async def test_every_pin_is_kept(database: Database) -> None:
         assert microseconds(pin.created_at) // 1000 == AT + number // 10
         assert pin.label == NO_LABEL
     assert len({pin.created_at for pin in pins.values()}) == 40
-    theirs = await ledger.search("ben", Search(limit=1000))
+    theirs = await ledger.search("ben", Search(limit=1000), as_it_is)
     assert {status.pin.cid for status in theirs.pins} == {cid(n) for n in range(0, 40, 3)}
 
 
@@ -109,7 +109,7 @@ async def test_a_migration_that_is_cut_off_leaves_the_old_ledger(old: Path) -> N
         connection.execute("DROP TABLE sweeps")
         connection.commit()
     async with Database(old) as database:
-        page = await SqliteLedger(database, grace=60.0).search("anna", Search(limit=1))
+        page = await SqliteLedger(database, grace=60.0).search("anna", Search(limit=1), as_it_is)
         assert page.count == 40
 
 

@@ -19,7 +19,7 @@ from content_gateway.content.pins import NO_LABEL, Pin, Search
 from content_gateway.errors import StorageUnavailable, WrongSettings
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database
-from tests.ledgers import cid
+from tests.ledgers import as_it_is, cid
 from tests.waiting import until
 
 
@@ -155,7 +155,7 @@ async def test_what_is_gone_is_not_confirmed(
     with pytest.raises(StorageUnavailable):
         ledger.status("anna", cid(1))
     with pytest.raises(StorageUnavailable):
-        await ledger.search("anna", Search())
+        await ledger.search("anna", Search(), as_it_is)
     if folder.exists():
         assert not path.exists() or path in before, "a search has made a ledger"
 
@@ -190,7 +190,7 @@ async def test_what_is_put_back_serves_again(
         assert all(isinstance(answer, Pin) for answer in await add(ledger, 5, 6))
     assert [line["event"] for line in logs] == ["the files of a database are back"]
     assert kept(folder / "ledger.sqlite") == 7
-    assert (await ledger.search("anna", Search())).count == 7
+    assert (await ledger.search("anna", Search(), as_it_is)).count == 7
 
 
 async def test_what_was_in_a_log_that_was_removed_is_saved(

@@ -4,7 +4,7 @@ Knows the fields of the interface specification's section 2.5 and of this servic
 operations, and the words that tell a person how far a pin is. The Pinning Service API's form of
 the same things is in psa.py."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -13,8 +13,9 @@ from content_gateway.api.call import Reply, confirmed, keyed
 from content_gateway.content.cursors import cursor_behind
 from content_gateway.content.holdings import ContentState, Peer
 from content_gateway.content.moments import rfc3339
-from content_gateway.content.pins import Page, Pin, PinStatus, Removal
+from content_gateway.content.pins import MAX_PAGE_BYTES, Page, Pin, PinStatus, Removal
 
+_AROUND: Final = 256  # bytes of an answer beside its results
 _EXISTS: Final = keyed(
     msgspec.json.encode({"message": "A pin already exists for this CID and API key"})
 )
@@ -81,14 +82,26 @@ def reason_of(status: PinStatus) -> str | None:
 
 def pins_listed(page: Page) -> Reply:
     """A page of pins, and the cursor to the next one where there is one."""
-    body: dict[str, Any] = {
-        "message": "Pins",
-        "count": page.count,
-        "results": [_listed(status) for status in page.pins],
-    }
-    if page.more and page.pins:
-        body["next"] = cursor_behind(page.pins[-1].pin)
+    results = fitting(page.pins, _listed)
+    body: dict[str, Any] = {"message": "Pins", "count": page.count, "results": results}
+    if results and (page.more or len(results) < len(page.pins)):
+        body["next"] = cursor_behind(page.pins[len(results) - 1].pin)
     return keyed(msgspec.json.encode(body))
+
+
+def fitting(
+    pins: Sequence[PinStatus], shown: Callable[[PinStatus], dict[str, Any]]
+) -> list[msgspec.Raw]:
+    """The first of *pins* as *shown*, in JSON: as many as go into one answer, and at least one."""
+    results: list[msgspec.Raw] = []
+    room = MAX_PAGE_BYTES - _AROUND
+    for status in pins:
+        result = msgspec.json.encode(shown(status))
+        room -= len(result) + 1
+        if results and room < 0:
+            break
+        results.append(msgspec.Raw(result))
+    return results
 
 
 def pin_removed(spelling: str, removal: Removal) -> Reply:

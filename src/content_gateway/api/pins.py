@@ -63,7 +63,7 @@ class PinHandlers:
             cursor=parse_cursor(asked["cursor"]) if "cursor" in asked else None,
             limit=number("limit", asked.get("limit"), least=1, most=1000, default=100),
         )
-        return pins_listed(await self._pinning.search(call.requestor, search))
+        return await self._pinning.search(call.requestor, search, pins_listed)
 
     async def remove(self, call: Call) -> Reply:
         """The end of one of the requestor's pins."""

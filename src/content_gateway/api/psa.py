@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from content_gateway.api.call import Call, Handler, Handlers, Reply, keyed
-from content_gateway.api.pin_answers import reason_of
+from content_gateway.api.pin_answers import fitting, reason_of
 from content_gateway.api.psa_query import (
     STATES,
     parse_pin,
@@ -22,7 +22,7 @@ from content_gateway.api.psa_query import (
 from content_gateway.api.query import parse_query
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import ContentState
-from content_gateway.content.pins import PinStatus
+from content_gateway.content.pins import Page, PinStatus
 from content_gateway.errors import PinNotFound
 from content_gateway.pins.pinning import Pinning
 
@@ -65,9 +65,8 @@ class PsaHandlers:
 
     async def list(self, call: Call) -> Reply:
         """The requestor's pins that pass the filters, newest first."""
-        page = await self._pinning.search(call.requestor, parse_search(call.query))
-        results = [self._shown(status) for status in page.pins]
-        return keyed(msgspec.json.encode({"count": page.count, "results": results}))
+        search = parse_search(call.query)
+        return await self._pinning.search(call.requestor, search, self._listed)
 
     async def add(self, call: Call) -> Reply:
         """A pin of the CID in the body: a new one, or the one that is there, described anew."""
@@ -116,6 +115,11 @@ class PsaHandlers:
             with suppress(PinNotFound):  # removed in this moment: it was accepted all the same
                 status = self._pinning.status(requestor, status.pin.cid)
         return self._answer(status, 202)
+
+    def _listed(self, page: Page) -> Reply:
+        """A page: where `count` is more than it shows, clients ask on with `before`."""
+        results = fitting(page.pins, self._shown)
+        return keyed(msgspec.json.encode({"count": page.count, "results": results}))
 
     def _answer(self, status: PinStatus, code: int = 200) -> Reply:
         return keyed(msgspec.json.encode(self._shown(status)), status=code)

@@ -16,12 +16,11 @@ from content_gateway.api.query import choice, choices, moment, number, parse_que
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import ContentState
 from content_gateway.content.moments import at_microseconds, microseconds
-from content_gateway.content.pins import Label, Match, Pin, Search
+from content_gateway.content.pins import MAX_LABEL_BYTES, Label, Match, Pin, Search
 from content_gateway.errors import InvalidBody, InvalidCid, InvalidQuery, PinNotFound
 
 MAX_NAME: Final = 255
 MAX_CIDS: Final = 10
-MAX_META: Final = 4096  # so that a page of a thousand pins is not larger than an answer should be
 _PARAMETERS: Final = ("cid", "name", "match", "status", "before", "after", "limit", "meta")
 # What the API calls queued is all that waits for its turn, the lost included.
 STATES: Final[Mapping[str, frozenset[ContentState]]] = {
@@ -63,10 +62,13 @@ def parse_pin(body: bytes) -> tuple[str, Label]:
         raise InvalidBody("The body is not a Pin object: it is nested too deeply.") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
         raise InvalidBody(f"The body is not a Pin object: {wrong}.") from wrong
-    if sum(len(name) + len(value) for name, value in (pin.meta or {}).items()) > MAX_META:
-        raise InvalidBody(f"meta has at most {MAX_META} characters in all.")
-    origins = tuple(dict.fromkeys(pin.origins or ()))
-    return pin.cid, Label(pin.name, origins, pin.meta or {})
+    label = Label(pin.name, tuple(dict.fromkeys(pin.origins or ())), pin.meta or {})
+    if (size := label.encoded_bytes) > MAX_LABEL_BYTES:
+        raise InvalidBody(
+            f"name, origins and meta have at most {MAX_LABEL_BYTES} bytes in all, as JSON;"
+            f" these have {size}."
+        )
+    return pin.cid, label
 
 
 def parse_search(query: bytes) -> Search:

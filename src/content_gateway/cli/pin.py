@@ -225,7 +225,7 @@ async def _list(
     async with opened(loaded.settings) as gateway:
         requestor = common.requestor_of(gateway, loaded, key)
         while True:
-            page = await gateway.pinning.search(requestor, search)
+            page = await gateway.pinning.search(requestor, search, lambda page: page)
             if as_json:
                 lines = [msgspec.json.encode(pin_shown.listed(pin)).decode() for pin in page.pins]
             else:

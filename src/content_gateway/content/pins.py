@@ -8,10 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, StrEnum, auto
+from typing import Final
+
+import msgspec
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import ContentState, Peer
 from content_gateway.content.moments import rfc3339
+
+MAX_LABEL_BYTES: Final = 4096
+MAX_PAGE_BYTES: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +26,7 @@ class Label:
 
     *name* is for people (at most 255 characters, none of them NUL: ValueError), *origins* are
     multiaddrs of nodes that have the content (at most 20), *meta* is whatever the requestor wants
-    to find it by."""
+    to find it by. What is sent now has at most MAX_LABEL_BYTES; earlier versions took more."""
 
     name: str | None = None
     origins: tuple[str, ...] = ()
@@ -29,6 +35,12 @@ class Label:
     def __post_init__(self) -> None:
         if self.name is not None and "\0" in self.name:
             raise ValueError("a name has a NUL in it")
+
+    @property
+    def encoded_bytes(self) -> int:
+        """Its size as JSON, in which a control character takes six bytes (RFC 8259 section 7)."""
+        said = {"name": self.name, "origins": self.origins, "meta": self.meta}
+        return len(msgspec.json.encode({key: value for key, value in said.items() if value}))
 
 
 NO_LABEL = Label()
@@ -112,8 +124,9 @@ class Search:
 class Page:
     """Some of the pins that a search finds, newest first.
 
-    *count* is how many pass its filters in all, wherever the page begins; *more* is True where
-    older ones follow."""
+    As many as were asked for, or fewer where what is said of them has MAX_PAGE_BYTES. *count* is
+    how many pass its filters in all, wherever the page begins; *more* is True where older ones
+    follow. What it shows of a status is no node's word: *peers* are left out."""
 
     count: int
     pins: Sequence[PinStatus]

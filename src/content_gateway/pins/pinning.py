@@ -7,7 +7,7 @@ here: no caller ever waits for a cluster."""
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import ContentState
@@ -21,6 +21,8 @@ from content_gateway.content.pins import (
     Search,
 )
 from content_gateway.errors import InvalidCid, PinNotFound
+
+T = TypeVar("T")
 
 
 class PinLedger(Protocol):
@@ -47,8 +49,9 @@ class PinLedger(Protocol):
     def status(self, requestor: str, cid: Cid) -> PinStatus | None:
         """The requestor's pin of *cid* and how far its content is; None if there is none."""
 
-    async def search(self, requestor: str, search: Search) -> Page:
-        """The requestor's pins that *search* finds."""
+    async def search(self, requestor: str, search: Search, shown: Callable[[Page], T]) -> T:
+        """What *shown* makes of the requestor's pins that *search* finds; beside the event loop,
+        as a page may be large."""
 
 
 class Blocking(Protocol):
@@ -135,6 +138,8 @@ class Pinning:
             raise PinNotFound("No pin of this CID is held.")
         return status
 
-    async def search(self, requestor: str, search: Search) -> Page:
-        """The requestor's pins that *search* finds, newest first."""
-        return await self._ledger.search(requestor, search)
+    async def search(self, requestor: str, search: Search, shown: Callable[[Page], T]) -> T:
+        """What *shown* makes of the requestor's pins that *search* finds, newest first.
+
+        It is called beside the event loop, in another thread."""
+        return await self._ledger.search(requestor, search, shown)

@@ -6,15 +6,16 @@ contents.py beside this."""
 
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import ContentState, Event, after
 from content_gateway.content.moments import microseconds
 from content_gateway.content.pins import (
+    MAX_PAGE_BYTES,
     Label,
     Page,
     Pin,
@@ -23,8 +24,17 @@ from content_gateway.content.pins import (
     Search,
 )
 from content_gateway.storage.additions import Addition, add_all
-from content_gateway.storage.pin_rows import STATUS, conditions_of, kept_label, status_of
+from content_gateway.storage.pin_rows import (
+    LISTED,
+    STATUS,
+    conditions_of,
+    kept_label,
+    status_of,
+    text_in,
+)
 from content_gateway.storage.sqlite import Database
+
+T = TypeVar("T")
 
 
 class SqliteLedger:
@@ -136,20 +146,21 @@ class SqliteLedger:
         )
         return None if row is None else status_of(row)
 
-    async def search(self, requestor: str, search: Search) -> Page:
-        """The requestor's pins that *search* finds, newest first."""
+    async def search(self, requestor: str, search: Search, shown: Callable[[Page], T]) -> T:
+        """What *shown* makes, beside the event loop, of the requestor's pins that *search* finds,
+        newest first."""
         wanted, values = conditions_of(requestor, search)
 
-        def job(connection: sqlite3.Connection) -> Page:
+        def job(connection: sqlite3.Connection) -> T:
             rows = connection.execute(
-                f"SELECT {STATUS} FROM pins JOIN contents ON id = content"  # noqa: S608 - ours
+                f"SELECT {LISTED} FROM pins JOIN contents ON id = content"  # noqa: S608 - ours
                 f" WHERE {wanted} AND created_at < :cursor ORDER BY created_at DESC LIMIT :limit",
                 values,
-            ).fetchall()
-            is_whole = search.cursor is None and len(rows) <= search.limit
-            count = len(rows) if is_whole else _count(connection, wanted, values)
-            pins = [status_of(row) for row in rows[: search.limit]]
-            return Page(count, pins, more=len(rows) > search.limit)
+            )
+            pins, more = _page(rows, search.limit)
+            is_whole = search.cursor is None and not more
+            count = len(pins) if is_whole else _count(connection, wanted, values)
+            return shown(Page(count, pins, more))
 
         return await self._database.search(job, requestor=requestor)
 
@@ -184,6 +195,19 @@ class SqliteLedger:
             },
         )
         return True
+
+
+def _page(rows: Iterable[tuple[Any, ...]], limit: int) -> tuple[list[PinStatus], bool]:
+    """The first *limit* of *rows* as values, fewer where they have much text; and whether there
+    are more. What does not go in is not read."""
+    pins: list[PinStatus] = []
+    size = 0
+    for row in rows:
+        size += text_in(row)
+        if len(pins) == limit or (pins and size > MAX_PAGE_BYTES):
+            return pins, True
+        pins.append(status_of(row))
+    return pins, False
 
 
 def _count(connection: sqlite3.Connection, wanted: str, values: dict[str, Any]) -> int:

@@ -14,10 +14,12 @@ from content_gateway.content.pins import NO_LABEL, Label, Match, Pin, PinStatus,
 
 _FAR: Final = 2**62  # later than any moment
 _PIN: Final = "cid, spelling, created_at, name, origins, meta"
-STATUS: Final = (
-    f"{_PIN}, state, replicas, wanted, peers, blocks, size, attempts, error,"
+_STATUS: Final = (
+    f"{_PIN}, state, replicas, wanted, {{peers}}, blocks, size, attempts, error,"
     " CASE WHEN lease_owner IS NULL THEN next_at END, updated_at"
 )
+STATUS: Final = _STATUS.format(peers="peers")
+LISTED: Final = _STATUS.format(peers="NULL")  # a cluster's peers are many, and no list shows them
 _NAME_IS: Final = {
     Match.EXACT: "name = :name",
     Match.IEXACT: "casefold(name) = casefold(:name)",
@@ -83,6 +85,11 @@ def status_of(row: tuple[Any, ...]) -> PinStatus:
         next_at=None if next_at is None else at_milliseconds(next_at),
         updated_at=at_milliseconds(updated_at),
     )
+
+
+def text_in(row: tuple[Any, ...]) -> int:
+    """How many characters of text there are in *row*."""
+    return sum(len(value) for value in row if isinstance(value, str))
 
 
 def kept_label(label: Label) -> tuple[str | None, str | None, str | None]:

@@ -17,6 +17,7 @@ from hypothesis.stateful import initialize, invariant, rule
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.pins import Label, Search
+from tests.ledgers import as_it_is
 from tests.pins.model.acting import OURS, STRANGE, Acting
 from tests.pins.model.cluster import Mood
 
@@ -101,7 +102,7 @@ class PinMachine(Acting):
             rest = found[1:] if page else found
             cursor = found[0].created_at if page and found else None
             wanted = Search(name=name, cursor=cursor, limit=limit)
-            answer = await self._of(which).pinning.search(requestor, wanted)
+            answer = await self._of(which).pinning.search(requestor, wanted, as_it_is)
             assert [status.pin for status in answer.pins] == rest[:limit]
             assert (answer.count, answer.more) == (len(found), len(rest) > limit)
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import Due, Event, Outcome, Sent, Shares, Sighting
@@ -19,6 +19,8 @@ from content_gateway.pins.pinning import PinLedger
 from tests.ledgers import Clock
 from tests.pins.model.points import Points
 from tests.pins.model.promises import Promises
+
+T = TypeVar("T")
 
 
 class WatchedLedger:
@@ -63,9 +65,9 @@ class WatchedLedger:
         self._points.check()
         return self._ledger.status(requestor, cid)
 
-    async def search(self, requestor: str, search: Search) -> Page:
+    async def search(self, requestor: str, search: Search, shown: Callable[[Page], T]) -> T:
         await self._points.passing("before search")
-        return await self._ledger.search(requestor, search)
+        return await self._ledger.search(requestor, search, shown)
 
 
 class WatchedContents:
