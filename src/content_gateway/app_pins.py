@@ -26,7 +26,8 @@ from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database
 from content_gateway.storage.sweeps import SqliteSweeps
 
-# facts-pins section 10: a cluster is well served with 20 to 50 wishes at a time.
+# For one requestor, and half as many more for the others. facts-pins section 10: a cluster is well
+# served with 20 to 50 wishes at a time.
 CLUSTER_WORKERS: Final = 50
 KUBO_WORKERS: Final = 16
 

@@ -210,7 +210,8 @@ def test_gaps_are_spread() -> None:
 
 
 def test_slices_double() -> None:
-    """A first try has thirty seconds, each later one twice as many, up to an hour."""
+    """A first try has five seconds, the next one thirty, each later one twice as many, up to an
+    hour."""
     rules = Rules(Policy(), BATCH)
-    slices = [rules.slice(due(attempts=attempts)) for attempts in (0, 1, 2, 6, 7, 10**6)]
-    assert slices == [30.0, 60.0, 120.0, 1920.0, 3600.0, 3600.0]
+    slices = [rules.slice(due(attempts=attempts)) for attempts in (0, 1, 2, 3, 7, 8, 10**6)]
+    assert slices == [5.0, 30.0, 60.0, 120.0, 1920.0, 3600.0, 3600.0]

@@ -57,10 +57,10 @@ async def lease(
 async def test_a_content_is_leased_once(ledger: SqliteLedger, contents: SqliteContents) -> None:
     """Twenty owners that ask at once share what is due, and nothing twice."""
     await promise(ledger, *range(100))
-    shares = await asyncio.gather(*(lease(contents, f"owner {n}", 3, 3) for n in range(20)))
-    found = [number for share in shares for number in numbers(share)]
+    parts = await asyncio.gather(*(lease(contents, f"owner {n}", 3, 3) for n in range(20)))
+    found = [number for part in parts for number in numbers(part)]
     assert sorted(found) == list(range(100))
-    assert not contents.any_due()
+    assert not contents.any_due(shares(9))
 
 
 async def test_a_lease_runs_out(
@@ -87,7 +87,7 @@ async def test_a_lease_is_extended(
         assert await lease(contents, "b") == []
     clock.now += LEASE + 1
     await contents.renew("b", dues, LEASE)
-    assert contents.any_due()
+    assert contents.any_due(shares(9))
 
 
 async def test_first_tries_and_retries_have_shares(
@@ -175,7 +175,7 @@ async def test_an_older_generation_learns_nothing(
     assert begun is not None
     await ledger.remove("anna", cid(1))
     await promise(ledger, 1)
-    assert not contents.any_due()  # the worker still has its lease
+    assert not contents.any_due(shares(9))  # the worker still has its lease
     assert await contents.begin("a", due, Sent.PIN, None) is None
     await contents.settle("a", [(begun, PINNED)])
     assert status(ledger, 1).state is ContentState.QUEUED
@@ -193,7 +193,7 @@ async def test_a_content_let_go_of_under_a_lease_keeps_its_grace_period(
     await ledger.remove("anna", cid(1))
     await contents.settle("a", [(due, PINNED)])
     clock.now += 59.9
-    assert not contents.any_due()
+    assert await lease(contents) == []
     clock.now += 0.2
     (due,) = await lease(contents)
     assert due.state is ContentState.UNPINNING
@@ -240,7 +240,7 @@ async def test_a_new_pin_keeps_what_was_seen_to_be_gone(
     await promise(ledger, 1)
     await contents.settle("a", [(due, Outcome(Event.SEEN_ABSENT, None))])
     assert status(ledger, 1).state is ContentState.QUEUED
-    assert contents.any_due()
+    assert contents.any_due(shares(9))
 
 
 async def test_what_is_sent_is_known_before(
@@ -344,7 +344,7 @@ async def test_waiting_contents_can_be_hastened(
     dues = await lease(contents)
     await contents.settle("a", [(due, Outcome(None, 300.0)) for due in dues])
     await ledger.remove("anna", cid(2))
-    assert not contents.any_due()
+    assert not contents.any_due(shares(9))
     await contents.expedite()
     assert sorted(numbers(await lease(contents))) == [1, 3]
 
@@ -353,10 +353,13 @@ async def test_waiting_contents_can_be_hastened(
 
 HOW = [
     # what is done, words of the plan, words that must not be in it
-    ("any_due", "contents_due", "SCAN contents"),
-    ("lease", "contents_due", "SCAN contents"),
+    ("any_due", "turns_due (lane=? AND at<?)", "SCAN turns"),
+    ("lease", "contents_due (<expr>=? AND turn_of=? AND next_at<?)", "SCAN contents"),
+    ("lease", "turns_due (lane=? AND at<?)", "SCAN turns"),
+    ("lease", "pins_by_content (content=?)", "SCAN pins"),
     ("lease releases", "contents_leaving", "SCAN contents"),
-    ("release", "contents_leased", "SCAN contents"),
+    ("settle shared", "contents_due (<expr>=? AND turn_of=? AND next_at<?)", "SCAN contents"),
+    ("release", "contents_leased", "SCAN"),
     ("holds", "SEARCH pins", "SCAN"),
     ("status", "SEARCH pins", "SCAN"),
     ("list", "pins_by_age", "TEMP B-TREE"),
@@ -377,13 +380,17 @@ async def test_reading_uses_an_index(tmp_path: Path, what: str, wanted: str, unw
         database.read(lambda c: c.set_trace_callback(statements.append))
         match what:
             case "any_due":
-                contents.any_due()
+                contents.any_due(shares(9))
             case "lease":
                 await contents.lease("a", 1.0, shares(5))
             case "lease releases":
                 await contents.lease("a", 1.0, Shares(5, releases=5))
             case "release":
                 await contents.release("a")
+            case "settle shared":
+                await promise(ledger, 1, who="ben")
+                (due,) = await contents.lease("a", 1.0, shares(5))
+                await contents.settle("a", [(due, AGAIN)])
             case "holds":
                 ledger.holds("anna", cid(1))
             case "status":

@@ -279,10 +279,9 @@ async def test_a_released_content_waits_for_the_grace_period(
     await add(ledger, 1)
     await ledger.remove("anna", cid(1))
     clock.now += GRACE - 0.1
-    assert not contents.any_due()
     assert await contents.lease("a", 30.0, shares(10)) == []
     clock.now += 0.2
-    assert contents.any_due()
+    assert contents.any_due(shares(9))
     (due,) = await contents.lease("a", 30.0, shares(10))
     assert (due.state, due.is_held) == (ContentState.UNPINNING, False)
 
@@ -310,9 +309,9 @@ async def test_somebody_who_asks_for_what_failed_is_not_kept_waiting(
     """A second requestor of a content in a long gap makes it due now."""
     await add(ledger, 1)
     await seen(contents, Event.SEEN_FAILED, again_in=600.0)
-    assert not contents.any_due()
+    assert not contents.any_due(shares(9))
     await add(ledger, 1, "ben")
-    assert contents.any_due()
+    assert contents.any_due(shares(9))
 
 
 async def test_a_pinned_content_is_not_asked_for_again(
@@ -322,7 +321,7 @@ async def test_a_pinned_content_is_not_asked_for_again(
     await add(ledger, 1)
     await seen(contents, Event.SEEN_PINNED)
     await add(ledger, 1, "ben")
-    assert not contents.any_due()
+    assert not contents.any_due(shares(9))
 
 
 # Searching.

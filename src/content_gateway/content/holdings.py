@@ -3,6 +3,7 @@
 The table is the whole truth about states: the ledger and the reconciler ask `after`, and the
 diagram in docs/pins.md is drawn from it. Does no I/O and knows no requestor."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -132,7 +133,8 @@ class Due:
     *is_held* is counted under the lease. *generation* changes with every promise and release, so
     that what was learned about an older one is not written over a newer. *looks* were taken since
     the last event, *attempts* made since it was last pinned; *sent* was asked of the backend at
-    *sent_at* (seconds since 1970)."""
+    *sent_at* (seconds since 1970). *requestor* is the number of the one in whose turn it was
+    leased, and *is_shared* says that others hold it too."""
 
     id: int
     cid: Cid
@@ -143,6 +145,8 @@ class Due:
     looks: int = 0
     sent: Sent | None = None
     sent_at: float = 0.0
+    requestor: int = 0
+    is_shared: bool = False
 
     @property
     def lane(self) -> Lane:
@@ -156,13 +160,68 @@ class Due:
 class Shares:
     """How many contents may be leased: at most so many of each lane, and *most* of them in all.
 
-    *releases* are contents that nobody holds, whatever their lane."""
+    *releases* are contents that nobody holds, whatever their lane. *held* is the requestor and the
+    lane of each content that is under way, so that none gets more than its share; with None all
+    may go to one."""
 
     most: int
     first_tries: int = 0
     retries: int = 0
     stubborn: int = 0
     releases: int = 0
+    held: Sequence[tuple[int, Lane]] | None = None
+
+
+def shared_by_all(number: int) -> int:
+    """How many workers there must be so that one requestor alone gets *number*."""
+    return number + max(1, number // 2)
+
+
+def fair_share(free: int, held: int) -> int:
+    """How many more of *free* workers a requestor gets that has *held* already: as many as leave
+    half of what it then has to the others, and never the last one but to who has none.
+
+    One alone has two thirds of all workers, the next one two thirds of the rest; so whoever comes
+    finds room at once, however long the work of the others takes."""
+    if free == 1:
+        return 0 if held else 1
+    return max(0, min((2 * free - held + 2) // 3, free - 1))
+
+
+class Room:
+    """What is left of *shares* while contents are leased one after the other."""
+
+    def __init__(self, shares: Shares) -> None:
+        self.left = shares.most
+        self._lanes = {
+            Lane.FIRST_TRY: shares.first_tries,
+            Lane.RETRY: shares.retries,
+            Lane.STUBBORN: shares.stubborn,
+        }
+        self._is_fair = shares.held is not None
+        self._held = Counter(shares.held)
+        self._held_in_all = Counter(requestor for requestor, _ in shares.held or ())
+
+    def in_lane(self, lane: Lane) -> int:
+        """How many may be leased of *lane*."""
+        return max(0, min(self.left, self._lanes[lane]))
+
+    def of(self, lane: Lane, requestor: int) -> int:
+        """How many of these *requestor* may have."""
+        free = self.in_lane(lane)
+        if not self._is_fair:
+            return free
+        return min(
+            fair_share(self.left, self._held_in_all[requestor]),
+            fair_share(free, self._held[requestor, lane]),
+        )
+
+    def taken(self, lane: Lane, requestor: int) -> None:
+        """One more of *lane* is leased for *requestor*."""
+        self.left -= 1
+        self._lanes[lane] -= 1
+        self._held[requestor, lane] += 1
+        self._held_in_all[requestor] += 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ from content_gateway.content.holdings import Due, Event, Outcome, Sent, Shares
 class DueLedger(Protocol):
     """The part of the ledger that knows what is owed. Methods raise StorageUnavailable."""
 
-    def any_due(self) -> bool:
-        """Whether a content waits to be tended now."""
+    def any_due(self, shares: Shares) -> bool:
+        """Whether a content that *shares* has room for seems to wait; it may be gone by now."""
 
     async def lease(self, owner: str, seconds: float, shares: Shares) -> Sequence[Due]:
-        """As many due contents as *shares* allows, for *owner* alone for so many *seconds*."""
+        """As many due contents as *shares* allows, for *owner* alone for so many *seconds*; in
+        turn by requestor."""
 
     async def renew(self, owner: str, dues: Sequence[Due], seconds: float) -> set[int]:
         """Extend *owner*'s leases; the numbers of those that it still has, under the generation

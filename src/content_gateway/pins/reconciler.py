@@ -36,14 +36,18 @@ a sweep is asked for, since a backend that comes back may have forgotten what it
 backend that cannot pin a content makes it *failed*, with the reason; it is tried again with
 longer gaps, and never given up.
 
-A content that takes for ever must not stop the others. A first try gets a *slice* of thirty
-seconds, each later one twice as long; what a backend has fetched by then it need not fetch
-again. And contents wait in *lanes*: at most half of the workers are for second tries and later
-looks, at most a quarter for those that were tried many times."""
+A content that takes for ever must not stop the others. A first try gets a *slice* of five
+seconds, the second one thirty, each later one twice as long; what a backend has fetched by then it
+need not fetch again. And contents wait in *lanes*: at most half of the workers are for second tries
+and later looks, at most a quarter for those that were tried many times.
+
+Nor may a requestor stop the others, whatever its contents do. Contents are leased in turn by
+requestor, and of the free workers one requestor gets only as many as leave half of what it has to
+the others, in each lane and in all: so somebody who comes finds a free worker now, and not when a
+slice is over. One requestor alone still has `Policy.workers`."""
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -55,10 +59,8 @@ from content_gateway.content.holdings import (
     Due,
     Event,
     Holding,
-    Lane,
     Outcome,
     Sent,
-    Shares,
     Sighting,
 )
 from content_gateway.errors import OwnFault, StorageUnavailable, UpstreamError
@@ -68,6 +70,7 @@ from content_gateway.pins.leases import Leases, owner_name
 from content_gateway.pins.outage import Outage, is_away
 from content_gateway.pins.outcomes import Outcomes
 from content_gateway.pins.progress import Progress
+from content_gateway.pins.quota import lease_quota
 from content_gateway.pins.tending import LONGEST_STALL, Act, Policy, Rules
 
 log = structlog.get_logger(__name__)
@@ -105,7 +108,8 @@ class Reconciler:
         """Whether nothing is due or under way, and the backend answers: what comes now is begun
         at once."""
         with suppress(StorageUnavailable):
-            return not (self._under_way or self._outage.is_on or self._ledger.any_due())
+            quota = lease_quota(self._policy, self._under_way.values(), self._outage)
+            return not (self._under_way or self._outage.is_on or self._ledger.any_due(quota))
         return False
 
     async def first_outcome(self, cid: Cid, seconds: float) -> bool:
@@ -164,8 +168,8 @@ class Reconciler:
 
     async def _hand_out(self) -> int:
         """Lease what is due and free workers may take, and begin to tend it."""
-        shares = self._shares()
-        if not shares.most or not self._ledger.any_due():
+        shares = lease_quota(self._policy, self._under_way.values(), self._outage)
+        if not shares.most or not self._ledger.any_due(shares):
             return 0
         dues = await self._ledger.lease(self._owner, self._policy.lease, shares)
         # A lease of ours that has run out while its content is still tended was only renewed.
@@ -178,22 +182,6 @@ class Reconciler:
             self._batches.add(batch)
             batch.add_done_callback(self._tended)
         return len(dues)
-
-    def _shares(self) -> Shares:
-        """What may be leased now: as many as there are free workers, and in an outage a probe."""
-        free = max(0, self._policy.workers - len(self._under_way))
-        lanes = Counter(due.lane for due in self._under_way.values())
-        # None of the lanes may keep the others waiting for ever.
-        retries = max(0, max(1, self._policy.workers // 2) - lanes[Lane.RETRY])
-        stubborn = max(0, max(1, self._policy.workers // 4) - lanes[Lane.STUBBORN])
-        if not self._outage.is_on:
-            return Shares(free, first_tries=free, retries=retries, stubborn=stubborn)
-        probes = 0 if self._outage.is_pause else min(free, 1)
-        if self._outage.is_deaf:
-            # What can be let go of need not wait; and as a look alone proves nothing, each lane
-            # has a probe.
-            return Shares(free, probes, probes, probes, releases=free)
-        return Shares(probes, first_tries=1, retries=1, stubborn=1)
 
     def _tended(self, batch: asyncio.Task[None]) -> None:
         self._batches.discard(batch)

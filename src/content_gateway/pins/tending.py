@@ -41,9 +41,10 @@ _EVENTS: Final = {
 class Policy:
     """Seconds and numbers of the reconciler's work.
 
-    *idle* passes at most between two looks at the ledger, *gather* at least. *workers* contents are
-    under way at once, and a look asks for *batch* of them; *first_slice*
-    is the time of a first try, and each later one has twice as much, up to *longest_slice*. Gaps
+    *idle* passes at most between two looks at the ledger, *gather* at least. *workers* contents of
+    one requestor are under way at once, half as many again are kept for the others, and a look asks
+    for *batch* of them. *first_slice* is the time of a first try, *second_slice* that of the next
+    one, and each later one has twice as much, up to *longest_slice*. Gaps
     between looks grow to *longest_gap*, between tries of what failed to *longest_gap_failed*,
     between probes of a backend that is away to *longest_away*."""
 
@@ -52,7 +53,8 @@ class Policy:
     lease: float = 30.0
     idle: float = 1.0
     gather: float = 0.01
-    first_slice: float = 30.0
+    first_slice: float = 5.0
+    second_slice: float = 30.0
     longest_slice: float = 3600.0
     first_gap: float = 0.5
     longest_gap: float = 300.0
@@ -150,7 +152,9 @@ class Rules:
     def slice(self, due: Due) -> float:
         """Seconds that one try may take."""
         policy = self._policy
-        return min(policy.longest_slice, policy.first_slice * 2.0 ** min(due.attempts, 20))
+        if not due.attempts:
+            return min(policy.longest_slice, policy.first_slice)
+        return min(policy.longest_slice, policy.second_slice * 2.0 ** min(due.attempts - 1, 20))
 
     def gap(self, times: int) -> float:
         """Seconds until the next look, when *times* looks were taken."""

@@ -243,7 +243,12 @@ class Embedded(Group):
         json_schema_extra=SECRET,
     )
     timeout: float = Field(30.0, gt=0, le=600, description="seconds one block may take")
-    parallel: int = Field(8, ge=1, le=64, description="contents brought in at once")
+    parallel: int = Field(
+        8,
+        ge=1,
+        le=64,
+        description="contents brought in at once for one key; half as many more for all others",
+    )
     max_blocks: int = Field(
         1_000_000, ge=1, le=100_000_000, description="blocks that one pin may have"
     )

@@ -17,14 +17,15 @@ from content_gateway.content.holdings import ContentState, Event, after
 from content_gateway.content.moments import at_microseconds
 from content_gateway.content.pins import Label, Pin
 from content_gateway.storage.pin_rows import kept_label
+from content_gateway.storage.requestors import give_to_soonest, number_of
 
 _SECOND: Final = 1_000_000  # microseconds
 _MILLISECOND: Final = 1_000
 # SQLite compiles a statement anew for each number of rows, and Python keeps a hundred or so.
 MOST_ROWS: Final = 32
 _CONTENTS: Final = (
-    "INSERT INTO contents (id, cid, state, next_at, updated_at) VALUES ",
-    f"(?, ?, '{after(None, Event.PROMISED)}', ?, ?)",
+    "INSERT INTO contents (id, cid, state, next_at, updated_at, turn_of) VALUES ",
+    f"(?, ?, '{after(None, Event.PROMISED)}', ?, ?, ?)",
 )
 _PINS: Final = (
     "INSERT INTO pins (requestor, content, created_at, spelling, name, origins, meta) VALUES ",
@@ -51,10 +52,10 @@ def add_all(
 
     The contents of new pins are queued, in the same transaction. *last* has moments of creation
     that are not to be given out again although their pins are gone, by requestor."""
-    moments = _Moments(connection, now, last)
+    requestors = _Requestors(connection, now, last)
     pins: list[Pin | None] = []
     for start in range(0, len(additions), MOST_ROWS):
-        pins += _add_part(connection, now, additions[start : start + MOST_ROWS], moments)
+        pins += _add_part(connection, now, additions[start : start + MOST_ROWS], requestors)
     return pins
 
 
@@ -69,14 +70,21 @@ def next_moment(now: int, last: int | None) -> int:
     return whole if whole <= now + _SECOND else max(now, last + 1)
 
 
-class _Moments:
-    """The moments of creation in one transaction; a requestor has each of them once."""
+class _Requestors:
+    """What one transaction knows of its requestors: their numbers, and the moments of creation that
+    it gives out; a requestor has each of them once."""
 
     def __init__(self, connection: sqlite3.Connection, now: int, last: Mapping[str, int]) -> None:
         self._connection, self._now = connection, now
         self._last: dict[str, int | None] = dict(last)
+        self._numbers: dict[str, int] = {}
 
-    def next(self, requestor: str) -> int:
+    def number(self, requestor: str) -> int:
+        if requestor not in self._numbers:
+            self._numbers[requestor] = number_of(self._connection, requestor)
+        return self._numbers[requestor]
+
+    def next_moment(self, requestor: str) -> int:
         if requestor not in self._last:
             (self._last[requestor],) = self._connection.execute(
                 "SELECT max(created_at) FROM pins WHERE requestor = ?", (requestor,)
@@ -86,29 +94,29 @@ class _Moments:
 
 
 def _add_part(
-    connection: sqlite3.Connection, now: int, additions: Sequence[Addition], moments: _Moments
+    connection: sqlite3.Connection, now: int, additions: Sequence[Addition], requestors: _Requestors
 ) -> list[Pin | None]:
     """What `add_all` does, for no more than MOST_ROWS."""
-    fresh = _queue_fresh(connection, now, additions)
+    fresh = _queue_fresh(connection, now, additions, requestors)
     rows: list[tuple[Any, ...]] = []
     pins: list[Pin | None] = []
     for content, (requestor, cid, spelling, label) in zip(fresh, additions, strict=True):
         if content is None:
             pins.append(None)
             continue
-        created_at = moments.next(requestor)
+        created_at = requestors.next_moment(requestor)
         rows.append((requestor, content, created_at, _kept(spelling, cid), *kept_label(label)))
         pins.append(Pin(cid, spelling, at_microseconds(created_at), label))
     _insert(connection, _PINS, rows)
     # Last, as somebody may want the same content twice.
     for number, content in enumerate(fresh):
         if content is None:
-            pins[number] = _add_known(connection, now, additions[number], moments)
+            pins[number] = _add_known(connection, now, additions[number], requestors)
     return pins
 
 
 def _queue_fresh(
-    connection: sqlite3.Connection, now: int, additions: Sequence[Addition]
+    connection: sqlite3.Connection, now: int, additions: Sequence[Addition], requestors: _Requestors
 ) -> list[int | None]:
     """Queue the contents that the ledger does not know; the number of each, None for the others.
 
@@ -124,20 +132,20 @@ def _queue_fresh(
     numbers: list[int | None] = []
     rows: list[tuple[Any, ...]] = []
     at = now // _MILLISECOND
-    for text in texts:
+    for text, addition in zip(texts, additions, strict=True):
         if text in known:
             numbers.append(None)
             continue
         known.add(text)
         last += 1
         numbers.append(last)
-        rows.append((last, text, at, at))
+        rows.append((last, text, at, at, requestors.number(addition.requestor)))
     _insert(connection, _CONTENTS, rows)
     return numbers
 
 
 def _add_known(
-    connection: sqlite3.Connection, now: int, addition: Addition, moments: _Moments
+    connection: sqlite3.Connection, now: int, addition: Addition, requestors: _Requestors
 ) -> Pin | None:
     """A pin of a content that the ledger knows."""
     requestor, cid, spelling, label = addition
@@ -148,31 +156,39 @@ def _add_known(
         "SELECT 1 FROM pins WHERE requestor = ? AND content = ?", (requestor, content)
     ).fetchone():
         return None
-    _promise(connection, content, ContentState(state), now // _MILLISECOND)
-    created_at = moments.next(requestor)
+    number = requestors.number(requestor)
+    is_shared = _promise(connection, content, ContentState(state), now // _MILLISECOND, number)
+    created_at = requestors.next_moment(requestor)
     row = (requestor, content, created_at, _kept(spelling, cid), *kept_label(label))
     _insert(connection, _PINS, [row])
+    if is_shared:
+        give_to_soonest(connection, content)
     return Pin(cid, spelling, at_microseconds(created_at), label)
 
 
-def _promise(connection: sqlite3.Connection, content: int, state: ContentState, now: int) -> None:
-    """What a further requestor means for a content that the ledger knows."""
+def _promise(
+    connection: sqlite3.Connection, content: int, state: ContentState, now: int, requestor: int
+) -> bool:
+    """What a further requestor, by its number, means for a content that the ledger knows; whether
+    it waits with others for it."""
     promised = after(state, Event.PROMISED)
     if promised is not state:
         connection.execute(
             "UPDATE contents SET state = :state, generation = generation + 1, attempts = 0,"
             " looks = 0, error = NULL, replicas = 0, peers = NULL, blocks = 0, size = 0,"
-            " updated_at = :now,"
+            " updated_at = :now, turn_of = :requestor,"
             " next_at = CASE WHEN lease_owner IS NULL THEN :now ELSE next_at END WHERE id = :id",
-            {"state": promised, "now": now, "id": content},
+            {"state": promised, "now": now, "id": content, "requestor": requestor},
         )
-    elif state is not ContentState.PINNED:
+        return False
+    if state is not ContentState.PINNED:
         # A content that waits out a long gap is looked at again now that someone asks.
         connection.execute(
             "UPDATE contents SET next_at = min(next_at, ?)"
             " WHERE id = ? AND next_at IS NOT NULL AND lease_owner IS NULL",
             (now, content),
         )
+    return state is not ContentState.PINNED
 
 
 def _kept(spelling: str, cid: Cid) -> str | None:

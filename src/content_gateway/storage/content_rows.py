@@ -33,7 +33,7 @@ def waiting_of(row: tuple[Any, ...]) -> Waiting:
 
 def due_of(row: tuple[Any, ...]) -> Due | None:
     """The leased content; None for one that cannot be tended, which must not stop the others."""
-    content, text, state, generation, is_held, attempts, looks, sent, sent_at = row
+    content, text, state, generation, holders, attempts, looks, sent, sent_at, requestor = row
     try:
         cid = Cid.parse(text)
     except InvalidCid as odd:
@@ -44,11 +44,13 @@ def due_of(row: tuple[Any, ...]) -> Due | None:
         cid=cid,
         state=ContentState(state),
         generation=generation,
-        is_held=bool(is_held),
+        is_held=holders > 0,
         attempts=attempts,
         looks=looks,
         sent=None if sent is None else Sent(sent),
         sent_at=(sent_at or 0) / 1000,
+        requestor=requestor,
+        is_shared=holders > 1,
     )
 
 

@@ -16,29 +16,20 @@ import msgspec
 
 from content_gateway.content.backlog import COMING, Backlog, Waiting
 from content_gateway.content.holdings import (
-    STUBBORN_ATTEMPTS,
     ContentState,
     Due,
     Event,
-    Lane,
     Outcome,
     Sent,
     Shares,
     after,
 )
 from content_gateway.content.moments import at_milliseconds, milliseconds
-from content_gateway.storage.content_rows import due_of, kept_sighting, waiting_of
+from content_gateway.storage.content_rows import kept_sighting, waiting_of
+from content_gateway.storage.leasing import Leasing, any_in_line
+from content_gateway.storage.requestors import give_to_soonest
 from content_gateway.storage.sqlite import Database
 
-_LEASE: Final = (
-    "UPDATE contents SET lease_owner = :owner, next_at = :until WHERE id IN"
-    " (SELECT id FROM contents WHERE {} AND next_at <= :now ORDER BY next_at LIMIT :limit)"
-    " RETURNING id, cid, state, generation,"
-    " EXISTS (SELECT 1 FROM pins WHERE content = contents.id), attempts, looks, sent, sent_at"
-)
-_LANE: Final = f"(attempts + looks > 0) + (attempts > {STUBBORN_ATTEMPTS})"
-_RELEASES: Final = _LEASE.format("state = 'unpinning'")
-_LEASE_LANE: Final = _LEASE.format(f"{_LANE} = :lane")
 _EXPEDITED_AT_ONCE: Final = 5_000
 _REPORT_SECONDS: Final = 120.0
 _OURS: Final = "id = :id AND lease_owner = :owner AND generation = :generation"
@@ -51,44 +42,25 @@ class SqliteContents:
         self._database = database
         self._clock = clock
 
-    def any_due(self) -> bool:
-        """Whether a content waits to be tended now."""
+    def any_due(self, shares: Shares) -> bool:
+        """Whether a content that *shares* has room for seems to wait; it may be gone by now."""
         now = self._now()
-        return self._database.read(
-            lambda connection: any(
-                connection.execute(
-                    f"SELECT 1 FROM contents WHERE {_LANE} = ? AND next_at <= ? LIMIT 1",  # noqa: S608
-                    (lane, now),
-                ).fetchone()
-                for lane in Lane
-            )
-        )
+        return self._database.read(lambda connection: any_in_line(connection, now, shares))
 
     async def lease(self, owner: str, seconds: float, shares: Shares) -> Sequence[Due]:
-        """As many due contents as *shares* allows, for *owner* alone until *seconds* have passed.
+        """As many due contents as *shares* allows, for *owner* alone until *seconds* have passed;
+        in turn by requestor."""
 
-        First tries come last, so that they get what the others do not need."""
-        now = self._now()
-        values = {"owner": owner, "now": now, "until": now + round(seconds * 1000)}
+        def job(connection: sqlite3.Connection) -> Leasing:
+            now = self._now()
+            leasing = Leasing(connection, owner, now, now + round(seconds * 1000), shares)
+            leasing.run()
+            return leasing
 
-        def job(connection: sqlite3.Connection) -> list[Due]:
-            dues: list[Due] = []
-
-            def take(statement: str, limit: int, lane: Lane | None = None) -> None:
-                limit = min(limit, shares.most - len(dues))
-                if limit > 0:
-                    # All rows first: a statement left in the middle stops every later commit.
-                    wanted = values | {"limit": limit, "lane": lane}
-                    rows = connection.execute(statement, wanted).fetchall()
-                    dues.extend(due for due in map(due_of, rows) if due is not None)
-
-            take(_RELEASES, shares.releases)
-            take(_LEASE_LANE, shares.stubborn, Lane.STUBBORN)
-            take(_LEASE_LANE, shares.retries, Lane.RETRY)
-            take(_LEASE_LANE, shares.first_tries, Lane.FIRST_TRY)
-            return dues
-
-        return await self._database.write(job)
+        while True:
+            leasing = await self._database.write(job)
+            if leasing.dues or leasing.is_whole:
+                return leasing.dues
 
     async def renew(self, owner: str, dues: Iterable[Due], seconds: float) -> set[int]:
         """Extend *owner*'s leases; the numbers of those that it still has, under the generation
@@ -268,6 +240,8 @@ def _settle(
         f" updated_at = CASE WHEN :has_changed THEN :now ELSE updated_at END WHERE {_OURS}",
         values,
     )
+    if due.is_shared and next_at is not None and changed.rowcount:
+        give_to_soonest(connection, due.id)
     return changed.rowcount > 0
 
 

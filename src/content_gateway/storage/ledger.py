@@ -32,6 +32,7 @@ from content_gateway.storage.pin_rows import (
     status_of,
     text_in,
 )
+from content_gateway.storage.requestors import give_to_soonest
 from content_gateway.storage.sqlite import Database
 
 T = TypeVar("T")
@@ -180,6 +181,7 @@ class SqliteLedger:
             (content,),
         ).fetchone()
         if row is None:
+            give_to_soonest(connection, content)  # whoever has gone has no turns any more
             return False
         now = round(self._clock() * 1000)
         # Whoever has leased it has the older generation, and keeps the lease to its end.

@@ -89,9 +89,9 @@ class WatchedContents:
         self._model = model
         self._clock = clock
 
-    def any_due(self) -> bool:
+    def any_due(self, shares: Shares) -> bool:
         self._points.check()
-        return self._ledger.any_due()
+        return self._ledger.any_due(shares)
 
     async def lease(self, owner: str, seconds: float, shares: Shares) -> Sequence[Due]:
         await self._points.passing("before lease")

@@ -1,0 +1,230 @@
+"""Leases in turn by requestor, in SQLite: who has much that waits does not stand before others."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from content_gateway.content.holdings import (
+    Due,
+    Event,
+    Lane,
+    Outcome,
+    Room,
+    Shares,
+    fair_share,
+    shared_by_all,
+)
+from content_gateway.content.pins import NO_LABEL
+from content_gateway.storage.contents import SqliteContents
+from content_gateway.storage.ledger import SqliteLedger
+from content_gateway.storage.sqlite import Database
+from tests.ledgers import Clock, cid, numbers, shares
+
+LEASE = 30.0
+AGAIN = Outcome(Event.SEEN_PINNING, 5.0, attempted=True)
+
+
+async def promise(ledger: SqliteLedger, who: str, *numbers: int) -> None:
+    for number in numbers:
+        await ledger.add(who, cid(number), str(cid(number)), NO_LABEL)
+
+
+async def lease(contents: SqliteContents, number: int, held: Sequence[Due] = ()) -> list[Due]:
+    """Leases of *number* first tries or retries, fair to whoever has what *held* says."""
+    quota = Shares(number, number, number, number, held=[(due.requestor, due.lane) for due in held])
+    return list(await contents.lease("a", LEASE, quota))
+
+
+async def test_a_newcomer_is_next(
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+) -> None:
+    """One content of ben waits behind one of anna's, not behind all hundred."""
+    await promise(ledger, "anna", *range(100))
+    clock.now += 0.001
+    assert numbers(await contents.lease("a", LEASE, Shares(1, first_tries=1))) == [0]
+    await promise(ledger, "ben", 500)
+    clock.now += 0.001
+    assert numbers(await contents.lease("a", LEASE, Shares(1, first_tries=1))) == [1]
+    clock.now += 0.001
+    assert numbers(await contents.lease("a", LEASE, Shares(1, first_tries=1))) == [500]
+    clock.now += 0.001
+    assert numbers(await contents.lease("a", LEASE, Shares(1, first_tries=1))) == [2]
+
+
+async def test_all_have_the_same_number_of_turns(
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+) -> None:
+    """Whatever each has waiting, and in calls of any size, until it has none left."""
+    for number, who in enumerate(("anna", "ben", "carla")):
+        await promise(ledger, who, *range(number * 1000, number * 1000 + 20 * (number + 1)))
+    served: Counter[int] = Counter()
+    for size in (1, 2, 7, 3, 20, 9, 18):
+        clock.now += 0.01
+        dues = await contents.lease("a", 600.0, Shares(size, first_tries=size))
+        assert len(dues) == size
+        served.update(number // 1000 for number in numbers(dues))
+    assert served == {0: 20, 1: 20, 2: 20}
+    rest = numbers(await contents.lease("a", 600.0, shares(100)))
+    assert Counter(number // 1000 for number in rest) == {1: 20, 2: 40}
+
+
+@pytest.mark.parametrize("workers", range(1, 65))
+def test_one_alone_has_all_its_workers_and_others_find_room(workers: int) -> None:
+    """As many as the policy says for one; whoever comes then gets a third of that at once (with few
+    workers or an odd number a little less), and the one after that still finds a worker."""
+    everybody = shared_by_all(workers)
+    given = []
+    free = everybody
+    for _ in range(2):
+        held = 0
+        while fair_share(free, held):
+            held, free = held + 1, free - 1
+        given.append(held)
+    assert given[0] == workers
+    assert given[1] * (3 if workers >= 8 and workers % 2 == 0 else 5) >= workers
+    assert free >= 1 or workers < 4
+
+
+async def test_a_requestor_whose_share_is_used_up_is_passed_over(
+    ledger: SqliteLedger, contents: SqliteContents
+) -> None:
+    """What it has under way counts, in the lane and in all; and nobody is asked in vain."""
+    await promise(ledger, "anna", *range(100))
+    first = await lease(contents, 12)
+    assert len(first) == 8
+    used_up = Shares(4, 4, 4, 4, held=[(due.requestor, due.lane) for due in first])
+    assert not contents.any_due(used_up)
+    assert await contents.lease("a", LEASE, used_up) == []
+    await promise(ledger, "ben", *range(500, 600))
+    assert contents.any_due(used_up)
+    dues = await contents.lease("a", LEASE, used_up)
+    assert len(dues) == 3
+    assert all(number >= 500 for number in numbers(dues))
+
+
+async def test_retries_are_leased_in_turn_too(
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+) -> None:
+    """Five hundred that were tried before do not stand before the one of somebody else."""
+    await promise(ledger, "anna", *range(500))
+    dues = await contents.lease("a", LEASE, shares(500))
+    await contents.settle("a", [(due, AGAIN) for due in dues])
+    await promise(ledger, "ben", 900)
+    (due,) = await contents.lease("a", LEASE, shares(500))
+    await contents.settle("a", [(due, AGAIN)])
+    clock.now += 5.1
+    found = numbers(await contents.lease("a", LEASE, Shares(2, retries=2)))
+    assert 900 in found
+
+
+async def test_a_shared_content_waits_in_the_turn_that_comes_first(
+    ledger: SqliteLedger, contents: SqliteContents
+) -> None:
+    """Ben pins what stands at the end of anna's queue: it is his turn that it is served in; the
+    other way round nothing is moved."""
+    await promise(ledger, "anna", *range(100))
+    await promise(ledger, "ben", 99)
+    assert 99 in numbers(await contents.lease("a", LEASE, Shares(2, first_tries=2)))
+    await promise(ledger, "ben", 700)
+    await promise(ledger, "anna", 700)
+    assert 700 in numbers(await contents.lease("a", LEASE, Shares(2, first_tries=2)))
+
+
+async def test_a_shared_content_is_not_held_up_by_a_flood_that_comes_later(
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+) -> None:
+    """After each try it is seen again who of its holders comes first."""
+    await promise(ledger, "anna", 1)
+    await promise(ledger, "ben", 1)
+    (due,) = await lease(contents, 5)
+    assert due.is_shared
+    await promise(ledger, "anna", *range(100, 200))
+    flood = await contents.lease("a", LEASE, shares(100))
+    await contents.settle("a", [(each, Outcome(None, 4.0)) for each in flood])
+    await contents.settle("a", [(due, AGAIN)])
+    clock.now += 5.1
+    assert 1 in numbers(await contents.lease("a", LEASE, Shares(2, retries=2)))
+
+
+async def test_who_lets_go_leaves_no_turn_behind(
+    ledger: SqliteLedger, contents: SqliteContents
+) -> None:
+    """Anna's queue is no place for what only ben holds now."""
+    await promise(ledger, "anna", 1)
+    await promise(ledger, "ben", 1)
+    await ledger.remove("anna", cid(1))
+    await promise(ledger, "anna", *range(100, 200))
+    await promise(ledger, "carla", 300)
+    found = numbers(await contents.lease("a", LEASE, Shares(3, first_tries=3)))
+    assert sorted(found) == [1, 100, 300]
+
+
+async def test_letting_go_and_pinning_again_gains_no_turns(
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+) -> None:
+    """What is pinned anew is a first try again, and still one in anna's own queue."""
+    await promise(ledger, "anna", *range(50))
+    for _ in range(3):
+        dues = await contents.lease("a", LEASE, shares(50))
+        await contents.settle("a", [(due, AGAIN) for due in dues])
+        for number in range(50):
+            await ledger.remove("anna", cid(number))
+        await promise(ledger, "anna", *range(50))
+        clock.now += 1
+    await promise(ledger, "ben", 900)
+    assert 900 in numbers(await contents.lease("a", LEASE, Shares(2, first_tries=2)))
+
+
+async def test_queues_that_turn_out_to_be_empty_are_passed_over(
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock, database: Database
+) -> None:
+    """A thousand requestors whose contents are pinned by now do not hide the one that waits; their
+    lines are gone when that one was found."""
+    for number in range(1_000):
+        await promise(ledger, f"who {number}", number)
+    while dues := await contents.lease("a", LEASE, shares(1_000)):
+        await contents.settle("a", [(due, Outcome(Event.SEEN_PINNED, None)) for due in dues])
+    clock.now += LEASE + 1
+    await promise(ledger, "ben", 5_000)
+    assert numbers(await contents.lease("a", LEASE, Shares(5, 5, 5, 5))) == [5_000]
+    count = database.read(lambda c: c.execute("SELECT count(*) FROM turns").fetchone())
+    assert count == (1,)
+
+
+async def test_whatever_waits_stands_in_the_line(
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock, database: Database
+) -> None:
+    """No content is due before its queue is: after pins, outcomes, releases and removals alike."""
+    for number in range(60):
+        await promise(ledger, f"who {number % 7}", number % 40)
+        if number % 3 == 0:
+            dues = await lease(contents, 5)
+            ends = [Outcome(None, 0.5), AGAIN, Outcome(Event.SEEN_PINNED, None)]
+            await contents.settle("a", list(zip(dues, ends, strict=False)))
+            await contents.renew("a", dues[3:], LEASE * 2)
+        if number % 5 == 0:
+            await ledger.remove(f"who {number % 7}", cid(number % 40))
+        if number % 20 == 19:
+            await contents.release("a")
+            await contents.expedite()
+        clock.now += 0.4
+        late = database.read(
+            lambda c: c.execute(
+                "SELECT contents.id FROM contents LEFT JOIN turns"
+                " ON lane = (attempts + looks > 0) + (attempts > 4) AND requestor = turn_of"
+                " WHERE next_at IS NOT NULL AND (at IS NULL OR at > 1000 * max(next_at, ?))",
+                (round(clock.now * 1000),),
+            ).fetchall()
+        )
+        assert late == []
+
+
+def test_room_counts_what_was_given() -> None:
+    """In all, in the lane, and by requestor; without fairness one may have it all."""
+    room = Room(Shares(6, 6, 3, 1))
+    assert (room.of(Lane.FIRST_TRY, 1), room.of(Lane.RETRY, 1)) == (6, 3)
+    room.taken(Lane.STUBBORN, 1)
+    assert (room.of(Lane.STUBBORN, 1), room.left) == (0, 5)
+    fair = Room(Shares(6, 6, 3, 1, held=[]))
+    assert (fair.of(Lane.FIRST_TRY, 1), fair.of(Lane.RETRY, 1)) == (4, 2)
