@@ -24,7 +24,6 @@ from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.keys import IssuedKeys, OpenKeys
 from content_gateway.names.directory import Directory
 from content_gateway.names.zone import ZoneFile
-from content_gateway.outbound import Outbound
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.sweep import Sweeper
@@ -65,12 +64,11 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
     Reconciler and sweeper are ready but not started. Raises WrongSettings."""
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(Database(settings.ledger_path))
-        outbound = await stack.enter_async_context(Outbound())
         blocking = Blocklist(settings.blocking.denylist_file, settings.blocking.names_file)
         stack.callback(blocking.close)
 
-        pins = await kept_pins(stack, settings, database, outbound, blocking)
-        names = await answered_names(stack, settings, database, outbound, blocking, zones=zones)
+        pins = await kept_pins(stack, settings, database, blocking)
+        names = await answered_names(stack, settings, database, blocking, zones=zones)
 
         issued_keys = IssuedKeys(SqliteKeys(database))
         keys: Keys = OpenKeys() if settings.keys.mode == "open" else issued_keys

@@ -5,8 +5,10 @@ Opens and closes on the stack of app.py, and decides nothing that a part could."
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import Final
 
 from content_gateway.blocking.blocklist import Blocklist
+from content_gateway.connection_slots import PoolLimits
 from content_gateway.dnslink import DnsLinks
 from content_gateway.ethereum.ccip import CcipRead
 from content_gateway.ethereum.gateways import Gateways
@@ -30,6 +32,9 @@ from content_gateway.settings.model import Settings
 from content_gateway.storage.last_known import SqliteLastKnown
 from content_gateway.storage.sqlite import Database
 
+# Whoever waits for an answer waits at most as long for a connection as for a node.
+CONNECTIONS: Final = PoolLimits(in_all=256, per_server=64, waiting=1024, seconds=2.5)
+
 
 @dataclass(frozen=True, slots=True)
 class Names:
@@ -43,14 +48,16 @@ async def answered_names(
     stack: AsyncExitStack,
     settings: Settings,
     database: Database,
-    outbound: Outbound,
     blocking: Blocklist,
     *,
     zones: Sequence[ZoneFile],
 ) -> Names:
     """Every name service and IPNS, closed with *stack*; *zones* stand behind the operator's own."""
     last_known = await stack.enter_async_context(SqliteLastKnown(database))
-    ipns = ipns_resolver(settings, outbound, last_known, blocking)
+    # A pool for each purpose: nobody waits behind requests of another kind.
+    of_ipns = await stack.enter_async_context(Outbound(limits=CONNECTIONS))
+    of_chains = await stack.enter_async_context(Outbound(limits=CONNECTIONS))
+    ipns = ipns_resolver(settings, of_ipns, last_known, blocking)
     stack.push_async_callback(ipns.close)
     guard = Guard(local_gateways=settings.ens.local_gateways)
     gateways = Gateways(await stack.enter_async_context(Outbound(guard)))
@@ -59,7 +66,7 @@ async def answered_names(
         stack.callback(zone.close)
     directory = Directory(
         local=[*own_zones, *zones],
-        services=name_services(settings, outbound, gateways),
+        services=name_services(settings, of_chains, gateways),
         ipns=ipns,
         blocking=blocking,
         cache=Cache(last_known, ages=ages(settings)),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from content_gateway.blocking.blocklist import Blocklist
+from content_gateway.connection_slots import PoolLimits
 from content_gateway.ipfs.embedded.block import refusal
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.frontier import Limits
@@ -30,6 +31,8 @@ from content_gateway.storage.sweeps import SqliteSweeps
 # served with 20 to 50 wishes at a time.
 CLUSTER_WORKERS: Final = 50
 KUBO_WORKERS: Final = 16
+# Of its own: names never wait behind pins. A pin has time, and does not fail for want of a turn.
+CONNECTIONS: Final = PoolLimits(in_all=256, per_server=64, waiting=4096, seconds=60.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +51,10 @@ async def kept_pins(
     stack: AsyncExitStack,
     settings: Settings,
     database: Database,
-    outbound: Outbound,
     blocking: Blocklist,
 ) -> Pins:
     """The promise and its keepers, closed with *stack*."""
+    outbound = await stack.enter_async_context(Outbound(limits=CONNECTIONS))
     store = None
     if settings.pins.backend == "embedded":
         blocks = await stack.enter_async_context(Blockstore(settings.blocks_path))

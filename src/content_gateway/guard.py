@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from aiohappyeyeballs import AddrInfoType
 
 MAX_URL_CHARS: Final = 16 * 1024
-MAX_IN_FLIGHT: Final = 4  # per gateway
-MAX_CONNECTIONS: Final = 256
 _HTTPS: Final = 443
 
 Address = IPv4Address | IPv6Address
@@ -129,9 +127,7 @@ class Guard:
     def connector(self) -> aiohttp.TCPConnector:
         """A connector whose sockets lead to permitted addresses only. Needs a running loop."""
         return aiohttp.TCPConnector(
-            limit=MAX_CONNECTIONS,
-            # A connection carries one request at a time.
-            limit_per_host=MAX_IN_FLIGHT,
+            limit=0,  # Outbound has limits of its own
             resolver=self._resolver,
             use_dns_cache=False,
             socket_factory=self._socket,

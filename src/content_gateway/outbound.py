@@ -5,8 +5,8 @@ from the environment and undoes no compression (facts-edge section 3). Knows HTT
 answer means is left to the adapter that asked."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 import structlog
+from yarl import URL
 
+from content_gateway.connection_slots import ConnectionSlots, PoolLimits
 from content_gateway.errors import UpstreamNonsense, UpstreamTimeout, UpstreamUnavailable
 from content_gateway.response_protocol import Wasteful, with_bounds
 
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-MAX_CONNECTIONS = 256
+MAX_IN_FLIGHT = 4  # per off-chain gateway (facts-edge section 4)
+GUARDED = PoolLimits(in_all=256, per_server=MAX_IN_FLIGHT, waiting=256, seconds=2.0)
 _READ_AHEAD = 64 * 1024  # bytes of a body that wait for whoever reads it
 _USER_AGENT = "content-gateway"
 
@@ -77,22 +80,23 @@ class Stream:
 
 
 class Outbound:
-    """One connection pool; open it with `async with`.
+    """One connection pool with its *limits*; open it with `async with`.
 
     Without a *guard* it is for the operator's own upstreams only; with one, for URLs that others
     chose. The two never share a pool."""
 
     _session: aiohttp.ClientSession
 
-    def __init__(self, guard: "Guard | None" = None) -> None:
+    def __init__(self, guard: "Guard | None" = None, *, limits: PoolLimits | None = None) -> None:
         self._guard = guard
+        self._slots = ConnectionSlots(limits or (GUARDED if guard else PoolLimits()))
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
             connector=with_bounds(
                 self._guard.connector()
                 if self._guard
-                else aiohttp.TCPConnector(limit=MAX_CONNECTIONS, limit_per_host=64)
+                else aiohttp.TCPConnector(limit=0)  # the slots are the limit
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"},
@@ -118,14 +122,17 @@ class Outbound:
         max_bytes: int,
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
+        begun: Callable[[], None] | None = None,
     ) -> Answer:
         """The whole answer to one request, whatever its status.
 
-        Raises UpstreamTimeout after *seconds*, UpstreamNonsense above *max_bytes*, when it is
-        not HTTP or the guard does not admit the URL, UpstreamUnavailable when the server cannot
-        be reached (or may not, says the guard) or hangs up."""
+        Waits for a connection first, which no server is blamed for, and calls *begun* then.
+        Raises Overloaded where none was free, UpstreamTimeout after *seconds*, UpstreamNonsense
+        above *max_bytes*, when it is not HTTP or the guard does not admit the URL,
+        UpstreamUnavailable when the server cannot be reached (or may not, says the guard) or
+        hangs up."""
         async with self._exchange(
-            method, url, seconds=seconds, headers=headers, body=body
+            method, url, seconds=seconds, headers=headers, body=body, begun=begun
         ) as response:
             declared = response.content_length
             if declared is not None and declared > max_bytes:
@@ -168,38 +175,53 @@ class Outbound:
         headers: Mapping[str, str] | None,
         body: bytes | None = None,
         idle_seconds: float | None = None,
+        begun: Callable[[], None] | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The answer's head, with everything that can go wrong until its end translated.
 
         With *idle_seconds* the deadline ends with the head, and whoever reads goes on with it."""
-        target = self._guard.admit(url) if self._guard else url
-        try:
-            async with (
-                asyncio.timeout(seconds) as deadline,
-                self._session.request(
-                    method,
-                    target,
-                    headers=headers,
-                    data=body,
-                    allow_redirects=False,
-                    timeout=aiohttp.ClientTimeout(total=None, sock_read=idle_seconds),
-                ) as response,
-            ):
-                if idle_seconds is not None:
-                    deadline.reschedule(None)
-                yield response
-        except TimeoutError as late:
-            raise UpstreamTimeout(f"No complete answer within {seconds:g} s.") from late
-        except Wasteful as wrong:
-            raise UpstreamNonsense(str(wrong)) from wrong
-        except (aiohttp.ClientResponseError, aiohttp.http.HttpProcessingError) as wrong:
-            raise UpstreamNonsense("The answer is not HTTP.") from wrong
-        except (aiohttp.ClientError, OSError, UnicodeError) as gone:
-            # Where the operator's servers are is for the log, not for the caller; and not even
-            # the log gets the error's own words, which may repeat an address or an answer.
-            reason = f"{type(gone).__name__} {getattr(gone, 'errno', None) or ''}".rstrip()
-            log.info("server cannot be reached", host=host_of(url), reason=reason)
-            raise UpstreamUnavailable("The server cannot be reached.") from gone
+        target: str | URL = url
+        server = host_of(url)
+        if self._guard:
+            target = admitted = self._guard.admit(url)
+            server = f"{admitted.host}:{admitted.port}"
+        async with self._slots.one(server):
+            if begun is not None:
+                begun()
+            with _translated(url, seconds):
+                async with (
+                    asyncio.timeout(seconds) as deadline,
+                    self._session.request(
+                        method,
+                        target,
+                        headers=headers,
+                        data=body,
+                        allow_redirects=False,
+                        timeout=aiohttp.ClientTimeout(total=None, sock_read=idle_seconds),
+                    ) as response,
+                ):
+                    if idle_seconds is not None:
+                        deadline.reschedule(None)
+                    yield response
+
+
+@contextmanager
+def _translated(url: str, seconds: float) -> Iterator[None]:
+    """Whatever goes wrong with the request for *url*, in our words."""
+    try:
+        yield
+    except TimeoutError as late:
+        raise UpstreamTimeout(f"No complete answer within {seconds:g} s.") from late
+    except Wasteful as wrong:
+        raise UpstreamNonsense(str(wrong)) from wrong
+    except (aiohttp.ClientResponseError, aiohttp.http.HttpProcessingError) as wrong:
+        raise UpstreamNonsense("The answer is not HTTP.") from wrong
+    except (aiohttp.ClientError, OSError, UnicodeError) as gone:
+        # Where the operator's servers are is for the log, not for the caller; and not even
+        # the log gets the error's own words, which may repeat an address or an answer.
+        reason = f"{type(gone).__name__} {getattr(gone, 'errno', None) or ''}".rstrip()
+        log.info("server cannot be reached", host=host_of(url), reason=reason)
+        raise UpstreamUnavailable("The server cannot be reached.") from gone
 
 
 def host_of(url: str) -> str:

@@ -23,6 +23,7 @@ from aiohttp.http import HttpProcessingError
 if TYPE_CHECKING:
     from aiohttp.http import RawResponseMessage
 
+MAX_IDLE: Final = 64  # connections that are kept for another request
 MAX_INTERIM: Final = 4
 MAX_HEAD_BYTES: Final = 32 * 1024
 MAX_FRAMING_BYTES: Final = 16 * 1024
@@ -38,8 +39,11 @@ class Wasteful(aiohttp.ClientError):
 class ResponseProtocol(ResponseHandler):
     """One connection: hangs up on whoever wastes what it may waste in one exchange."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, idle: "dict[ResponseProtocol, None]"
+    ) -> None:
         super().__init__(loop)
+        self._idle = idle
         self._is_held = False  # by whoever reads the body, until there is room again
         self._rest = memoryview(b"")  # of the last read, for the next turn or until there is room
         self._lost: tuple[BaseException | None] | None = None  # what is to be told behind it
@@ -54,10 +58,15 @@ class ResponseProtocol(ResponseHandler):
         self._unjudged = self._judged_body = 0
 
     def _end(self) -> None:
+        """The exchange is over; of the connections that wait for another, the newest stay."""
         self._is_open = False
+        self._idle[self] = None
+        if len(self._idle) > MAX_IDLE:
+            next(iter(self._idle)).close()
 
     def set_response_params(self, **params: Any) -> None:
         """A request is about to be sent, says the session."""
+        self._idle.pop(self, None)
         self._begin()
         super().set_response_params(**params)
 
@@ -108,6 +117,7 @@ class ResponseProtocol(ResponseHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The connection is gone, which is told behind what came before."""
+        self._idle.pop(self, None)
         self._lost = (exc,)
         if not (self._rest and self._goes_on):
             self._tell_lost()
@@ -119,11 +129,13 @@ class ResponseProtocol(ResponseHandler):
 
     def close(self) -> None:
         """Whoever asked wants no more of it."""
+        self._idle.pop(self, None)
         super().close()
         self._tell_lost()
 
     def abort(self) -> None:
         """The same, at once."""
+        self._idle.pop(self, None)
         super().abort()
         self._tell_lost()
 
@@ -190,5 +202,6 @@ def with_bounds(connector: aiohttp.TCPConnector) -> aiohttp.TCPConnector:
     # aiohttp has no public place for it: the parser, and the loop that waits for the end of
     # interim answers, are reached through the protocol alone.
     connection: Callable[..., ResponseHandler] = ResponseProtocol
-    connector._factory = functools.partial(connection, loop=asyncio.get_running_loop())
+    loop = asyncio.get_running_loop()
+    connector._factory = functools.partial(connection, loop=loop, idle={})
     return connector

@@ -25,8 +25,8 @@ from content_gateway.ethereum.gateways import (
     Request,
     read_gateway_answer,
 )
-from content_gateway.guard import MAX_IN_FLIGHT, Guard
-from content_gateway.outbound import Answer, Outbound
+from content_gateway.guard import Guard
+from content_gateway.outbound import MAX_IN_FLIGHT, Answer, Outbound
 from tests.fakes.gateway import Asked, Gateway, running_gateway
 from tests.fakes.miniature import Mood
 

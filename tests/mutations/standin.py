@@ -106,10 +106,13 @@ class StandIn(Outbound):
         max_bytes: int,
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
+        begun: Callable[[], None] | None = None,
     ) -> Answer:
         """The answer of the server at *url*, spoilt where the case says so; bounded as always."""
         if self._admits is not None:
             self._admits.admit(url)
+        if begun is not None:
+            begun()
         question = (method, url, body)
         honest = self._known.answers.get(question)
         if honest is None:

@@ -61,7 +61,8 @@ class CcipRead:
         """What *read* makes of the answer that the contract at *to* has in the end.
 
         Raises Reverted when the contract, or its callback, refuses; UpstreamError when a chain
-        or gateway failed, or when the contract asks for what no good contract would."""
+        or gateway failed, or when the contract asks for what no good contract would; Overloaded
+        when we could not ask."""
         left = self._seconds
         for _ in range(MAX_ROUNDS):
             try:
@@ -92,11 +93,14 @@ class CcipRead:
             requests = read_query(query)
         except ValueError as wrong:
             raise UpstreamNonsense(f"The batch of lookups cannot be read: {wrong}.") from wrong
-        async with asyncio.TaskGroup() as group:
-            asking = [
-                group.create_task(self._element(request, seconds, allowance))
-                for request in requests
-            ]
+        try:
+            async with asyncio.TaskGroup() as group:
+                asking = [
+                    group.create_task(self._element(request, seconds, allowance))
+                    for request in requests
+                ]
+        except BaseExceptionGroup as failed:  # ours: the contract hears of no failed gateway
+            raise failed.exceptions[0] from None
         return encode_batch([task.result() for task in asking])
 
     async def _element(

@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from content_gateway.breaker import Attempt, Breaker
-from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamUnavailable
+from content_gateway.errors import Overloaded, UpstreamError, UpstreamNonsense, UpstreamUnavailable
 from content_gateway.ethereum.abi import Reverted
 from content_gateway.outbound import Outbound, host_of, json_object
 
@@ -65,27 +65,25 @@ class Endpoint:
         attempt = self.breaker.enter()
         return None if attempt is None else Turn(self, attempt)
 
-    async def call(self, to: str, data: bytes, block: str = "latest") -> bytes:
-        """What the contract at *to* returns for *data* at *block*; never empty.
+    async def ask(self, request: bytes, begun: Callable[[], None]) -> bytes:
+        """The node's answer to a JSON-RPC *request*; *begun* is called when it is sent.
 
-        Raises Reverted when the contract refuses, UpstreamError for any other failure."""
-        params = [{"to": to, "data": "0x" + data.hex()}, block]
-        return read_call_answer(await self._ask("eth_call", params))
-
-    async def block_number(self) -> int:
-        """The number of the newest block the node knows; raises UpstreamError."""
-        return read_block_number(await self._ask("eth_blockNumber", []))
-
-    async def _ask(self, method: str, params: list[Any]) -> bytes:
-        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        Raises UpstreamError, and Overloaded where it could not be sent."""
         start = self.clock()
+
+        def is_sent() -> None:
+            nonlocal start
+            start = self.clock()
+            begun()
+
         answer = await self._outbound.ask(
             "POST",
             self._url,
             seconds=self._seconds,
             max_bytes=MAX_ANSWER_BYTES,
             headers={"Content-Type": "application/json"},
-            body=msgspec.json.encode(request),
+            body=request,
+            begun=is_sent,
         )
         if answer.status == 429 or answer.status >= 500:
             raise UpstreamUnavailable(f"The Ethereum endpoint answered {answer.status}.")
@@ -105,16 +103,33 @@ class Turn:
     def __init__(self, endpoint: Endpoint, attempt: Attempt) -> None:
         self.endpoint = endpoint
         self._attempt = attempt
-        self._begun = endpoint.clock()
+        self._begun: float | None = None  # while it waits for a connection
         self._is_over = False
+
+    async def call(self, request: bytes) -> bytes:
+        """What the contract returns to a *request* of `encode_call`; never empty.
+
+        Raises Reverted when the contract refuses, Overloaded where nothing was asked for want of
+        a connection, UpstreamError for any other failure."""
+        return read_call_answer(await self.endpoint.ask(request, self._begin))
+
+    async def block_number(self) -> int:
+        """The number of the newest block the node knows; raises as `call` does."""
+        return read_block_number(await self.endpoint.ask(_BLOCK_NUMBER, self._begin))
+
+    def _begin(self) -> None:
+        self._begun = self.endpoint.clock()
 
     def answered(self) -> None:
         """The node answered; a revert is a good answer."""
         self._attempt.succeeded()
 
-    def failed(self, failure: UpstreamError) -> bool:
+    def failed(self, failure: UpstreamError | Overloaded) -> bool:
         """The node failed; False if that may be the contract's doing: then tell the rest later."""
         self._is_over = True
+        if isinstance(failure, Overloaded):
+            self._attempt.left()
+            return True
         said = failure.said if isinstance(failure, NodeRefused) else None
         name = self.endpoint.name
         log.warning("rpc endpoint failed", endpoint=name, reason=failure.detail, said=said)
@@ -125,13 +140,33 @@ class Turn:
 
     def outdone(self) -> None:
         """Another node has answered what this one could not, or not in time."""
-        self._attempt.failed()
+        if self._begun is None:
+            self._attempt.left()  # it was not asked yet
+        else:
+            self._attempt.failed()
 
     def left(self) -> None:
         """Nobody waits any more, and that is the node's fault only if somebody did for long."""
-        if not self._is_over and self.endpoint.clock() - self._begun >= self.endpoint.patience:
+        begun, endpoint = self._begun, self.endpoint
+        if (
+            not self._is_over
+            and begun is not None
+            and endpoint.clock() - begun >= endpoint.patience
+        ):
             self._attempt.failed()
         self._attempt.left()
+
+
+def encode_call(to: str, data: bytes, block: str = "latest") -> bytes:
+    """The JSON-RPC request that calls the contract at *to* with *data*, as of *block*."""
+    return _encode("eth_call", {"to": to, "data": "0x" + data.hex()}, block)
+
+
+def _encode(method: str, *params: Any) -> bytes:
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+
+
+_BLOCK_NUMBER: Final = _encode("eth_blockNumber")
 
 
 def understood(returned: bytes, read: Callable[[bytes], T]) -> T:

@@ -17,9 +17,14 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 import structlog
 
-from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamUnavailable
+from content_gateway.errors import (
+    Overloaded,
+    UpstreamError,
+    UpstreamNonsense,
+    UpstreamUnavailable,
+)
 from content_gateway.ethereum.abi import Reverted
-from content_gateway.ethereum.endpoint import Endpoint, Turn, understood
+from content_gateway.ethereum.endpoint import Endpoint, Turn, encode_call, understood
 from content_gateway.outbound import Outbound
 
 T = TypeVar("T")
@@ -56,22 +61,23 @@ class EthereumQuorum:
         self._block_until = float("-inf")
         self._looking = asyncio.Lock()
         self._looks = 0
-        self._failure: UpstreamError | None = None  # of the last look
+        self._failure: UpstreamError | Overloaded | None = None  # of the last look
 
     async def call(self, to: str, data: bytes, read: Callable[[bytes], T]) -> T:
         """What *read* makes of that which *quorum* nodes say the contract returns.
 
         Raises Reverted when they agree that it refuses, UpstreamNonsense when they do not agree,
-        UpstreamUnavailable when too few of them answer."""
+        UpstreamUnavailable when too few of them answer, Overloaded when too few could be asked."""
         if sum(not endpoint.breaker.is_open for endpoint in self._endpoints) < self._quorum:
             # Not even worth a wait behind somebody who is trying one of the others again.
             raise UpstreamUnavailable("Too few Ethereum endpoints are well.")
         block = hex(await self._common_block())
+        request = encode_call(to, data, block)
         votes: Votes = defaultdict(list)
 
-        async def ask(endpoint: Endpoint) -> Answer:
+        async def ask(turn: Turn) -> Answer:
             try:
-                return await endpoint.call(to, data, block)
+                return await turn.call(request)
             except Reverted as revert:
                 return revert
 
@@ -90,6 +96,8 @@ class EthereumQuorum:
         if len(votes) > 1:
             log.error("rpc endpoints disagree", block=block, contract=to, said=_said(votes))
             raise UpstreamNonsense("The Ethereum endpoints do not agree on the answer.")
+        if questions.overloaded is not None:
+            raise questions.overloaded
         raise UpstreamUnavailable("Too few Ethereum endpoints answered to agree on anything.")
 
     async def _common_block(self) -> int:
@@ -107,7 +115,7 @@ class EthereumQuorum:
         self._failure = None
         try:
             self._block = common_block(await self._claims(), self._quorum)
-        except UpstreamError as failure:
+        except (UpstreamError, Overloaded) as failure:
             self._failure = failure
             raise
         finally:
@@ -117,12 +125,14 @@ class EthereumQuorum:
     async def _claims(self) -> list[int]:
         """The newest block of each node that says so in time."""
         claims: list[int] = []
-        async with _Questions(self._endpoints, Endpoint.block_number) as questions:
+        async with _Questions(self._endpoints, Turn.block_number) as questions:
             while answered := await questions.next(
                 _STRAGGLERS_SECONDS if len(claims) >= self._quorum else None
             ):
                 claims.append(answered[1])
             questions.outdone()
+        if questions.overloaded is not None and len(claims) < self._quorum:
+            raise questions.overloaded
         return claims
 
 
@@ -130,11 +140,12 @@ class _Questions(Generic[T]):
     """One question to every node that is well; whatever is unanswered ends on leaving."""
 
     def __init__(
-        self, endpoints: Sequence[Endpoint], ask: Callable[[Endpoint], Coroutine[Any, Any, T]]
+        self, endpoints: Sequence[Endpoint], ask: Callable[[Turn], Coroutine[Any, Any, T]]
     ) -> None:
         self._endpoints = endpoints
         self._ask = ask
         self._running: dict[asyncio.Task[T], Turn] = {}
+        self.overloaded: Overloaded | None = None  # why somebody could not even be asked
 
     @property
     def open(self) -> int:
@@ -144,7 +155,7 @@ class _Questions(Generic[T]):
     async def __aenter__(self) -> Self:
         for endpoint in self._endpoints:
             if (turn := endpoint.enter()) is not None:
-                self._running[asyncio.create_task(self._ask(endpoint))] = turn
+                self._running[asyncio.create_task(self._ask(turn))] = turn
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -163,7 +174,9 @@ class _Questions(Generic[T]):
                 return None
             task = done.pop()  # the others are still there for the next call
             error = task.exception()
-            if not isinstance(error, UpstreamError):
+            if isinstance(error, Overloaded):
+                self.overloaded = error
+            if not isinstance(error, UpstreamError | Overloaded):
                 answer = task.result()
                 turn = self._running.pop(task)
                 turn.answered()
@@ -196,9 +209,10 @@ def common_block(claims: Sequence[int], quorum: int) -> int:
 
 def _ballot(answer: Answer) -> bytes:
     """A digest that two answers share exactly when they say the same."""
-    if isinstance(answer, Reverted):
-        return hashlib.sha256(b"reverted" + answer.data).digest()
-    return hashlib.sha256(b"returned" + answer).digest()
+    said = answer.data if isinstance(answer, Reverted) else answer
+    digest = hashlib.sha256(b"reverted" if isinstance(answer, Reverted) else b"returned")
+    digest.update(said)  # which may be half a megabyte, and is not copied
+    return digest.digest()
 
 
 def _said(votes: Votes) -> dict[str, list[str]]:

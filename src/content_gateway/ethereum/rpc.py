@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
-from content_gateway.errors import UpstreamError, UpstreamUnavailable
+from content_gateway.errors import Overloaded, UpstreamError, UpstreamUnavailable
 from content_gateway.ethereum.abi import Reverted
-from content_gateway.ethereum.endpoint import Endpoint, Turn, understood
+from content_gateway.ethereum.endpoint import Endpoint, Turn, encode_call, understood
 from content_gateway.outbound import Outbound
 
 T = TypeVar("T")
@@ -48,9 +48,9 @@ class EthereumRpc:
 
         An answer that *read* refuses with ValueError counts as that node's failure. Raises
         Reverted when the contract refuses, UpstreamError when no node gave an answer that can be
-        right: the error of the last one."""
+        right, Overloaded when no connection was free: the error of the last one."""
         self._calls_saved = min(self._calls_saved + 1, _MOST_HEDGES_SAVED * _CALLS_PER_HEDGE)
-        endpoints = iter(self._endpoints)
+        endpoints, request = iter(self._endpoints), encode_call(to, data)
         running: dict[asyncio.Task[T], Turn] = {}
         doubtful: list[Turn] = []
 
@@ -58,10 +58,10 @@ class EthereumRpc:
             """Ask the next node that may be asked; False if there is none."""
             turn = next((turn for one in endpoints if (turn := one.enter())), None)
             if turn is not None:
-                running[asyncio.create_task(_ask(turn.endpoint, to, data, read))] = turn
+                running[asyncio.create_task(_ask(turn, request, read))] = turn
             return turn is not None
 
-        failure: UpstreamError = UpstreamUnavailable("No Ethereum endpoint is well.")
+        failure: UpstreamError | Overloaded = UpstreamUnavailable("No Ethereum endpoint is well.")
         try:
             may_hedge = start()
             while running:
@@ -78,7 +78,7 @@ class EthereumRpc:
                     error = task.exception()
                     if error is None or isinstance(error, Reverted):
                         _note_outdone(running, task, doubtful)
-                    if not isinstance(error, UpstreamError):
+                    if not isinstance(error, UpstreamError | Overloaded):
                         return task.result()
                     failure, turn = error, running.pop(task)
                     if not turn.failed(error):
@@ -89,8 +89,8 @@ class EthereumRpc:
             await _end(running, doubtful)
 
 
-async def _ask(endpoint: Endpoint, to: str, data: bytes, read: Callable[[bytes], T]) -> T:
-    return understood(await endpoint.call(to, data), read)
+async def _ask(turn: Turn, request: bytes, read: Callable[[bytes], T]) -> T:
+    return understood(await turn.call(request), read)
 
 
 def _patience(asked: Iterable[Turn]) -> float:
