@@ -3,6 +3,8 @@
 import asyncio
 import json
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -141,3 +143,45 @@ def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     done = run(None, "pin", "add", CID, "--data", str(folder))
     assert done.returncode == 2
     assert not folder.exists()
+
+
+def test_the_operator_tends_the_pins_of_a_revoked_key(tmp_path: Path) -> None:
+    """By the key's name: its pins are listed, told and removed, and nobody else's are."""
+    key = run(tmp_path, "keys", "create", "--name", "team").stdout.strip()
+    run(tmp_path, "pin", "add", CID)
+    run(tmp_path, "pin", "add", CID, "--name", "theirs", KEY=key)
+    assert run(tmp_path, "keys", "revoke", "team").returncode == 0
+    assert run(tmp_path, "pin", "ls", KEY=key).returncode == 1
+    # The name wins over a key that the environment happens to have.
+    (listed,) = objects(run(tmp_path, "pin", "ls", "--json", "--key-name", "team", KEY=key).stdout)
+    assert (listed["cid"], listed["name"]) == (CID, "theirs")
+    told = run(tmp_path, "pin", "status", CID, "--key-name", "team", "--json")
+    assert json.loads(told.stdout)["name"] == "theirs"
+    removed = run(tmp_path, "pin", "rm", CID, "--key-name", "team", "--json")
+    assert json.loads(removed.stdout) == {"cid": CID, "content": "stays"}
+    assert run(tmp_path, "pin", "ls", "--key-name", "team").stdout == ""
+    assert len(objects(run(tmp_path, "pin", "ls", "--json").stdout)) == 1
+
+
+def test_the_pins_of_an_expired_and_of_a_rotated_key_keep_its_name(tmp_path: Path) -> None:
+    """Neither changes whose they are."""
+    key = run(tmp_path, "keys", "create", "--name", "team", "--expires", "1d").stdout.strip()
+    run(tmp_path, "pin", "add", CID, KEY=key)
+    assert run(tmp_path, "keys", "rotate", "team").returncode == 0
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as connection:
+        connection.execute("UPDATE api_keys SET expires_at = created_at + 1")
+        connection.commit()
+    (listed,) = objects(run(tmp_path, "pin", "ls", "--json", "--key-name", "team").stdout)
+    assert listed["cid"] == CID
+    assert run(tmp_path, "pin", "rm", CID, "--key-name", "team").returncode == 0
+
+
+@pytest.mark.parametrize("words", [["ls"], ["status", CID], ["rm", CID]])
+def test_a_name_that_no_key_has_is_told(tmp_path: Path, words: list[str]) -> None:
+    """In one line, status 1; and a key and a name at once are refused."""
+    done = run(tmp_path, "pin", *words, "--key-name", "nobody")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "There is no key named nobody.\n"
+    both = run(tmp_path, "pin", *words, "--key-name", "nobody", "--key", "cg_x")
+    assert both.returncode == 2
+    assert "do not go together" in both.stderr

@@ -4,14 +4,17 @@ import asyncio
 import gc
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from content_gateway import telemetry
 from content_gateway.cli import service_mark
-from content_gateway.errors import ScopeMissing
+from content_gateway.errors import GatewayError, ScopeMissing
 from content_gateway.keys import OpenKeys
 from content_gateway.settings import sources
 from content_gateway.settings.model import Settings
@@ -64,6 +67,34 @@ def key_option(function: F) -> F:
     )(function)
 
 
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """Whose pins a command is about: who has *key*, or whose key is named *key_name*; with neither
+    the operator's own."""
+
+    key: str | None
+    key_name: str | None
+
+
+def whose_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The options `--key KEY` and `--key-name NAME`, as the argument `whose` of *function*."""
+
+    @wraps(function)
+    def with_whose(*, key: str | None, key_name: str | None, **others: Any) -> None:
+        source = click.get_current_context().get_parameter_source("key")
+        if key_name is not None and source is ParameterSource.COMMANDLINE:
+            raise click.UsageError("--key and --key-name do not go together.")
+        function(whose=Whose(key if key_name is None else None, key_name), **others)
+
+    named = click.option(
+        "--key-name",
+        metavar="NAME",
+        help="Name of the issued key whose pins are meant, as `keys list` shows it; for the"
+        " operator, and also where the key is revoked or expired.",
+    )
+    return key_option(named(with_whose))
+
+
 def json_option(function: F) -> F:
     """The flag `--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
@@ -109,6 +140,19 @@ def requestor_of(gateway: "Gateway", loaded: Loaded, key: str | None) -> str:
     if "pin" not in requestor.scopes:
         raise ScopeMissing("The API key does not have the scope 'pin'.")
     return requestor.id
+
+
+def requestor_meant(gateway: "Gateway", loaded: Loaded, whose: Whose) -> str:
+    """The id of the requestor that *whose* means.
+
+    Raises what `requestor_of` raises, and GatewayError where no issued key has that name."""
+    if whose.key_name is None:
+        return requestor_of(gateway, loaded, whose.key)
+    # A name is given out once and for ever, so that a revoked key's still means its pins.
+    for record in gateway.issued_keys.all():
+        if record.name == whose.key_name:
+            return record.id
+    raise GatewayError(f"There is no key named {whose.key_name}.")
 
 
 def zones_of(settings: Settings) -> "list[ZoneFile]":

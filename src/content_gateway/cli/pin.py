@@ -127,10 +127,10 @@ class _Adding:
 @click.argument("cid")
 @common.config_option
 @common.data_option
-@common.key_option
+@common.whose_options
 @common.json_option
 def status(
-    cid: str, config: Path | None, data: Path | None, key: str | None, as_json: bool
+    *, cid: str, config: Path | None, data: Path | None, whose: common.Whose, as_json: bool
 ) -> None:
     """Print how far the backend is with the pin of CID."""
 
@@ -139,20 +139,20 @@ def status(
 
         parsed = Cid.parse(cid)
         async with opened(loaded.settings) as gateway:
-            return gateway.pinning.status(common.requestor_of(gateway, loaded, key), parsed)
+            return gateway.pinning.status(common.requestor_meant(gateway, loaded, whose), parsed)
 
     loaded = common.load_beside(config, data)
     _print(common.run(ask()), as_json)
 
 
-@command.command("rm", epilog="Example: content-gateway pin rm bafy...")
+@command.command("rm", epilog="Example: content-gateway pin rm bafy... --key-name wallet-team")
 @click.argument("cid")
 @common.config_option
 @common.data_option
-@common.key_option
+@common.whose_options
 @common.json_option
 def remove(
-    cid: str, config: Path | None, data: Path | None, key: str | None, as_json: bool
+    *, cid: str, config: Path | None, data: Path | None, whose: common.Whose, as_json: bool
 ) -> None:
     """Remove the pin of CID; the content leaves the backend with its last pin."""
 
@@ -161,7 +161,7 @@ def remove(
 
         parsed = Cid.parse(cid)
         async with opened(loaded.settings) as gateway:
-            requestor = common.requestor_of(gateway, loaded, key)
+            requestor = common.requestor_meant(gateway, loaded, whose)
             return await gateway.pinning.remove(requestor, parsed)
 
     loaded = common.load_beside(config, data)
@@ -188,7 +188,7 @@ def remove(
 @click.option("--all", "every", is_flag=True, help="All of them, page after page.")
 @common.config_option
 @common.data_option
-@common.key_option
+@common.whose_options
 @common.json_option
 def list_pins(
     *,
@@ -198,7 +198,7 @@ def list_pins(
     every: bool,
     config: Path | None,
     data: Path | None,
-    key: str | None,
+    whose: common.Whose,
     as_json: bool,
 ) -> None:
     """List pins, newest first: status, replicas, time, CID and name.
@@ -210,20 +210,20 @@ def list_pins(
         limit=_PAGE_OF_ALL if every else limit,
     )
     loaded = common.load_beside(config, data)
-    page = common.run(_list(loaded, key, search, every=every, as_json=as_json))
+    page = common.run(_list(loaded, whose, search, every=every, as_json=as_json))
     if page.more:
         following = cursor_behind(page.pins[-1].pin)
         click.echo(f"{page.count:,} in all; more: --cursor {following}", err=True)
 
 
 async def _list(
-    loaded: Loaded, key: str | None, search: Search, *, every: bool, as_json: bool
+    loaded: Loaded, whose: common.Whose, search: Search, *, every: bool, as_json: bool
 ) -> Page:
     """Print the page that *search* finds, and with *every* all behind it; the last one."""
     from content_gateway.app import opened
 
     async with opened(loaded.settings) as gateway:
-        requestor = common.requestor_of(gateway, loaded, key)
+        requestor = common.requestor_meant(gateway, loaded, whose)
         while True:
             page = await gateway.pinning.search(requestor, search, lambda page: page)
             if as_json:
