@@ -17,6 +17,8 @@ from .supply import Supply
 __all__ = ["Change", "Clock", "MiniCluster", "MiniPeer", "MiniPin"]
 
 TIMED_OUT = "context canceled"
+UNREACHABLE = "failed to dial: dial tcp4 10.0.0.7:9096: connection refused"
+NEED_IPFS = {"pinned", "unexpectedly_unpinned", "sharded", "remote"}
 
 
 class MiniCluster:
@@ -33,6 +35,7 @@ class MiniCluster:
         self.spread_seconds = 0.0  # until other peers see a committed change
         self.queue_seconds = self.pin_seconds = 0.0
         self.pin_timeout = 5.0
+        self.metric_seconds = 30.0  # how long a peer counts after its last sign of life
         self.factors = (-1, -1)  # what a pin gets that asks for none
         self.refusal = ""
         self.login: tuple[str, str] | None = None
@@ -65,7 +68,7 @@ class MiniCluster:
     def kill(self, peer: MiniPeer) -> None:
         """End *peer* as a power cut does: what it had accepted and not committed is lost."""
         self.catch_up()
-        peer.is_up = False
+        peer.is_up, peer.died_at = False, self.clock()
         peer.batch.clear()
         peer.working.clear()
         peer.errors.clear()
@@ -132,19 +135,50 @@ class MiniCluster:
         if cid not in peer.state:
             return
         for other in self.peers:
-            if self.status(peer, other, cid)[0] in ("pin_error", "unexpectedly_unpinned"):
+            if self.status(other, cid)[0] in ("pin_error", "unexpectedly_unpinned"):
                 other.errors.pop(cid, None)
                 other.working[cid] = self.clock()
 
-    def status(self, asked: MiniPeer, peer: MiniPeer, cid: str) -> tuple[str, str]:
-        """What *peer* says of *cid* when *asked* asks it: the word and the error."""
-        seen = asked.state.get(cid)
+    def members(self) -> list[MiniPeer]:
+        """The peers that count: those that run, and those that did a moment ago."""
+        now = self.clock()
+        return [
+            peer for peer in self.peers if peer.is_up or now - peer.died_at < self.metric_seconds
+        ]
+
+    def statuses(self, asked: MiniPeer, cid: str) -> dict[MiniPeer, tuple[str, str]]:
+        """What each peer says of *cid* when *asked* asks it: the word and the error.
+
+        Allocated peers are asked, dead or not, and all members where none is named."""
+        seen, members = asked.state.get(cid), self.members()
         if seen is None:
-            return "unpinned", ""
-        if seen.allocations and peer.id not in seen.allocations:
-            return "remote", ""
+            return dict.fromkeys(members, ("unpinned", ""))
+        allocated = [peer for peer in self.peers if peer.id in seen.allocations] or members
+        others = {peer: ("remote", "") for peer in members if peer not in allocated}
+        return others | {peer: self.status(peer, cid) for peer in allocated}
+
+    def listed(self, words: set[str]) -> dict[str, dict[MiniPeer, tuple[str, str]]]:
+        """What the members say of all CIDs, where it is one of *words*, as StatusAll does.
+
+        A member that does not answer, or whose node does not where that is needed, is in error
+        about what others have named; where nobody names any, nobody hears of it."""
+        found: dict[str, dict[MiniPeer, tuple[str, str]]] = {}
+        lost = []
+        for peer in self.members():
+            if not peer.is_up or (not peer.has_ipfs and words & NEED_IPFS):
+                lost.append(peer)
+                continue
+            for cid in peer.state if words & NEED_IPFS else [*peer.working, *peer.errors]:
+                status = self.status(peer, cid)
+                if status[0] in words:
+                    found.setdefault(cid, {})[peer] = status
+        unheard = dict.fromkeys(lost, ("cluster_error", UNREACHABLE))
+        return {cid: statuses | unheard for cid, statuses in found.items()}
+
+    def status(self, peer: MiniPeer, cid: str) -> tuple[str, str]:
+        """What *peer* says of *cid*: the word and the error."""
         if not peer.is_up:
-            return "cluster_error", "failed to dial: dial tcp4 10.0.0.7:9096: connection refused"
+            return "cluster_error", UNREACHABLE
         own = peer.state.get(cid)
         if own is None:
             return "unpinned", ""
@@ -152,14 +186,16 @@ class MiniCluster:
             return "remote", ""
         if own.kind != "pin":
             return "sharded", ""
-        if cid in peer.pinned:
-            return "pinned", ""
         if cid in peer.errors:
             return "pin_error", peer.errors[cid]
-        if cid not in peer.working:
-            return "unexpectedly_unpinned", "the item should be pinned but it is not"
-        waited = self.clock() - peer.working[cid]
-        return ("pin_queued" if waited < self.queue_seconds else "pinning"), ""
+        if cid in peer.working:
+            waited = self.clock() - peer.working[cid]
+            return ("pin_queued" if waited < self.queue_seconds else "pinning"), ""
+        if not peer.has_ipfs:
+            return "cluster_error", "error contacting IPFS: dial tcp 10.0.0.8:5001: refused"
+        if cid in peer.pinned:
+            return "pinned", ""
+        return "unexpectedly_unpinned", "the item should be pinned but it is not"
 
     @staticmethod
     def is_allocated(peer: MiniPeer, pin: MiniPin) -> bool:
@@ -237,17 +273,22 @@ class MiniCluster:
     def _allocate(self, cid: str, least: int, most: int, old: tuple[str, ...]) -> tuple[str, ...]:
         if least == -1:
             return ()
-        running = [peer.id for peer in self.peers if peer.is_up]
-        if len(running) < least:
-            raise ValueError(
-                f"not enough peers to allocate CID. Needed at least: {least}. Wanted at most: "
-                f"{most}. Available candidates: {len(running)}. See logs for more info."
-            )
-        kept = [id_ for id_ in old if id_ in running]
+        fresh = [peer.id for peer in self.members()]
+        kept = [id_ for id_ in old if id_ in fresh]
         others = sorted(
-            (id_ for id_ in running if id_ not in kept),
+            (id_ for id_ in fresh if id_ not in kept),
             key=lambda id_: sha256((id_ + cid).encode()).digest(),
         )
+        if len(kept) > most:
+            return tuple(kept[:most])
+        if len(kept) >= least:
+            return old  # enough of them are there: whoever is not stays allocated
+        if len(fresh) < least:
+            raise ValueError(
+                f"not enough peers to allocate CID. Needed at least: {least - len(kept)}. Wanted at"
+                f" most: {most - len(kept)}. Available candidates: {len(others)}. See logs for"
+                " more info."
+            )
         return tuple((kept + others)[:most])
 
     def _can_be_had(self, cid: str) -> bool:

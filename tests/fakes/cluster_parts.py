@@ -49,6 +49,7 @@ class MiniPeer:
     id: str
     url: str = ""
     is_up: bool = True
+    died_at: float = 0.0
     is_dark: bool = False  # its REST API cannot be reached; it works on
     loses_answers: bool = False  # it does what it is asked, and hangs up
     has_ipfs: bool = True

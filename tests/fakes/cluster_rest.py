@@ -17,9 +17,13 @@ from urllib.parse import parse_qs, urlsplit
 from content_gateway.content.cid import Cid
 from content_gateway.errors import InvalidCid
 
-from .cluster import MiniCluster, MiniPeer, MiniPin
+from .cluster import UNREACHABLE, MiniCluster, MiniPeer, MiniPin
 
 MOST_HEADER_BYTES = 4096
+STATUSES = {
+    *("cluster_error", "pin_error", "unpin_error", "pinned", "pinning", "unpinning", "unpinned"),
+    *("remote", "pin_queued", "unpin_queued", "sharded", "unexpectedly_unpinned"),
+}
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,13 @@ class MiniRest:
         match method, url.path.strip("/").split("/"):
             case "GET", ["id"]:
                 return Reply(200, ({"id": peer.id, "peername": peer.name, "version": "1.1.6"},))
+            case "GET", ["peers"]:
+                self.counts["peers"] += 1
+                return Reply(200, tuple(map(_as_member, self.cluster.members())), is_stream=True)
+            case "GET", ["pins"] if "cids" not in query:
+                return self._listed(peer, query.get("filter", ""))
             case "GET", ["pins"]:
-                return self._statuses(peer, query.get("cids", "").split(","))
+                return self._statuses(peer, query["cids"].split(","))
             case "GET", ["allocations"]:
                 return self._allocations(peer)
             case _, [word, cid, *rest]:
@@ -144,22 +153,27 @@ class MiniRest:
         lines += [json.loads(line) for line in self.strangers]
         return Reply(200 if lines else 204, tuple(lines), is_stream=True)
 
+    def _listed(self, peer: MiniPeer, words: str) -> Reply:
+        wanted = set(words.split(",")) & STATUSES
+        if words and not wanted:
+            return _error(400, "invalid filter value")
+        self.counts["listing"] += 1
+        listed = self.cluster.listed(wanted or STATUSES)
+        lines = [self._as_status(peer, cid, said) for cid, said in listed.items()]
+        return Reply(200 if lines else 204, tuple(lines), is_stream=True)
+
     def _status(self, asked: MiniPeer, cid: str) -> dict[str, Any]:
-        now, pin = self.cluster.clock(), asked.state.get(cid)
-        peers = {}
-        for peer in self.cluster.peers:
-            status, error = self.cluster.status(asked, peer, cid)
-            if cid in self.blind_to:
-                status, error = "unpinned", ""
-            peers[peer.id] = {
-                "peername": peer.name,
-                "ipfs_peer_id": peer.id,
-                "status": status,
-                "timestamp": _text(now),
-                "error": error,
-                "attempt_count": 0,
-                "priority_pin": False,
-            }
+        said = self.cluster.statuses(asked, cid)
+        if cid in self.blind_to:
+            said = dict.fromkeys(said, ("unpinned", ""))
+        return self._as_status(asked, cid, said)
+
+    def _as_status(
+        self, asked: MiniPeer, cid: str, said: Mapping[MiniPeer, tuple[str, str]]
+    ) -> dict[str, Any]:
+        now = self.cluster.clock()
+        pins = [peer.state[cid] for peer in (asked, *said) if cid in peer.state]
+        pin = pins[0] if pins else None
         return {
             "cid": cid,
             "name": "",
@@ -167,7 +181,18 @@ class MiniRest:
             "origins": [] if pin else None,
             "created": _text(pin.at if pin else now),
             "metadata": None,
-            "peer_map": peers,
+            "peer_map": {
+                peer.id: {
+                    "peername": peer.name,
+                    "ipfs_peer_id": peer.id,
+                    "status": status,
+                    "timestamp": _text(now),
+                    "error": error,
+                    "attempt_count": 0,
+                    "priority_pin": False,
+                }
+                for peer, (status, error) in said.items()
+            },
         }
 
     def _try(self, change: Any) -> Any:
@@ -218,6 +243,24 @@ def _is_signed(token: str, username: str, password: str) -> bool:
         and values.get("exp", now + 1) > now
         and values.get("iat", now) <= now
     )
+
+
+def _as_member(peer: MiniPeer) -> dict[str, Any]:
+    """A line of `/peers`: of one that does not answer, little more than why."""
+    if not peer.is_up:
+        return {
+            "id": peer.id,
+            "error": UNREACHABLE,
+            "peername": "",
+            "ipfs": {"id": "", "error": ""},
+        }
+    error = "" if peer.has_ipfs else "error contacting IPFS: dial tcp 10.0.0.8:5001: refused"
+    return {
+        "id": peer.id,
+        "peername": peer.name,
+        "error": "",
+        "ipfs": {"id": "" if error else peer.id, "addresses": [], "error": error},
+    }
 
 
 def _error(status: int, message: str) -> Reply:

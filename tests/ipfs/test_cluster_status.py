@@ -166,9 +166,11 @@ def test_a_pin_is_read_with_what_it_promises() -> None:
     """Its factor, its peers, and whether it is whole and without end."""
     pin = {"cid": CID, "type": "pin", "replication_factor_min": 2, "allocations": ["a", "b", "c"]}
     whole = read_allocation(pin)
-    assert (whole.is_pin, whole.wanted, whole.peers, whole.keeps_all) == (True, 2, 3, True)
+    assert (whole.is_pin, whole.wanted, whole.keeps_all) == (True, 2, True)
+    assert whole.peers == ("a", "b", "c")
+    assert [whole.suffices(least) for least in (-1, 0, 2, 3)] == [True, True, True, False]
     everywhere = read_allocation({**pin, "replication_factor_min": -1, "allocations": None})
-    assert (everywhere.wanted, everywhere.peers) == (None, 0)
+    assert (everywhere.wanted, everywhere.peers) == (None, ())
     assert not read_allocation({**pin, "mode": "direct"}).keeps_all
     assert not read_allocation({**pin, "expire_at": AT}).keeps_all
     assert read_allocation({**pin, "expire_at": "0001-01-01T00:00:00Z"}).keeps_all
@@ -181,10 +183,11 @@ def test_a_pin_is_read_with_what_it_promises() -> None:
 def test_lines_of_the_pinset() -> None:
     """A pin's CID as it is spelled, if it could be ours; no parts of sharded content; the rest is
     nonsense."""
-    assert read_entry(b'{"cid": "bafy", "type": "pin", "mode": "recursive"}') == "bafy"
-    assert read_entry(b'{"cid": "Qm", "type": "pin"}') is None
-    assert read_entry(b'{"cid": "Qm", "type": "shard-pin"}') is None
-    for line in (b'{"code": 500, "message": "broken"}', b'{"cid": 3, "type": "pin"}', b"half"):
+    assert read_entry({"cid": "bafy", "type": "pin", "mode": "recursive"}) == "bafy"
+    assert read_entry({"cid": "Qm", "type": "pin"}) is None
+    assert read_entry({"cid": "Qm", "type": "shard-pin"}) is None
+    wrong: list[dict[str, Any]] = [{"code": 500, "message": "broken"}, {"cid": 3, "type": "pin"}]
+    for line in wrong:
         with pytest.raises(UpstreamNonsense):
             read_entry(line)
 

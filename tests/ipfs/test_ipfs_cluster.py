@@ -25,8 +25,10 @@ from tests.ipfs.cluster_world import World
 async def test_looks_go_in_batches_and_fit_into_a_request(world: World) -> None:
     """A hundred and twenty CIDs take few calls, none longer than the cluster reads."""
     cids = [world.content(number) for number in range(120)]
+    for cid in cids:
+        world.cluster.pin(world.cluster.peers[0], MiniPin(str(cid), 0, 0))
     seen = await world.backend().look(cids)
-    assert {sighting.holding for sighting in seen.values()} == {Holding.ABSENT}
+    assert {sighting.holding for sighting in seen.values()} == {Holding.PINNED}
     assert list(seen) == cids
     assert world.rest.counts["statuses"] <= 6
     assert world.rest.counts["status"] == 0
@@ -34,6 +36,14 @@ async def test_looks_go_in_batches_and_fit_into_a_request(world: World) -> None:
     world.rest.counts.clear()
     await alone.look(cids)
     assert world.rest.counts["statuses"] == 3
+
+
+async def test_no_peer_is_asked_about_what_is_not_in_the_pinset(world: World) -> None:
+    """A status would ask every peer, only to learn that none has it: one reads its memory."""
+    cids = [world.content(number) for number in range(20)]
+    seen = await world.backend().look(cids)
+    assert {sighting.holding for sighting in seen.values()} == {Holding.ABSENT}
+    assert world.rest.counts == {"allocation": 20}
 
 
 async def test_long_cids_fit_into_a_request_too(world: World) -> None:
@@ -120,6 +130,7 @@ async def test_one_content_that_cannot_be_told_does_not_hide_the_others(world: W
     backend = world.backend(world.urls[:1])
     known, unknown = world.content(1), world.content(2)
     await pin(backend, known)
+    await pin(backend, unknown)
     world.rest.silent_about.add(str(unknown))
     seen = await backend.look([known, unknown])
     assert seen[known].holding is Holding.PINNED
@@ -160,6 +171,7 @@ async def test_what_the_cluster_cannot_take_now_is_deferred(world: World) -> Non
     backend = world.backend(replication_min=3)
     cid = world.content()
     world.cluster.kill(world.cluster.peers[2])
+    world.cluster.clock.advance(31)  # type: ignore[attr-defined] # its metrics are no longer good
     with pytest.raises(PinDeferred, match="not enough peers to allocate CID"):
         await pin(backend, cid)
     world.cluster.refusal = "error batching item: batching max_queue_size reached."

@@ -60,7 +60,9 @@ class Backend:
         self.busy: Counter[Cid] = Counter()
         self.overlapped = False
 
-    async def look(self, cids: Sequence[Cid]) -> Mapping[Cid, Sighting]:
+    async def look(
+        self, cids: Sequence[Cid], ages: Mapping[Cid, float] | None = None
+    ) -> Mapping[Cid, Sighting]:
         self.calls += 1
         self.looked.update(cids)
         if self.is_away:

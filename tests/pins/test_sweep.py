@@ -35,7 +35,9 @@ class Pinset:
         self.is_open.set()
         self.listings = 0
 
-    async def look(self, cids: Sequence[Cid]) -> Mapping[Cid, Sighting]:
+    async def look(
+        self, cids: Sequence[Cid], ages: Mapping[Cid, float] | None = None
+    ) -> Mapping[Cid, Sighting]:
         raise AssertionError("a sweep looks at nothing")
 
     async def pin(self, cid: Cid, seen: Sighting, progress: Callable[[int, int], None]) -> Sighting:

@@ -1,5 +1,6 @@
 """The rules of tending: what is asked of a backend, and what is believed of what it says."""
 
+import math
 from typing import Any
 
 import pytest
@@ -88,6 +89,27 @@ def test_what_is_held_is_asked_for_when_it_is_surely_not_there(
         assert act.again_in is not None
         assert act.again_in > 0
         assert not act.attempted
+
+
+OLD_WORDS = [
+    # what is due: how old a word about it may be
+    ({}, math.inf),  # nothing was ever sent
+    ({"sent": Sent.PIN, "sent_at": NOW - 20}, 20.0),  # from after the wish
+    ({"sent": Sent.PIN, "sent_at": NOW - AGE - 7}, 7.0),  # from after its batch
+    ({"sent": Sent.PIN, "sent_at": NOW + 500}, 0.0),  # a clock was set back
+    ({"state": PINNED, "sent": Sent.PIN, "sent_at": NOW - AGE - 7, "looks": 1}, 7.0),
+    ({"state": PINNED, "sent": Sent.PIN, "sent_at": NOW - AGE - 7, "looks": 2}, None),  # in doubt
+    ({"state": UNPINNING, "sent": Sent.PIN, "sent_at": NOW - 20}, None),
+    ({"state": UNPINNING}, None),
+]
+
+
+@pytest.mark.parametrize(("facts", "oldest"), OLD_WORDS)
+def test_an_old_word_counts_where_it_is_from_after_the_last_wish(
+    rules: Rules, facts: dict[str, Any], oldest: float | None
+) -> None:
+    """What is in doubt, and what nobody holds any more, is asked for now."""
+    assert rules.oldest_word(due(**facts), NOW) == oldest
 
 
 LETTING_GO = [

@@ -126,6 +126,11 @@ class Cluster:
         await eventually(is_so, what=f"{self.name} misses {dead.name}", seconds=60)
 
     @property
+    def cpu_seconds(self) -> float:
+        """The CPU time that it has taken since it was started last."""
+        return self._daemon.cpu_seconds
+
+    @property
     def is_running(self) -> bool:
         """Whether the peer was started, and not ended since."""
         return self._daemon.pid is not None

@@ -82,6 +82,11 @@ class Kubo:
                 await self._ask(f"swarm/connect?arg={other.swarm_address}")
 
     @property
+    def cpu_seconds(self) -> float:
+        """The CPU time that it has taken since it was started last."""
+        return self._daemon.cpu_seconds
+
+    @property
     def is_running(self) -> bool:
         """Whether the daemon was started, and not stopped since."""
         return self._daemon.pid is not None

@@ -129,6 +129,15 @@ class Process:
         """The process id while it runs."""
         return self._child.pid if self._child else None
 
+    @property
+    def cpu_seconds(self) -> float:
+        """The CPU time it has taken since it was started last; 0 while it does not run."""
+        if self._child is None:
+            return 0.0
+        # proc(5): utime and stime are fields 14 and 15, behind a name that may hold anything.
+        fields = Path(f"/proc/{self._child.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     async def start(self, ready: Callable[[], Awaitable[bool]], *, seconds: float = 20) -> None:
         """Start, and return once *ready* says so.
 

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import Holding, Peer, Sighting
-from content_gateway.errors import InvalidCid, UpstreamNonsense
-from content_gateway.outbound import json_object
+from content_gateway.errors import InvalidCid, UpstreamNonsense, UpstreamUnavailable
+from content_gateway.outbound import Answer, json_object
 
 WHO: Final = "The cluster"
+NOT_IN_PINSET: Final = "pin is not part of the pinset"
 NO_PEERS: Final[Sequence[Peer]] = ()
 _MAX_REASON: Final = 500
 _QUEUED: Final = {"pin_queued", "unpinned", "unexpectedly_unpinned", "queued"}
@@ -38,13 +39,21 @@ _IN_WORDS: Final = (
 class Allocation:
     """A pin as the pinset has it. *wanted* replicas are enough, None: every peer's.
 
-    *keeps_all* says that it is recursive and has no end: what was promised is no less."""
+    *peers* are the ids of those that are to keep it, none where all are. *keeps_all* says that it
+    is recursive and has no end: what was promised is no less."""
 
-    cid: Cid
     is_pin: bool
     wanted: int | None
-    peers: int
+    peers: tuple[str, ...]
     keeps_all: bool
+
+    def suffices(self, least: int) -> bool:
+        """Whether it keeps as much as was promised, on *least* peers (0: as the cluster likes).
+
+        Pinned by somebody else, or by us with other settings, it may be on fewer peers, without
+        what it links to, or for a time only."""
+        is_few = least > 0 and self.wanted is not None and self.wanted < least
+        return self.is_pin and self.keeps_all and not is_few
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +130,14 @@ def _complaint(peer: Peer) -> str:
     return in_words(peer.error or "")
 
 
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A peer of the cluster by its id, and whether it and the IPFS node behind it answer."""
+
+    id: str
+    is_well: bool
+
+
 def in_words(error: str) -> str:
     """A cluster's or a node's *error*, in words for people and without addresses."""
     low = error.lower()
@@ -151,12 +168,35 @@ def read_allocation(value: Mapping[str, Any]) -> Allocation:
     if not isinstance(factor, int) or not isinstance(peers, list | None):
         raise UpstreamNonsense("The cluster's answer is not a pin.")
     return Allocation(
-        read_cid(value),
         is_pin=value.get("type") == "pin",
         wanted=factor if factor > 0 else None,
-        peers=len(peers or ()),
+        peers=tuple(peer for peer in peers or () if isinstance(peer, str)),
         keeps_all=_keeps_all(value),
     )
+
+
+def read_member(value: Mapping[str, Any]) -> Member:
+    """A line of `/peers`; raises UpstreamNonsense when it is none.
+
+    A peer that did not answer, or whose IPFS did not, is listed with an error."""
+    peer_id, ipfs = value.get("id"), value.get("ipfs")
+    if not isinstance(peer_id, str) or not peer_id:
+        raise UpstreamNonsense("The cluster's answer is not a list of its peers.")
+    ipfs_error = ipfs.get("error") if isinstance(ipfs, dict) else None
+    return Member(peer_id, not value.get("error") and not ipfs_error)
+
+
+def is_absent(answer: Answer) -> bool:
+    """Whether it says that there is no such pin; any other 404 says that the URL is wrong."""
+    return answer.status == 404 and error_message(answer.body) == NOT_IN_PINSET
+
+
+def good(answer: Answer) -> Answer:
+    """*answer* if it is a 200 or has no content; raises UpstreamUnavailable."""
+    if answer.status in (200, 204):
+        return answer
+    message = error_message(answer.body) or "no reason given"
+    raise UpstreamUnavailable(f"The cluster answered {answer.status}: {message}")
 
 
 def read_cid(value: Mapping[str, Any]) -> Cid:
@@ -168,13 +208,12 @@ def read_cid(value: Mapping[str, Any]) -> Cid:
         raise UpstreamNonsense("The cluster answers about something that is no CID.") from wrong
 
 
-def read_entry(line: bytes) -> str | None:
+def read_entry(value: Mapping[str, Any]) -> str | None:
     """The CID of a line of the pinset as the cluster spells it, None where it is no pin like ours.
 
     Pins of other types are parts of content that was added in shards. Those of version 0 are other
     pins than ours of the same content, and those that are not recursive, or have an end, keep less
     than was promised: none of them may pass for ours. Raises UpstreamNonsense."""
-    value = json_object(line, who=WHO)
     text, kind = value.get("cid"), value.get("type")
     if not isinstance(text, str) or not isinstance(kind, str):
         raise UpstreamNonsense("A line of the cluster's pinset is not a pin.")

@@ -5,10 +5,10 @@ looks like what is not begun until `/allocations` was asked, a pin that failed i
 never sent again, and an accepted change may be lost while a batch is open. When to look and when
 to ask is the reconciler's business."""
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import Final
+from contextlib import aclosing
+from typing import Any, Final
 
 import structlog
 
@@ -18,34 +18,29 @@ from content_gateway.errors import (
     InvalidCid,
     PinDeferred,
     PinFailed,
-    UpstreamError,
     UpstreamNonsense,
     UpstreamUnavailable,
 )
-from content_gateway.ipfs.cluster_peers import ClusterPeer, ClusterPeers, Login, most_telling
-from content_gateway.ipfs.cluster_requests import batches, pin_options
+from content_gateway.ipfs.cluster_listings import Listings, lines_of
+from content_gateway.ipfs.cluster_looks import STATUS_SECONDS, ClusterLooks
+from content_gateway.ipfs.cluster_peers import ClusterPeers, Login
+from content_gateway.ipfs.cluster_requests import pin_options
 from content_gateway.ipfs.cluster_status import (
-    Allocation,
-    Status,
     error_message,
     first_object,
+    good,
+    is_absent,
     read_allocation,
     read_cid,
     read_entry,
     read_status,
-    read_statuses,
 )
 from content_gateway.outbound import Answer, Outbound
 
 log = structlog.get_logger(__name__)
 
-NOT_IN_PINSET: Final = "pin is not part of the pinset"
-# It asks every allocated peer for a status and waits up to 15 s for one that is dead.
-_STATUS_SECONDS: Final = 25.0
-_CALLS_AT_ONCE: Final = 8
 _PINSET_SECONDS: Final = 3600.0
 _PINSET_IDLE_SECONDS: Final = 60.0
-_MAX_LINE_BYTES: Final = 256 * 1024
 
 
 class IpfsCluster:
@@ -68,7 +63,7 @@ class IpfsCluster:
         replication_min: int = 0,
         replication_max: int = 0,
         seconds: float = 10.0,
-        status_seconds: float = _STATUS_SECONDS,
+        status_seconds: float = STATUS_SECONDS,
         batch_age: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -81,6 +76,14 @@ class IpfsCluster:
         self._seconds = seconds
         self._batch_age = batch_age
         self._reported: set[str] = set()
+        self._looks = ClusterLooks(
+            self._peers,
+            Listings(self._peers, clock),
+            clock,
+            least=replication_min,
+            batch_age=self.batch_age,
+            seconds=self._status_seconds,
+        )
 
     @property
     def batch_age(self) -> float:
@@ -88,29 +91,13 @@ class IpfsCluster:
         time, and a batch of accepted changes stays open for a while after that."""
         return self._seconds + self._batch_age
 
-    async def look(self, cids: Sequence[Cid]) -> Mapping[Cid, Sighting]:
+    async def look(
+        self, cids: Sequence[Cid], ages: Mapping[Cid, float] | None = None
+    ) -> Mapping[Cid, Sighting]:
         """What the cluster holds of each of *cids*; UNKNOWN where it could not say.
 
         Raises UpstreamError when it could say nothing of any."""
-        wanted = list(dict.fromkeys(cids))
-        orders = {cid: self._peers.order(bytes(cid)) for cid in wanted}
-        seen: dict[Cid, Sighting] = {}
-        errors: list[UpstreamError] = []
-        turns = len(orders[wanted[0]]) if wanted else 0
-        for turn in range(turns):
-            groups: dict[ClusterPeer, list[Cid]] = {}
-            for cid in wanted:
-                if cid not in seen:
-                    groups.setdefault(orders[cid][turn], []).append(cid)
-            for answer in await self._look_at_all(groups):
-                if isinstance(answer, UpstreamError):
-                    errors.append(answer)
-                else:
-                    seen.update(answer)
-        if errors and not seen:
-            raise most_telling(errors)
-        missing = Sighting(Holding.UNKNOWN, reason="The cluster did not say what it has.")
-        return {cid: seen.get(cid, missing) for cid in wanted}
+        return await self._looks.look(cids, ages or {})
 
     async def pin(self, cid: Cid, seen: Sighting, progress: Callable[[int, int], None]) -> Sighting:
         """Put *cid* into the pinset, or have its peers try again where it is there.
@@ -120,6 +107,7 @@ class IpfsCluster:
         UpstreamUnavailable and UpstreamTimeout."""
         if seen.holding is not Holding.ABSENT:
             return await self._recover(cid)
+        self._looks.submissions.forget(cid)
         answer = await self._write("POST", f"/pins/{cid}{self._options}", cid)
         if answer.status == 400:
             raise PinFailed(f"The cluster refuses the pin: {error_message(answer.body)}")
@@ -127,13 +115,15 @@ class IpfsCluster:
             pin = read_allocation(first_object(answer.body))
         except UpstreamNonsense as wrong:
             raise UpstreamUnavailable(wrong.detail) from wrong
-        return Sighting(Holding.QUEUED, 0, self._goal(pin) or max(pin.peers, 1))
+        self._looks.submissions.add(cid, pin)
+        return Sighting(Holding.QUEUED, 0, self._looks.goal(pin) or max(len(pin.peers), 1))
 
     async def unpin(self, cid: Cid) -> None:
         """Take *cid* out of the pinset; no error where it is not there.
 
         Nor where it was accepted and its batch is still open, and then it is pinned afterwards
         all the same. Raises PinDeferred, UpstreamUnavailable and UpstreamTimeout."""
+        self._looks.submissions.forget(cid)
         answer = await self._write("DELETE", f"/pins/{cid}", cid)
         if answer.status == 400:
             raise UpstreamUnavailable(f"The cluster answered 400: {error_message(answer.body)}")
@@ -144,22 +134,20 @@ class IpfsCluster:
         Raises UpstreamError where it breaks off. An error that the cluster itself has in the
         middle shows in a trailer only, which we cannot read: what seems to be missing is to be
         looked for."""
-        async with self._peers.stream(
+        listing = lines_of(
+            self._peers,
             "/allocations?filter=all",
             seconds=_PINSET_SECONDS,
             idle_seconds=_PINSET_IDLE_SECONDS,
-        ) as answer:
-            if answer.status == 204:
-                return
-            if answer.status != 200:
-                raise UpstreamUnavailable(f"The cluster answered {answer.status} to a listing.")
-            async for line in answer.lines(_MAX_LINE_BYTES):
-                cid = self._entry(line)
+        )
+        async with aclosing(listing) as lines:
+            async for value in lines:
+                cid = self._entry(value)
                 if cid is not None:
                     yield cid
 
-    def _entry(self, line: bytes) -> Cid | None:
-        text = read_entry(line)
+    def _entry(self, value: Mapping[str, Any]) -> Cid | None:
+        text = read_entry(value)
         if text is None:
             return None
         try:
@@ -171,75 +159,10 @@ class IpfsCluster:
                 log.info("the cluster has a pin that is none of ours", cid=text, why=odd.detail)
             return None
 
-    async def _look_at_all(
-        self, groups: Mapping[ClusterPeer, Sequence[Cid]]
-    ) -> Sequence[Mapping[Cid, Sighting] | UpstreamError]:
-        """What each peer says of its group, or why it does not, some calls at a time."""
-        at_once = asyncio.Semaphore(_CALLS_AT_ONCE)
-        async with asyncio.TaskGroup() as tasks:
-            looks = [
-                tasks.create_task(self._look_at(peer, batch, at_once))
-                for peer, group in groups.items()
-                for batch in batches(group)
-            ]
-        return [look.result() for look in looks]
-
-    async def _look_at(
-        self, peer: ClusterPeer, cids: Sequence[Cid], at_once: asyncio.Semaphore
-    ) -> Mapping[Cid, Sighting] | UpstreamError:
-        """What *peer* says of *cids*; those that it says nothing of are left out."""
-        path = "/pins?cids=" + ",".join(map(str, cids))
-        try:
-            async with at_once:
-                answer = await self._peers.ask_one(peer, "GET", path, self._status_seconds)
-            statuses = read_statuses(_good(answer).body)
-        except UpstreamError as error:
-            return error
-        asked = set(cids)
-        async with asyncio.TaskGroup() as tasks:
-            sightings = {
-                status.cid: tasks.create_task(self._understand(peer, status, at_once))
-                for status in statuses
-                if status.cid in asked
-            }
-        return {cid: sighting.result() for cid, sighting in sightings.items()}
-
-    async def _understand(
-        self, peer: ClusterPeer, status: Status, at_once: asyncio.Semaphore
-    ) -> Sighting:
-        """What *status* means; the pin itself is read where the status alone does not say."""
-        if not status.may_be_absent and not status.replicas:
-            return status.sighting(self._min if self._min > 0 else None)
-        try:
-            async with at_once:
-                answer = await self._peers.ask_one(peer, "GET", f"/allocations/{status.cid}")
-            if _is_absent(answer):
-                return self._absent()
-            pin = read_allocation(first_object(_good(answer).body))
-        except UpstreamError as error:
-            return Sighting(Holding.UNKNOWN, reason=error.detail)
-        if not pin.is_pin:
-            reason = "The cluster has it as part of content that was added in shards."
-            return Sighting(Holding.UNKNOWN, 0, 1, status.peers, reason)
-        is_few = self._min > 0 and pin.wanted is not None and pin.wanted < self._min
-        if is_few or not pin.keeps_all:
-            # Pinned by somebody else, or by us with other settings: on fewer peers, without what
-            # it links to, or for a time only. The cluster says "pinned", and it is less than what
-            # was promised. A POST makes it whole.
-            return self._absent("The cluster keeps less of it than was promised.")
-        return status.sighting(self._goal(pin))
-
-    def _goal(self, pin: Allocation) -> int | None:
-        """How many replicas of *pin* are enough; None: all of its peers'."""
-        return self._min if self._min > 0 else pin.wanted
-
-    def _absent(self, reason: str | None = None) -> Sighting:
-        return Sighting(Holding.ABSENT, 0, max(self._min, 1), reason=reason)
-
     async def _recover(self, cid: Cid) -> Sighting:
         answer = await self._write("POST", f"/pins/{cid}/recover", cid, self._status_seconds)
         try:
-            status = read_status(first_object(_good(answer).body))
+            status = read_status(first_object(good(answer).body))
         except UpstreamNonsense as wrong:
             raise UpstreamUnavailable(wrong.detail) from wrong
         return status.sighting(self._min if self._min > 0 else None)
@@ -263,21 +186,8 @@ class IpfsCluster:
 def _is_about(cid: Cid, answer: Answer) -> bool:
     """Whether it is a pin or a status of *cid*, or says that there is no such pin."""
     if answer.status != 200:
-        return _is_absent(answer)
+        return is_absent(answer)
     try:
         return read_cid(first_object(answer.body)) == cid
     except UpstreamNonsense:
         return False
-
-
-def _is_absent(answer: Answer) -> bool:
-    """Whether it says that there is no such pin; any other 404 says that the URL is wrong."""
-    return answer.status == 404 and error_message(answer.body) == NOT_IN_PINSET
-
-
-def _good(answer: Answer) -> Answer:
-    """*answer* if it is a 200 or has no content; raises UpstreamUnavailable."""
-    if answer.status in (200, 204):
-        return answer
-    message = error_message(answer.body) or "no reason given"
-    raise UpstreamUnavailable(f"The cluster answered {answer.status}: {message}")

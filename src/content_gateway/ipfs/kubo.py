@@ -68,7 +68,9 @@ class Kubo:
         """0: what Kubo has said yes to is on its disk, and seen at once."""
         return 0.0
 
-    async def look(self, cids: Sequence[Cid]) -> Mapping[Cid, Sighting]:
+    async def look(
+        self, cids: Sequence[Cid], ages: Mapping[Cid, float] | None = None
+    ) -> Mapping[Cid, Sighting]:
         """Whether the node holds each of *cids* pinned recursively.
 
         A content that Kubo could say nothing about is UNKNOWN, with the reason. Raises

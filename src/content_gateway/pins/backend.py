@@ -24,11 +24,16 @@ class PinBackend(Protocol):
         A look that shows a content absent, or held after an unpin, counts only when the last
         change is older. 0 where an accepted change is durable and seen at once."""
 
-    async def look(self, cids: Sequence[Cid]) -> Mapping[Cid, Sighting]:
+    async def look(
+        self, cids: Sequence[Cid], ages: Mapping[Cid, float] | None = None
+    ) -> Mapping[Cid, Sighting]:
         """What the backend holds of each of *cids*, from its own positive word; all are answered.
 
-        Changes nothing. Holding.UNKNOWN is said of a content that could not be found out about.
-        Raises UpstreamError when nothing could."""
+        *ages* says how many seconds old that word may be: infinity, of a content that was never
+        asked of the backend. Of a content that is not in it the backend is asked now. Changes
+        nothing.
+        Holding.UNKNOWN is said of a content that could not be found out about. Raises
+        UpstreamError when nothing could be."""
 
     async def pin(self, cid: Cid, seen: Sighting, progress: Progress) -> Sighting:
         """Ask the backend to pin *cid*, of which a look just before has shown *seen* (ABSENT or

@@ -17,7 +17,8 @@ Tending is always the same. *Look*: ask the backend what it holds, many contents
 believe only its positive word. Then either take note, or *send* a wish, never both blindly: what
 the backend holds already is not sent again, and what is on its way is only looked at, with
 growing gaps. Looking first makes every crash harmless: what was sent but not recorded is seen,
-what was recorded but not sent is sent.
+what was recorded but not sent is sent. A look says how old the backend's word may be, so that a
+listing can answer for many; what is in doubt is asked for now.
 
 A cluster that batches its changes says yes before it knows them, and a look does not see them
 yet. So the ledger records, durably and before it is sent, *what* was last wished and *when*; until
@@ -49,7 +50,7 @@ slice is over. One requestor alone still has `Policy.workers`."""
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 
 import structlog
@@ -98,6 +99,8 @@ class Reconciler:
         self._clock = clock
         self._owner = owner_name()
         self._awake = asyncio.Event()
+        sends = self._policy.sends
+        self._turn = asyncio.Semaphore(sends) if sends else nullcontext()
         self._under_way: dict[int, Due] = {}
         self._batches: set[asyncio.Task[None]] = set()
         self._main: asyncio.Task[None] | None = None
@@ -194,7 +197,7 @@ class Reconciler:
         leases = Leases(dues, partial(self._ledger.renew, self._owner), self._policy.lease)
         try:
             async with leases:
-                seen = await self._look([due.cid for due in dues])
+                seen = await self._look(dues)
                 if isinstance(seen, Exception):
                     broke = [(due, self._rules.broke(due, seen, attempted=False)) for due in dues]
                     await self._settle(broke, leases)
@@ -219,10 +222,13 @@ class Reconciler:
             for due in leases.left:
                 self._under_way.pop(due.id, None)
 
-    async def _look(self, cids: Sequence[Cid]) -> Mapping[Cid, Sighting] | Exception:
+    async def _look(self, dues: Sequence[Due]) -> Mapping[Cid, Sighting] | Exception:
         """What the backend holds, or why it could not be seen."""
+        now = self._clock()
+        words = [(due.cid, self._rules.oldest_word(due, now)) for due in dues]
+        ages = {cid: age for cid, age in words if age is not None}
         try:
-            seen = await self._backend.look(cids)
+            seen = await self._backend.look([due.cid for due in dues], ages)
         except Exception as error:
             self._heard(error, wish=False)
             return error
@@ -230,7 +236,12 @@ class Reconciler:
         return seen
 
     async def _send(self, due: Due, act: Act, seen: Sighting, leases: Leases) -> None:
-        """Do *act* about *due* if that is still wanted, and write what it has come to."""
+        """Do *act* about *due* if that is still wanted, when its turn has come."""
+        async with self._turn:
+            await self._send_now(due, act, seen, leases)
+
+    async def _send_now(self, due: Due, act: Act, seen: Sighting, leases: Leases) -> None:
+        """Do *act* about *due*, and write what it has come to."""
         sent = Sent.PIN if act is Act.PIN else Sent.UNPIN
         is_lost = act is Act.PIN and seen.holding is Holding.ABSENT
         event = Event.SEEN_ABSENT if is_lost else None

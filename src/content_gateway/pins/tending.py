@@ -4,6 +4,7 @@ Knows the traps of a backend whose changes take a while to be seen (facts-pins s
 that shows a content absent, or still there after an unpin, says nothing until the last change is
 older than the backend's batch age. Who looks, sends and writes is left to the reconciler."""
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from content_gateway.content.holdings import (
 )
 from content_gateway.errors import GatewayError, Overloaded, PinDeferred, PinFailed
 from content_gateway.pins.outage import is_away
+from content_gateway.pins.pace import Pace
 
 # Seconds that may pass between the record of a wish and the wish itself; else it is not sent.
 LONGEST_STALL: Final = 5.0
@@ -42,13 +44,16 @@ class Policy:
     """Seconds and numbers of the reconciler's work.
 
     *idle* passes at most between two looks at the ledger, *gather* at least. *workers* contents of
-    one requestor are under way at once, half as many again are kept for the others, and a look asks
-    for *batch* of them. *first_slice* is the time of a first try, *second_slice* that of the next
-    one, and each later one has twice as much, up to *longest_slice*. Gaps
-    between looks grow to *longest_gap*, between tries of what failed to *longest_gap_failed*,
-    between probes of a backend that is away to *longest_away*."""
+    one requestor are under way at once, and half as many again are kept for the others; *sends* of
+    them are asked of the backend at once (None: all), and a look asks for *batch* of them.
+    *first_slice* is the time of a first try, *second_slice* that of the next one, and each later
+    one has twice as much, up to *longest_slice*. The first look after a wish waits as long as those
+    before it have needed, at most *longest_first_gap*; gaps between looks grow to *longest_gap*,
+    between tries of what failed to *longest_gap_failed*, between probes of a backend that is away
+    to *longest_away*."""
 
     workers: int = 64
+    sends: int | None = None
     batch: int = 50
     lease: float = 30.0
     idle: float = 1.0
@@ -57,6 +62,7 @@ class Policy:
     second_slice: float = 30.0
     longest_slice: float = 3600.0
     first_gap: float = 0.5
+    longest_first_gap: float = 20.0
     longest_gap: float = 300.0
     longest_gap_failed: float = 600.0
     longest_away: float = 10.0
@@ -82,6 +88,22 @@ class Rules:
         self._policy = policy
         self._batch_age = batch_age + LONGEST_STALL if batch_age else 0.0
         self._jitter = jitter
+        self._pace = Pace(policy.first_gap, policy.longest_first_gap)
+
+    def oldest_word(self, due: Due, now: float) -> float | None:
+        """How many seconds old what a backend says of *due* may be, for `decide` to go by it.
+
+        Infinity where nothing was ever asked of the backend; None where it is to be asked now:
+        about what nobody holds any more, and what was settled and is in doubt."""
+        if not due.is_held:
+            return None
+        if due.sent is None:
+            return math.inf
+        age = now - due.sent_at
+        if age < self._batch_age:
+            return max(age, 0.0)  # from after the wish, and seen once more when it is settled
+        is_in_doubt = due.state is ContentState.PINNED and due.looks > 1
+        return None if is_in_doubt else age - self._batch_age
 
     def decide(self, due: Due, seen: Sighting, now: float) -> Act | Outcome:
         """What to do about *due*, of which *seen* was just seen; or what it has come to."""
@@ -91,6 +113,8 @@ class Rules:
         if due.sent is Sent.UNPIN and unsure_for > 0:
             # What is seen may be what is about to go: the wish to keep it must come after.
             return Act.PIN
+        if seen.holding is Holding.PINNED and due.state is not ContentState.PINNED and due.looks:
+            self._pace.learn(now, at_first=due.looks == 1)
         return self._keep(due, seen, unsure_for)
 
     def _keep(self, due: Due, seen: Sighting, unsure_for: float) -> Act | Outcome:
@@ -126,7 +150,8 @@ class Rules:
         if seen.holding is Holding.FAILED:
             gap = self.gap_failed(due.attempts)
             return _seen(seen, gap, error=seen.reason, attempted=True)
-        return _seen(seen, self.gap(0), attempted=True)
+        wait = max(self._policy.first_gap, self._pace.seconds(due.sent_at))
+        return _seen(seen, self._spread(wait), attempted=True)
 
     def unpinned(self) -> Outcome:
         """What it has come to when the backend has heard the wish to let go."""
@@ -170,7 +195,9 @@ class Rules:
 
     def _grown(self, first: float, factor: float, times: int, longest: float) -> float:
         """A gap that grows with every time, with jitter so that many do not march in step."""
-        gap = min(longest, first * factor ** min(times, 60))
+        return self._spread(min(longest, first * factor ** min(times, 60)))
+
+    def _spread(self, gap: float) -> float:
         return gap * (0.5 + self._jitter() / 2)
 
 

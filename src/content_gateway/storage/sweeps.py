@@ -90,7 +90,9 @@ class SqliteSweeps:
         """Make settled contents due."""
         values = {"now": self._now(), "ids": msgspec.json.encode(numbers).decode()}
         await self._changes(
-            "UPDATE contents SET next_at = :now WHERE next_at IS NULL AND state = 'pinned'"
+            # Not the first look since it was pinned: that one only confirms what was seen then.
+            "UPDATE contents SET next_at = :now, looks = max(looks, 2)"
+            " WHERE next_at IS NULL AND state = 'pinned'"
             " AND id IN (SELECT value FROM json_each(:ids))",
             values,
         )

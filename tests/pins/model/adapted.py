@@ -31,8 +31,10 @@ class AdaptedCluster:
     def batch_age(self) -> float:
         return self._adapter.batch_age
 
-    async def look(self, cids: Sequence[Cid]) -> Mapping[Cid, Sighting]:
-        return await self._adapter.look(cids)
+    async def look(
+        self, cids: Sequence[Cid], ages: Mapping[Cid, float] | None = None
+    ) -> Mapping[Cid, Sighting]:
+        return await self._adapter.look(cids, ages)
 
     async def pin(self, cid: Cid, seen: Sighting, progress: Callable[[int, int], None]) -> Sighting:
         await self.meanwhile("pin", cid)

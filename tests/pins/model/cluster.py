@@ -60,7 +60,9 @@ class SimulatedCluster:
 
     # What the reconciler and the sweep ask for.
 
-    async def look(self, cids: Sequence[Cid]) -> Mapping[Cid, Sighting]:
+    async def look(
+        self, cids: Sequence[Cid], ages: Mapping[Cid, float] | None = None
+    ) -> Mapping[Cid, Sighting]:
         self._answer_or_not()
         return {cid: self._sighting(cid) for cid in cids}
 

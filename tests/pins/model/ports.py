@@ -207,9 +207,11 @@ class WatchedBackend:
     def batch_age(self) -> float:
         return self._backend.batch_age
 
-    async def look(self, cids: Sequence[Cid]) -> Mapping[Cid, Sighting]:
+    async def look(
+        self, cids: Sequence[Cid], ages: Mapping[Cid, float] | None = None
+    ) -> Mapping[Cid, Sighting]:
         await self._points.passing("before look")
-        seen = await self._backend.look(cids)
+        seen = await self._backend.look(cids, ages)
         await self._points.passing("after look")
         return seen
 

@@ -45,7 +45,9 @@ class EmbeddedStore:
         """0: what is accepted is durable, and seen at once."""
         return 0.0
 
-    async def look(self, cids: Sequence[Cid]) -> Mapping[Cid, Sighting]:
+    async def look(
+        self, cids: Sequence[Cid], ages: Mapping[Cid, float] | None = None
+    ) -> Mapping[Cid, Sighting]:
         """PINNED where the whole DAG is here, ABSENT where it is not, or not all of it.
 
         Raises StorageUnavailable when the disk refuses."""

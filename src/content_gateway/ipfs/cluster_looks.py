@@ -1,0 +1,270 @@
+"""What an IPFS Cluster holds of each content, found out with as few questions as will do.
+
+A status asks every peer, and each of them its IPFS node; an allocation is read from one peer's
+memory, and says only what is wanted. So the pinset is asked first, and no peer is asked about what
+is not in it; what we have submitted ourselves needs no allocation to be understood, and once all of
+its peers have been seen to hold it, only that its pin is still there is left to be confirmed when
+the batch it came with is closed. Listings answer for many (cluster_listings.py), where what they
+prove is enough: a CID that a listing of one peer lacks may have been pinned through another one a
+moment ago, so that it is absent only where it was never submitted at all."""
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from content_gateway.content.cid import Cid
+from content_gateway.content.holdings import Holding, Sighting
+from content_gateway.errors import UpstreamError
+from content_gateway.ipfs.cluster_listings import Listings, is_never
+from content_gateway.ipfs.cluster_peers import ClusterPeer, ClusterPeers, most_telling
+from content_gateway.ipfs.cluster_requests import batches
+from content_gateway.ipfs.cluster_status import (
+    Allocation,
+    Status,
+    first_object,
+    good,
+    is_absent,
+    read_allocation,
+    read_statuses,
+)
+from content_gateway.ipfs.cluster_submissions import Submissions
+
+# It asks every allocated peer for a status and waits up to 15 s for one that is dead.
+STATUS_SECONDS: Final = 25.0
+_CALLS_AT_ONCE: Final = 8
+_MANY: Final = 50  # while more of them are under way, none is asked for by itself
+_LESS: Final = "The cluster keeps less of it than was promised."
+_SHARDS: Final = "The cluster has it as part of content that was added in shards."
+_UNKNOWN: Final = Sighting(Holding.UNKNOWN, reason="The cluster did not say what it has.")
+
+
+class ClusterLooks:
+    """Looks at one cluster; *least* replicas are enough, 0 leaves that to the pin, -1 is all.
+
+    What is submitted is settled *batch_age* seconds later."""
+
+    def __init__(
+        self,
+        peers: ClusterPeers,
+        listings: Listings,
+        clock: Callable[[], float],
+        *,
+        least: int,
+        batch_age: float,
+        seconds: float,
+    ) -> None:
+        self._peers = peers
+        self._listings = listings
+        self._clock = clock
+        self._least = least
+        self._batch_age = batch_age
+        self._seconds = seconds
+        self.submissions = Submissions(clock, batch_age)
+
+    def goal(self, pin: Allocation) -> int | None:
+        """How many replicas of *pin* are enough; None: all of its peers'."""
+        return self._least if self._least > 0 else pin.wanted
+
+    async def look(self, cids: Sequence[Cid], ages: Mapping[Cid, float]) -> Mapping[Cid, Sighting]:
+        """As the port says; raises UpstreamError when nothing could be said of any."""
+        wanted = list(dict.fromkeys(cids))
+        known = [(cid, self.submissions.of(cid, ages)) for cid in wanted]
+        ours = {cid: sent for cid, sent in known if sent is not None}
+        unheld = {cid: sent.pin for cid, sent in ours.items() if sent.held is None}
+        found = await self._pins([cid for cid in wanted if cid not in unheld], ages)
+        seen: dict[Cid, Sighting] = {}
+        errors: list[UpstreamError] = []
+        ask = dict(unheld)
+        for cid, pin in found.items():
+            if isinstance(pin, UpstreamError):
+                errors.append(pin)
+            elif pin is None or not pin.suffices(self._least):
+                self.submissions.forget(cid)
+                seen[cid] = self._insufficient(pin)
+            elif cid in ours:
+                self.submissions.forget(cid)  # settled: the next look is about what it has become
+                seen[cid] = ours[cid].held or _UNKNOWN
+            else:
+                ask[cid] = pin
+        seen |= await self._held(ask, ages, errors)
+        if errors and not seen:
+            raise most_telling(errors)
+        return {cid: seen.get(cid, _UNKNOWN) for cid in wanted}
+
+    # What is wanted.
+
+    async def _pins(
+        self, cids: Sequence[Cid], ages: Mapping[Cid, float]
+    ) -> dict[Cid, Allocation | UpstreamError | None]:
+        """The pins of *cids* as the pinset has them, None where it has none, or why that is not
+        known."""
+        found = self._listed(cids, ages)
+        may_be_listed = [cid for cid in cids if cid not in found and self._oldest(cid, ages) > 0]
+        if await self._listings.pinset.worth(len(may_be_listed)):
+            found |= self._listed(cids, ages)
+        at_once = asyncio.Semaphore(_CALLS_AT_ONCE)
+        rest = [cid for cid in cids if cid not in found]
+        read = await asyncio.gather(*(self._read(cid, at_once) for cid in rest))
+        return found | dict(zip(rest, read, strict=True))
+
+    def _listed(
+        self, cids: Sequence[Cid], ages: Mapping[Cid, float]
+    ) -> dict[Cid, Allocation | UpstreamError | None]:
+        """What the last listing is good enough for."""
+        listing = self._listings.pinset.kept()
+        found: dict[Cid, Allocation | UpstreamError | None] = {}
+        if listing is None:
+            return found
+        age = self._clock() - listing.taken_at
+        for cid in cids:
+            if age < self._oldest(cid, ages):
+                pin = listing.of(cid)
+                if pin is not None and pin.suffices(self._least):
+                    found[cid] = pin
+                elif pin is None and is_never(ages.get(cid, 0.0)):
+                    found[cid] = None
+        return found
+
+    def _oldest(self, cid: Cid, ages: Mapping[Cid, float]) -> float:
+        """How old a listing that has *cid* may be, to prove that its pin is there for good."""
+        since = self.submissions.since(cid)
+        return ages.get(cid, 0.0) if math.isinf(since) else since - self._batch_age
+
+    async def _read(
+        self, cid: Cid, at_once: asyncio.Semaphore
+    ) -> Allocation | UpstreamError | None:
+        errors: list[UpstreamError] = []
+        async with at_once:
+            for peer in self._peers.order(bytes(cid)):
+                try:
+                    answer = await self._peers.ask_one(peer, "GET", f"/allocations/{cid}")
+                    if is_absent(answer):
+                        return None
+                    return read_allocation(first_object(good(answer).body))
+                except UpstreamError as error:
+                    errors.append(error)
+        return most_telling(errors)
+
+    def _insufficient(self, pin: Allocation | None) -> Sighting:
+        if pin is not None and not pin.is_pin:
+            return Sighting(Holding.UNKNOWN, 0, 1, reason=_SHARDS)
+        # A POST makes it whole where there is less of it than was promised.
+        reason = None if pin is None else _LESS
+        return Sighting(Holding.ABSENT, 0, max(self._least, 1), reason=reason)
+
+    # What is held.
+
+    async def _held(
+        self, pins: Mapping[Cid, Allocation], ages: Mapping[Cid, float], errors: list[UpstreamError]
+    ) -> dict[Cid, Sighting]:
+        """What peers hold of *pins*, of those that could be found out about; *errors* has why."""
+        seen = self._listed_as_held(pins, ages)
+        seen |= await self._of_many([cid for cid in pins if cid not in seen], pins, ages)
+        may_be_listed = [cid for cid in pins if cid not in seen and ages.get(cid, 0.0) > 0]
+        if await self._listings.pinned.worth(len(may_be_listed)):
+            seen |= self._listed_as_held(pins, ages)
+        rest = [cid for cid in pins if cid not in seen]
+        statuses = await self._statuses(rest, errors)
+        for cid in rest:
+            status = statuses.get(cid)
+            if status is not None and not status.may_be_absent:
+                seen[cid] = status.sighting(self.goal(pins[cid]))
+            elif status is not None and cid in ages and self.submissions.may_be_in_a_batch(cid):
+                seen[cid] = self._queued(pins[cid])
+            elif status is not None and (doubtful := await self._doubtful(cid, status, errors)):
+                seen[cid] = doubtful
+        for cid, sighting in seen.items():
+            if sighting.holding is Holding.PINNED:
+                self.submissions.seen_held(cid, sighting)
+        return seen
+
+    async def _of_many(
+        self, cids: Sequence[Cid], pins: Mapping[Cid, Allocation], ages: Mapping[Cid, float]
+    ) -> dict[Cid, Sighting]:
+        """Of those of *cids* that are under way with many others, what a listing says, which is
+        taken now and then: asking for each by itself would cost more than pinning it.
+
+        What it does not show yet is what it was when the cluster took it."""
+        under_way = self.submissions.under_way()
+        number = len(under_way)
+        if number <= _MANY or not self._listings.pinned.is_shorter_than(number):
+            return {}
+        mine = {cid: pins[cid] for cid in cids if cid in under_way and cid in ages}
+        if not mine:
+            return {}
+        queued = {cid: self._queued(pin) for cid, pin in mine.items()}
+        await self._listings.pinned.now_and_then()
+        return queued | self._listed_as_held(mine, ages)
+
+    def _queued(self, pin: Allocation) -> Sighting:
+        """What the cluster said when it took *pin*, as nothing more is known of it."""
+        return Sighting(Holding.QUEUED, 0, self.goal(pin) or max(len(pin.peers), 1))
+
+    def _listed_as_held(
+        self, pins: Mapping[Cid, Allocation], ages: Mapping[Cid, float]
+    ) -> dict[Cid, Sighting]:
+        """Those of *pins* that the last listing shows on enough peers, by their own word."""
+        listing = self._listings.pinned.kept()
+        if listing is None:
+            return {}
+        age, seen = self._clock() - listing.taken_at, {}
+        for cid, pin in pins.items():
+            held = listing.of(cid) if age < ages.get(cid, 0.0) else None
+            if held is None or held.allocations != len(pin.peers):
+                continue
+            peers = held.allocations or held.members
+            goal = self.goal(pin) or peers
+            if len(held.peers) >= min(goal, peers):
+                seen[cid] = Sighting(Holding.PINNED, len(held.peers), goal, held.peers)
+        return seen
+
+    async def _doubtful(
+        self, cid: Cid, status: Status, errors: list[UpstreamError]
+    ) -> Sighting | None:
+        """What it means that no peer has begun with *cid*: it may have no pin, or not yet."""
+        pin = await self._read(cid, asyncio.Semaphore(1))
+        if isinstance(pin, UpstreamError):
+            errors.append(pin)
+            return None
+        if pin is None or not pin.suffices(self._least):
+            return self._insufficient(pin)
+        return status.sighting(self.goal(pin))
+
+    async def _statuses(
+        self, cids: Sequence[Cid], errors: list[UpstreamError]
+    ) -> dict[Cid, Status]:
+        """What all peers say of *cids*, asked through each one's own peer, or the next."""
+        orders = {cid: self._peers.order(bytes(cid)) for cid in cids}
+        at_once = asyncio.Semaphore(_CALLS_AT_ONCE)
+        found: dict[Cid, Status] = {}
+        for turn in range(len(orders[cids[0]]) if cids else 0):
+            groups: dict[ClusterPeer, list[Cid]] = {}
+            for cid in cids:
+                if cid not in found:
+                    groups.setdefault(orders[cid][turn], []).append(cid)
+            asked = [
+                self._ask(peer, batch, at_once)
+                for peer, group in groups.items()
+                for batch in batches(group)
+            ]
+            for answer in await asyncio.gather(*asked):
+                if isinstance(answer, UpstreamError):
+                    errors.append(answer)
+                else:
+                    found |= answer
+        return found
+
+    async def _ask(
+        self, peer: ClusterPeer, cids: Sequence[Cid], at_once: asyncio.Semaphore
+    ) -> dict[Cid, Status] | UpstreamError:
+        """What *peer* says of *cids*; those that it says nothing of are left out."""
+        path = "/pins?cids=" + ",".join(map(str, cids))
+        try:
+            async with at_once:
+                answer = await self._peers.ask_one(peer, "GET", path, self._seconds)
+            statuses = read_statuses(good(answer).body)
+        except UpstreamError as error:
+            return error
+        asked = set(cids)
+        return {status.cid: status for status in statuses if status.cid in asked}
