@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from content_gateway.errors import WrongSettings
-from content_gateway.files import IN_PLACE_BYTES, LOOK_SECONDS, WatchedFile, lines
+from content_gateway.files import IN_PLACE_BYTES, LOOK_SECONDS, WatchedFile, lines, read_bytes
 from tests.names.services import Clock
 
 LARGE = "x" * IN_PLACE_BYTES + "\n"
@@ -313,3 +313,27 @@ def test_lines_are_numbered_from_one() -> None:
         (number, number) for number in range(1, 1001)
     ]
     assert list(lines(b"")) == []
+
+
+@pytest.mark.parametrize("at_start", [True, False])
+def test_a_fifo_is_refused_and_not_waited_for(
+    path: Path, parser: Parser, clock: Clock, at_start: bool
+) -> None:
+    """To open a FIFO waits for somebody to write to it, and the whole service with it."""
+    file = None if at_start else watch(path, parser, clock)
+    path.unlink()
+    os.mkfifo(path)
+    if file is None:
+        with pytest.raises(WrongSettings, match="not a regular file"):
+            watch(path, parser, clock)
+        return
+    with structlog.testing.capture_logs() as logs:
+        assert look(file, clock) == look(file, clock) == "first"
+    assert [entry["reason"] for entry in logs] == ["it is not a regular file"]
+
+
+@pytest.mark.parametrize("device", ["/dev/null", "/dev/zero", "."])
+def test_only_a_regular_file_is_one(device: str) -> None:
+    """A device has no end, or no content; a folder is none either."""
+    with pytest.raises((ValueError, OSError)):
+        read_bytes(Path(device), 10)

@@ -1,6 +1,7 @@
 """Settings: every source, every mistake named at once, nothing secret shown."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -137,3 +138,13 @@ def test_secrets_are_masked() -> None:
 def test_every_setting_is_described() -> None:
     """Each setting says what it does."""
     assert all(info.description for _, info in fields())
+
+
+@pytest.mark.parametrize("which", ["config", "secret"])
+def test_a_fifo_holds_no_settings(tmp_path: Path, which: str) -> None:
+    """To open one would wait for whoever writes to it, and the start with it."""
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    environ = {"CONTENT_GATEWAY_KUBO__URL_FILE": str(path)} if which == "secret" else {}
+    with pytest.raises(WrongSettings, match="not a regular file"):
+        load(environ=environ, config=path if which == "config" else None)

@@ -73,6 +73,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         issued_keys = IssuedKeys(SqliteKeys(database))
         keys: Keys = OpenKeys() if settings.keys.mode == "open" else issued_keys
         contract = Contract(settings.spec_file)
+        stack.push_async_callback(contract.close)
         delegates, work = settings.pins.delegates, pins.reconciler
         served = pins.store if settings.embedded.serve else None
         handlers = {
@@ -104,5 +105,5 @@ def operations_of(contract: Contract) -> Sequence[Operation]:
     try:
         return contract.read().operations
     except ContractBroken as broken:
-        log.error("spec_file cannot be served", reason=broken.detail, cause=repr(broken.__cause__))
+        log.error("spec_file cannot be served", reason=broken.detail)
         return Contract(PACKAGED_SPEC).read().operations

@@ -1,10 +1,11 @@
-"""Watched files: what an operator wrote, parsed, and parsed anew when it changes.
+"""Files that an operator wrote: opened in one way, parsed, and parsed anew when they change.
 
-Knows when a file has become another one, keeps the last good value when the new one is broken,
-and lets no large file hold up the event loop. What the bytes mean is left to the parser that
-is handed in."""
+Knows that only a regular file can be read without waiting for somebody, when a file has become
+another one, keeps the last good value when the new one is broken, and lets no large file hold up
+the event loop. What the bytes mean is left to the parser that is handed in."""
 
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from io import BytesIO
@@ -124,16 +125,45 @@ class WatchedFile(Generic[T]):
 
     def _bytes(self) -> bytes:
         """What the file holds; raises OSError, or ValueError if that cannot be its content."""
-        with self._path.open("rb") as file:
-            # Of the open file, not of the path: by now another file may have taken its place.
-            self._tried = _stamp(os.fstat(file.fileno()))
-            data = file.read(self._max_bytes + 1)
-            after = _stamp(os.fstat(file.fileno()))
-        if len(data) > self._max_bytes:
-            raise ValueError(f"the file has more than {self._max_bytes} bytes")
-        if after != self._tried:
-            raise ValueError("the file changed while it was read")
-        return data
+        return read_bytes(self._path, self._max_bytes, self._opened)
+
+    def _opened(self, stamp: Stamp) -> None:
+        self._tried = stamp
+
+
+def read_bytes(
+    path: Path, max_bytes: int, opened: Callable[[Stamp], None] = lambda _: None
+) -> bytes:
+    """What the file at *path* holds; *opened* is told which version of it that is.
+
+    Raises OSError, and ValueError where it is no regular file (to open a FIFO would wait for
+    somebody to write to it), has more than *max_bytes*, or changes while it is read."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        found = os.fstat(file)
+        # Of the open file, not of the path: by now another file may have taken its place.
+        before = _stamp(found)
+        opened(before)
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("it is not a regular file")
+        with os.fdopen(file, "rb", closefd=False) as stream:
+            data = stream.read(max_bytes + 1)
+        after = _stamp(os.fstat(file))
+    finally:
+        os.close(file)
+    if len(data) > max_bytes:
+        raise ValueError(f"the file has more than {max_bytes} bytes")
+    if after != before:
+        raise ValueError("the file changed while it was read")
+    return data
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """Which version of a file is at *path* now; None where none can be seen."""
+    try:
+        return _stamp(path.stat())
+    except OSError:
+        return None
 
 
 def lines(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -147,5 +177,5 @@ def lines(data: bytes) -> Iterator[tuple[int, bytes]]:
         yield number, line
 
 
-def _stamp(stat: os.stat_result) -> Stamp:
-    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+def _stamp(found: os.stat_result) -> Stamp:
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,15 +1,18 @@
 """/version and /spec: the description as it stands on disk, whatever else is down."""
 
+import os
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import yaml
+from structlog.testing import capture_logs
 
 from content_gateway.api.contract import Contract, understand
 from content_gateway.errors import ContractBroken, WrongSettings
 from content_gateway.settings.model import PACKAGED_SPEC
+from tests.lag import loop_lag
 from tests.service import Service, running_service
 
 CID = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
@@ -70,36 +73,70 @@ async def test_a_known_body_is_not_sent_again(service: Service, path: str) -> No
     assert answer.status == 200
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        None,
-        "",
-        "just words",
-        "openapi: [",
-        "- a list",
-        "info: {title: x}\npaths: {}",
-        "info: {title: x, version: 1.2}\npaths: {}",
-        "info: {title: x, version: 1.2.3}\npaths: [a]",
-        "a: &a [*a]\ninfo: {title: x, version: 1.2.3}\npaths: {}",
-        "\x00",
-        "[" * 5000,
-    ],
-)
-async def test_a_broken_description_takes_only_itself_away(
-    service: Service, spec_file: Path, damage: str | None
+def alias_bomb() -> str:
+    """Nine levels of aliases, each nine times the one before: 3.5 GB once they are written out."""
+    levels = [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 10)]
+    return "\n".join(["l0: &l0 [x, x, x, x, x, x, x, x, x]", *levels])
+
+
+DAMAGE = {
+    "gone": None,
+    "empty": "",
+    "words": "just words",
+    "cut": "openapi: [",
+    "list": "- a list",
+    "no version": "info: {title: x}\npaths: {}",
+    "number": "info: {title: x, version: 1.2}\npaths: {}",
+    "no paths": "info: {title: x, version: 1.2.3}\npaths: [a]",
+    "own alias": "a: &a [*a]\ninfo: {title: x, version: 1.2.3}\npaths: {}",
+    "control": "\x00",
+    "deep": "[" * 5000,
+    "bomb": alias_bomb() + "\ninfo: {title: x, version: 1.2.3}\npaths: {}",
+    "long alias": "a: &a " + "x" * 9_000 + "\nb: [" + "*a, " * 9_000 + "]",
+    "large": "a: [" + "x, " * 1_400_000 + "]",
+}
+
+
+def put(path: Path, text: str | None) -> None:
+    path.unlink() if text is None else path.write_text(text)
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_a_broken_description_leaves_the_last_good_one(
+    service: Service, spec_file: Path, damage: str
 ) -> None:
-    """Without a usable spec.yaml these two answer 500, everything else goes on, and it mends."""
-    if damage is None:
-        spec_file.unlink()
-    else:
-        spec_file.write_text(damage)
-    for path in ("/version", "/spec"):
-        answer = await service.ask("GET", path, key=None)
-        assert (answer.status, answer.json["code"]) == (500, "contract-broken")
-    assert (await service.pin(CID)).status == 200
-    shutil.copy(PACKAGED_SPEC, spec_file)
+    """Without a usable spec.yaml the last good one serves, which the log says once; the event loop
+    is not held up, and a mended file shows in the next answer."""
+    before = await service.ask("GET", "/spec", key=None)
+    async with loop_lag() as lag:
+        with capture_logs() as logs:
+            put(spec_file, DAMAGE[damage])
+            for _ in range(3):
+                answer = await service.ask("GET", "/version", key=None)
+                assert (answer.status, answer.json) == (200, {"version": "0.1.0"})
+                assert (await service.ask("GET", "/spec", key=None)).body == before.body
+    assert lag.worst < 0.05
+    assert [line["setting"] for line in logs if line["log_level"] == "error"] == ["spec_file"]
+    mended = PACKAGED_SPEC.read_text().replace("version: 0.1.0", "version: 7.8.9", 1)
+    spec_file.unlink(missing_ok=True)
+    spec_file.write_text(mended)
+    assert (await service.ask("GET", "/version", key=None)).json == {"version": "7.8.9"}
+
+
+async def test_a_fifo_in_its_place_stops_nobody(service: Service, spec_file: Path) -> None:
+    """To open one would wait for whoever writes to it."""
+    spec_file.unlink()
+    os.mkfifo(spec_file)
     assert (await service.ask("GET", "/version", key=None)).json == {"version": "0.1.0"}
+    assert (await service.pin(CID)).status == 200
+
+
+async def test_aliases_within_reason_are_followed(service: Service, spec_file: Path) -> None:
+    """An anchor that stands for a schema may be used again and again."""
+    more = "\nx-one: &one {a: [b, c]}\nx-two: [*one, *one, *one]\n"
+    spec_file.write_text(PACKAGED_SPEC.read_text() + more)
+    one = {"a": ["b", "c"]}
+    assert (await service.ask("GET", "/spec", key=None)).json["x-two"] == [one, one, one]
 
 
 async def test_a_description_that_is_broken_at_the_start_does_not_stop_it(tmp_path: Path) -> None:
@@ -142,14 +179,14 @@ def test_an_operation_has_one_security_scheme(spec_file: Path, security: str) ->
         understand(text)
 
 
-def test_a_broken_description_is_a_new_error_each_time(spec_file: Path) -> None:
+async def test_a_broken_description_is_a_new_error_each_time(spec_file: Path) -> None:
     """An error that is raised again and again would keep every request it passed through."""
     spec_file.write_text("openapi: [")
     contract = Contract(spec_file)
     errors = []
     for _ in range(2):
         with pytest.raises(ContractBroken) as broken:
-            contract.read()
+            await contract.current()
         errors.append(broken.value)
     assert errors[0] is not errors[1]
     assert errors[0].__cause__ is errors[1].__cause__

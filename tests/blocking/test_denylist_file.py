@@ -155,6 +155,8 @@ def test_a_header_may_hold_what_yaml_would_run_or_multiply() -> None:
     )
     assert blocks("x: !!python/object/apply:os.system [exit]\nd: !!timestamp no\n---\n" + RULE)
     assert blocks(laughs + "---\n" + RULE)
+    with pytest.raises(ValueError, match="of version 'list'"):
+        blocks(laughs + "version: *u\n---\n" + RULE)
 
 
 def test_a_header_beyond_a_mebibyte_is_none() -> None:

@@ -1,9 +1,10 @@
 """The contract: spec.yaml as it stands on disk, read when asked.
 
 Knows how to read an OpenAPI description and which operations it lists. The file is parsed again
-only when its modification time, size or inode changes; what the operations do is left to
-routes.py."""
+only when its modification time, size or inode changes, in a thread, and a version that is broken
+leaves the last good one in its place; what the operations do is left to routes.py."""
 
+import asyncio
 import hashlib
 import re
 from collections.abc import Iterator
@@ -12,23 +13,19 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import yaml
+import structlog
 
+from content_gateway import bounded_yaml
 from content_gateway.errors import ContractBroken
+from content_gateway.files import Stamp, read_bytes, stamp_of
 
-MAX_FILE_BYTES: Final = 4 * 1024 * 1024
+MAX_FILE_BYTES: Final = 512 * 1024
+# How long an answer waits for a version that is being read; then the last good one serves.
+PATIENCE: Final = 2.0
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+", re.ASCII)
 _METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Safe YAML in which a date stays text, as JSON has it."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, regexp) for tag, regexp in resolvers if not tag.endswith(":timestamp")]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,41 +58,85 @@ class Contract:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._stamp: tuple[int, int, int] | None = None
-        self._document: Document | Exception = ValueError("it was never read")
+        self._tried: Stamp | None = None
+        self._document: Document | None = None  # the last good one
+        self._wrong: Exception | None = ValueError("it was never read")
+        self._alarm: tuple[Stamp | None, str] | None = None
+        self._reading: asyncio.Task[None] | None = None
 
     def read(self) -> Document:
-        """The document as the file has it now; raises ContractBroken."""
+        """The document as the file has it now, or the last good one; raises ContractBroken.
+
+        Waits for the disk and the parser: for the start."""
+        self._take(*_attempt(self._path))
+        return self._last()
+
+    async def current(self) -> Document:
+        """As `read`, beside the event loop, and only where the file has changed.
+
+        A reading that takes long is not waited for: until it is over the last good one serves."""
+        if self._reading is None:
+            stamp = stamp_of(self._path)
+            if stamp is None or stamp != self._tried:
+                self._reading = asyncio.create_task(self._read_anew(), name="read spec_file")
+        if self._reading is not None:
+            await asyncio.wait([self._reading], timeout=PATIENCE)
+        return self._last()
+
+    async def close(self) -> None:
+        """Read no more; what a thread still reads is left behind."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _read_anew(self) -> None:
         try:
-            stat = self._path.stat()
-            stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-            if stamp != self._stamp:
-                self._document = _parse(self._path)
-                self._stamp = stamp
-        except OSError as wrong:
-            self._stamp = None
-            raise ContractBroken("The OpenAPI description cannot be read.") from wrong
-        if isinstance(self._document, Exception):
+            self._take(*await asyncio.to_thread(_attempt, self._path))
+        finally:
+            self._reading = None
+
+    def _take(self, stamp: Stamp | None, found: Document | Exception) -> None:
+        """Keep what a reading has found; what is wrong is said once for each version."""
+        self._tried = stamp
+        if isinstance(found, Document):
+            if self._document is not None and found.etag != self._document.etag:
+                log.info("a watched file was read anew", setting="spec_file")
+            self._document, self._wrong, self._alarm = found, None, None
+            return
+        self._wrong = found
+        if self._alarm != (stamp, str(found)):
+            self._alarm = (stamp, str(found))
+            log.error(
+                "a watched file is broken, its last good version serves",
+                setting="spec_file",
+                path=str(self._path),
+                reason=str(found),
+            )
+
+    def _last(self) -> Document:
+        if self._document is None:
             # A new error each time: one that is raised again keeps every frame it passed.
-            raise ContractBroken("The OpenAPI description is broken.") from self._document
+            raise ContractBroken("The OpenAPI description is broken.") from self._wrong
         return self._document
 
 
-def _parse(path: Path) -> Document | Exception:
-    """The document in *path*, or what is wrong with it; raises OSError."""
-    with path.open("rb") as file:
-        data = file.read(MAX_FILE_BYTES + 1)
+def _attempt(path: Path) -> tuple[Stamp | None, Document | Exception]:
+    """The document in *path*, or what is wrong with it, and which version of the file that is.
+
+    The version is None where the file cannot be read: it may be in a moment."""
+    stamps: list[Stamp] = []
     try:
-        if len(data) > MAX_FILE_BYTES:
-            raise ValueError(f"it has more than {MAX_FILE_BYTES} bytes")
-        return understand(data.decode())
-    except (ValueError, TypeError, RecursionError, yaml.YAMLError) as wrong:
-        return wrong.with_traceback(None)
+        data = read_bytes(path, MAX_FILE_BYTES, stamps.append)
+        return stamps[0], understand(data.decode())
+    except OSError as wrong:
+        return None, wrong.with_traceback(None)
+    except (ValueError, TypeError, RecursionError) as wrong:
+        return stamps[0], wrong.with_traceback(None)
 
 
 def understand(text: str) -> Document:
     """The description in the YAML *text*; ValueError when it is not one."""
-    tree = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader
+    tree = bounded_yaml.load(text)
     info = tree.get("info") if isinstance(tree, dict) else None
     if not isinstance(info, dict) or not isinstance(tree.get("paths"), dict):
         raise ValueError("it has no info or no paths")

@@ -69,13 +69,13 @@ class NameHandlers:
 
     async def version(self, call: Call) -> Reply:
         """The version of the description, as it stands on disk now."""
-        document = self._contract.read()
+        document = await self._contract.current()
         etag = b'"' + document.version.encode() + b'"'
         return _validated(call, etag, msgspec.json.encode({"version": document.version}))
 
     async def spec(self, call: Call) -> Reply:
         """The whole description as JSON, as it stands on disk now."""
-        document = self._contract.read()
+        document = await self._contract.current()
         return _validated(call, document.etag, document.json)
 
     async def resolve(self, call: Call) -> Reply:

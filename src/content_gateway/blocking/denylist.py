@@ -156,7 +156,9 @@ def _check_header(text: str) -> None:
         raise ValueError("the header is not a table of fields")
     version = (header or {}).get("version", "")
     if version not in ("", "1"):
-        raise ValueError(f"the list is of version {version!r:.20}, and only 1 is known")
+        # Not as it is written where it is no text: aliases would multiply it.
+        said = version if isinstance(version, str) else type(version).__name__
+        raise ValueError(f"the list is of version {said!r:.20}, and only 1 is known")
 
 
 def _parse_line(line: bytes) -> str:

@@ -14,9 +14,11 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from content_gateway.errors import WrongSettings
+from content_gateway.files import read_bytes
 from content_gateway.settings.model import Settings, fields
 
 ENV_PREFIX: Final = "CONTENT_GATEWAY_"
+_MAX_FILE_BYTES: Final = 1024 * 1024
 _MAX_SECRET_BYTES: Final = 64 * 1024
 _MASK: Final = "********"
 
@@ -96,8 +98,10 @@ def load(
 
 def _read_toml(path: Path, known: Mapping[str, Any], gathered: _Gathered) -> None:
     try:
-        with path.open("rb") as file:
-            table = tomllib.load(file)
+        table = tomllib.loads(read_bytes(path, _MAX_FILE_BYTES).decode())
+    except RecursionError:
+        gathered.problems.append(f"{path}: it is nested too deeply")
+        return
     except (OSError, ValueError) as wrong:
         gathered.problems.append(f"{path}: {wrong}")
         return
@@ -136,10 +140,8 @@ def _read_environment(
             gathered.problems.append(f"{name} ({variable}): there is no such setting")
     for name, (variable, path) in from_files.items():
         try:
-            with path.open() as file:
-                gathered.put(
-                    name, _decoded(known[name], file.read(_MAX_SECRET_BYTES).strip()), variable
-                )
+            text = read_bytes(path, _MAX_SECRET_BYTES).decode().strip()
+            gathered.put(name, _decoded(known[name], text), variable)
         except (OSError, ValueError) as wrong:
             gathered.problems.append(f"{name} ({variable}): {wrong}")
 
