@@ -20,6 +20,7 @@ from content_gateway.app_names import answered_names
 from content_gateway.app_pins import kept_pins
 from content_gateway.blocking.blocklist import Blocklist
 from content_gateway.errors import ContractBroken
+from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.keys import IssuedKeys, OpenKeys
 from content_gateway.names.directory import Directory
@@ -50,11 +51,18 @@ class Gateway:
     issued_keys: IssuedKeys
     reconciler: Reconciler
     sweeper: Sweeper
+    blocks: Blockstore | None
 
     def start(self) -> None:
         """Begin to keep what was promised; for whoever stays."""
-        self.reconciler.start()
+        self.tend()
         self.sweeper.start()
+
+    def tend(self) -> None:
+        """Begin to tend contents. Until then nothing is sent, and nothing is taken away."""
+        if self.blocks is not None:
+            self.blocks.collect()
+        self.reconciler.start()
 
 
 @asynccontextmanager
@@ -94,6 +102,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             issued_keys=issued_keys,
             reconciler=pins.reconciler,
             sweeper=pins.sweeper,
+            blocks=pins.blocks,
         )
 
 

@@ -39,7 +39,8 @@ CONNECTIONS: Final = PoolLimits(in_all=256, per_server=64, waiting=4096, seconds
 
 @dataclass(frozen=True, slots=True)
 class Pins:
-    """The open parts that keep pins; *store* is the embedded one, where that is the backend."""
+    """The open parts that keep pins; *store* is the embedded one, where that is the backend, and
+    *blocks* what it keeps them in."""
 
     pinning: Pinning
     contents: SqliteContents
@@ -47,6 +48,7 @@ class Pins:
     reconciler: Reconciler
     sweeper: Sweeper
     store: EmbeddedStore | None
+    blocks: Blockstore | None
 
 
 async def kept_pins(
@@ -57,9 +59,9 @@ async def kept_pins(
 ) -> Pins:
     """The promise and its keepers, closed with *stack*."""
     outbound = await stack.enter_async_context(Outbound(limits=CONNECTIONS))
-    store = None
+    store = blocks = None
     if settings.pins.backend == "embedded":
-        blocks = await stack.enter_async_context(Blockstore(settings.blocks_path))
+        blocks = await stack.enter_async_context(Blockstore(settings.blocks_path, collects=False))
         store = embedded_store(settings, outbound, blocks)
     backend = store or pin_backend(settings, outbound)
     contents, sweeps = SqliteContents(database), SqliteSweeps(database)
@@ -81,7 +83,7 @@ async def kept_pins(
         wake=reconciler.wake,
         refusal=refusal if store else lambda _: None,
     )
-    return Pins(pinning, contents, sweeps, reconciler, sweeper, store)
+    return Pins(pinning, contents, sweeps, reconciler, sweeper, store, blocks)
 
 
 def tending(settings: Settings) -> Policy:

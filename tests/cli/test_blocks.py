@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,29 @@ def test_help_has_an_example(tmp_path: Path, command: str) -> None:
     done = run(tmp_path, *command.split(), "--help")
     assert done.returncode == 0
     assert "content-gateway " in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("blocks", "stat"),
+        ("blocks", "verify"),
+        ("reconcile", "report"),
+        ("pin", "ls"),
+        ("pin", "status", str(DAG[0])),
+    ],
+    ids=lambda command: "-".join(command[:2]),
+)
+def test_what_reads_takes_nothing_away(data: Path, command: tuple[str, ...]) -> None:
+    """A pin that is leaving stays whole until a service runs: these commands are asked by people
+    who want to know what is there."""
+    with closing(sqlite3.connect(data / "blocks.sqlite")) as database:
+        database.execute("UPDATE pins SET leaving = 1")
+        database.commit()
+    for _ in range(2):
+        run(data, *command)
+    with closing(sqlite3.connect(data / "blocks.sqlite")) as database:
+        counts = database.execute(
+            "SELECT (SELECT count(*) FROM blocks), (SELECT count(*) FROM pins)"
+        )
+        assert counts.fetchone() == (len(DAG[1]), 1)

@@ -1,6 +1,10 @@
 """The mark beside a ledger: who runs, and how the last service was set."""
 
 import asyncio
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +57,49 @@ def test_a_ledger_has_one_backend_at_a_time(here: Settings) -> None:
         pass
     with service_mark.held(other, has_demo=False):
         assert service_mark.is_held(here)
+
+
+@pytest.fixture
+def hasty_threads() -> Iterator[None]:
+    """Threads that take turns as often as processes would."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("hasty_threads")
+async def test_of_many_that_start_at_once_one_backend_wins(here: Settings) -> None:
+    """All of them look before anybody has begun; those that run then have one backend."""
+    backends = ["embedded", "kubo", "ipfs-cluster"]
+    chosen = [settings(here.data_dir, pins__backend=backend) for backend in 4 * backends]
+    for _ in range(10):
+        gate, running, end = threading.Barrier(len(chosen)), list[str](), threading.Event()
+
+        def start(
+            one: Settings,
+            gate: threading.Barrier = gate,
+            running: list[str] = running,
+            end: threading.Event = end,
+        ) -> bool:
+            gate.wait(60)
+            try:
+                with service_mark.held(one, has_demo=False):
+                    running.append(one.pins.backend)
+                    end.wait(60)
+            except WrongSettings:
+                return False
+            return True
+
+        with ThreadPoolExecutor(len(chosen)) as pool:
+            starts = [pool.submit(start, one) for one in chosen]
+            while sum(one.done() for one in starts) + len(running) < len(starts):
+                await asyncio.sleep(0.01)
+            last = service_mark.last(here)
+            end.set()
+        assert len(set(running)) == 1, running
+        assert last is not None
+        assert last.backend == running[0]
 
 
 def test_a_shorter_mark_replaces_a_longer_one(here: Settings) -> None:

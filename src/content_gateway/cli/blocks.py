@@ -1,7 +1,7 @@
 """`content-gateway blocks`: check and count what the embedded store keeps.
 
-May run beside the service, on the same data. What was found goes to standard output, how far it
-has come to standard error."""
+May run beside the service, on the same data; collects no garbage. What was found goes to standard
+output, how far it has come to standard error."""
 
 import sys
 from collections.abc import Awaitable, Callable
@@ -110,5 +110,5 @@ def _with_blocks(config: Path | None, ask: "Callable[[Blockstore], Awaitable[T]]
 async def _opened(path: Path, ask: "Callable[[Blockstore], Awaitable[T]]") -> T:
     from content_gateway.ipfs.embedded.blockstore import Blockstore
 
-    async with Blockstore(path) as blocks:
+    async with Blockstore(path, collects=False) as blocks:
         return await ask(blocks)

@@ -30,7 +30,7 @@ class Keeper:
         if self._is_ours or service_mark.is_held(self._settings):
             return
         self.check_backend()
-        self._gateway.reconciler.start()
+        self._gateway.tend()
         self._is_ours = True
 
     def check_backend(self) -> None:

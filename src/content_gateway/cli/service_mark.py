@@ -33,33 +33,52 @@ class Mark(msgspec.Struct, frozen=True):
 
 @contextmanager
 def held(settings: Settings, *, has_demo: bool) -> Iterator[None]:
-    """While entered, this process is known as a service of the ledger; raises WrongSettings."""
+    """While entered, this process is known as a service of the ledger; raises WrongSettings.
+
+    The lock decides, not a look before it: another backend's mark is replaced only by who has the
+    lock alone, and who shares it finds the mark that all of them have."""
     mark = Mark(settings.pins.backend, settings.keys.mode, has_demo)
     path = _path(settings)
-    other = last(settings)
-    if other is not None and other.backend != mark.backend and is_held(settings):
-        raise WrongSettings(
-            f"pins.backend: a service with {other.backend} runs on this ledger; one ledger has one"
-        )
     try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as wrong:
         raise WrongSettings(f"data_dir: {path} cannot be used: {wrong}") from wrong
     try:
-        fcntl.flock(file, fcntl.LOCK_SH)  # several services may have one ledger
-        os.pwrite(file, msgspec.json.encode(mark).ljust(_SIZE - 1) + b"\n", 0)
+        _take(file, mark)
         yield
     finally:
         os.close(file)
 
 
+def _take(file: int, mark: Mark) -> None:
+    """Share the lock on *file* with those who have the backend of *mark*; raises WrongSettings."""
+    other = None
+    for _ in range(_PROBES):
+        if _locked(file, fcntl.LOCK_EX):
+            _write(file, mark)
+        # To share it afterwards lets it go for a moment, in which another may come first.
+        fcntl.flock(file, fcntl.LOCK_SH)
+        other = _read(file)
+        if other is not None and other.backend == mark.backend:
+            _write(file, mark)
+            return
+        time.sleep(_BETWEEN_PROBES)  # whoever probes has it alone for a moment, too
+    backend = "another backend" if other is None else other.backend
+    raise WrongSettings(
+        f"pins.backend: a service with {backend} runs on this ledger; one ledger has one"
+    )
+
+
 def last(settings: Settings) -> Mark | None:
     """How the last service of the ledger was set, running or not; None if nobody knows."""
     try:
-        with _path(settings).open("rb") as file:
-            return msgspec.json.decode(file.read(_SIZE), type=Mark)
-    except (OSError, msgspec.DecodeError):
+        file = os.open(_path(settings), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
         return None
+    try:
+        return _read(file)
+    finally:
+        os.close(file)
 
 
 def is_held(settings: Settings) -> bool:
@@ -70,15 +89,32 @@ def is_held(settings: Settings) -> bool:
         return False
     try:
         for _ in range(_PROBES):
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                time.sleep(_BETWEEN_PROBES)
-            else:
+            if _locked(file, fcntl.LOCK_EX):
                 return False
+            time.sleep(_BETWEEN_PROBES)
         return True
     finally:
         os.close(file)
+
+
+def _locked(file: int, kind: int) -> bool:
+    """Whether the lock could be had at once."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _read(file: int) -> Mark | None:
+    try:
+        return msgspec.json.decode(os.pread(file, _SIZE, 0), type=Mark)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _write(file: int, mark: Mark) -> None:
+    os.pwrite(file, msgspec.json.encode(mark).ljust(_SIZE - 1) + b"\n", 0)
 
 
 def _path(settings: Settings) -> Path:

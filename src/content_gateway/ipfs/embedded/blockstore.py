@@ -80,18 +80,20 @@ class Kept:
 class Blockstore(BlockDatabase):
     """The blocks and pins in the file at *path*; open it with `async with`.
 
-    Owns the task that takes blocks away that no pin needs any more."""
+    Owns the task that takes blocks away that no pin needs any more; where it *collects* from the
+    beginning, else from `collect` on: who opens it to read takes nothing away."""
 
-    def __init__(self, path: Path, *, busy_ms: int = BUSY_MS) -> None:
+    def __init__(self, path: Path, *, busy_ms: int = BUSY_MS, collects: bool = True) -> None:
         super().__init__(path, _SCHEMA, busy_ms=busy_ms)
+        self._collects = collects
         self._unpinned = asyncio.Event()
         self._collector: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """As the database's; goes on with what a crash has left half unpinned."""
+        """As the database's."""
         await super().__aenter__()
-        self._unpinned.set()
-        self._collector = asyncio.create_task(self._collect(), name="block collector")
+        if self._collects:
+            self.collect()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -100,6 +102,12 @@ class Blockstore(BlockDatabase):
             with suppress(asyncio.CancelledError):
                 await self._collector
         await super().__aexit__(*exc_info)
+
+    def collect(self) -> None:
+        """Take away what no pin needs, from now on, and what a crash has left half unpinned."""
+        if self._collector is None:
+            self._unpinned.set()
+            self._collector = asyncio.create_task(self._collect(), name="block collector")
 
     async def begin(self, cid: Cid) -> Begun:
         """The pin *cid*, made if it is not there."""
