@@ -33,7 +33,9 @@ from content_gateway.storage.last_known import SqliteLastKnown
 from content_gateway.storage.sqlite import Database
 
 # Whoever waits for an answer waits at most as long for a connection as for a node.
-CONNECTIONS: Final = PoolLimits(in_all=256, per_server=64, waiting=1024, seconds=2.5)
+CONNECTIONS: Final = PoolLimits(
+    in_all=256, per_server=64, waiting=1024, seconds=2.5, large_bytes=64 * 1024 * 1024
+)
 
 
 @dataclass(frozen=True, slots=True)

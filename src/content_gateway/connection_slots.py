@@ -13,12 +13,14 @@ from content_gateway.errors import Overloaded
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """How many requests at once, how many more may wait, and for how many *seconds*."""
+    """How many requests at once, how many more may wait, and for how many *seconds*; and the bytes
+    of bodies beyond 64 KiB each that may be sent and read at any time."""
 
     in_all: int = 256
     per_server: int = 64
     waiting: int = 1024
     seconds: float = 2.5
+    large_bytes: int = 1024 * 1024 * 1024
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """The outbound HTTP client: every call to somebody else's server goes through here.
 
 Each call has a deadline and a byte cap, follows no redirect, keeps no cookie, reads no proxy
-from the environment and undoes no compression (facts-edge section 3). Knows HTTP only; what an
+from the environment and asks for no compression (facts-edge section 3). Knows HTTP only; what an
 answer means is left to the adapter that asked."""
 
 import asyncio
@@ -16,7 +16,9 @@ import msgspec
 import structlog
 from yarl import URL
 
+from content_gateway.byte_room import ByteRoom
 from content_gateway.connection_slots import ConnectionSlots, PoolLimits
+from content_gateway.content_coding import decoder_of
 from content_gateway.errors import UpstreamNonsense, UpstreamTimeout, UpstreamUnavailable
 from content_gateway.response_protocol import Wasteful, with_bounds
 
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 MAX_IN_FLIGHT = 4  # per off-chain gateway (facts-edge section 4)
-GUARDED = PoolLimits(in_all=256, per_server=MAX_IN_FLIGHT, waiting=256, seconds=2.0)
+GUARDED = PoolLimits(
+    in_all=256, per_server=MAX_IN_FLIGHT, waiting=256, seconds=2.0, large_bytes=48 * 1024 * 1024
+)
 _READ_AHEAD = 64 * 1024  # bytes of a body that wait for whoever reads it
 _USER_AGENT = "content-gateway"
 
@@ -89,7 +93,9 @@ class Outbound:
 
     def __init__(self, guard: "Guard | None" = None, *, limits: PoolLimits | None = None) -> None:
         self._guard = guard
-        self._slots = ConnectionSlots(limits or (GUARDED if guard else PoolLimits()))
+        limits = limits or (GUARDED if guard else PoolLimits())
+        self._slots = ConnectionSlots(limits)
+        self._room = ByteRoom(limits.large_bytes)
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
@@ -131,18 +137,24 @@ class Outbound:
         above *max_bytes*, when it is not HTTP or the guard does not admit the URL,
         UpstreamUnavailable when the server cannot be reached (or may not, says the guard) or
         hangs up."""
-        async with self._exchange(
-            method, url, seconds=seconds, headers=headers, body=body, begun=begun
-        ) as response:
-            declared = response.content_length
-            if declared is not None and declared > max_bytes:
-                raise UpstreamNonsense(f"The answer has {declared} bytes; {max_bytes} is the cap.")
-            read = bytearray()
-            async for chunk in response.content.iter_any():
-                read += chunk
-                if len(read) > max_bytes:
-                    raise UpstreamNonsense(f"The answer has more than {max_bytes} bytes.")
-            return Answer(response.status, response.content_type.lower(), bytes(read))
+        with self._room.hold() as hold:
+            sent = len(body or b"")
+            hold.resize(sent)
+            async with self._exchange(
+                method, url, seconds=seconds, headers=headers, body=body, begun=begun
+            ) as response:
+                declared = response.content_length
+                if declared is not None and declared > max_bytes:
+                    raise UpstreamNonsense(
+                        f"The answer has {declared} bytes; {max_bytes} is the cap."
+                    )
+                read = bytearray()
+                async for piece in _decoded(response, max_bytes):
+                    hold.resize(sent + 2 * (len(read) + len(piece)))  # as it is copied in the end
+                    read += piece
+                    if len(read) > max_bytes:
+                        raise UpstreamNonsense(f"The answer has more than {max_bytes} bytes.")
+                return Answer(response.status, response.content_type.lower(), bytes(read))
 
     @asynccontextmanager
     async def stream(
@@ -203,6 +215,26 @@ class Outbound:
                     if idle_seconds is not None:
                         deadline.reschedule(None)
                     yield response
+
+
+async def _decoded(response: aiohttp.ClientResponse, max_bytes: int) -> AsyncIterator[bytes]:
+    """The body in pieces, without its content coding; raises UpstreamNonsense.
+
+    Of a body that is coded, *max_bytes* are read as they are sent, too."""
+    decoder = decoder_of(response.headers.get("Content-Encoding"))
+    received = 0
+    async for chunk in response.content.iter_any():
+        if decoder is None:
+            yield chunk
+            continue
+        received += len(chunk)
+        if received > max_bytes:
+            raise UpstreamNonsense(f"The answer has more than {max_bytes} bytes.")
+        for piece in decoder.decode(chunk):
+            yield piece
+            await asyncio.sleep(0)  # a bomb of gzip takes turns like everybody else
+    if decoder is not None:
+        decoder.finish()
 
 
 @contextmanager

@@ -65,7 +65,7 @@ class World:
 
     def __init__(self, gateway: Gateway, other: Gateway, outbound: Outbound) -> None:
         self.gateway, self.other = gateway, other
-        self._gateways = Gateways(outbound)
+        self.gateways = Gateways(outbound)
         self.chain = Chain(lambda _: b"")
 
     async def call(
@@ -77,7 +77,7 @@ class World:
     ) -> Any:
         """What a call of *contract* comes to in the end."""
         self.chain = Chain(contract)
-        reader = CcipRead(self.chain, self._gateways, seconds=seconds)
+        reader = CcipRead(self.chain, self.gateways, seconds=seconds)
         return await reader.call(CONTRACT, CALL, read)
 
     async def batch(self, *requests: tuple[Sequence[str], bytes], seconds: float = 5) -> Any:

@@ -39,7 +39,7 @@ async def test_a_contract_cannot_make_nodes_look_dead(
 
     for node in nodes:
         node.contracts[out_of_gas] = fail_in_the_node
-        node.contracts[huge] = lambda _: bytes(200_000)
+        node.contracts[huge] = lambda _: bytes(600_000)
     for _ in range(10):
         for contract in (out_of_gas, huge, empty):
             with pytest.raises(UpstreamError):

@@ -6,7 +6,12 @@ from collections.abc import AsyncIterator
 import pytest
 from eth_abi.abi import decode
 
-from content_gateway.ethereum.ccip import LOCAL_BATCH, MAX_BATCH
+from content_gateway.connection_slots import PoolLimits
+from content_gateway.errors import Overloaded
+from content_gateway.ethereum.ccip import LOCAL_BATCH, MAX_BATCH, MAX_RESPONSE_BYTES
+from content_gateway.ethereum.gateways import Gateways
+from content_gateway.guard import Guard
+from content_gateway.outbound import Outbound
 from tests.ethereum.lookups import World, query, running_world
 from tests.fakes.ethereum import selector
 from tests.fakes.miniature import Mood
@@ -72,6 +77,29 @@ async def test_a_private_address_in_a_batch_is_an_element(world: World) -> None:
     assert failures == (True, True, False)
     statuses = [decode(["uint16", "string"], response[4:])[0] for response in responses[:2]]
     assert statuses == [503, 502]
+
+
+async def test_large_answers_share_what_a_callback_takes(world: World) -> None:
+    """Two answers of 1 MiB in hexadecimal are brought to the contract; a third is a failure."""
+    half = MAX_RESPONSE_BYTES // 2
+    for question, size in ((b"a", half - 100), (b"b", half - 100), (b"c", 201)):
+        world.gateway.answers[question] = bytes(size)
+    urls = [world.gateway.by_get]
+    failures, responses = await world.batch((urls, b"a"), (urls, b"b"), seconds=60)
+    assert (failures, {len(response) for response in responses}) == ((False, False), {half - 100})
+    world.gateway.answers[b"b"] = bytes(half - 10)
+    failures, _ = await world.batch((urls, b"a"), (urls, b"b"), (urls, b"c"), seconds=60)
+    assert sorted(failures) == [False, False, True]
+
+
+async def test_our_own_overload_is_no_element(world: World) -> None:
+    """A contract is not told that a gateway failed where we had no connection for it."""
+    world.other.misbehave("hang")
+    guard = Guard(local_gateways=[world.other.url])
+    async with Outbound(guard, limits=PoolLimits(per_server=1, seconds=0.05)) as outbound:
+        world.gateways = Gateways(outbound)
+        with pytest.raises(Overloaded):
+            await world.batch(*([([world.other.by_get], b"bad")] * 2), seconds=60)
 
 
 async def test_an_empty_batch_is_an_empty_answer(world: World) -> None:

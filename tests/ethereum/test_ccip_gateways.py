@@ -19,6 +19,7 @@ from content_gateway.errors import (
 from content_gateway.ethereum.gateways import (
     MAX_BODY_BYTES,
     MAX_URLS,
+    Attempts,
     GatewayFailed,
     GatewayRefused,
     Gateways,
@@ -55,10 +56,11 @@ class World:
         for gateway in (first, second):
             gateway.answers[QUESTION] = b"answer"
 
-    async def ask(self, *urls: str, seconds: float = 5) -> bytes:
+    async def ask(self, *urls: str, seconds: float = 5, attempts: Attempts | None = None) -> bytes:
         """What the gateways at *urls*, or else both in order, answer to QUESTION."""
         chosen = urls or (self.first.by_get, self.second.by_get)
-        return await self._gateways.ask(Request(SENDER, chosen, QUESTION), seconds=seconds)
+        request = Request(SENDER, chosen, QUESTION)
+        return await self._gateways.ask(request, seconds=seconds, attempts=attempts)
 
 
 @pytest.fixture
@@ -204,6 +206,37 @@ async def test_only_so_many_urls_are_tried(world: World) -> None:
     assert world.second.requests == []
 
 
+async def test_the_fifth_gateway_is_asked_like_the_first(world: World) -> None:
+    """EIP-3668 knows no number of URLs: four that fail, or hang, leave time for one behind them."""
+    world.first.misbehave("500")
+    assert await world.ask(*[world.first.by_get] * 4, world.second.by_get) == b"answer"
+    world.first.misbehave("hang")
+    assert await world.ask(*[world.first.by_get] * 4, world.second.by_get, seconds=4) == b"answer"
+
+
+async def test_a_lookup_has_so_many_attempts(world: World) -> None:
+    """Whatever a contract makes of rounds and batches, it cannot have us ask without end."""
+    world.first.misbehave("500")
+    attempts = Attempts(MAX_URLS + 3)
+    with pytest.raises(GatewayFailed):
+        await world.ask(*[world.first.by_get] * MAX_URLS, attempts=attempts)
+    with pytest.raises(GatewayFailed):
+        await world.ask(*[world.first.by_get] * MAX_URLS, attempts=attempts)
+    assert len(world.first.requests) == MAX_URLS + 3
+    with pytest.raises(UpstreamUnavailable):
+        await world.ask(world.first.by_get, attempts=attempts)
+
+
+async def test_one_that_hangs_is_late(world: World) -> None:
+    """Whether nothing comes, or a proxy before the gateway says so, it did not answer in time."""
+    world.first.misbehave("hang")
+    with pytest.raises(UpstreamTimeout):
+        await world.ask(world.first.by_get, seconds=0.2)
+    world.first.misbehave("504")
+    with pytest.raises(UpstreamTimeout):
+        await world.ask(world.first.by_get)
+
+
 @pytest.mark.parametrize(
     "url",
     [
@@ -225,7 +258,7 @@ async def test_a_url_that_may_not_be_asked_is_a_failed_gateway(world: World, url
 
 
 async def test_the_cap_is_exact(world: World) -> None:
-    """64 KiB of body are read, and not a byte more."""
+    """1 MiB of body is read, and not a byte more."""
     empty = len(b'{"data":"0x"}')
     hexadecimal = b"ab" * ((MAX_BODY_BYTES - empty) // 2)
     world.first.says = b'{"data":"0x%b"}' % hexadecimal

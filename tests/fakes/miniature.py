@@ -22,6 +22,7 @@ Mood = Literal[
     "429",
     "500",
     "503",
+    "504",
     "redirect",  # 302 to a path that answers
     "empty",  # Ethereum only: `0x`, as an address without code
     "error",  # Ethereum only: a JSON-RPC error that is no revert

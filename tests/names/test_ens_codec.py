@@ -15,6 +15,7 @@ from content_gateway.errors import (
     NameNotFound,
     UpstreamError,
     UpstreamNonsense,
+    UpstreamTimeout,
     UpstreamUnavailable,
 )
 from content_gateway.names.ens import (
@@ -195,7 +196,7 @@ def test_each_refusal_has_its_meaning(signature: str, meaning: type[GatewayError
         (408, UpstreamUnavailable),
         (429, UpstreamUnavailable),
         (500, UpstreamUnavailable),
-        (504, UpstreamUnavailable),
+        (504, UpstreamTimeout),
     ],
 )
 @pytest.mark.parametrize("wrapped", [False, True])

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Final, Protocol, TypeVar
 
+from content_gateway.byte_room import ByteRoom, Hold
 from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamTimeout
 from content_gateway.ethereum import abi, http_error
 from content_gateway.ethereum.abi import Reverted
 from content_gateway.ethereum.gateways import (
     MAX_URL_BYTES,
+    Attempts,
     GatewayFailed,
     GatewayRefused,
     Gateways,
@@ -23,7 +25,11 @@ from content_gateway.ethereum.gateways import (
 
 MAX_ROUNDS: Final = 4
 MAX_BATCH: Final = 8
-MAX_LOOKUP_BYTES: Final = 128 * 1024  # as much as fits in a node's answer
+MAX_LOOKUP_BYTES: Final = 512 * 1024  # as much as fits in a node's answer
+# What gateways say to one contract in all: with its extra data three times as much in
+# hexadecimal, and nodes take 5 MiB (geth's default).
+MAX_RESPONSE_BYTES: Final = 1024 * 1024
+MAX_LARGE_BYTES: Final = 32 * 1024 * 1024  # call data beyond the ordinary, of all calls at once
 SECONDS: Final = 4.0
 
 LOCAL_BATCH: Final = "x-batch-gateway:true"  # ENSIP-21: the client may be the batch gateway
@@ -56,6 +62,7 @@ class CcipRead:
         self._ethereum = ethereum
         self._gateways = gateways
         self._seconds = seconds
+        self._room = ByteRoom(MAX_LARGE_BYTES)
 
     async def call(self, to: str, data: bytes, read: Callable[[bytes], T]) -> T:
         """What *read* makes of the answer that the contract at *to* has in the end.
@@ -63,7 +70,11 @@ class CcipRead:
         Raises Reverted when the contract, or its callback, refuses; UpstreamError when a chain
         or gateway failed, or when the contract asks for what no good contract would; Overloaded
         when we could not ask."""
-        left = self._seconds
+        with self._room.hold() as hold:
+            return await self._call(to, data, read, hold)
+
+    async def _call(self, to: str, data: bytes, read: Callable[[bytes], T], hold: Hold) -> T:
+        left, attempts = self._seconds, Attempts()
         for _ in range(MAX_ROUNDS):
             try:
                 return await self._ethereum.call(to, data, read)
@@ -72,8 +83,10 @@ class CcipRead:
                 if lookup is None:
                     raise
             begun = monotonic()
-            response = await self._response(lookup.request, left)
+            response = await self._response(lookup.request, left, attempts)
             left -= monotonic() - begun
+            # Of each byte there are the data, its hexadecimal and the request to a node.
+            hold.resize(5 * (len(response) + len(lookup.extra)))
             data = lookup.callback + abi.encode_bytes(response, lookup.extra)
         try:
             return await self._ethereum.call(to, data, read)
@@ -82,10 +95,10 @@ class CcipRead:
                 raise
             raise UpstreamNonsense(f"The name needs more than {MAX_ROUNDS} lookups.") from revert
 
-    async def _response(self, request: Request, seconds: float) -> bytes:
+    async def _response(self, request: Request, seconds: float, attempts: Attempts) -> bytes:
         if LOCAL_BATCH in request.urls:
-            return await self._batch(request.data, seconds, _Allowance())
-        return await self._gateways.ask(request, seconds=seconds)
+            return await self._batch(request.data, seconds, _Allowance(attempts))
+        return await self._gateways.ask(request, seconds=seconds, attempts=attempts)
 
     async def _batch(self, query: bytes, seconds: float, allowance: "_Allowance") -> bytes:
         """What a batch gateway answers to *query*: responses, and errors in place of the others."""
@@ -112,22 +125,35 @@ class CcipRead:
             # The request of a contract that asks the Universal Resolver is a batch in a batch.
             if LOCAL_BATCH in request.urls:
                 return await self._batch(request.data, seconds, allowance)
-            return await self._gateways.ask(request, seconds=seconds)
+            response = await self._gateways.ask(
+                request, seconds=seconds, attempts=allowance.attempts
+            )
+            allowance.weigh(response)
         except UpstreamError as failed:
             return failed
+        return response
 
 
 class _Allowance:
-    """How many requests a batch may still make, those of the batches in it included."""
+    """How many requests a batch may still make, those of the batches in it included, how often
+    gateways may be asked for them, and what they may say in all."""
 
-    def __init__(self) -> None:
+    def __init__(self, attempts: Attempts) -> None:
+        self.attempts = attempts
         self._left = MAX_BATCH
+        self._bytes = MAX_RESPONSE_BYTES
 
     def take(self) -> None:
         """Count one request; raises UpstreamNonsense when there were too many."""
         if not self._left:
             raise UpstreamNonsense(f"A batch holds more than {MAX_BATCH} requests.")
         self._left -= 1
+
+    def weigh(self, response: bytes) -> None:
+        """Count the bytes of one *response*; raises UpstreamNonsense when they are too many."""
+        if len(response) > self._bytes:
+            raise UpstreamNonsense("The answers to a batch of lookups are too long.")
+        self._bytes -= len(response)
 
 
 def _lookup(revert: bytes, to: str) -> OffchainLookup | None:

@@ -18,7 +18,8 @@ from content_gateway.errors import Overloaded, UpstreamError, UpstreamNonsense, 
 from content_gateway.ethereum.abi import Reverted
 from content_gateway.outbound import Outbound, host_of, json_object
 
-MAX_ANSWER_BYTES: Final = 256 * 1024
+# In hexadecimal: half a megabyte of records, or of a contract's wish for a lookup.
+MAX_ANSWER_BYTES: Final = 1024 * 1024 + 64 * 1024
 _REVERT_CODE: Final = 3  # as geth and its kin report a revert
 _LIMIT_EXCEEDED: Final = -32005  # EIP-1474
 _FAMILIAR: Final = 0.2  # how much the newest answer weighs in the usual latency

@@ -21,9 +21,12 @@ from content_gateway.errors import (
 from content_gateway.ethereum.http_error import is_refusal
 from content_gateway.outbound import Answer, Outbound, host_of, json_object
 
-MAX_URLS: Final = 4  # tried for one request
+# EIP-3668 bounds neither; but whoever owns a name must not have us ask half the world.
+MAX_URLS: Final = 16  # tried for one request
+MAX_ATTEMPTS: Final = 64  # for one call of a contract, batches and further rounds included
 MAX_URL_BYTES: Final = 2048  # before sender and data are put in
-MAX_BODY_BYTES: Final = 64 * 1024
+MAX_BODY_BYTES: Final = 1024 * 1024  # proofs of second layers are tens of KB in hexadecimal
+_MOST_SHARES: Final = 4  # of the time that is left: a silent gateway keeps one for itself
 
 log = structlog.get_logger(__name__)
 
@@ -53,26 +56,44 @@ class GatewayFailed(UpstreamUnavailable):
         self.status = status
 
 
+class Attempts:
+    """How often gateways may still be asked, until the contract has its answer."""
+
+    def __init__(self, left: int = MAX_ATTEMPTS) -> None:
+        self._left = left
+
+    def take(self) -> bool:
+        """Count one more; False when there were enough."""
+        self._left -= 1
+        return self._left >= 0
+
+
 class Gateways:
     """Whichever gateways contracts name, asked through *outbound*, which must be a guarded one."""
 
     def __init__(self, outbound: Outbound) -> None:
         self._outbound = outbound
 
-    async def ask(self, request: Request, *, seconds: float) -> bytes:
+    async def ask(
+        self, request: Request, *, seconds: float, attempts: Attempts | None = None
+    ) -> bytes:
         """What the first gateway that has an answer says, within *seconds* in all.
 
         Raises UpstreamUnavailable, UpstreamTimeout or UpstreamNonsense: the failure of the last
-        gateway asked, as GatewayRefused or GatewayFailed where it gave a status."""
-        end = monotonic() + seconds
+        gateway asked, as GatewayRefused or GatewayFailed where it gave a status; Overloaded where
+        one could not be asked."""
+        end, attempts = monotonic() + seconds, attempts or Attempts()
         urls = request.urls[:MAX_URLS]
         failure: UpstreamError = UpstreamUnavailable("The contract names no off-chain gateway.")
-        for position, url in enumerate(urls, 1):
+        for position, url in enumerate(urls):
             left = end - monotonic()
             if left <= 0:
                 raise UpstreamTimeout("The name's off-chain gateways did not answer in time.")
-            # Half of the time is kept for the gateways behind, so that a silent one can be left.
-            share = left if position == len(urls) else left / 2
+            if not attempts.take():
+                log.info("too many gateways", host=host_of(url))
+                break
+            # Some of the time is kept for the gateways behind, so that a silent one can be left.
+            share = left / min(len(urls) - position, _MOST_SHARES)
             try:
                 return read_gateway_answer(await self._ask(url, request, share))
             except UpstreamError as failed:
@@ -104,10 +125,12 @@ class Gateways:
 def read_gateway_answer(answer: Answer) -> bytes:
     """The response data in *answer*.
 
-    Raises GatewayRefused or GatewayFailed for a status of 4xx and 5xx, UpstreamNonsense for what
-    is no answer."""
+    Raises GatewayRefused or GatewayFailed for a status of 4xx and 5xx, UpstreamTimeout for 504,
+    UpstreamNonsense for what is no answer."""
     if is_refusal(answer.status):
         raise GatewayRefused(answer.status)
+    if answer.status == 504:
+        raise UpstreamTimeout("The name's off-chain gateway answered 504.")
     if answer.status >= 400:
         raise GatewayFailed(answer.status)
     if answer.status not in range(200, 300):

@@ -18,6 +18,7 @@ from content_gateway.errors import (
     GatewayError,
     NameNotFound,
     UpstreamNonsense,
+    UpstreamTimeout,
     UpstreamUnavailable,
 )
 from content_gateway.ethereum import abi, http_error
@@ -224,6 +225,8 @@ def _gateway_failure(data: bytes) -> GatewayError:
     status = http_error.read_status(data)
     if http_error.is_refusal(status):
         return UpstreamNonsense(f"The name's off-chain gateway answered {status}.")
+    if status == 504:
+        return UpstreamTimeout("The name's off-chain gateway did not answer in time.")
     return UpstreamUnavailable("The name's off-chain gateway failed.")
 
 
