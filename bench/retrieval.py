@@ -133,7 +133,7 @@ async def _fill(blocks: Blockstore, dag: Dag) -> None:
     """Pin *dag* without any gateway."""
     pin, frontier = await blocks.begin(dag[0]), Frontier(dag[0], Limits())
     await blocks.keep(pin, frontier, [(cid.multihash, data) for cid, data in in_order(dag)])
-    await blocks.finish(pin, frontier)
+    await blocks.finish(pin)
 
 
 async def _listen(root: Cid, pieces: Callable[[Cid], AsyncIterator[bytes]]) -> None:

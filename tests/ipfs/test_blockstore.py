@@ -13,7 +13,7 @@ from content_gateway.content.multiformats import HASHES, digest_of
 from content_gateway.errors import StorageUnavailable, WrongSettings
 from content_gateway.ipfs.embedded.block import is_block_of
 from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.database import WAL_BYTES, Job
+from content_gateway.ipfs.embedded.database import VERSION, WAL_BYTES, Job
 from content_gateway.ipfs.embedded.frontier import Frontier, Limits
 from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.store import EmbeddedStore
@@ -29,7 +29,7 @@ async def put(blocks: Blockstore, dag: Dag) -> None:
     """Pin *dag* without any gateway."""
     begun, frontier = await blocks.begin(dag[0]), Frontier(dag[0], Limits())
     await blocks.keep(begun, frontier, [(cid.multihash, data) for cid, data in in_order(dag)])
-    await blocks.finish(begun, frontier)
+    await blocks.finish(begun)
 
 
 @pytest.fixture
@@ -117,10 +117,32 @@ async def test_a_file_that_cannot_be_used_stops_the_start(tmp_path: Path) -> Non
             pass
 
 
+async def test_a_file_of_the_version_before_is_taken_over(tmp_path: Path) -> None:
+    """What an unfinished pin has brought in is counted, and it goes on from there."""
+    path, dag = tmp_path / "blocks.sqlite", file(20, 100)
+    some = [(cid.multihash, data) for cid, data in in_order(dag)][:15]
+    async with Blockstore(path) as blocks:
+        begun = await blocks.begin(dag[0])
+        await blocks.keep(begun, Frontier(dag[0], Limits()), some)
+    with closing(sqlite3.connect(path)) as earlier, earlier:
+        for statement in (
+            "UPDATE pins SET blocks = 0, size = 0",
+            "DROP TRIGGER nodes_go",
+            "DROP TABLE nodes",
+            "PRAGMA user_version = 1",
+        ):
+            earlier.execute(statement)
+    async with Blockstore(path) as blocks:
+        begun = await blocks.begin(dag[0])
+        assert (begun.blocks, begun.size) == (15, sum(len(data) for _, data in some))
+        await put(blocks, dag)
+        assert await number(blocks, "SELECT blocks FROM pins") == len(dag[1])
+
+
 async def test_a_newer_file_is_not_touched(tmp_path: Path) -> None:
     """What a later version has made may mean something else."""
     with sqlite3.connect(tmp_path / "blocks.sqlite") as later:
-        later.execute("PRAGMA user_version = 2")
+        later.execute(f"PRAGMA user_version = {VERSION + 1}")
     with pytest.raises(WrongSettings, match="newer"):
         async with Blockstore(tmp_path / "blocks.sqlite"):
             pass

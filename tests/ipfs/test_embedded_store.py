@@ -1,7 +1,8 @@
 """The embedded store: a pin is kept when every block below it is, and not a moment sooner."""
 
 import asyncio
-from time import monotonic, sleep
+from threading import Event
+from time import monotonic
 
 import pytest
 
@@ -355,16 +356,25 @@ async def test_a_queue_of_writes_that_is_full_is_our_own_overload(
     store: EmbeddedStore, blocks: Blockstore
 ) -> None:
     """Whoever comes too late hears that it is us, and not an upstream or the content."""
-    slow = [asyncio.ensure_future(blocks.write(lambda _: sleep(0.3)))]
-    await asyncio.sleep(0.1)  # the thread is at it, and what comes now waits
+    begun, go_on = Event(), Event()
+
+    def stall(_: object) -> None:
+        begun.set()
+        go_on.wait(60)
+
+    slow = [asyncio.ensure_future(blocks.write(stall))]
+    await asyncio.to_thread(begun.wait, 60)  # the thread is at it, and what comes now waits
     most = MAX_QUEUED_WRITES + MAX_GROUP - 1
     slow += [asyncio.ensure_future(blocks.write(lambda _: None)) for _ in range(most)]
     await asyncio.sleep(0)
-    with pytest.raises(Overloaded):
-        await pin(store, LEAF[0])
-    with pytest.raises(Overloaded):
-        await store.unpin(LEAF[0])
-    await asyncio.gather(*slow)
+    try:
+        with pytest.raises(Overloaded):
+            await pin(store, LEAF[0])
+        with pytest.raises(Overloaded):
+            await store.unpin(LEAF[0])
+    finally:
+        go_on.set()
+    await asyncio.gather(*slow, return_exceptions=True)
 
 
 async def test_blocks_are_fetched_side_by_side_within_a_bound(

@@ -171,7 +171,7 @@ async def test_a_retrieval_that_outlived_an_unpin_completes_nothing(blocks: Bloc
     with pytest.raises(PinDeferred):
         await blocks.keep(late, frontier, sections[200:])
     with pytest.raises(PinDeferred):
-        await blocks.finish(late, frontier)
+        await blocks.finish(late)
     assert await blocks.complete([dag[0]]) == set()
 
 

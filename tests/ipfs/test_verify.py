@@ -74,7 +74,7 @@ async def test_a_pin_under_way_that_loses_a_block_is_not_called_complete(
     await corrupt(blocks, list(dag[1])[3], b"rot")
     assert await verify(blocks, silent, lambda _: None) == 1
     with pytest.raises(PinDeferred, match="lost"):
-        await blocks.finish(begun, frontier)
+        await blocks.finish(begun)
     assert await holding(store, dag[0]) is Holding.ABSENT
 
 

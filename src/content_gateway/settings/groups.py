@@ -250,7 +250,10 @@ class Embedded(Group):
         description="contents brought in at once for one key; half as many more for all others",
     )
     max_blocks: int = Field(
-        1_000_000, ge=1, le=100_000_000, description="blocks that one pin may have"
+        1_000_000,
+        ge=1,
+        le=100_000_000,
+        description="blocks that one pin may have, and links in them, duplicates included",
     )
     max_bytes: int = Field(64 * 1024**3, ge=1, description="bytes that one pin may have")
     max_depth: int = Field(1_000, ge=1, le=100_000, description="levels that one pin may have")

@@ -6,25 +6,26 @@ out. What a DAG is, and where blocks come from, is left to the frontier and the 
 
 import asyncio
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
 import structlog
 
 from content_gateway.content.cid import Cid
-from content_gateway.errors import OwnFault, PinDeferred
-from content_gateway.ipfs.embedded import garbage
-from content_gateway.ipfs.embedded.block import matches
+from content_gateway.errors import OwnFault
+from content_gateway.ipfs.embedded import garbage, taking
 from content_gateway.ipfs.embedded.car import Section
 from content_gateway.ipfs.embedded.database import BUSY_MS, BlockDatabase
 from content_gateway.ipfs.embedded.frontier import Frontier
+from content_gateway.ipfs.embedded.taking import Here
 
 # AUTOINCREMENT: the id of a pin that is gone never comes back, so that a late write for it is
 # noticed. *losses* counts the blocks that a pin has lost: one that loses a block while it is
-# brought in must not be called complete.
+# brought in must not be called complete. *blocks* and *size* are those of its refs.
 _SCHEMA: Final = (
     """CREATE TABLE IF NOT EXISTS blocks (
         id INTEGER PRIMARY KEY,
@@ -44,14 +45,26 @@ _SCHEMA: Final = (
         PRIMARY KEY (block, pin)) STRICT, WITHOUT ROWID""",
     "CREATE INDEX IF NOT EXISTS refs_by_pin ON refs (pin)",
     "CREATE INDEX IF NOT EXISTS pins_leaving ON pins (id) WHERE leaving",
+    # What a node links to, where that is slow to read and leads to little (node_links.py).
+    """CREATE TABLE IF NOT EXISTS nodes (
+        block INTEGER NOT NULL,
+        codec INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        targets INTEGER NOT NULL,
+        packed BLOB NOT NULL,
+        PRIMARY KEY (block, codec)) STRICT, WITHOUT ROWID""",
+    """CREATE TRIGGER IF NOT EXISTS nodes_go AFTER DELETE ON blocks BEGIN
+        DELETE FROM nodes WHERE block = old.id; END""",
 )
-# How much one write may look up, so that others get their turn.
-_LOOK_UPS: Final = 2_000
-_LOOK_UP_BYTES: Final = 8 * 1024 * 1024
-_AT_ONCE: Final = 200
-_MARKS: Final = ",".join("?" * _AT_ONCE)
-_FIND: Final = f"SELECT id, multihash, length(data) FROM blocks WHERE multihash IN ({_MARKS})"  # noqa: S608
-_READ: Final = "SELECT data FROM blocks WHERE id = ?"
+# Of a file of version 1: what a pin has brought in is counted as it comes in since.
+_MIGRATION: Final = (
+    "UPDATE pins SET blocks = (SELECT count(*) FROM refs WHERE pin = pins.id), size = (SELECT"
+    " coalesce(sum(length(data)), 0) FROM blocks WHERE id IN (SELECT block FROM refs WHERE"
+    " pin = pins.id)) WHERE NOT complete",
+)
+# What is taken in within one step of the walker, so that others get their turn.
+_STEP_BYTES: Final = 512 * 1024
+_STEP_BLOCKS: Final = 200
 _RETRY_SECONDS: Final = 5.0
 
 log = structlog.get_logger(__name__)
@@ -59,22 +72,27 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A pin's row: *id*, whether the DAG *is_complete*, and the *losses* so far."""
+    """A pin's row: *id*, whether the DAG *is_complete*, the *losses* so far, and what is here."""
 
     id: int
     is_complete: bool
     losses: int
+    blocks: int = 0
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
     """What one write has led to: blocks that are here now, and those found to be missing.
 
-    Both by multihash; *useful* is how many bytes of what was given belong to the DAG."""
+    Both by multihash; *useful* is how many bytes of what was given belong to the DAG, *blocks* and
+    *size* what the pin has by now: None where nothing was written."""
 
     arrived: Sequence[bytes]
     missing: Mapping[bytes, Cid]
-    useful: int = 0
+    useful: int
+    blocks: int | None
+    size: int | None
 
 
 class Blockstore(BlockDatabase):
@@ -84,7 +102,7 @@ class Blockstore(BlockDatabase):
     beginning, else from `collect` on: who opens it to read takes nothing away."""
 
     def __init__(self, path: Path, *, busy_ms: int = BUSY_MS, collects: bool = True) -> None:
-        super().__init__(path, _SCHEMA, busy_ms=busy_ms)
+        super().__init__(path, _SCHEMA, _MIGRATION, busy_ms=busy_ms)
         self._collects = collects
         self._unpinned = asyncio.Event()
         self._collector: asyncio.Task[None] | None = None
@@ -113,17 +131,84 @@ class Blockstore(BlockDatabase):
         """The pin *cid*, made if it is not there."""
         return await self.write(lambda connection: _begin(connection, cid))
 
-    async def keep(self, pin: Begun, frontier: Frontier, sections: Sequence[Section]) -> Kept:
-        """Write those of *sections*, which were verified, that *frontier* wants; look up links.
+    async def keep(
+        self,
+        pin: Begun,
+        frontier: Frontier,
+        sections: Sequence[Section],
+        *,
+        looks_up: bool = True,
+    ) -> Kept:
+        """Write those of *sections*, which were verified, that *frontier* wants; where it
+        *looks_up*, find out about some links.
 
-        Raises ValueError as the frontier does, PinDeferred when the pin is gone."""
-        return await self.write(lambda connection: _keep(connection, pin, frontier, sections))
+        Of one frontier one call at a time. Raises ValueError as the frontier does, PinDeferred
+        when the pin is gone."""
+        new: list[Section] = []
+        for part in _parts(sections):
+            new += await self.walk(partial(_accept, frontier=frontier, sections=part))
+        found = taking.Found()
+        if looks_up and frontier.has_unread:
+            found = await self.walk(partial(taking.look_up, frontier=frontier))
+        # What is here is referred to before it is read: from then on it cannot go.
+        took = await self._store(pin, frontier, new, found.blocks)
+        missing = [*found.missing, *took.gone]
+        arrived = [multihash for multihash, _ in new]
+        for cid, whole in found.wholes:
+            adopted = await self._adopt(pin, frontier, cid, whole)
+            if adopted is None:
+                missing.append(cid)  # it was unpinned in this moment
+            else:
+                took = adopted
+        for group in taking.groups(found.blocks):
+            step = await self.walk(partial(taking.read, frontier=frontier, blocks=group))
+            for block in step.rotten:
+                await self.write(partial(garbage.drop_rotten, block=block, but=pin.id))
+            if step.strays:
+                took = await self._store(pin, frontier, step.strays, ())
+            missing += step.missing
+            arrived += step.arrived
+        memos = frontier.take_memos()
+        if memos:
+            await self.write(partial(taking.remember, memos=memos))
+        return Kept(
+            arrived,
+            frontier.missing(missing),
+            sum(len(data) for _, data in new),
+            took.blocks,
+            took.size,
+        )
 
-    async def finish(self, pin: Begun, frontier: Frontier) -> None:
+    async def _store(
+        self, pin: Begun, frontier: Frontier, new: Sequence[Section], here: Sequence[Here]
+    ) -> taking.Took:
+        """Write blocks, and that *pin* needs them and those that are *here*, if there are any."""
+        if not (new or here):
+            return taking.Took()
+        taker = taking.Taker(pin.id, pin.losses, frontier.limits)
+        return await self.write(partial(taking.store, taker=taker, new=new, here=here))
+
+    async def _adopt(
+        self, pin: Begun, frontier: Frontier, cid: bytes, whole: int
+    ) -> taking.Took | None:
+        """Have *pin* need what the complete pin *whole*, of *cid*, needs; None if that is gone.
+
+        Nothing of it is walked: what was found complete is known to be here."""
+        last: int | None = 0
+        took, taker = taking.Took(), taking.Taker(pin.id, pin.losses, frontier.limits)
+        while last is not None:
+            step = await self.write(partial(taking.adopt, taker=taker, whole=whole, last=last))
+            if step is None:
+                return None
+            last, took = step
+        frontier.accept_whole(cid)
+        return took
+
+    async def finish(self, pin: Begun) -> None:
         """Say durably that the whole DAG is here.
 
         Raises PinDeferred when the pin has lost a block meanwhile, or is gone."""
-        await self.write(lambda connection: _finish(connection, pin, frontier), durable=True)
+        await self.write(lambda connection: _finish(connection, pin), durable=True)
 
     async def unpin(self, cid: Cid) -> None:
         """Say durably that nobody needs *cid*; its blocks go soon, in the background."""
@@ -161,82 +246,35 @@ def _begin(connection: sqlite3.Connection, cid: Cid) -> Begun:
     connection.execute("INSERT OR IGNORE INTO pins (cid) VALUES (?)", (bytes(cid),))
     # One that was leaving stays: what is left of it need not be fetched again.
     connection.execute("UPDATE pins SET leaving = 0 WHERE cid = ? AND leaving", (bytes(cid),))
-    pin, is_complete, losses = connection.execute(
-        "SELECT id, complete, losses FROM pins WHERE cid = ?", (bytes(cid),)
+    pin, is_complete, *numbers = connection.execute(
+        "SELECT id, complete, losses, blocks, size FROM pins WHERE cid = ?", (bytes(cid),)
     ).fetchone()
-    return Begun(pin, bool(is_complete), losses)
+    return Begun(pin, bool(is_complete), *numbers)
 
 
-def _check(connection: sqlite3.Connection, pin: Begun) -> None:
-    row = connection.execute(
-        "SELECT losses FROM pins WHERE id = ? AND NOT leaving", (pin.id,)
-    ).fetchone()
-    if row is None:
-        raise PinDeferred("It was unpinned while it was brought in.")
-    if row[0] != pin.losses:
-        raise PinDeferred("A block of it was lost while it was brought in; it is fetched again.")
+def _finish(connection: sqlite3.Connection, pin: Begun) -> None:
+    taking.check(connection, pin.id, pin.losses)
+    connection.execute("UPDATE pins SET complete = 1 WHERE id = ?", (pin.id,))
 
 
-def _keep(
-    connection: sqlite3.Connection, pin: Begun, frontier: Frontier, sections: Sequence[Section]
-) -> Kept:
-    _check(connection, pin)
-    new = frontier.accept(sections)
-    arrived = _insert(connection, pin, new)
-    here, missing = _look_up(connection, pin, frontier)
-    return Kept(arrived + here, missing, sum(len(data) for _, data in new))
+def _accept(
+    _: sqlite3.Connection, frontier: Frontier, sections: Sequence[Section]
+) -> list[Section]:
+    return frontier.accept(sections)
 
 
-def _insert(connection: sqlite3.Connection, pin: Begun, new: Sequence[Section]) -> list[bytes]:
-    """Write blocks, and that *pin* needs them; their multihashes."""
-    arrived = [multihash for multihash, _ in new]
-    # What is here already may have rotted, and what has come was verified.
-    connection.executemany(
-        "INSERT INTO blocks (multihash, data) VALUES (?, ?) ON CONFLICT (multihash)"
-        " DO UPDATE SET data = excluded.data WHERE data <> excluded.data",
-        new,
-    )
-    connection.executemany(
-        "INSERT OR IGNORE INTO refs SELECT id, ? FROM blocks WHERE multihash = ?",
-        [(pin.id, multihash) for multihash in arrived],
-    )
-    return arrived
-
-
-def _look_up(
-    connection: sqlite3.Connection, pin: Begun, frontier: Frontier
-) -> tuple[list[bytes], dict[bytes, Cid]]:
-    """Find out whether linked blocks are here, a bounded number; those that are, and are not."""
-    here: list[bytes] = []
-    missing: dict[bytes, Cid] = {}
-    looked_up = read = 0
-    while looked_up < _LOOK_UPS and read < _LOOK_UP_BYTES and frontier.has_unread:
-        wanted = frontier.unread(_AT_ONCE)
-        looked_up += len(wanted)
-        padded = wanted + [None] * (_AT_ONCE - len(wanted))
-        for block, multihash, size in connection.execute(_FIND, padded).fetchall():
-            if frontier.is_leaf(multihash):
-                frontier.accept_leaf(multihash, size)
-                here.append(multihash)
-                connection.execute("INSERT OR IGNORE INTO refs VALUES (?, ?)", (block, pin.id))
-                continue
-            read += size
-            (data,) = connection.execute(_READ, (block,)).fetchone()
-            if matches(multihash, data):
-                # It may link to blocks that came too early, and can be written now.
-                here += _insert(connection, pin, frontier.accept([(multihash, data)]))
-            else:
-                garbage.drop_rotten(connection, block, but=pin.id)
-        missing |= frontier.missing(wanted)
-    return here, missing
-
-
-def _finish(connection: sqlite3.Connection, pin: Begun, frontier: Frontier) -> None:
-    _check(connection, pin)
-    connection.execute(
-        "UPDATE pins SET complete = 1, blocks = ?, size = ? WHERE id = ?",
-        (frontier.blocks, frontier.size, pin.id),
-    )
+def _parts(sections: Sequence[Section]) -> Iterator[Sequence[Section]]:
+    """*sections* in parts that one step of the walker takes in."""
+    part: list[Section] = []
+    size = 0
+    for section in sections:
+        part.append(section)
+        size += len(section[1])
+        if size >= _STEP_BYTES or len(part) >= _STEP_BLOCKS:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def _leave(connection: sqlite3.Connection, cid: Cid) -> bool:

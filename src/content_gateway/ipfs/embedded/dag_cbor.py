@@ -4,10 +4,13 @@ Knows the strict subset of CBOR that DAG-CBOR allows (ipld/specs `dag-cbor.md`):
 lengths, text keys that differ, no tag but 42. General CBOR readers resolve sets and shared
 values, behind which a link could be overlooked or a small block could grow without end."""
 
+import re
 from typing import Final
 
 MAX_DEPTH: Final = 1_000
 _LINK_TAG: Final = 42
+_LINK_HEAD: Final = b"\xd8\x2a"  # tag 42, in the shortest form
+_SMALL: Final = re.compile(rb"[\x00-\x17\x20-\x37]*")
 _BYTES, _TEXT, _LIST, _MAP, _TAG, _SIMPLE = 2, 3, 4, 5, 6, 7
 _FALSE_TRUE_NULL: Final = (20, 21, 22)
 _FLOATS: Final = (25, 26, 27)
@@ -29,6 +32,18 @@ def cbor_links(data: bytes) -> list[bytes]:
         level = levels[-1]
         if not level.items:
             levels.pop()
+            continue
+        if level.keys is None:
+            # In short, as a block may hold two million of them: numbers of one byte in a list.
+            run = _SMALL.match(data, at)
+            if run and run.end() > at:
+                short = min(run.end() - at, level.items)
+                level.items, at = level.items - short, at + short
+                continue
+        if data[at : at + 2] == _LINK_HEAD and (level.keys is None or level.items % 2):
+            link, at = _short_link(data, at) or _link(data, at + 2, _LINK_TAG)
+            found.append(link)
+            level.items -= 1
             continue
         major, info, value, at = _head(data, at)
         if level.keys is not None and level.items % 2 == 0:
@@ -79,6 +94,22 @@ def _key(data: bytes, at: int, length: int | None, keys: set[bytes]) -> int:
         raise ValueError("a dag-cbor map has a key twice")
     keys.add(key)
     return at
+
+
+def _short_link(data: bytes, at: int) -> tuple[bytes, int] | None:
+    """As `_link` of the tag at *at*, for a CID of less than 256 bytes; None where it is not one."""
+    head = data[at + 2 : at + 5]
+    if len(head) < 3:
+        return None
+    if 0x41 <= head[0] <= 0x57:
+        length, start = head[0] - 0x40, at + 3
+    elif head[0] == 0x58:
+        length, start = head[1], at + 4
+    else:
+        return None
+    if not length or start + length > len(data) or data[start]:
+        return None
+    return data[start + 1 : start + length], start + length
 
 
 def _link(data: bytes, at: int, tag: int) -> tuple[bytes, int]:

@@ -1,4 +1,4 @@
-"""The block store's SQLite file: one writer thread with group commit, and one reader thread.
+"""The block store's SQLite file: one writer thread with group commit, and three that read.
 
 What waits to be written is committed together; blocks are written without waiting for the disk
 (WAL, synchronous=NORMAL: after a power cut the newest may be gone, never half there), and a
@@ -21,6 +21,7 @@ from content_gateway.group_commit import GroupWriter, Write, roll_back
 T = TypeVar("T")
 Job = Callable[[sqlite3.Connection], T]
 
+VERSION: Final = 2
 MAX_QUEUED_WRITES: Final = 1_000
 MAX_GROUP: Final = 64
 PAGE_BYTES: Final = 8 * 1024
@@ -34,20 +35,33 @@ log = structlog.get_logger(__name__)
 
 
 class BlockDatabase:
-    """The file at *path*, with the tables of *schema* (statements); opened on entering."""
+    """The file at *path*, with the tables of *schema* (statements); opened on entering.
 
-    def __init__(self, path: Path, schema: tuple[str, ...], *, busy_ms: int = BUSY_MS) -> None:
+    A file of an older version runs *migration* once, behind the schema."""
+
+    def __init__(
+        self,
+        path: Path,
+        schema: tuple[str, ...],
+        migration: tuple[str, ...] = (),
+        *,
+        busy_ms: int = BUSY_MS,
+    ) -> None:
+        self._migration = migration
         self._path = path
         self._busy_ms = busy_ms
         self._schema = schema
         self._writes = GroupWriter(
             self._commit, name="block writer", limit=MAX_QUEUED_WRITES, group=MAX_GROUP
         )
-        self._reading = ThreadPoolExecutor(1, "block reader")
         self._writer: sqlite3.Connection
-        self._reader: sqlite3.Connection
         self._files = DatabaseFiles(path, "block store")
         self._watch: asyncio.Task[None]
+        # One thread each, so that what is long keeps nobody waiting: look-ups and single blocks,
+        # walks of what is brought in, and CARs that are sent.
+        self._readers = {
+            lane: _Reader(f"block {lane}", self._files) for lane in ("reader", "walker", "sender")
+        }
 
     async def __aenter__(self) -> Self:
         """Raises WrongSettings when the file cannot be made, or is not a block store of ours."""
@@ -63,8 +77,8 @@ class BlockDatabase:
         self._watch.cancel()
         await asyncio.gather(self._watch, return_exceptions=True)
         await self._writes.close()
-        await asyncio.to_thread(self._reading.shutdown)
-        self._reader.close()
+        for reader in self._readers.values():
+            await asyncio.to_thread(reader.close)
         await asyncio.to_thread(self._writer.close)  # writes the WAL back
         self._files.close()
 
@@ -80,16 +94,15 @@ class BlockDatabase:
 
     async def read(self, job: Job[T]) -> T:
         """What *job* returns; raises StorageUnavailable when the disk refuses."""
-        return await asyncio.get_running_loop().run_in_executor(self._reading, self._read, job)
+        return await self._readers["reader"].run(job)
 
-    def _read(self, job: Job[T]) -> T:
-        try:
-            result = job(self._reader)
-        except sqlite3.Error as wrong:
-            self._files.check()  # which may be why
-            raise _refused(wrong, "read") from wrong
-        self._files.check_path()
-        return result
+    async def walk(self, job: Job[T]) -> T:
+        """As `read`, for steps of a walk that brings something in: one after the other."""
+        return await self._readers["walker"].run(job)
+
+    async def send(self, job: Job[T]) -> T:
+        """As `read`, for pieces of what is sent."""
+        return await self._readers["sender"].run(job)
 
     def _open(self) -> None:
         self._files.prepare()
@@ -103,13 +116,17 @@ class BlockDatabase:
         self._writer.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
         self._writer.execute("BEGIN IMMEDIATE")
         (version,) = self._writer.execute("PRAGMA user_version").fetchone()
-        if version not in (0, 1):
+        if version > VERSION:
             raise sqlite3.DatabaseError("it was made by a newer version")
         for statement in self._schema:
             self._writer.execute(statement)
-        self._writer.execute("PRAGMA user_version = 1")
+        if version < VERSION:
+            for statement in self._migration:
+                self._writer.execute(statement)
+        self._writer.execute(f"PRAGMA user_version = {VERSION}")
         self._writer.execute("COMMIT")
-        self._reader = _connect(self._path, self._busy_ms)
+        for reader in self._readers.values():
+            reader.open(self._path, self._busy_ms)
         self._files.opened()
 
     def _commit(self, group: Sequence[Write]) -> None:
@@ -143,6 +160,39 @@ class BlockDatabase:
             self._writer.execute("ROLLBACK TO job")
             write.error = wrong
         self._writer.execute("RELEASE job")
+
+
+class _Reader:
+    """A thread that reads, with a connection of its own."""
+
+    def __init__(self, name: str, files: DatabaseFiles) -> None:
+        self._files = files
+        self._thread = ThreadPoolExecutor(1, name)
+        self._connection: sqlite3.Connection | None = None
+
+    def open(self, path: Path, busy_ms: int) -> None:
+        """Raises sqlite3.Error."""
+        self._connection = _connect(path, busy_ms)
+
+    def close(self) -> None:
+        """Wait for what is being read, and end."""
+        self._thread.shutdown()
+        if self._connection is not None:
+            self._connection.close()
+
+    async def run(self, job: Job[T]) -> T:
+        """What *job* returns; raises StorageUnavailable when the disk refuses."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, job)
+
+    def _run(self, job: Job[T]) -> T:
+        assert self._connection is not None  # noqa: S101 - between `open` and `close`
+        try:
+            result = job(self._connection)
+        except sqlite3.Error as wrong:
+            self._files.check()  # which may be why
+            raise _refused(wrong, "read") from wrong
+        self._files.check_path()
+        return result
 
 
 def _connect(path: Path, busy_ms: int) -> sqlite3.Connection:

@@ -5,50 +5,102 @@ it, so whatever else a gateway sends is not kept. Does no I/O, and belongs to on
 time; the block store looks up what is here, and the retrieval fetches what is not."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from content_gateway.content.cid import DAG_PB, RAW, Cid
-from content_gateway.content.multiformats import IDENTITY, SHA2_256
-from content_gateway.ipfs.embedded.block import LEAVES, multihash_of, refusal
+from content_gateway.content.multiformats import SHA2_256
+from content_gateway.errors import Overloaded
+from content_gateway.ipfs.embedded.block import LEAVES
 from content_gateway.ipfs.embedded.car import Section
-from content_gateway.ipfs.embedded.dag import links
+from content_gateway.ipfs.embedded.node_links import (
+    NodeLinks,
+    codec_in,
+    multihash_in,
+    one_link,
+    read_links,
+)
 
 # Blocks that came before the one that links to them, where a CAR is not in depth-first order.
 MAX_STRAY_BYTES: Final = 8 * 1024 * 1024
-_USUAL: Final = frozenset((RAW, DAG_PB))
+# The links that all pins under way may know of: each takes some 200 bytes.
+MAX_KNOWN: Final = 1_200_000
 _STRAY_OVERHEAD: Final = 200  # what Python needs to remember a block without bytes
+_HERE: Final = -1
+_USUAL_HEADS: Final = tuple(bytes((1, codec)) for codec in (RAW, DAG_PB))
+_SHA2_256_HEAD: Final = bytes((SHA2_256, 32))
+
+Memo = tuple[bytes, int, NodeLinks]
+"""Multihash and codec of a block, and its links: worth keeping, as they were slow to read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The largest DAG that one pin may bring in: blocks, their bytes, and links from the root."""
+    """The largest DAG that one pin may bring in: blocks, their bytes, and links from the root.
+
+    As many links as *blocks* are followed: duplicates and identity CIDs are links, too."""
 
     blocks: int = 1_000_000
     size: int = 64 * 1024**3
     depth: int = 1_000
 
 
+class Room:
+    """How many links all frontiers together may know of, so that they fit into memory."""
+
+    def __init__(self, most: int = MAX_KNOWN) -> None:
+        self._left = most
+
+    def take(self, number: int) -> None:
+        """Count *number* links more; raises Overloaded when there is no room for them."""
+        if number > self._left:
+            raise Overloaded(
+                "Too many blocks of other pins are being brought in; it is its turn next."
+            )
+        self._left -= number
+
+    def give(self, number: int) -> None:
+        """Forget *number* links."""
+        self._left += number
+
+
 class Frontier:
     """The DAG below one root, as far as it is known.
 
-    *blocks* and *size* count what is here. Methods raise ValueError, with the reason in words,
-    when the DAG is over a limit, malformed, or of a kind that cannot be kept."""
+    Methods raise ValueError, with the reason in words, when the DAG is over a limit, malformed, or
+    of a kind that cannot be kept, and Overloaded when it is too much beside others. *check* is
+    asked about each CID before it is followed, and raises what it raises. Use it by `with`: it
+    gives back its *room* in the end."""
 
-    def __init__(self, root: Cid, limits: Limits) -> None:
-        self.blocks = 0
-        self.size = 0
-        self._limits = limits
-        # All links so far: the codec by which a multihash was first linked to. One that is
-        # linked to by another codec as well (a rarity) stands in _others.
-        self._seen: dict[bytes, int] = {}
-        self._others: set[Cid] = set()
-        self._wanted: dict[bytes, list[tuple[Cid, int]]] = {}
+    def __init__(
+        self,
+        root: Cid,
+        limits: Limits,
+        room: Room | None = None,
+        check: Callable[[bytes], None] | None = None,
+    ) -> None:
+        self.limits = limits
+        self._room = room or Room()
+        self._check = check
+        # Each CID that is linked to, in binary: its level while it is wanted, then _HERE.
+        self._known: dict[bytes, int] = {}
+        # The CIDs of a multihash, other than the usual two: a rarity.
+        self._unusual: dict[bytes, list[bytes]] = {}
+        self._wanted = 0
+        self._links = 0
         self._unread: deque[bytes] = deque()
+        self._memos: list[Memo] = []
         self._strays: dict[bytes, bytes] = {}
         self._stray_bytes = 0
-        self._follow([root], 0)
+        self._follow(one_link(root, limits.blocks), 0)
+
+    def __enter__(self) -> "Frontier":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._room.give(len(self._known))
+        self._known.clear()
 
     @property
     def is_complete(self) -> bool:
@@ -68,81 +120,100 @@ class Frontier:
         ahead = deque(sections)
         while ahead:
             multihash, data = ahead.popleft()
-            heads = self._wanted.pop(multihash, None)
-            if heads is None:
-                if multihash not in self._seen:
+            cids = self._cids(multihash)
+            wanted = [cid for cid in cids if self._known[cid] != _HERE]
+            if not wanted:
+                if not cids:
                     self._set_aside(multihash, bytes(data))
                 continue
-            self._count(len(data))
             accepted.append((multihash, data))
-            for cid, depth in heads:
-                if cid.codec not in LEAVES:
-                    new = self._follow(links(cid, bytes(data)), depth + 1)
-                    ahead.extendleft(
-                        (link, self._take_stray(link)) for link in new if link in self._strays
-                    )
+            for cid in wanted:
+                if codec_in(cid) in LEAVES:
+                    self.accept_whole(cid)
+                    continue
+                links = self._read(cid, multihash, bytes(data))
+                new = self.accept_links(cid, links)
+                ahead.extendleft(
+                    (link, self._take_stray(link)) for link in new if link in self._strays
+                )
         return accepted
 
-    def unread(self, most: int) -> list[bytes]:
-        """The next multihashes to look up, *most* at most; they count as read now."""
-        found: list[bytes] = []
-        while self._unread and len(found) < most:
-            multihash = self._unread.popleft()
-            if multihash in self._wanted:
-                found.append(multihash)
-        return found
+    def accept_whole(self, cid: bytes) -> None:
+        """Take note that a wanted block is here, and whatever is below it."""
+        if self._known[cid] != _HERE:
+            self._known[cid] = _HERE
+            self._wanted -= 1
 
-    def is_leaf(self, multihash: bytes) -> bool:
-        """Whether the wanted block has no links, by every codec that it is wanted as."""
-        return all(cid.codec in LEAVES for cid, _ in self._wanted[multihash])
-
-    def accept_leaf(self, multihash: bytes, size: int) -> None:
-        """Take note that a wanted leaf of *size* bytes is here already."""
-        del self._wanted[multihash]
-        self._count(size)
-
-    def missing(self, multihashes: Iterable[bytes]) -> dict[bytes, Cid]:
-        """Those of the blocks that are still wanted, and the CID to ask for them by."""
-        return {each: self._wanted[each][0][0] for each in multihashes if each in self._wanted}
-
-    def _follow(self, targets: Iterable[Cid], depth: int) -> list[bytes]:
-        """Add links; the multihashes that are wanted because of them."""
-        new: list[bytes] = []
-        ready = [(cid, depth) for cid in targets]
-        for cid, level in ready:  # grows by what is linked to inside of CIDs
-            if level > self._limits.depth:
-                raise ValueError(f"it has more than {self._limits.depth} levels")
-            if cid.hash_code == IDENTITY:
-                self._check_kind(cid)
-                ready += [(link, level + 1) for link in links(cid, cid.digest)]
-                continue
-            multihash = multihash_of(cid)
-            first = self._seen.get(multihash)
-            if first == cid.codec or (first is not None and cid in self._others):
-                continue
-            if cid.codec not in _USUAL or cid.hash_code != SHA2_256:
-                self._check_kind(cid)
-            if first is None:
-                self._seen[multihash] = cid.codec
-            else:
-                self._others.add(cid)
-            if len(self._seen) + len(self._others) > self._limits.blocks:
-                raise ValueError(f"it has more than {self._limits.blocks} blocks")
-            self._wanted.setdefault(multihash, []).append((cid, level))
-            self._unread.append(multihash)
-            new.append(multihash)
+    def accept_links(self, cid: bytes, links: NodeLinks) -> list[bytes]:
+        """Take note that a wanted node is here, and of its *links*; the multihashes that are
+        wanted because of them."""
+        level = self._known[cid]
+        if level == _HERE:
+            return []
+        self._links += links.number
+        if self._links > self.limits.blocks:
+            raise ValueError(f"it has more than {self.limits.blocks} links")
+        new = self._follow(links, level + 1)
+        self.accept_whole(cid)
         return new
 
-    def _check_kind(self, cid: Cid) -> None:
-        reason = refusal(cid)
-        if reason is not None:
-            raise ValueError(f"{reason}, and {cid} is one")
+    def unread(self, most: int) -> list[bytes]:
+        """The next CIDs to look up, *most* at most; they count as read now."""
+        found: list[bytes] = []
+        while self._unread and len(found) < most:
+            cid = self._unread.popleft()
+            if self._known[cid] != _HERE:
+                found.append(cid)
+        return found
 
-    def _count(self, size: int) -> None:
-        self.blocks += 1
-        self.size += size
-        if self.size > self._limits.size:
-            raise ValueError(f"it has more than {self._limits.size} bytes")
+    def is_wanted(self, cid: bytes) -> bool:
+        """Whether its block has not come yet."""
+        return self._known[cid] != _HERE
+
+    def missing(self, cids: Iterable[bytes]) -> dict[bytes, Cid]:
+        """Those of *cids* that are still wanted, by their multihash."""
+        return {multihash_in(cid): Cid.from_bytes(cid) for cid in cids if self._known[cid] != _HERE}
+
+    def take_memos(self) -> Sequence[Memo]:
+        """What was read and is worth keeping, since the last call."""
+        memos, self._memos = self._memos, []
+        return memos
+
+    def _read(self, cid: bytes, multihash: bytes, data: bytes) -> NodeLinks:
+        links = read_links(Cid.from_bytes(cid), data, self.limits.blocks)
+        if links.is_sparse:
+            self._memos.append((multihash, codec_in(cid), links))
+        return links
+
+    def _cids(self, multihash: bytes) -> list[bytes]:
+        """The CIDs with that multihash that are linked to."""
+        known = self._unusual.get(multihash, [])
+        if multihash[:2] != _SHA2_256_HEAD:
+            return known
+        usual = [head + multihash for head in _USUAL_HEADS if head + multihash in self._known]
+        return usual + known
+
+    def _follow(self, links: NodeLinks, level: int) -> list[bytes]:
+        """Add links; the multihashes that are wanted because of them."""
+        if links.distinct and level > self.limits.depth:
+            raise ValueError(f"it has more than {self.limits.depth} levels")
+        new: list[bytes] = []
+        for cid in links:
+            if cid in self._known:
+                continue
+            if self._check is not None:
+                self._check(cid)
+            if len(self._known) >= self.limits.blocks:
+                raise ValueError(f"it has more than {self.limits.blocks} blocks")
+            self._room.take(1)
+            self._known[cid] = level
+            self._wanted += 1
+            self._unread.append(cid)
+            multihash = multihash_in(cid)
+            if cid[:2] not in _USUAL_HEADS or multihash[:2] != _SHA2_256_HEAD:
+                self._unusual.setdefault(multihash, []).append(cid)
+            new.append(multihash)
+        return new
 
     def _set_aside(self, multihash: bytes, data: bytes) -> None:
         if multihash not in self._strays:

@@ -34,6 +34,11 @@ def take_away(connection: sqlite3.Connection) -> bool:
     connection.executemany(
         "DELETE FROM refs WHERE block = ? AND pin = ?", [(block, pin) for block in blocks]
     )
+    # It may be pinned again before all is gone: then it has what is left.
+    connection.execute(
+        "UPDATE pins SET blocks = blocks - ?, size = max(0, size - ?) WHERE id = ?",
+        (len(blocks), taken, pin),
+    )
     connection.executemany(
         "DELETE FROM blocks WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM refs WHERE block = ?1)",
         [(block,) for block in blocks],
@@ -59,6 +64,12 @@ def drop_rotten(connection: sqlite3.Connection, block: int, *, but: int = 0) -> 
         "UPDATE pins SET complete = 0, losses = losses + 1 "
         "WHERE id <> ? AND id IN (SELECT pin FROM refs WHERE block = ?)",
         (but, block),
+    )
+    connection.execute(
+        "UPDATE pins SET blocks = blocks - 1, size = max(0, size - "
+        "coalesce((SELECT length(data) FROM blocks WHERE id = ?1), 0)) "
+        "WHERE id IN (SELECT pin FROM refs WHERE block = ?1)",
+        (block,),
     )
     connection.execute("DELETE FROM refs WHERE block = ?", (block,))
     connection.execute("DELETE FROM blocks WHERE id = ?", (block,))

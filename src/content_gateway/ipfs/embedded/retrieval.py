@@ -21,7 +21,7 @@ import structlog
 from content_gateway.content.cid import Cid
 from content_gateway.errors import UpstreamError
 from content_gateway.ipfs.embedded.block import LEAVES
-from content_gateway.ipfs.embedded.blockstore import Begun, Blockstore
+from content_gateway.ipfs.embedded.blockstore import Begun, Blockstore, Kept
 from content_gateway.ipfs.embedded.car import Section
 from content_gateway.ipfs.embedded.car_stream import receive
 from content_gateway.ipfs.embedded.frontier import Frontier
@@ -31,6 +31,7 @@ from content_gateway.ipfs.embedded.gateways import Gateways, Manners
 Progress = Callable[[int, int], None]
 
 MAX_CARS: Final = 4
+MAX_MISSING: Final = 20_000
 _PROGRESS_SECONDS: Final = 0.25
 
 log = structlog.get_logger(__name__)
@@ -65,13 +66,16 @@ class Retrieval:
         self._cars: set[asyncio.Task[None]] = set()
         self._raws: set[asyncio.Task[None]] = set()
         self._flush: asyncio.Task[None] | None = None
+        self._keeping = asyncio.Lock()
+        self._is_fresh = True
+        self._here = (pin.blocks, pin.size)
 
     async def run(self) -> None:
         """Bring in everything; when this returns the frontier is complete.
 
         Raises ValueError as the frontier does, and what Gateways.block and Blockstore.keep
         raise. Blocks that came in before that are kept."""
-        while self._frontier.has_unread:
+        while self._frontier.has_unread and self._may_look_up:
             await self._keep([], None)
         try:
             while self._start():
@@ -86,7 +90,7 @@ class Retrieval:
             raise
         finally:
             await self._stop()
-        self._progress(self._frontier.blocks, self._frontier.size)
+        self._progress(*self._here)
 
     def _start(self) -> bool:
         """Begin what can be done now; whether anything is under way."""
@@ -106,6 +110,13 @@ class Retrieval:
         if not (self._cars or self._raws or self._flush) and self._frontier.has_unread:
             self._flush = asyncio.create_task(self._write_fetched())
         return bool(self._cars or self._raws or self._flush)
+
+    @property
+    def _may_look_up(self) -> bool:
+        """Whether more links may be looked up: not while many are known to be missing, as each
+        of them takes memory, and a gateway may link to a million that nobody has."""
+        known = len(self._nodes) + len(self._leaves) + sum(map(len, self._of_cars))
+        return known < MAX_MISSING
 
     def _has_room(self) -> bool:
         """Whether another block may be asked for: not while many wait for the disk."""
@@ -163,7 +174,22 @@ class Retrieval:
 
     async def _keep(self, sections: Sequence[Section], own: dict[bytes, Cid] | None) -> int:
         """Write blocks; what is missing because of them belongs to the CAR of *own*, if any."""
-        kept = await self._blocks.keep(self._pin, self._frontier, sections)
+        if self._is_fresh and len(sections) > 1:
+            # The root first, and what it links to is looked up: what is whole already, below it,
+            # is not read again only because a CAR brings it again.
+            self._is_fresh = False
+            useful = await self._keep(sections[:1], own)
+            return useful + await self._keep(sections[1:], own)
+        async with self._keeping:
+            kept = await self._blocks.keep(
+                self._pin, self._frontier, sections, looks_up=self._may_look_up
+            )
+            return self._note(kept, own)
+
+    def _note(self, kept: Kept, own: dict[bytes, Cid] | None) -> int:
+        """Take note of what a write has led to; how many bytes of it were of use."""
+        if kept.blocks is not None and kept.size is not None:
+            self._here = (kept.blocks, kept.size)
         places = (self._nodes, self._leaves, *self._of_cars)
         for multihash in kept.arrived:
             for place in places:
@@ -184,4 +210,4 @@ class Retrieval:
         now = time.monotonic()
         if now - self._told > _PROGRESS_SECONDS:
             self._told = now
-            self._progress(self._frontier.blocks, self._frontier.size)
+            self._progress(*self._here)

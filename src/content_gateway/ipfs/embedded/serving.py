@@ -5,24 +5,44 @@ before children, no duplicates), and that every block is verified again before i
 left to whoever serves it."""
 
 import sqlite3
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import suppress
+from functools import partial
 from typing import Final, Literal
 
 import structlog
 
 from content_gateway.content.cid import DAG_PB, Cid
 from content_gateway.content.multiformats import IDENTITY
-from content_gateway.errors import NotFound
+from content_gateway.errors import NotFound, OwnFault
 from content_gateway.ipfs.embedded import car, garbage
 from content_gateway.ipfs.embedded.block import LEAVES, matches, multihash_of
 from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.dag import links
+from content_gateway.ipfs.embedded.frontier import Memo
+from content_gateway.ipfs.embedded.node_links import (
+    NO_LINKS,
+    NodeLinks,
+    codec_in,
+    multihash_in,
+    one_link,
+    read_links,
+)
+from content_gateway.ipfs.embedded.taking import known_links, remember
 from content_gateway.ipfs.embedded.unixfs import entity_links
 
 Scope = Literal["all", "block", "entity"]
 
 _PIECE_BYTES: Final = 512 * 1024
 _PIECE_BLOCKS: Final = 500
+_PIECE_LINKS: Final = 20_000
+# The links that one CAR may follow: as many as a pin may have, unless the operator allows more.
+MAX_LINKS: Final = 1_000_000
+_MOST_AHEAD: Final = 4 * 1024 * 1024
+_SHIFT: Final = 8
+_MASK: Final = (1 << _SHIFT) - 1
+_ENTITY: Final = -1  # beside a codec: the links that make up the thing itself
+_FIND: Final = "SELECT id FROM blocks WHERE multihash = ?"
+_DATA: Final = "SELECT data FROM blocks WHERE id = ?"
 _READ: Final = "SELECT id, data FROM blocks WHERE multihash = ?"
 
 log = structlog.get_logger(__name__)
@@ -48,19 +68,28 @@ async def read_block(blocks: Blockstore, cid: Cid) -> bytes | None:
         return None
 
 
-async def read_car(blocks: Blockstore, root: Cid, scope: Scope) -> AsyncGenerator[bytes, None]:
-    """The CAR of *root*; raises NotFound when a block is not here."""
-    walk = _Walk(root, scope)
+async def read_car(
+    blocks: Blockstore, root: Cid, scope: Scope, most: int = MAX_LINKS
+) -> AsyncGenerator[bytes, None]:
+    """The CAR of *root*; raises NotFound when a block is not here, or there are more than *most*
+    links in it."""
+    walk = _Walk(root, scope, most)
     piece = await _next(blocks, walk)  # the root is there, before anything is said
     yield car.header(root)
     while piece is not None:
-        yield piece
+        if piece:
+            yield piece
         piece = await _next(blocks, walk)
 
 
 async def _next(blocks: Blockstore, walk: "_Walk") -> bytes | None:
     try:
-        return await blocks.read(walk.piece)
+        piece = await blocks.send(walk.piece)
+        if walk.memos:
+            memos, walk.memos = walk.memos, []
+            with suppress(OwnFault):  # it is read again next time
+                await blocks.write(partial(remember, memos=memos))
+        return piece
     except _Rotten as rotten:
         await _drop(blocks, rotten)
         raise NotFound(f"The block {rotten.cid} is not here any more.") from None
@@ -81,42 +110,104 @@ def _read(connection: sqlite3.Connection, cid: Cid) -> bytes | None:
     return row[1]
 
 
-class _Walk:
-    """A DAG on its way into a CAR, one piece after the other; belongs to the reader thread."""
+class _Sent:
+    """Which blocks a CAR holds already, by their rows: one bit each."""
 
-    def __init__(self, root: Cid, scope: Scope) -> None:
+    def __init__(self) -> None:
+        self._bits: dict[tuple[int, int], int] = {}
+
+    def add(self, codec: int, row: int) -> bool:
+        """Whether it was not there."""
+        place, bit = (codec, row >> _SHIFT), 1 << (row & _MASK)
+        bits = self._bits.get(place, 0)
+        self._bits[place] = bits | bit
+        return not bits & bit
+
+
+class _Walk:
+    """A DAG on its way into a CAR, one piece after the other; belongs to the sender thread.
+
+    *memos* is what was slow to read, and is worth keeping."""
+
+    def __init__(self, root: Cid, scope: Scope, most: int) -> None:
+        self._most = most
+        self.memos: list[Memo] = []
         self._root = root
         self._scope = scope
-        self._ahead = [root]
-        self._seen: set[Cid] = set()
+        self._levels: list[tuple[Iterator[bytes], int]] | None = None
+        self._sent = _Sent()
+        self._links = 0
+        self._ahead = 0  # bytes of links that were not followed yet, at most
 
     def piece(self, connection: sqlite3.Connection) -> bytes | None:
         """The next sections; None behind the last one. Raises NotFound and _Rotten."""
         sections: list[bytes] = []
-        size = 0
-        while self._ahead and size < _PIECE_BYTES and len(sections) < _PIECE_BLOCKS:
-            cid = self._ahead.pop()
-            if cid in self._seen:
+        size, stop_at = 0, self._links + _PIECE_LINKS
+        levels = self._levels if self._levels is not None else self._begun()
+        looked_at = 0
+        while levels and size < _PIECE_BYTES and len(sections) < _PIECE_BLOCKS:
+            if self._links >= stop_at or looked_at >= _PIECE_LINKS:
+                break
+            looked_at += 1
+            ahead, held = levels[-1]
+            cid = next(ahead, None)
+            if cid is None:
+                levels.pop()
+                self._ahead -= held
                 continue
-            self._seen.add(cid)
-            data: bytes | None = cid.digest
-            if cid.hash_code != IDENTITY:
-                data = _read(connection, cid)
-                if data is None:
-                    raise NotFound(f"The block {cid} is not here.")
-                sections.append(car.section(cid, data))
-                size += len(sections[-1])
-            if cid.codec not in LEAVES:
-                try:
-                    self._ahead += reversed(self._below(cid, data or b""))
-                except ValueError as wrong:  # held under another codec, or of one we do not walk
-                    raise NotFound(f"What is below {cid} is not here: {wrong}.") from wrong
-        return b"".join(sections) if sections or self._ahead else None
+            section = self._section(connection, cid)
+            sections.append(section)
+            size += len(section)
+        return b"".join(sections) if sections or levels else None
 
-    def _below(self, cid: Cid, data: bytes) -> list[Cid]:
+    def _begun(self) -> list[tuple[Iterator[bytes], int]]:
+        self._levels = []
+        if self._root.hash_code != IDENTITY:
+            self._go_below(one_link(self._root, self._most))
+        elif self._root.codec not in LEAVES:
+            self._go_below(self._read(self._root, self._root.digest))
+        return self._levels
+
+    def _section(self, connection: sqlite3.Connection, spelt: bytes) -> bytes:
+        """The section of a block, and its links are next; empty if it was sent already."""
+        multihash, codec = multihash_in(spelt), codec_in(spelt)
+        found = connection.execute(_FIND, (multihash,)).fetchone()
+        if found is None:
+            raise NotFound(f"The block {Cid.from_bytes(spelt)} is not here.")
+        (row,) = found
+        if not self._sent.add(codec, row):
+            return b""
+        cid = Cid.from_bytes(spelt)
+        (data,) = connection.execute(_DATA, (row,)).fetchone() or (None,)
+        if data is None:
+            raise NotFound(f"The block {cid} is not here any more.")
+        if not matches(multihash, data):
+            raise _Rotten(row, cid)
+        if codec not in LEAVES and self._scope != "block":
+            kind = codec if self._scope == "all" else _ENTITY
+            links = known_links(connection, row, kind)
+            if links is None:
+                links = self._read(cid, data)
+                if links.is_sparse:
+                    self.memos.append((multihash, kind, links))
+            self._go_below(links)
+        return car.section(cid, data)
+
+    def _read(self, cid: Cid, data: bytes) -> NodeLinks:
         """The links to follow from a block."""
-        if self._scope == "block":
-            return []
-        if self._scope == "entity":
-            return entity_links(cid, data) if cid.codec == DAG_PB else []
-        return links(cid, data)
+        if self._scope == "block" or (self._scope == "entity" and cid.codec != DAG_PB):
+            return NO_LINKS
+        try:
+            if self._scope == "entity":
+                return entity_links(cid, data, self._most)
+            return read_links(cid, data, self._most)
+        except ValueError as wrong:  # held under another codec, or of one we do not walk
+            raise NotFound(f"What is below {cid} is not here: {wrong}.") from wrong
+
+    def _go_below(self, links: NodeLinks) -> None:
+        assert self._levels is not None  # noqa: S101 - since `_begun`
+        self._links += links.number
+        self._ahead += len(links.packed)
+        if self._links > self._most or self._ahead > _MOST_AHEAD:
+            raise NotFound("It is too large for a CAR: ask for its parts.")
+        self._levels.append((iter(links), len(links.packed)))

@@ -13,10 +13,10 @@ from content_gateway.content.holdings import Holding, Peer, Sighting
 from content_gateway.errors import PinFailed
 from content_gateway.ipfs.embedded.block import refusal
 from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.frontier import Frontier, Limits
+from content_gateway.ipfs.embedded.frontier import MAX_KNOWN, Frontier, Limits, Room
 from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.retrieval import Retrieval
-from content_gateway.ipfs.embedded.serving import Scope, read_block, read_car
+from content_gateway.ipfs.embedded.serving import MAX_LINKS, Scope, read_block, read_car
 
 PARALLEL_BLOCKS: Final = 16
 _PINS_AT_ONCE: Final = 1_000
@@ -39,6 +39,8 @@ class EmbeddedStore:
         self._gateways = gateways
         self._limits = limits or Limits()
         self._parallel = parallel
+        # Room for the largest pin and a little more.
+        self._room = Room(max(MAX_KNOWN, self._limits.blocks * 6 // 5))
 
     @property
     def batch_age(self) -> float:
@@ -66,21 +68,26 @@ class EmbeddedStore:
         if reason is not None:
             raise PinFailed(f"The content cannot be kept: {reason}.")
         try:
-            frontier = Frontier(cid, self._limits)
-            pin = await self._blocks.begin(cid)
-            if not pin.is_complete:
-                await Retrieval(
-                    self._blocks,
-                    self._gateways,
-                    pin,
-                    frontier,
-                    parallel=self._parallel,
-                    progress=progress,
-                ).run()
-                await self._blocks.finish(pin, frontier)
+            with Frontier(cid, self._limits, self._room) as frontier:
+                await self._bring_in(cid, frontier, progress)
         except ValueError as wrong:
             raise PinFailed(f"The content cannot be kept: {wrong}.") from wrong
         return _PINNED
+
+    async def _bring_in(
+        self, cid: Cid, frontier: Frontier, progress: Callable[[int, int], None]
+    ) -> None:
+        pin = await self._blocks.begin(cid)
+        if not pin.is_complete:
+            await Retrieval(
+                self._blocks,
+                self._gateways,
+                pin,
+                frontier,
+                parallel=self._parallel,
+                progress=progress,
+            ).run()
+            await self._blocks.finish(pin)
 
     async def unpin(self, cid: Cid) -> None:
         """Let go of *cid*, durably; the blocks that no other pin needs go in the background.
@@ -107,4 +114,4 @@ class EmbeddedStore:
 
         Raises NotFound when a block is not here: before the first piece if it is the root's.
         Raises StorageUnavailable when the disk refuses."""
-        return read_car(self._blocks, cid, scope)
+        return read_car(self._blocks, cid, scope, max(MAX_LINKS, self._limits.blocks))

@@ -5,9 +5,10 @@ list of names, which a large one has spread over shards, and not the files in it
 
 from typing import Final
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.multiformats import read_varint
-from content_gateway.ipfs.embedded.dag import links, named_links, node_data
+from content_gateway.content.cid import DAG_PB, Cid
+from content_gateway.content.multiformats import IDENTITY, read_varint
+from content_gateway.ipfs.embedded.dag import named_links, node_data
+from content_gateway.ipfs.embedded.node_links import NodeLinks, one_link, read_links
 
 _DIRECTORY: Final = 1
 _FILE: Final = 2
@@ -15,16 +16,29 @@ _SHARDS: Final = 5
 _SHARD_NAME: Final = 2  # a link of a shard to another has a name of two hexadecimal digits
 
 
-def entity_links(cid: Cid, data: bytes) -> list[Cid]:
+def entity_links(cid: Cid, data: bytes, most: int) -> NodeLinks:
     """The links of a dag-pb block that belong to the file or directory it is.
 
-    ValueError when the block is malformed."""
+    ValueError when the block is malformed or has more than *most*."""
     kind = _kind(node_data(data))
     if kind == _FILE:
-        return links(cid, data)
-    if kind == _SHARDS:
-        return [link for name, link in named_links(data) if len(name) == _SHARD_NAME]
-    return []
+        return read_links(cid, data, most)
+    named = named_links(data)
+    shards = [
+        _shard(link, most) for name, link in named if kind == _SHARDS and len(name) == _SHARD_NAME
+    ]
+    return NodeLinks(
+        max(len(named), sum(each.number for each in shards)),
+        sum(each.distinct for each in shards),
+        b"".join(each.packed for each in shards),
+    )
+
+
+def _shard(link: Cid, most: int) -> NodeLinks:
+    """A link to another shard, or what is in it where it stands inside its CID."""
+    if link.hash_code == IDENTITY and link.codec == DAG_PB:
+        return entity_links(link, link.digest, most)
+    return one_link(link, most)
 
 
 def _kind(data: bytes) -> int | None:

@@ -1,0 +1,130 @@
+"""What a node links to, as a walk needs it: how many links it has, and where they lead, each once.
+
+Knows that a CID may hold its own block (an identity multihash): such a block is read here, in
+place, and what it links to counts as linked by the block around it; one without links is nothing
+to follow. Every link counts, also those, since each is work. Does no I/O."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from content_gateway.content.cid import DAG_PB, RAW, Cid
+from content_gateway.content.multiformats import IDENTITY, SHA2_256, read_varint, varint
+from content_gateway.ipfs.embedded.block import LEAVES, refusal
+from content_gateway.ipfs.embedded.dag import spelt_links
+
+# Most links: version 1, raw or dag-pb, sha2-256, 32 bytes.
+USUAL_LENGTH: Final = 36
+_USUAL_HEADS: Final = frozenset(bytes((1, codec, SHA2_256, 32)) for codec in (RAW, DAG_PB))
+# A raw block inside its CID, up to the length of its digest.
+_RAW_INSIDE: Final = bytes((1, RAW, IDENTITY))
+_ONE_BYTE: Final = 0x80
+# From so many links that lead nowhere new, what was read is kept beside the block.
+_SPARSE: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLinks:
+    """The links of one block: their *number*, and the CIDs to follow, canonical, in one string.
+
+    *distinct* is how many those are; each stands once, in the order of a depth-first walk."""
+
+    number: int = 0
+    distinct: int = 0
+    packed: bytes = b""
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether reading the block again would cost much more than what it leads to."""
+        return self.number - self.distinct >= _SPARSE
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The binary CIDs, one after the other."""
+        at, packed = 0, self.packed
+        while at < len(packed):
+            length, at = read_varint(packed, at)
+            yield packed[at : at + length]
+            at += length
+
+
+NO_LINKS: Final = NodeLinks()
+
+
+def one_link(cid: Cid, most: int) -> NodeLinks:
+    """A link to *cid* alone, or what is inside of it."""
+    found = _Found(most)
+    found.take([bytes(cid)])
+    return found.links()
+
+
+def read_links(cid: Cid, data: bytes, most: int) -> NodeLinks:
+    """The links of the block *cid* with the bytes *data*, those inside of CIDs included.
+
+    ValueError when there are more than *most*, when it is malformed, or links to what cannot be
+    kept; the reason is in words."""
+    if cid.codec in LEAVES:
+        return NO_LINKS
+    found = _Found(most)
+    found.take(spelt_links(cid, data))
+    return found.links()
+
+
+def multihash_in(cid: bytes) -> bytes:
+    """The multihash in a canonical binary CID."""
+    if len(cid) == USUAL_LENGTH and cid[:4] in _USUAL_HEADS:
+        return cid[2:]
+    _, at = read_varint(cid, 1)
+    return cid[at:]
+
+
+def codec_in(cid: bytes) -> int:
+    """The codec in a canonical binary CID."""
+    return cid[1] if cid[1] < _ONE_BYTE else read_varint(cid, 1)[0]
+
+
+class _Found:
+    """The links that were read so far, of a block and of those inside of its CIDs."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._number = 0
+        self._seen: set[bytes] = set()
+        self._targets: list[bytes] = []
+
+    def links(self) -> NodeLinks:
+        packed = b"".join(
+            [bytes((len(each),)) + each if len(each) < _ONE_BYTE else _framed(each)
+             for each in self._targets]
+        )  # fmt: skip
+        return NodeLinks(self._number, len(self._targets), packed)
+
+    def take(self, spelt: Iterator[bytes] | list[bytes]) -> None:
+        """Add links as they are spelt in a block: binary CIDs of either version."""
+        seen, targets = self._seen, self._targets
+        for each in spelt:
+            self._number += 1
+            if self._number > self._most:
+                raise ValueError(f"it has more than {self._most} links")
+            if each[:3] == _RAW_INSIDE and len(each) > 3 and each[3] == len(each) - 4 < _ONE_BYTE:
+                continue
+            if each in seen:
+                continue
+            seen.add(each)
+            if len(each) == USUAL_LENGTH and each[:4] in _USUAL_HEADS:
+                targets.append(each)
+            else:
+                self._take_unusual(Cid.from_bytes(each))
+
+    def _take_unusual(self, cid: Cid) -> None:
+        reason = refusal(cid)
+        if reason is not None:
+            raise ValueError(f"{reason}, and {cid} is one")
+        if cid.hash_code != IDENTITY:
+            self._targets.append(bytes(cid))
+        elif cid.codec not in LEAVES:
+            # As deep as 128 bytes can hold CIDs inside of CIDs: 17 of them.
+            self.take(spelt_links(cid, cid.digest))
+
+
+def _framed(cid: bytes) -> bytes:
+    return varint(len(cid)) + cid

@@ -1,0 +1,248 @@
+"""Taking in what is here: the steps by which a pin comes to need blocks, and a walk goes on.
+
+Knows the tables of the block store. Steps that read and walk belong to the walker thread, steps
+that write are short and only write rows: no transaction reads a block's links. The order of the
+steps is the block store's business, what belongs to a DAG the frontier's."""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from content_gateway.errors import PinDeferred
+from content_gateway.ipfs.embedded.block import LEAVES, matches
+from content_gateway.ipfs.embedded.car import Section
+from content_gateway.ipfs.embedded.frontier import Frontier, Limits, Memo
+from content_gateway.ipfs.embedded.node_links import NodeLinks, codec_in, multihash_in
+
+# How much one step may look up, read or adopt, so that others get their turn.
+_LOOK_UPS: Final = 2_000
+_AT_ONCE: Final = 200
+_READ_BYTES: Final = 512 * 1024
+_READ_BLOCKS: Final = 500
+_ADOPTED: Final = 2_000
+_MARKS: Final = ",".join("?" * _AT_ONCE)
+_FIND: Final = f"SELECT id, multihash, length(data) FROM blocks WHERE multihash IN ({_MARKS})"  # noqa: S608
+_READ: Final = "SELECT data FROM blocks WHERE id = ?"
+_LINKS: Final = "SELECT number, targets, packed FROM nodes WHERE block = ? AND codec = ?"
+_REFER: Final = "INSERT OR IGNORE INTO refs SELECT id, ? FROM blocks WHERE multihash = ?"
+_PAGE: Final = (
+    "SELECT max(block), count(*) FROM"
+    " (SELECT block FROM refs WHERE pin = ? AND block > ? ORDER BY block LIMIT ?)"
+)
+# What the pin *whole* needs of one page, and the other pin does not need yet.
+_SIZE_OF_NEW: Final = """SELECT count(*), coalesce(sum(length(data)), 0) FROM blocks WHERE id IN (
+    SELECT block FROM refs WHERE pin = :whole AND block > :last AND block <= :end AND NOT EXISTS
+    (SELECT 1 FROM refs AS own WHERE own.block = refs.block AND own.pin = :pin))"""
+_ADOPT: Final = """INSERT OR IGNORE INTO refs SELECT block, :pin FROM refs
+    WHERE pin = :whole AND block > :last AND block <= :end"""
+_WHOLE: Final = "SELECT id FROM pins WHERE cid = ? AND complete"
+
+
+class Here(NamedTuple):
+    """A wanted block that is here: its CID, row and bytes."""
+
+    cid: bytes
+    row: int
+    size: int
+
+
+@dataclass(slots=True)
+class Found:
+    """What was looked up: *blocks* that are here, *wholes* of which a complete pin (its id) says
+    that all below them is, and what is *missing*."""
+
+    blocks: list[Here] = field(default_factory=list)
+    wholes: list[tuple[bytes, int]] = field(default_factory=list)
+    missing: list[bytes] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Step:
+    """What was read: multihashes that have *arrived*, CIDs that are *missing*, *rotten* rows, and
+    *strays* that belong to the DAG, and are to be written."""
+
+    arrived: list[bytes] = field(default_factory=list)
+    missing: list[bytes] = field(default_factory=list)
+    rotten: list[int] = field(default_factory=list)
+    strays: list[Section] = field(default_factory=list)
+
+
+class Taker(NamedTuple):
+    """Who takes something in: the id of a pin, the losses it has had, and its *limits*."""
+
+    pin: int
+    losses: int
+    limits: Limits
+
+
+class Took(NamedTuple):
+    """What the pin has by now, None where nothing was written; what was here and is *gone*."""
+
+    blocks: int | None = None
+    size: int | None = None
+    gone: Sequence[bytes] = ()
+
+
+class Adopted(NamedTuple):
+    """The *last* block that was adopted, None behind the end; what the pin has by now."""
+
+    last: int | None
+    took: Took
+
+
+def check(connection: sqlite3.Connection, pin: int, losses: int) -> None:
+    """Raises PinDeferred when *pin* is gone, or has lost a block since it had *losses*."""
+    row = connection.execute(
+        "SELECT losses FROM pins WHERE id = ? AND NOT leaving", (pin,)
+    ).fetchone()
+    if row is None:
+        raise PinDeferred("It was unpinned while it was brought in.")
+    if row[0] != losses:
+        raise PinDeferred("A block of it was lost while it was brought in; it is fetched again.")
+
+
+def look_up(connection: sqlite3.Connection, frontier: Frontier) -> Found:
+    """Find out whether linked blocks are here, a bounded number."""
+    found = Found()
+    looked_up = 0
+    while looked_up < _LOOK_UPS and frontier.has_unread:
+        cids = frontier.unread(_AT_ONCE)
+        looked_up += len(cids)
+        by_hash: dict[bytes, list[bytes]] = {}
+        for cid in cids:
+            by_hash.setdefault(multihash_in(cid), []).append(cid)
+        hashes: list[bytes | None] = [*by_hash, *[None] * (_AT_ONCE - len(by_hash))]
+        for row, multihash, size in connection.execute(_FIND, hashes).fetchall():
+            for cid in by_hash.pop(multihash):
+                whole = None
+                if codec_in(cid) not in LEAVES:
+                    whole = connection.execute(_WHOLE, (cid,)).fetchone()
+                if whole:
+                    found.wholes.append((cid, whole[0]))
+                else:
+                    found.blocks.append(Here(cid, row, size))
+        found.missing += [cid for cids in by_hash.values() for cid in cids]
+    return found
+
+
+def groups(blocks: Sequence[Here]) -> Iterator[Sequence[Here]]:
+    """*blocks* in groups that one step reads; leaves are not read."""
+    group: list[Here] = []
+    size = 0
+    for block in blocks:
+        group.append(block)
+        size += block.size if codec_in(block.cid) not in LEAVES else 0
+        if size >= _READ_BYTES or len(group) >= _READ_BLOCKS:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def read(connection: sqlite3.Connection, frontier: Frontier, blocks: Iterable[Here]) -> Step:
+    """Take in *blocks*, which the pin refers to; what is gone or rotten is missing."""
+    step = Step()
+    for cid, row, _ in blocks:
+        if not frontier.is_wanted(cid):
+            continue
+        multihash = multihash_in(cid)
+        if codec_in(cid) in LEAVES:
+            found = connection.execute(
+                "SELECT 1 FROM blocks WHERE id = ? AND multihash = ?", (row, multihash)
+            ).fetchone()
+            if found:
+                frontier.accept_whole(cid)
+                step.arrived.append(multihash)
+            else:
+                step.missing.append(cid)
+            continue
+        data = connection.execute(_READ, (row,)).fetchone()
+        if data is None or not matches(multihash, data[0]):
+            step.missing.append(cid)
+            step.rotten += [row] if data else []
+            continue
+        links = known_links(connection, row, codec_in(cid))
+        if links is not None:
+            frontier.accept_links(cid, links)
+            step.arrived.append(multihash)
+            continue
+        # It may link to blocks that came too early, and can be written now.
+        accepted = frontier.accept([(multihash, data[0])])
+        step.arrived += [each for each, _ in accepted]
+        step.strays += accepted[1:]
+    return step
+
+
+def known_links(connection: sqlite3.Connection, row: int, codec: int) -> NodeLinks | None:
+    """The links of a block as they were kept beside it, if they were."""
+    kept = connection.execute(_LINKS, (row, codec)).fetchone()
+    return NodeLinks(*kept) if kept else None
+
+
+def remember(connection: sqlite3.Connection, memos: Iterable[Memo]) -> None:
+    """Keep the links of blocks beside them."""
+    connection.executemany(
+        "INSERT OR IGNORE INTO nodes SELECT id, ?, ?, ?, ? FROM blocks WHERE multihash = ?",
+        [
+            (codec, links.number, links.distinct, links.packed, multihash)
+            for multihash, codec, links in memos
+        ],
+    )
+
+
+def store(
+    connection: sqlite3.Connection, taker: Taker, new: Sequence[Section], here: Sequence[Here]
+) -> Took:
+    """Write *new* blocks, and that the pin needs them and those that are *here*."""
+    pin = taker.pin
+    check(connection, pin, taker.losses)
+    # What is here already may have rotted, and what has come was verified.
+    connection.executemany(
+        "INSERT INTO blocks (multihash, data) VALUES (?, ?) ON CONFLICT (multihash)"
+        " DO UPDATE SET data = excluded.data WHERE data <> excluded.data",
+        new,
+    )
+    blocks = size = 0
+    gone: list[bytes] = []
+    for multihash, data in new:
+        if connection.execute(_REFER, (pin, multihash)).rowcount:
+            blocks, size = blocks + 1, size + len(data)
+    for cid, row, length in here:
+        if connection.execute(_REFER, (pin, multihash_in(cid))).rowcount:
+            blocks, size = blocks + 1, size + length
+        elif not connection.execute(
+            "SELECT 1 FROM refs WHERE block = ? AND pin = ?", (row, pin)
+        ).fetchone():
+            gone.append(cid)
+    return Took(*_count(connection, taker, blocks, size), gone)
+
+
+def adopt(connection: sqlite3.Connection, taker: Taker, whole: int, last: int) -> Adopted | None:
+    """Have the pin need some of the blocks behind *last* that the pin *whole* needs.
+
+    None where *whole* is complete no more."""
+    check(connection, taker.pin, taker.losses)
+    if not connection.execute("SELECT 1 FROM pins WHERE id = ? AND complete", (whole,)).fetchone():
+        return None
+    end, number = connection.execute(_PAGE, (whole, last, _ADOPTED)).fetchone()
+    if not number:
+        return Adopted(None, Took(*_count(connection, taker, 0, 0)))
+    rows = {"pin": taker.pin, "whole": whole, "last": last, "end": end}
+    blocks, size = connection.execute(_SIZE_OF_NEW, rows).fetchone()
+    connection.execute(_ADOPT, rows)
+    return Adopted(end, Took(*_count(connection, taker, blocks, size)))
+
+
+def _count(connection: sqlite3.Connection, taker: Taker, blocks: int, size: int) -> tuple[int, int]:
+    """What the pin has with *blocks* of *size* bytes more; ValueError where that is too much."""
+    limits = taker.limits
+    total: tuple[int, int] = connection.execute(
+        "UPDATE pins SET blocks = blocks + ?, size = size + ? WHERE id = ? RETURNING blocks, size",
+        (blocks, size, taker.pin),
+    ).fetchone()
+    if total[0] > limits.blocks:
+        raise ValueError(f"it has more than {limits.blocks} blocks")
+    if total[1] > limits.size:
+        raise ValueError(f"it has more than {limits.size} bytes")
+    return total
