@@ -21,6 +21,8 @@
     │  ├─ UpstreamUnavailable   cannot be reached, or says that it cannot
     │  ├─ UpstreamTimeout       did not answer in time
     │  ├─ UpstreamNonsense      answered, and the answer cannot be right
+    │  │  ├─ AnswerTooLarge       has more bytes than are read
+    │  │  └─ ResolverFailed       the name's own resolver, or its gateway, refuses; ENS is well
     │  ├─ PinFailed             the pin backend has tried, and could not pin that content
     │  └─ PinDeferred           the pin backend is well, and does not take that content now
     └─ OwnFault               us
@@ -121,6 +123,16 @@ class UpstreamTimeout(UpstreamError):
 
 class UpstreamNonsense(UpstreamError):
     """The server answered, and the answer cannot be right."""
+
+
+class AnswerTooLarge(UpstreamNonsense):
+    """The answer has more bytes than are read of one."""
+
+
+class ResolverFailed(UpstreamNonsense):
+    """The name's own resolver, or the gateway that it names, refuses or gives what cannot be read.
+
+    A fact about the name, of its owner's making: whoever asks again hears it again."""
 
 
 class PinFailed(UpstreamError):

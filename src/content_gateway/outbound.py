@@ -19,7 +19,12 @@ from yarl import URL
 from content_gateway.byte_room import ByteRoom
 from content_gateway.connection_slots import ConnectionSlots, PoolLimits
 from content_gateway.content_coding import decoder_of
-from content_gateway.errors import UpstreamNonsense, UpstreamTimeout, UpstreamUnavailable
+from content_gateway.errors import (
+    AnswerTooLarge,
+    UpstreamNonsense,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
 from content_gateway.response_protocol import Wasteful, with_bounds
 
 if TYPE_CHECKING:
@@ -133,9 +138,9 @@ class Outbound:
         """The whole answer to one request, whatever its status.
 
         Waits for a connection first, which no server is blamed for, and calls *begun* then.
-        Raises Overloaded where none was free, UpstreamTimeout after *seconds*, UpstreamNonsense
-        above *max_bytes*, when it is not HTTP or the guard does not admit the URL,
-        UpstreamUnavailable when the server cannot be reached (or may not, says the guard) or
+        Raises Overloaded where none was free, UpstreamTimeout after *seconds*, AnswerTooLarge
+        above *max_bytes*, UpstreamNonsense when it is not HTTP or the guard does not admit the
+        URL, UpstreamUnavailable when the server cannot be reached (or may not, says the guard) or
         hangs up."""
         with self._room.hold() as hold:
             sent = len(body or b"")
@@ -145,7 +150,7 @@ class Outbound:
             ) as response:
                 declared = response.content_length
                 if declared is not None and declared > max_bytes:
-                    raise UpstreamNonsense(
+                    raise AnswerTooLarge(
                         f"The answer has {declared} bytes; {max_bytes} is the cap."
                     )
                 read = bytearray()
@@ -153,7 +158,7 @@ class Outbound:
                     hold.resize(sent + 2 * (len(read) + len(piece)))  # as it is copied in the end
                     read += piece
                     if len(read) > max_bytes:
-                        raise UpstreamNonsense(f"The answer has more than {max_bytes} bytes.")
+                        raise AnswerTooLarge(f"The answer has more than {max_bytes} bytes.")
                 return Answer(response.status, response.content_type.lower(), bytes(read))
 
     @asynccontextmanager
@@ -218,7 +223,7 @@ class Outbound:
 
 
 async def _decoded(response: aiohttp.ClientResponse, max_bytes: int) -> AsyncIterator[bytes]:
-    """The body in pieces, without its content coding; raises UpstreamNonsense.
+    """The body in pieces, without its content coding; raises UpstreamNonsense or AnswerTooLarge.
 
     Of a body that is coded, *max_bytes* are read as they are sent, too."""
     decoder = decoder_of(response.headers.get("Content-Encoding"))
@@ -229,7 +234,7 @@ async def _decoded(response: aiohttp.ClientResponse, max_bytes: int) -> AsyncIte
             continue
         received += len(chunk)
         if received > max_bytes:
-            raise UpstreamNonsense(f"The answer has more than {max_bytes} bytes.")
+            raise AnswerTooLarge(f"The answer has more than {max_bytes} bytes.")
         for piece in decoder.decode(chunk):
             yield piece
             await asyncio.sleep(0)  # a bomb of gzip takes turns like everybody else

@@ -21,6 +21,7 @@ UNIVERSAL_RESOLVER = "0xeEeEEEeE14D718C2B47D9923Deab1335E144EeEe"
 REGISTRY = "0x00000000000C2E074eC69A0dFb2997BA6C7d2e1e"
 NAME_WRAPPER = "0xD4416b13d2b3a9aBae7AcD5D6C2BbDBE25686401"
 NOBODY = "0x" + "00" * 20
+ENSIP_23 = bytes.fromhex("cd191b34")
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,11 @@ class Name:
 
     A *wrapped* name belongs to the NameWrapper in the registry and to *owner* in the wrapper.
     *addresses* are those of other coins, by coin type. *address_error* and *contenthash_error*
-    stand in the multicall's result as they are; with *refusal* the Universal Resolver reverts,
-    saying just that."""
+    stand in the multicall's result as they are: a revert's data, or nothing, as a resolver leaves
+    it that has no such function or fails without a word. *address_alone* is what becomes of the
+    address, record or error, where it is asked for alone. With *refusal* the Universal Resolver
+    reverts, saying just that; with *multicall_refusal* only where it is asked for more than one.
+    An old resolver *knows_coins* not at all."""
 
     address: str | None = None
     contenthash: bytes | None = None
@@ -38,7 +42,10 @@ class Name:
     wrapped: bool = False
     address_error: bytes | None = None
     contenthash_error: bytes | None = None
+    address_alone: bytes | None = None
     refusal: bytes | None = None
+    multicall_refusal: bytes | None = None
+    knows_coins: bool = True
     addresses: Mapping[int, bytes] = field(default_factory=dict)
 
 
@@ -62,6 +69,7 @@ class Ethereum(Miniature):
         self.block = 20_000_000
         self.blocks: list[str] = []  # the block of every eth_call, as it was sent
         self.calls: list[tuple[str, bytes]] = []  # (contract, data) of every eth_call
+        self.is_of_today = True  # the Universal Resolver has the interface of ENSIP-23
         self.nested_errors = False  # report revert data as `error.data.data`
         self._open = asyncio.Event()
         self._open.set()
@@ -130,6 +138,8 @@ class Ethereum(Miniature):
         if to in self.contracts:
             return self.contracts[to](data)
         if to == UNIVERSAL_RESOLVER.lower():
+            if data[:4] == selector("supportsInterface(bytes4)"):
+                return encode(["bool"], [self.is_of_today and data[4:8] == ENSIP_23])
             return self._resolve(arguments("resolve(bytes,bytes)", data))
         if to == REGISTRY.lower():
             return self._owner(*arguments("owner(bytes32)", data))
@@ -145,10 +155,19 @@ class Ethereum(Miniature):
             raise Revert(selector("ResolverNotFound(bytes)") + encode(["bytes"], [wire]))
         if name.refusal is not None:
             raise Revert(name.refusal)
+        if data[:4] != selector("multicall(bytes[])"):
+            return result_of(self._alone(name, namehash(text), data))
+        if name.multicall_refusal is not None:
+            raise Revert(name.multicall_refusal)
         (calls,) = arguments("multicall(bytes[])", data)
         results = [self._record(name, namehash(text), call) for call in calls]
-        multicall = encode(["bytes[]"], [results])
-        return encode(["bytes", "address"], [multicall, "0x" + "ab" * 20])
+        return result_of(encode(["bytes[]"], [results]))
+
+    def _alone(self, name: Name, node: bytes, call: bytes) -> bytes:
+        record = self._record(name, node, call)
+        if name.address_alone is not None and call[:4] in ADDRESSES:
+            record = name.address_alone
+        return alone(record)
 
     def _record(self, name: Name, node: bytes, call: bytes) -> bytes:
         if call == selector("addr(bytes32)") + node:
@@ -160,6 +179,8 @@ class Ethereum(Miniature):
                 return name.contenthash_error
             return encode(["bytes"], [name.contenthash or b""])
         if call[:36] == selector("addr(bytes32,uint256)") + node:
+            if not name.knows_coins:
+                return b""
             return encode(["bytes"], [name.addresses.get(int.from_bytes(call[36:]), b"")])
         unsupported = selector("UnsupportedResolverProfile(bytes4)")
         return unsupported + encode(["bytes4"], [call[:4]])
@@ -210,6 +231,26 @@ def namehash(name: str) -> bytes:
     for label in reversed(name.split(".") if name else []):
         node = keccak256(node + keccak256(label.encode()))
     return node
+
+
+ADDRESSES = (selector("addr(bytes32)"), selector("addr(bytes32,uint256)"))
+# What the Universal Resolver passes on as it is (ENSIP-23); the rest it calls a ResolverError.
+UNWRAPPED = (selector("UnsupportedResolverProfile(bytes4)"), selector("HttpError(uint16,string)"))
+
+
+def result_of(record: bytes) -> bytes:
+    """What `resolve` returns: the record, or the multicall's, and who answered."""
+    return encode(["bytes", "address"], [record, "0x" + "ab" * 20])
+
+
+def alone(record: bytes) -> bytes:
+    """The *record* that is asked for alone; where there is none, as the Universal Resolver
+    reverts: an error of the resolver is wrapped."""
+    if record and len(record) % 32 == 0:
+        return record
+    if record[:4] not in UNWRAPPED:
+        record = selector("ResolverError(bytes)") + encode(["bytes"], [record])
+    raise Revert(record)
 
 
 def _dotted(wire: bytes) -> str:

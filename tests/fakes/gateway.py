@@ -26,12 +26,15 @@ class Asked:
 
 
 class Gateway(Miniature):
-    """Holds `answers` by call data; what it does not hold is 404. With `says`, that is its body."""
+    """Holds `answers` by call data; what it does not hold is 404. With `says`, that is its body.
+
+    What is in `refused` is answered with that status and nothing else."""
 
     def __init__(self) -> None:
         super().__init__()
         self.answers: dict[bytes, bytes] = {}
         self.says: bytes | None = None
+        self.refused: dict[bytes, int] = {}
         self.asked: list[Asked] = []
         self.most_at_once = 0
         self._at_once = 0
@@ -63,6 +66,8 @@ class Gateway(Miniature):
             rest = [body["data"]]
         data = bytes.fromhex(rest[0].removeprefix("0x"))
         self.asked.append(Asked(request.method, sender, data))
+        if data in self.refused:
+            return web.Response(status=self.refused[data])
         if self.says is not None:
             return web.Response(body=self.says, content_type="application/json")
         response = self._response(data)

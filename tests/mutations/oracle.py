@@ -8,11 +8,13 @@ import json
 import re
 import sys
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final
 
 from eth_abi.abi import decode
 from eth_abi.exceptions import DecodingError
 
+from content_gateway.ethereum.endpoint import MAX_ANSWER_BYTES
 from tests.fakes.ethereum import keccak256, selector
 from tests.mutations.contents import BASE58, Unreadable, content_of, in_base
 
@@ -21,9 +23,22 @@ ABSENT: Final = {
     selector("ResolverNotFound(bytes)"),
     selector("ResolverNotContract(bytes,address)"),
     selector("UnsupportedResolverProfile(bytes4)"),
+    selector("ResolverFunctionNotSupported()"),
+    selector("NotImplemented()"),
+    selector("CouldNotResolve(bytes)"),
 }
 RESOLVER_ERROR: Final = selector("ResolverError(bytes)")
+HTTP_ERROR: Final = selector("HttpError(uint16,string)")
 LOOKUP: Final = selector("OffchainLookup(address,string[],bytes,bytes4,bytes)")
+
+
+class Mark(Enum):
+    """What a record can be but a value."""
+
+    ZERO = "it was read, and is unset"
+    NONE = "there is no such record"
+    EMPTY = "nothing at all was said"
+    FAILED = "it could not be read"
 
 
 class Refused(Exception):
@@ -34,20 +49,42 @@ class Refused(Exception):
         self.data = data
 
 
+class TooLarge(Unreadable):
+    """The answer has more bytes than are read."""
+
+
 @dataclass(frozen=True)
 class Said:
     """What a name points at: an address in text; content as (kind, text) with the kinds `ipfs`,
     `ipns` and, for what is not served, the name of its codec. *by_owner*: the wallet is whose
-    the name is. Nothing at all is absence."""
+    the name is. *failed*: which of `wallet` and `content` could not be read. Nothing at all is
+    absence."""
 
     wallet: str | None = None
     content: tuple[str, str] | None = None
     by_owner: bool = False
+    failed: frozenset[str] = frozenset()
 
     @property
     def is_absence(self) -> bool:
         """True when there is neither."""
         return self.wallet is None and self.content is None
+
+
+Wallet = str | Mark
+Content = tuple[str, str] | Mark
+
+
+def both_of(wallet: Wallet, content: Content, *, by_owner: bool = False) -> Said:
+    """What two records say together; Unreadable where one failed and nothing is known."""
+    failed = {
+        name for name, record in (("wallet", wallet), ("content", content)) if record is Mark.FAILED
+    }
+    known_wallet = None if isinstance(wallet, Mark) else wallet
+    known_content = None if isinstance(content, Mark) else content
+    if failed and known_wallet is None and known_content is None:
+        raise Unreadable("nothing is known, and something failed")
+    return Said(known_wallet, known_content, by_owner, frozenset(failed))
 
 
 # -- JSON -----------------------------------------------------------------------------------
@@ -80,6 +117,8 @@ def returned(status: int, body: bytes) -> bytes:
 
     An error stands for itself, whatever else is in the answer. `id` and `jsonrpc` say nothing:
     one question and one answer share an HTTP exchange."""
+    if len(body) > MAX_ANSWER_BYTES:
+        raise TooLarge("more than is read")
     if status == 429 or status >= 500:
         raise Unreadable("a failed server")
     answer = json_object(body)
@@ -192,29 +231,37 @@ def address_text(coin: int, raw: bytes) -> str | None:
     raise Unreadable("no address of that chain")
 
 
-def element(data: bytes) -> bytes:
-    """The record that an element of a multicall returns; empty where there is no such function."""
-    if data and len(data) % 32:  # ENSIP-23: an error
-        absent_or_failed(data)
-        return b""
-    return data
+def refusal(revert: bytes) -> Mark:
+    """What it says of a record that the name's resolver reverts: NONE, or FAILED."""
+    while revert[:4] == RESOLVER_ERROR:
+        try:
+            revert = Abi(revert[4:]).string()
+        except Unreadable:
+            return Mark.FAILED
+    return Mark.NONE if revert[:4] in ABSENT else Mark.FAILED
 
 
-def absent_or_failed(revert: bytes) -> None:
-    """Return where *revert* says that nothing is there; Unreadable where something failed."""
-    if revert[:4] == RESOLVER_ERROR:
-        revert = Abi(revert[4:]).string()
-        if revert[:4] != selector("UnsupportedResolverProfile(bytes4)"):
-            raise Unreadable("the resolver failed")
-    if revert[:4] not in ABSENT:
-        raise Unreadable("a refusal for another reason")
+def wallet_of(data: bytes, coin: int, *, in_multicall: bool) -> Wallet:
+    """The address in a record; ENSIP-23 has an error in its place where the length is odd."""
+    if not data:
+        return Mark.EMPTY if in_multicall else Mark.NONE
+    if in_multicall and len(data) % 32:
+        return refusal(data)
+    try:
+        raw = Abi(data).address() if coin == 60 else Abi(data).string()
+        text = address_text(coin, raw)
+    except Unreadable:
+        return Mark.FAILED
+    return Mark.ZERO if text is None else text
 
 
-def records_of(elements: list[bytes], coin: int) -> Said:
-    """What the two elements of an answer say, owner aside."""
-    address, content = element(elements[0]), element(elements[1])
-    raw = b""
-    if address:
-        raw = Abi(address).address() if coin == 60 else Abi(address).string()
-    value = Abi(content).string() if content else b""
-    return Said(address_text(coin, raw), content_of(value))
+def content_in(data: bytes, *, in_multicall: bool) -> Content:
+    """The content in a record; a resolver without contenthash says nothing."""
+    if not data:
+        return Mark.NONE
+    if in_multicall and len(data) % 32:
+        return refusal(data)
+    try:
+        return content_of(Abi(data).string()) or Mark.NONE
+    except Unreadable:
+        return Mark.FAILED

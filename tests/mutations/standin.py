@@ -10,8 +10,10 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from aiohttp import web
+from eth_abi.abi import decode
+from eth_abi.exceptions import DecodingError
 
-from content_gateway.errors import UpstreamNonsense, UpstreamUnavailable
+from content_gateway.errors import AnswerTooLarge, UpstreamUnavailable
 from content_gateway.guard import Guard
 from content_gateway.outbound import Answer, Outbound
 from tests.fakes.ethereum import selector
@@ -27,6 +29,7 @@ FUNCTIONS: Final = {
         "resolver(bytes32)",
         "contenthash(bytes32)",
         "addr(bytes32)",
+        "addr(bytes32,uint256)",
         "getData(string[],uint256)",
         "resolveCallback(bytes,bytes)",
     )
@@ -124,7 +127,7 @@ class StandIn(Outbound):
             exchange = replace(honest, answer=self.spoil(honest.role, honest.answer))
         self.served.append(exchange)
         if len(exchange.answer.body) > max_bytes:
-            raise UpstreamNonsense("The answer has too many bytes.")
+            raise AnswerTooLarge("The answer has too many bytes.")
         return exchange.answer
 
     async def _honest(self, request: Request) -> Exchange:
@@ -153,7 +156,29 @@ def what_is_asked(url: str, sent: bytes) -> str:
         return _gateway_question(asked["data"])
     if asked["method"] != "eth_call":
         return str(asked["method"])
-    return FUNCTIONS.get(bytes.fromhex(asked["params"][0]["data"][2:10]), "something else")
+    data = bytes.fromhex(asked["params"][0]["data"][2:])
+    function = FUNCTIONS.get(data[:4], "something else")
+    return " ".join([function, *_asked_alone(function, data[4:])])
+
+
+def _asked_alone(function: str, arguments: bytes) -> list[str]:
+    """The one record that the Universal Resolver is asked for, or how many a ProxyReader; nothing
+    where it is all of them."""
+    try:
+        if function == "resolve":
+            calls = [decode(["bytes", "bytes"], arguments)[1]]
+        elif function == "resolveCallback":  # the miniature's own extra data
+            calls = list(decode(["string", "bytes[]"], decode(["bytes", "bytes"], arguments)[1])[1])
+        elif function == "getData":
+            keys = decode(["string[]", "uint256"], arguments)[0]
+            return [] if len(keys) == 6 else [str(len(keys))]
+        else:
+            return []
+    except (DecodingError, OverflowError, UnicodeDecodeError):
+        return []
+    return (
+        [FUNCTIONS[call[:4]] for call in calls if call[:4] in FUNCTIONS] if len(calls) == 1 else []
+    )
 
 
 def _gateway_question(text: str) -> str:

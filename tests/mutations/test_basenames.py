@@ -4,20 +4,21 @@ from typing import Final
 
 import pytest
 
+from content_gateway.content.wallet import ETHEREUM
 from content_gateway.outbound import Answer
 from tests.fakes.ethereum import Name
 from tests.mutations.cases import Case, run, share
 from tests.mutations.chain import Base, Chain
 from tests.mutations.contents import Unreadable, content_of
-from tests.mutations.meanings import Heard, account
+from tests.mutations.meanings import Heard, account, wallet_alone, with_owner
 from tests.mutations.oracle import (
     Abi,
+    Content,
+    Mark,
     Refused,
     Said,
-    absent_or_failed,
-    checksummed,
-    element,
-    elements_of,
+    Wallet,
+    refusal,
     returned,
 )
 from tests.mutations.rpc import spoil_rpc
@@ -38,6 +39,7 @@ def world() -> World:
     node, base = Chain(), Base()
     node.names["wallet.base.eth"] = Name(WALLET)
     base.names["wallet.base.eth"] = Name(contenthash=IPFS, owner=OWNER)
+    node.names["owned.base.eth"] = Name()
     base.names["owned.base.eth"] = Name(contenthash=KEY, owner=OWNER)
     return World(
         {"node": node, "base": base},
@@ -47,43 +49,40 @@ def world() -> World:
 
 
 def both(heard: Heard) -> Said | Unreadable:
-    """What the two chains say together; half an answer is none."""
+    """What the two chains say together; where one cannot be read, what the other says."""
+    content, owner = _on_base(heard)
+
+    def whose() -> str | None:
+        if owner is Mark.FAILED:
+            raise Unreadable("the registry failed")
+        return owner if isinstance(owner, str) else None
+
     try:
-        wallet = _address(heard)
-        content = _content(heard)
-        owner = account(heard, Role("base", "owner"), may_refuse=False)
+        return with_owner(wallet_alone(heard, ETHEREUM, "node"), content, ETHEREUM, whose)
     except Unreadable as nothing:
         return nothing
-    if wallet is None and content is not None:
-        return Said(owner, content, by_owner=owner is not None)
-    return Said(wallet, content)
 
 
-def _address(heard: Heard) -> str | None:
-    """The one record that Ethereum is asked for."""
-    answer = heard[Role("node", "resolve")]
+def _on_base(heard: Heard) -> tuple[Content, Wallet]:
     try:
-        result = returned(answer.status, answer.body)
-    except Refused as refused:
-        absent_or_failed(refused.data)
-        return None
-    (record,) = elements_of(result, expected=1)
-    raw = Abi(found).address() if (found := element(record)) else b""
-    return checksummed(raw) if any(raw) else None
+        resolver = account(heard, Role("base", "resolver"), may_refuse=False)
+        owner = account(heard, Role("base", "owner"), may_refuse=False)
+    except Unreadable:
+        return Mark.FAILED, Mark.FAILED
+    return (Mark.NONE if resolver is None else _content(heard)), owner or Mark.NONE
 
 
-def _content(heard: Heard) -> tuple[str, str] | None:
-    if account(heard, Role("base", "resolver"), may_refuse=False) is None:
-        return None
+def _content(heard: Heard) -> Content:
     answer = heard.get(Role("base", "contenthash"))
     if answer is None:
-        raise Unreadable("it was never asked")
+        return Mark.FAILED
     try:
-        return content_of(Abi(returned(answer.status, answer.body)).string())
+        return content_of(Abi(returned(answer.status, answer.body)).string()) or Mark.NONE
+    except Unreadable:
+        return Mark.FAILED
     except Refused as refused:
-        if refused.data:  # a contract without the function refuses without a word
-            absent_or_failed(refused.data)
-        return None
+        # A contract without the function refuses without a word.
+        return refusal(refused.data) if refused.data else Mark.NONE
 
 
 @pytest.mark.parametrize("name", TRUTHS)

@@ -57,6 +57,8 @@ def refusing(signature: str, *arguments: bytes) -> Name:
 
 
 _UNSUPPORTED: Final = selector("UnsupportedResolverProfile(bytes4)") + encode(["bytes4"], [b"abcd"])
+_ERROR: Final = selector("Error(string)") + encode(["string"], ["not today"])
+_WRAPPED: Final = selector("ResolverError(bytes)") + encode(["bytes"], [_ERROR])
 SUBJECTS: Final[Mapping[str, Subject]] = {
     "both": Subject(Name(WALLET, IPFS), Said(WALLET, ("ipfs", CID))),
     "wallet": Subject(Name(WALLET), Said(WALLET)),
@@ -75,7 +77,32 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
     ),
     "refused": Subject(refusing("ResolverError(bytes)", _UNSUPPORTED), Said()),
     "failed": Subject(refusing("ResolverError(bytes)", b"\x08\xc3\x79\xa0"), None),
-    "gone": Subject(Name(WALLET, IPFS, address_error=selector("HttpError(uint16,string)")), None),
+    "gone": Subject(
+        Name(WALLET, IPFS, address_error=selector("HttpError(uint16,string)")),
+        Said(None, ("ipfs", CID), failed=frozenset({"wallet"})),
+    ),
+    "silent": Subject(
+        Name(None, IPFS, OWNER, address_error=b""),
+        Said(None, ("ipfs", CID), failed=frozenset({"wallet"})),
+    ),
+    "alone": Subject(
+        Name(None, IPFS, OWNER, address_error=b"", address_alone=bytes(32)),
+        Said(OWNER, ("ipfs", CID), by_owner=True),
+    ),
+    "whole": Subject(
+        Name(WALLET, contenthash_error=_ERROR, multicall_refusal=_WRAPPED),
+        Said(WALLET, failed=frozenset({"content"})),
+    ),
+    "fname": Subject(
+        Name(WALLET, contenthash_error=selector("ResolverFunctionNotSupported()")), Said(WALLET)
+    ),
+    "dns": Subject(
+        Name(
+            address_error=selector("CouldNotResolve(bytes)"),
+            contenthash_error=selector("CouldNotResolve(bytes)"),
+        ),
+        Said(),
+    ),
     "optimism": Subject(
         Name(WALLET, IPFS, addresses={OPTIMISM: bytes.fromhex(OWNER[2:])}),
         Said(OWNER, ("ipfs", CID)),
@@ -123,7 +150,7 @@ async def test_an_honest_answer_is_told_as_it_is(world: World, label: str) -> No
             assert outcome.status == 404 or tells(outcome, subject.truth)
         return outcome.status
 
-    (await run("ens", f"honest {label}", share("ens", of=19 * 20), one)).check()
+    (await run("ens", f"honest {label}", share("ens", of=24 * 20), one)).check()
 
 
 @pytest.mark.parametrize("label", SUBJECTS)
@@ -145,7 +172,7 @@ async def test_no_spoilt_answer_becomes_a_wrong_one(world: World, label: str) ->
         outcome = await world.resolve(f"{label}.eth", spoil, coin=subject.coin)
         return judge(case, outcome, meaning(world.outbound.heard(), subject.coin))
 
-    tally = await run("ens", label, share("ens", of=19), one)
+    tally = await run("ens", label, share("ens", of=24), one)
     tally.check(
         502, 503, *([] if subject.truth is None else [404 if subject.truth.is_absence else 200])
     )
@@ -175,7 +202,7 @@ async def test_behind_a_spoilt_node_an_honest_one_is_asked(label: str) -> None:
         told_truth += tells(outcome, subject.truth) or outcome.status == 404
         return judge(case, outcome, said, subject.truth)
 
-    tally = await run("ens", f"two {label}", share("ens", of=19), one)
+    tally = await run("ens", f"two {label}", share("ens", of=24), one)
     tally.check(404 if subject.truth == Said() else 200)
     assert told_truth > tally.ends.total() / 2
 

@@ -9,13 +9,23 @@ from typing import Final
 
 import pytest
 
+from content_gateway.content.wallet import ETHEREUM
 from content_gateway.outbound import Answer
 from tests.fakes.gateway import Gateway
 from tests.mutations.cases import Case, run, share
 from tests.mutations.chain import Chain, Offchain, give
 from tests.mutations.contents import Unreadable
-from tests.mutations.meanings import ELSEWHERE, meaning
-from tests.mutations.oracle import Said, gateway_data, records_of
+from tests.mutations.meanings import ELSEWHERE, meaning, with_owner
+from tests.mutations.oracle import (
+    Content,
+    Mark,
+    Said,
+    Wallet,
+    content_in,
+    gateway_data,
+    refusal,
+    wallet_of,
+)
 from tests.mutations.rpc import respelt, spoil_rpc
 from tests.mutations.standin import Role
 from tests.mutations.test_ens import CID, IPFS, WALLET
@@ -49,22 +59,30 @@ def heard_in(world: World) -> dict[Role, Answer]:
 def said_by_gateways(heard: Mapping[Role, Answer]) -> Said | Unreadable:
     """What the contract that believes anything was told: by the near gateway, or else by the far
     one, if that was asked."""
-    elements = []
+    words: dict[str, bytes | None] = {}
     for what in ASKED:
-        word: bytes | Unreadable = Unreadable("nobody was asked")
+        words[what] = None
         for gateway in ("far", "near"):
             answer = heard.get(Role(gateway, what))
             if answer is None:
                 continue
             try:
-                word = gateway_data(answer.status, answer.body)
-            except Unreadable as nothing:
-                word = nothing if isinstance(word, Unreadable) else word
-        if isinstance(word, Unreadable):
-            return word
-        elements.append(word)
+                words[what] = gateway_data(answer.status, answer.body)
+            except Unreadable:
+                continue
+    address, content = words["addr"], words["contenthash"]
+    # An address that was empty is asked for alone: what was heard last is the answer to that.
+    is_alone = Role("node", "resolveCallback addr") in heard
+    wallet: Wallet = Mark.FAILED
+    if address is not None and is_alone and (not address or len(address) % 32):
+        wallet = refusal(address)  # the Universal Resolver reverts with it
+    elif address is not None:
+        wallet = wallet_of(address, ETHEREUM, in_multicall=not is_alone)
+    told: Content = Mark.FAILED
+    if content is not None:
+        told = content_in(content, in_multicall=True)
     try:
-        return records_of(elements, 60)
+        return with_owner(wallet, told, ETHEREUM, lambda: None)  # nobody owns these names
     except Unreadable as nothing:
         return nothing
 
@@ -95,8 +113,8 @@ async def test_an_honest_lookup_is_told_as_it_is(world: World, name: str) -> Non
     ids=lambda role: role.what,
 )
 async def test_of_a_sealed_name_only_the_truth_is_told(world: World, target: Role) -> None:
-    """Whatever is spoilt between the contract and us: the true records or an error; absence only
-    where the node itself says so."""
+    """Whatever is spoilt between the contract and us: the true records, one of them while the other
+    has failed, or an error; absence only where the node itself says so."""
 
     async def one(case: Case) -> int:
         def spoil(role: Role, answer: Answer) -> Answer:
@@ -110,7 +128,8 @@ async def test_of_a_sealed_name_only_the_truth_is_told(world: World, target: Rol
         return judge(case, outcome, TRUTH if said == ELSEWHERE else said)
 
     tally = await run("off-chain", f"sealed {target.what}", share("off-chain", of=7), one)
-    tally.check(200, 502)
+    # What a gateway spoils is one record: the other is told.
+    tally.check(200, *([502] if target.server == "node" else []))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +148,7 @@ async def test_of_a_trusting_name_what_its_gateway_says(world: World, target: Ro
         return judge(case, outcome, said_by_gateways(heard_in(world)))
 
     tally = await run("off-chain", f"trusting {target.what}", share("off-chain", of=7), one)
-    tally.check(200, 502)
+    tally.check(200)
 
 
 async def test_when_everything_is_spoilt_at_once_nothing_false_comes_of_it(world: World) -> None:

@@ -1,6 +1,7 @@
 """Unstoppable Domains: spoilt answers of a chain, with another chain behind it."""
 
 import re
+from contextlib import suppress
 from typing import Final
 
 import multiformats
@@ -11,7 +12,18 @@ from tests.fakes.unstoppable import PROXY_READER, Name, UnstoppableChain
 from tests.mutations.cases import Case, run, share
 from tests.mutations.contents import Unreadable, content_of
 from tests.mutations.meanings import Heard
-from tests.mutations.oracle import Abi, Refused, Said, checksummed, returned
+from tests.mutations.oracle import (
+    Abi,
+    Content,
+    Mark,
+    Refused,
+    Said,
+    TooLarge,
+    Wallet,
+    both_of,
+    checksummed,
+    returned,
+)
 from tests.mutations.rpc import spoil_rpc
 from tests.mutations.standin import Role
 from tests.mutations.test_ens import CID, KEY_NAME, OWNER, WALLET
@@ -65,46 +77,72 @@ def world() -> World:
 def meaning(heard: Heard) -> Said | Unreadable:
     """What the chains say, in their order: the first that holds the name has it."""
     for chain in ("polygon", "ethereum"):
-        answer = heard.get(Role(chain, "getData"))
-        if answer is None:
-            return Unreadable("it was never asked")
         try:
-            said = _held(returned(answer.status, answer.body))
+            said = _on(chain, heard)
         except Unreadable as nothing:
             return nothing
-        except Refused:
-            return Unreadable("a ProxyReader that refuses")
         if said is not None:
             return said
     return Said()
 
 
-def _held(result: bytes) -> Said | None:
+def _on(chain: str, heard: Heard) -> Said | None:
     """What one chain holds, None for nothing."""
-    data = Abi(result)
-    data.address(0)
-    owner = data.address(32)
-    texts = data.strings(64)
-    if len(texts) != TEXTS:
-        raise Unreadable("another number of records")
+    try:
+        owner, texts = _texts(heard, Role(chain, "getData"), TEXTS)
+        wallet, content = _wallet_in(texts[:WALLETS]), _content_in(texts[WALLETS:])
+    except TooLarge:  # then it is asked for wallet and content by themselves
+        owner, wallet, content = b"", Mark.FAILED, Mark.FAILED
+        with suppress(TooLarge):
+            owner, texts = _texts(heard, Role(chain, f"getData {TEXTS - WALLETS}"), TEXTS - WALLETS)
+            content = _content_in(texts)
+        with suppress(TooLarge):
+            owner, texts = _texts(heard, Role(chain, f"getData {WALLETS}"), WALLETS)
+            wallet = _wallet_in(texts)
+        if not owner:
+            raise
     if not any(owner):
         return None
-    wallet = next((found for text in texts[:WALLETS] if (found := _wallet(text))), None)
-    content = next((_content(text) for text in texts[WALLETS:] if text), None)
-    by_owner = wallet is None and "0x" + owner.hex() not in NO_WALLETS
-    if wallet is None and content is None:
-        return Said()
-    return Said(checksummed(owner) if by_owner else wallet, content, by_owner)
+    if wallet is not Mark.ZERO or isinstance(content, Mark):
+        return both_of(wallet, content)
+    by_owner = "0x" + owner.hex() not in NO_WALLETS
+    return both_of(checksummed(owner) if by_owner else Mark.NONE, content, by_owner=by_owner)
+
+
+def _texts(heard: Heard, role: Role, count: int) -> tuple[bytes, list[bytes]]:
+    answer = heard.get(role)
+    if answer is None:
+        raise Unreadable("it was never asked")
+    try:
+        data = Abi(returned(answer.status, answer.body))
+    except Refused as refused:
+        raise Unreadable("a ProxyReader that refuses") from refused
+    data.address(0)
+    texts = data.strings(64)
+    if len(texts) != count:
+        raise Unreadable("another number of records")
+    return data.address(32), texts
+
+
+def _wallet_in(texts: list[bytes]) -> Wallet:
+    found = [_wallet(text) for text in texts if text]
+    wallet = next(filter(None, found), None)
+    return wallet or (Mark.FAILED if None in found else Mark.ZERO)
+
+
+def _content_in(texts: list[bytes]) -> Content:
+    return next((_content(text) for text in texts if text), Mark.NONE)
 
 
 def _wallet(text: bytes) -> str | None:
+    """The address, empty where it is zero, None where it is none."""
     if not re.fullmatch(rb"0x[0-9a-fA-F]{40}", text):
         return None
     address = bytes.fromhex(text[2:].decode())
     digits = text[2:].decode()
     if digits not in (digits.lower(), digits.upper()) and "0x" + digits != checksummed(address):
         return None
-    return checksummed(address) if any(address) else None
+    return checksummed(address) if any(address) else ""
 
 
 def _content(value: bytes) -> tuple[str, str]:

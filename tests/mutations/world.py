@@ -6,7 +6,7 @@ same code that writes it."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from content_gateway.api.answers import resolution_body, resolution_headers
@@ -32,11 +32,13 @@ from tests.service import OFFLINE
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came out: a status, and for 200 the body and whether the wallet is the owner's."""
+    """What came out: a status, and for 200 the body, whether the wallet is the owner's, and which
+    records failed."""
 
     status: int
     body: dict[str, Any] | None = None
     by_owner: bool = False
+    failed: frozenset[str] = frozenset()
 
 
 class World:
@@ -83,8 +85,14 @@ class World:
             return Outcome(status)
         finally:
             await directory.close()
-        by_owner = (b"content-gateway-wallet", b"owner") in resolution_headers(resolution)
-        return Outcome(200, json.loads(resolution_body(resolution)), by_owner)
+        fields = dict(resolution_headers(resolution))
+        failed = fields.get(b"content-gateway-failed", b"").decode().split(", ")
+        return Outcome(
+            200,
+            json.loads(resolution_body(resolution)),
+            fields.get(b"content-gateway-wallet") == b"owner",
+            frozenset(filter(None, failed)),
+        )
 
 
 def settings_of(**chosen: Any) -> Settings:
@@ -119,11 +127,27 @@ def tells(outcome: Outcome, said: Said, cached: str | None = None) -> bool:
     kind = said.content[0] if said.content else ""
     other = kind if kind not in ("ipfs", "ipns", "") else None
     noted = f"of the type {other}," in message if other else "of the type" not in message
-    return body == body_of(said, cached) and outcome.by_owner == said.by_owner and noted
+    failed = outcome.failed == said.failed and all(
+        (f"its {record} could not be read" in message) == (record in said.failed)
+        for record in ("wallet", "content")
+    )
+    return body == body_of(said, cached) and outcome.by_owner == said.by_owner and noted and failed
+
+
+def _parts(said: Said) -> list[Said]:
+    """The same with one of its records failed; whose the name is, is told beside content only."""
+    parts = []
+    if said.content is not None:
+        failed = said.failed | {"wallet"}
+        parts.append(replace(said, wallet=None, by_owner=False, failed=failed))
+    if said.wallet is not None and not said.by_owner:
+        parts.append(replace(said, content=None, failed=said.failed | {"content"}))
+    return parts
 
 
 def judge(case: Case, outcome: Outcome, *permitted: Said | Unreadable) -> int:
-    """The status, if it is right: an error that is an upstream's, or one of the *permitted* words.
+    """The status, if it is right: an error that is an upstream's, or one of the *permitted* words;
+    or such words but for a record of which an error is told.
 
     Raises Wrong for everything else."""
     if outcome.status in ERRORS:
@@ -133,7 +157,7 @@ def judge(case: Case, outcome: Outcome, *permitted: Said | Unreadable) -> int:
             continue
         if outcome.status == 404 and said.is_absence:
             return 404
-        if outcome.status == 200 and not said.is_absence and tells(outcome, said):
+        if outcome.status == 200 and any(tells(outcome, told) for told in (said, *_parts(said))):
             return 200
     case.note(f"came out: {outcome}")
     raise Wrong(f"{outcome.status} where the bytes say {permitted}")

@@ -7,10 +7,11 @@ from eth_abi.abi import encode
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.domain import DomainName
-from content_gateway.content.records import IpfsContent, OtherContent, Records
+from content_gateway.content.records import Failed, IpfsContent, OtherContent, Records
 from content_gateway.content.wallet import ETHEREUM, CoinType
 from content_gateway.errors import (
     NameNotFound,
+    ResolverFailed,
     UpstreamError,
     UpstreamNonsense,
     UpstreamTimeout,
@@ -126,14 +127,39 @@ async def test_every_name_below_base_eth_is_kept_there(
     assert (await names.resolve(name)).content == CONTENT
 
 
-async def test_a_name_that_only_base_knows_has_content(names: Basenames, base: Base) -> None:
-    """ENS may know nothing of a name without an address; its owner on Base stands in."""
+async def test_the_owner_on_base_stands_in_for_an_address_that_is_unset(
+    names: Basenames, ethereum: Ethereum, base: Base
+) -> None:
+    """The gateway of Basenames says zero: then, and only then."""
+    ethereum.names["alice.base.eth"] = Name()
     base.put(ALICE, IPFS, OWNER)
     assert await names.resolve(ALICE) == Records(OWNER, CONTENT, True)
 
 
-async def test_content_without_any_wallet_is_content(names: Basenames, base: Base) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        None,
+        Name(refusal=selector("UnsupportedResolverProfile(bytes4)") + bytes(32)),
+        Name(refusal=selector("ResolverFunctionNotSupported()")),
+    ],
+)
+async def test_where_ens_knows_of_no_address_nobody_stands_in(
+    names: Basenames, ethereum: Ethereum, base: Base, name: Name | None
+) -> None:
+    """No resolver, or one without addresses, is not an address that is unset: when in doubt, no
+    wallet."""
+    if name is not None:
+        ethereum.names["alice.base.eth"] = name
+    base.put(ALICE, IPFS, OWNER)
+    assert await names.resolve(ALICE) == Records(None, CONTENT)
+
+
+async def test_content_without_any_wallet_is_content(
+    names: Basenames, ethereum: Ethereum, base: Base
+) -> None:
     """Nobody is made up as the owner."""
+    ethereum.names["alice.base.eth"] = Name()
     base.put(ALICE, IPFS)
     assert await names.resolve(ALICE) == Records(None, CONTENT, False)
 
@@ -217,25 +243,38 @@ async def test_an_unreadable_contenthash_is_its_owners_doing(
         ("error", UpstreamUnavailable),
     ],
 )
-async def test_half_an_answer_is_none(
+async def test_what_one_chain_knows_is_told(
     names: Basenames, ethereum: Ethereum, base: Base, mood: Mood, failure: type[UpstreamError]
 ) -> None:
-    """When Base cannot be asked the name is not said to have no content, nor to be absent."""
+    """When Base cannot be asked the wallet is told, and that the content has failed; a name of
+    which nothing is known is not said to be absent."""
     ethereum.names["alice.base.eth"] = Name(address=WALLET)
     base.misbehave(mood)
-    for name in (ALICE, DomainName.parse("nobody.base.eth")):
-        with pytest.raises(failure):
-            await names.resolve(name)
+    records = await names.resolve(ALICE)
+    assert records.wallet == WALLET
+    assert isinstance(records.content, Failed)
+    assert records.content.kind is failure
+    with pytest.raises(failure):
+        await names.resolve(DomainName.parse("nobody.base.eth"))
     assert not work_of_ours()
 
 
-async def test_the_other_half_is_none_either(
-    names: Basenames, ethereum: Ethereum, base: Base
+@pytest.mark.parametrize(
+    ("mood", "failure"),
+    [("dark", UpstreamUnavailable), ("hang", UpstreamTimeout), ("lie", UpstreamNonsense)],
+)
+async def test_a_wallet_that_failed_is_not_the_owners(
+    names: Basenames, ethereum: Ethereum, base: Base, mood: Mood, failure: type[UpstreamError]
 ) -> None:
-    """When ENS cannot be asked the content alone is not told as all there is."""
-    ethereum.go_dark()
+    """When ENS cannot be asked the content is told, and nobody's wallet."""
+    ethereum.misbehave(mood)
     base.put(ALICE, IPFS, OWNER)
-    with pytest.raises(UpstreamUnavailable):
+    records = await names.resolve(ALICE)
+    assert isinstance(records.wallet, Failed)
+    assert records.wallet.kind is failure
+    assert records.content == CONTENT
+    base.misbehave("dark")
+    with pytest.raises(UpstreamError):
         await names.resolve(ALICE)
     assert not work_of_ours()
 
@@ -246,15 +285,17 @@ async def test_the_other_half_is_none_either(
 async def test_a_resolver_that_answers_nonsense_is_no_absence(
     names: Basenames, ethereum: Ethereum, base: Base, answer: bytes
 ) -> None:
-    """What is no `bytes` is refused; other names are not harmed by it."""
+    """What is no `bytes` has failed; other names are not harmed by it."""
     ethereum.names["alice.base.eth"] = Name(address=WALLET)
     ethereum.names["bob.base.eth"] = Name(address=WALLET)
     base.put(ALICE, IPFS)
     honest = base.contracts[RESOLVER]
     base.contracts[RESOLVER] = lambda _: answer
     for _ in range(5):
-        with pytest.raises(UpstreamNonsense):
-            await names.resolve(ALICE)
+        records = await names.resolve(ALICE)
+        assert records.wallet == WALLET
+        assert isinstance(records.content, Failed)
+        assert records.content.kind is ResolverFailed
     base.contracts[RESOLVER] = honest
     bob = DomainName.parse("bob.base.eth")
     base.put(bob, IPFS)
@@ -267,6 +308,7 @@ async def test_a_registry_that_names_no_address_is_nonsense(
     """An address longer than 20 bytes is no resolver to be called."""
     ethereum.names["alice.base.eth"] = Name(address=WALLET)
     base.contracts[BASE_REGISTRY.lower()] = lambda _: b"\x01" * 32
-    with pytest.raises(UpstreamNonsense):
-        await names.resolve(ALICE)
+    content = (await names.resolve(ALICE)).content
+    assert isinstance(content, Failed)
+    assert content.kind is UpstreamNonsense
     assert {to.lower() for to, _ in base.calls} == {BASE_REGISTRY.lower()}

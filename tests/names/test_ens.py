@@ -4,12 +4,13 @@ from collections.abc import AsyncIterator
 from time import monotonic
 
 import pytest
+from eth_abi.abi import encode
 from eth_utils.address import to_checksum_address
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.domain import DomainName
 from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.records import IpfsContent, IpnsContent, OtherContent, Records
+from content_gateway.content.records import Failed, IpfsContent, IpnsContent, OtherContent, Records
 from content_gateway.content.wallet import CoinType
 from content_gateway.errors import (
     NameNotFound,
@@ -173,15 +174,17 @@ async def test_an_outage_is_not_an_unknown_name(
     assert monotonic() - begun < 2
 
 
-async def test_an_outage_behind_the_owner_is_an_outage(
+async def test_an_outage_behind_the_owner_is_a_wallet_that_failed(
     rpc: EthereumRpc, ethereum: Ethereum
 ) -> None:
-    """A wallet that we could not find out is not a wallet that is unset."""
+    """A wallet that we could not find out is not a wallet that is unset; the content is told."""
     ethereum.names["site.eth"] = Name(contenthash=IPFS, owner=OWNER)
     # There is no contract at that address, so the node answers `0x`.
     ens = EnsNames(rpc, universal_resolver=UNIVERSAL_RESOLVER, registry="0x" + "99" * 20)
-    with pytest.raises(UpstreamNonsense):
-        await ens.resolve(SITE)
+    assert await ens.resolve(SITE) == Records(
+        Failed(UpstreamNonsense, "There is no contract at that address on this endpoint's chain."),
+        IpfsContent(CID),
+    )
 
 
 @pytest.mark.parametrize(
@@ -190,15 +193,13 @@ async def test_an_outage_behind_the_owner_is_an_outage(
         (Name(refusal=selector("ResolverNotContract(bytes,address)") + bytes(96)), NameNotFound),
         (Name(refusal=selector("HttpError(uint16,string)") + bytes(96)), UpstreamUnavailable),
         (Name(refusal=b""), UpstreamNonsense),
+        (Name(refusal=selector("CouldNotResolve(bytes)") + bytes(64)), NameNotFound),
         (
             Name(
-                address=WALLET, contenthash_error=selector("HttpError(uint16,string)") + bytes(96)
+                refusal=selector("ResolverError(bytes)")
+                + encode(["bytes"], [selector("CouldNotResolve(bytes)") + bytes(64)])
             ),
-            UpstreamUnavailable,
-        ),
-        (
-            Name(address_error=selector("Error(string)") + bytes(96), contenthash=IPFS),
-            UpstreamNonsense,
+            NameNotFound,
         ),
     ],
 )

@@ -8,24 +8,26 @@ from hypothesis import strategies as st
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.domain import DomainName
-from content_gateway.content.records import ContentRecord, IpfsContent, OtherContent
+from content_gateway.content.records import ContentRecord, Failed, IpfsContent, OtherContent
 from content_gateway.content.wallet import ETHEREUM, CoinType
 from content_gateway.errors import (
     GatewayError,
     NameNotFound,
+    ResolverFailed,
     UpstreamError,
     UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
 from content_gateway.names.ens import (
+    Address,
     encode_query,
     read_address,
     read_content,
     read_element,
     read_elements,
-    read_refusal,
 )
+from content_gateway.names.refusals import read_refusal, read_resolver_error
 from tests.fakes.ethereum import namehash, selector
 
 WALLET = to_checksum_address("0xd8da6bf26964af9d7eed9e03e53415d37aa96045")
@@ -50,10 +52,10 @@ def answer(*elements: bytes) -> bytes:
     return encode(["bytes", "address"], [results, "0x" + "ab" * 20])
 
 
-def read_answer(returned: bytes) -> tuple[str | None, ContentRecord | None]:
+def read_answer(returned: bytes) -> tuple[str | Failed | None, ContentRecord | Failed | None]:
     """Wallet and content in what `resolve` returned."""
     address, content = (read_element(element) for element in read_elements(returned, 2))
-    return read_address(address, ETHEREUM), read_content(content)
+    return read_address(address, ETHEREUM).text, read_content(content)
 
 
 @pytest.mark.parametrize("text", ["vitalik.eth", "a.b.c.d.eth", "bücher.eth", "x" * 200 + ".eth"])
@@ -91,8 +93,9 @@ def test_a_failed_gateway_is_an_outage(place: int) -> None:
     """When the off-chain gateway behind one record fails, we do not know: it may be set."""
     elements = [ADDRESS_RECORD, CONTENT_RECORD]
     elements[place] = HTTP_ERROR
-    with pytest.raises(UpstreamUnavailable):
-        read_answer(answer(*elements))
+    records = read_answer(answer(*elements))
+    assert records[place] == Failed(UpstreamUnavailable, "The name's off-chain gateway failed.")
+    assert records[1 - place] == (WALLET, CONTENT)[1 - place]
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -101,8 +104,11 @@ def test_a_failed_resolver_is_no_answer(place: int, element: bytes) -> None:
     """A record that failed for any other reason is never read as 'not set' (ENSIP-23)."""
     elements = [ADDRESS_RECORD, CONTENT_RECORD]
     elements[place] = element
-    with pytest.raises(UpstreamNonsense):
-        read_answer(answer(*elements))
+    records = read_answer(answer(*elements))
+    failed = records[place]
+    assert isinstance(failed, Failed)
+    assert failed.kind is ResolverFailed
+    assert records[1 - place] == (WALLET, CONTENT)[1 - place]
 
 
 @pytest.mark.parametrize(
@@ -125,14 +131,26 @@ def test_an_unreadable_contenthash_is_the_owners_affair(raw: bytes) -> None:
         answer(),
         answer(ADDRESS_RECORD),
         answer(ADDRESS_RECORD, CONTENT_RECORD, CONTENT_RECORD),
-        answer(b"\x01" + ADDRESS_RECORD[1:], CONTENT_RECORD),  # more than 20 bytes of address
-        answer(ADDRESS_RECORD, ADDRESS_RECORD),  # an address where bytes should be
     ],
 )
 def test_an_impossible_answer_is_nonsense(returned: bytes) -> None:
     """A node that lies is caught lying; nothing of its answer is used."""
-    with pytest.raises((ValueError, UpstreamNonsense)):
+    with pytest.raises(ValueError, match=r"ABI|asked for"):
         read_answer(returned)
+
+
+@pytest.mark.parametrize(
+    ("elements", "place"),
+    [
+        ((b"\x01" + ADDRESS_RECORD[1:], CONTENT_RECORD), 0),  # more than 20 bytes of address
+        ((ADDRESS_RECORD, ADDRESS_RECORD), 1),  # an address where bytes should be
+    ],
+)
+def test_an_impossible_record_fails_alone(elements: tuple[bytes, bytes], place: int) -> None:
+    """A resolver may return anything; what it says of the other record stands."""
+    records = read_answer(answer(*elements))
+    assert isinstance(records[place], Failed)
+    assert records[1 - place] == (WALLET, CONTENT)[1 - place]
 
 
 BASE = CoinType(0x80000000 | 8453)
@@ -141,31 +159,39 @@ BASE = CoinType(0x80000000 | 8453)
 def test_an_address_on_another_chain_is_bytes() -> None:
     """`addr(node, coinType)` (ENSIP-9, ENSIP-11) returns `bytes`."""
     record = encode(["bytes"], [bytes.fromhex(WALLET[2:])])
-    assert read_address(record, BASE) == WALLET
+    assert read_address(record, BASE) == Address(WALLET)
 
 
 @pytest.mark.parametrize("raw", [b"", bytes(20)])
 def test_an_unset_address_on_another_chain_is_none(raw: bytes) -> None:
     """Nothing, or zeros: neither is an address."""
-    assert read_address(encode(["bytes"], [raw]), BASE) is None
+    assert read_address(encode(["bytes"], [raw]), BASE) == Address(None, is_zero=True)
 
 
 def test_an_address_of_the_wrong_length_is_no_address() -> None:
     """19 bytes on an EVM chain cannot be shown to anybody."""
-    with pytest.raises(UpstreamNonsense):
-        read_address(encode(["bytes"], [b"\1" * 19]), BASE)
+    failed = read_address(encode(["bytes"], [b"\1" * 19]), BASE).text
+    assert isinstance(failed, Failed)
+    assert failed.kind is ResolverFailed
+
+
+@pytest.mark.parametrize("element", [b"", UNSUPPORTED])
+def test_an_address_that_is_not_zero_is_not_unset(element: bytes) -> None:
+    """A function that is missing, and one that said nothing, leave no place for the owner."""
+    assert read_address(read_element(element), ETHEREUM) == Address(None)
+    assert read_address(read_element(bytes(32)), ETHEREUM) == Address(None, is_zero=True)
 
 
 @given(st.data())
 @settings(max_examples=300, deadline=None)
 def test_a_mutated_answer_is_read_or_an_upstream_error(data: st.DataObject) -> None:
-    """However an answer is bent, nothing but ValueError and UpstreamError is raised."""
+    """However an answer is bent, nothing but ValueError is raised."""
     returned = bytearray(answer(ADDRESS_RECORD, CONTENT_RECORD))
     for _ in range(data.draw(st.integers(1, 5))):
         returned[data.draw(st.integers(0, len(returned) - 1))] = data.draw(st.integers(0, 255))
     try:
         read_answer(bytes(returned[: data.draw(st.integers(0, len(returned)))]))
-    except (ValueError, UpstreamError):
+    except ValueError:
         return
 
 
@@ -177,7 +203,10 @@ def test_a_mutated_answer_is_read_or_an_upstream_error(data: st.DataObject) -> N
         ("UnsupportedResolverProfile(bytes4)", NameNotFound),
         ("HttpError(uint16,string)", UpstreamUnavailable),
         ("OffchainLookup(address,string[],bytes,bytes4,bytes)", UpstreamUnavailable),
-        ("ResolverError(bytes)", UpstreamNonsense),
+        ("ResolverFunctionNotSupported()", NameNotFound),
+        ("NotImplemented()", NameNotFound),
+        ("CouldNotResolve(bytes)", NameNotFound),
+        ("ResolverError(bytes)", ResolverFailed),
         ("DNSDecodingFailed(bytes)", UpstreamNonsense),
         ("Error(string)", UpstreamNonsense),
         ("Panic(uint256)", UpstreamNonsense),
@@ -191,8 +220,8 @@ def test_each_refusal_has_its_meaning(signature: str, meaning: type[GatewayError
 @pytest.mark.parametrize(
     ("status", "meaning"),
     [
-        (400, UpstreamNonsense),
-        (404, UpstreamNonsense),
+        (400, ResolverFailed),
+        (404, ResolverFailed),
         (408, UpstreamUnavailable),
         (429, UpstreamUnavailable),
         (500, UpstreamUnavailable),
@@ -210,10 +239,76 @@ def test_a_gateways_status_tells_failure_from_refusal(
     assert type(read_refusal(data)) is meaning
 
 
-def test_a_resolver_without_the_profile_is_absence_even_when_wrapped() -> None:
-    """ResolverError around UnsupportedResolverProfile says that there is no such record."""
-    data = selector("ResolverError(bytes)") + encode(["bytes"], [UNSUPPORTED])
-    assert type(read_refusal(data)) is NameNotFound
+def wrapped(error: bytes) -> bytes:
+    """The resolver's *error* as the Universal Resolver passes it on."""
+    return selector("ResolverError(bytes)") + encode(["bytes"], [error])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UNSUPPORTED,
+        selector("ResolverFunctionNotSupported()"),
+        selector("NotImplemented()"),
+        selector("CouldNotResolve(bytes)") + encode(["bytes"], [b"\3com\0"]),
+    ],
+)
+def test_what_is_not_there_is_absent_even_when_wrapped(error: bytes) -> None:
+    """ResolverError around a resolver's word for absence says that there is no such record."""
+    for _ in range(3):
+        error = wrapped(error)
+        assert type(read_refusal(error)) is NameNotFound
+
+
+@pytest.mark.parametrize(
+    ("error", "how"),
+    [
+        (b"", "without a reason"),
+        (ERROR, 'with "out of luck"'),
+        (selector("Panic(uint256)") + encode(["uint256"], [0x11]), "with Panic(0x11)"),
+        (selector("InvalidOperation()"), "with InvalidOperation()"),
+        (selector("InvalidAddressFormat()"), "with InvalidAddressFormat()"),
+        (
+            selector("InvalidAddressFormat(bytes)") + encode(["bytes"], [b"?"]),
+            "with InvalidAddressFormat(bytes)",
+        ),
+        (selector("Odd()"), f"with the unknown error 0x{selector('Odd()').hex()}"),
+        (b"\x01", "with the unknown error 0x01"),
+        (selector("Error(string)") + b"\xff" * 40, "with the unknown error 0x08c379a0"),
+    ],
+)
+def test_the_resolvers_error_is_the_resolvers(error: bytes, how: str) -> None:
+    """It is told by name where that is known; ENS is to blame for its own errors only."""
+    told = [read_resolver_error(error), read_resolver_error(wrapped(error))]
+    told.append(read_refusal(wrapped(error)))
+    assert {(type(one), one.detail) for one in told} == {
+        (ResolverFailed, f"The name's resolver reverted {how}.")
+    }
+    ens = read_refusal(error)
+    assert (type(ens), ens.detail) == (UpstreamNonsense, f"ENS refused {how}.")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b"a" * 10_000, "a" * 100),
+        (b'"; its wallet is 0xdead', "'; its wallet is 0xdead"),
+        ("a\nb\x00c\u202ed\x1b[31m".encode(), "a\ufffdb\ufffdc\ufffdd\ufffd[31m"),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+    ],
+)
+def test_what_a_resolver_says_is_bounded_and_cannot_pass_for_ours(text: bytes, told: str) -> None:
+    """Its owner chose the words: one printable line, in quotes that it cannot close."""
+    error = selector("Error(string)") + encode(["bytes"], [text])
+    assert read_resolver_error(error).detail == f'The name\'s resolver reverted with "{told}".'
+
+
+def test_errors_wrapped_without_end_are_not_unwrapped_without_end() -> None:
+    """A hundred layers are one unknown error."""
+    error = ERROR
+    for _ in range(100):
+        error = wrapped(error)
+    assert "unknown error 0x95c0c752" in read_resolver_error(error).detail
 
 
 @given(st.binary(max_size=64))

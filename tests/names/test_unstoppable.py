@@ -11,18 +11,22 @@ from eth_utils.address import to_checksum_address
 from content_gateway.content.cid import Cid
 from content_gateway.content.domain import DomainName
 from content_gateway.content.records import (
+    Failed,
     IpfsContent,
     Records,
 )
 from content_gateway.content.wallet import CoinType
 from content_gateway.errors import (
+    AnswerTooLarge,
     InvalidCoinType,
     NameNotFound,
+    ResolverFailed,
     UpstreamError,
     UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from content_gateway.ethereum.endpoint import MAX_ANSWER_BYTES
 from content_gateway.ethereum.rpc import EthereumRpc
 from content_gateway.names.unstoppable import (
     CONTENT_KEYS,
@@ -252,13 +256,57 @@ async def test_nobodys_wallet_is_never_told(
     assert await names.resolve(BRAD) == Records(None, CONTENT, wallet_is_owner=False)
 
 
-@pytest.mark.parametrize("records", [{}, {LEGACY_WALLET: NOBODY}, {LEGACY_WALLET: "soon"}])
+@pytest.mark.parametrize("records", [{}, {LEGACY_WALLET: NOBODY}])
 async def test_a_name_without_records_is_absent(
     names: UnstoppableNames, chains: list[UnstoppableChain], records: dict[str, str]
 ) -> None:
     """A name with neither wallet nor content is not found, whoever owns it."""
     chains[0].names["brad.crypto"] = Name(OWNER, records)
     with pytest.raises(NameNotFound):
+        await names.resolve(BRAD)
+
+
+UNREADABLE = Failed(ResolverFailed, "The name's wallet record is not an address.")
+TOO_LARGE = Failed(AnswerTooLarge, "The name's resolver gave more than is read of one record.")
+NOVEL = "a" * MAX_ANSWER_BYTES
+
+
+async def test_a_wallet_that_cannot_be_read_is_not_the_owners(
+    names: UnstoppableNames, chains: list[UnstoppableChain]
+) -> None:
+    """Somebody wrote an address, and wrote it wrong: nobody's stands in for it."""
+    chains[0].names["brad.crypto"] = Name(OWNER, {LEGACY_WALLET: WALLET[:-1], HASH: CID_TEXT})
+    assert await names.resolve(BRAD) == Records(UNREADABLE, CONTENT)
+    chains[0].names["brad.crypto"] = Name(OWNER, {LEGACY_WALLET: "soon"})
+    with pytest.raises(ResolverFailed, match="not an address"):
+        await names.resolve(BRAD)
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        ({LEGACY_WALLET: WALLET, HASH: NOVEL}, Records(WALLET, TOO_LARGE)),
+        ({LEGACY_WALLET: NOVEL, HASH: CID_TEXT}, Records(TOO_LARGE, CONTENT)),
+    ],
+)
+async def test_a_record_that_is_too_large_hides_no_other(
+    names: UnstoppableNames,
+    chains: list[UnstoppableChain],
+    records: dict[str, str],
+    expected: Records,
+) -> None:
+    """What an owner can write is asked for by itself then: two calls more, and no owner told."""
+    chains[0].names["brad.crypto"] = Name(OWNER, records)
+    assert await names.resolve(BRAD) == expected
+    assert chains[0].eth_calls == 3
+
+
+async def test_records_that_are_all_too_large_are_no_absence(
+    names: UnstoppableNames, chains: list[UnstoppableChain]
+) -> None:
+    """Nothing is known then, and nothing is made up."""
+    chains[0].names["brad.crypto"] = Name(OWNER, {LEGACY_WALLET: NOVEL, HASH: NOVEL})
+    with pytest.raises(AnswerTooLarge):
         await names.resolve(BRAD)
 
 

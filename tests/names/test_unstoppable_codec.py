@@ -12,8 +12,16 @@ from content_gateway.content.cid import Cid
 from content_gateway.content.domain import DomainName
 from content_gateway.content.ipns_name import IpnsName
 from content_gateway.content.multiformats import BASE58BTC
-from content_gateway.content.records import ContentRecord, IpfsContent, IpnsContent, OtherContent
-from content_gateway.content.wallet import checksummed
+from content_gateway.content.records import (
+    ContentRecord,
+    Failed,
+    IpfsContent,
+    IpnsContent,
+    OtherContent,
+)
+from content_gateway.content.wallet import parse_evm_address
+from content_gateway.errors import ResolverFailed
+from content_gateway.names.ens import Address
 from content_gateway.names.unstoppable import (
     CONTENT_KEYS,
     MAX_UNREADABLE_TEXT,
@@ -47,10 +55,9 @@ def read(records: Mapping[str, str | bytes], owner: str = OWNER) -> Holding:
     return read_answer(returned(owner, raw))
 
 
-def wallet_of(records: Mapping[str, str | bytes]) -> str | None:
-    """The wallet that is read, as text."""
-    wallet = read(records).wallet
-    return None if wallet is None else checksummed(wallet)
+def wallet_of(records: Mapping[str, str | bytes]) -> str | Failed | None:
+    """The wallet that is read."""
+    return read(records).address.text
 
 
 def test_wallet_keys_are_read_in_order() -> None:
@@ -67,8 +74,6 @@ def test_wallet_keys_are_read_in_order() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        "",
-        NOBODY,
         "0x",
         WALLET[:-1],
         WALLET + "0",
@@ -84,8 +89,17 @@ def test_wallet_keys_are_read_in_order() -> None:
     ],
 )
 def test_what_is_no_address_is_passed_over(value: str | bytes) -> None:
-    """An unset or unreadable wallet lets the next key speak."""
-    assert wallet_of({WALLET_KEYS[1]: value}) is None
+    """An unreadable wallet lets the next key speak; by itself it has failed, and is not unset."""
+    assert read({WALLET_KEYS[1]: value}).address == Address(
+        Failed(ResolverFailed, "The name's wallet record is not an address.")
+    )
+    assert wallet_of({WALLET_KEYS[1]: value, LEGACY_WALLET: OTHER}) == OTHER
+
+
+@pytest.mark.parametrize("value", ["", NOBODY])
+def test_a_wallet_may_be_unset(value: str) -> None:
+    """Nothing, or the zero address: the owner may stand in for it."""
+    assert read({WALLET_KEYS[1]: value}).address == Address(None, is_zero=True)
     assert wallet_of({WALLET_KEYS[1]: value, LEGACY_WALLET: OTHER}) == OTHER
 
 
@@ -187,7 +201,8 @@ def test_any_answer_of_the_contract_is_read(owner: bytes, values: list[bytes]) -
     """Whatever owners write, the holding has the owner, and the rest is sound or left out."""
     holding = read_answer(returned("0x" + owner.hex(), values))
     assert holding.owner == owner
-    assert holding.wallet is None or len(holding.wallet) == 20
+    wallet = holding.address.text
+    assert isinstance(wallet, Failed | None) or len(parse_evm_address(wallet)) == 20
     assert (holding.content is None) == (not any(values[len(WALLET_KEYS) :]))
 
 

@@ -11,10 +11,11 @@ import pytest_asyncio
 from eth_abi.abi import encode
 
 from content_gateway.content.domain import DomainName
-from content_gateway.content.records import IpfsContent, Records
+from content_gateway.content.records import Failed, IpfsContent, Records
 from content_gateway.content.wallet import ETHEREUM, CoinType
 from content_gateway.errors import (
     NameNotFound,
+    ResolverFailed,
     UpstreamError,
     UpstreamNonsense,
     UpstreamTimeout,
@@ -205,13 +206,14 @@ async def test_a_failed_gateway_is_never_an_unset_record(
     assert is_site(await world.resolve(name))
 
 
-async def test_half_an_answer_is_a_failure(world: World, ens: EnsWorld) -> None:
+async def test_half_an_answer_is_told_as_such(world: World, ens: EnsWorld) -> None:
     """A gateway that has the address and refuses the content has not said that there is none."""
     await ens.set_resolver("half.eth", await ens.offchain_resolver(world.first.by_get))
     call = calldata("addr(bytes32)", namehash("half.eth"))
     world.first.answers = {call: encode(["address"], [WALLET])}
-    with pytest.raises(UpstreamNonsense):
-        await world.resolve("half.eth")
+    records = await world.resolve("half.eth")
+    assert records.wallet == WALLET
+    assert records.content == Failed(ResolverFailed, "The name's off-chain gateway answered 404.")
     assert world.cost == (2, 2)
 
 

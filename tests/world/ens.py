@@ -26,7 +26,7 @@ NAME_WRAPPER = "0xD4416b13d2b3a9aBae7AcD5D6C2BbDBE25686401"
 NOBODY = "0x" + "00" * 20
 
 # What a FailingResolver does with a record, in the contract's order.
-Way = Literal["returns", "reverts", "invalid", "out of gas", "bare"]
+Way = Literal["returns", "reverts", "invalid", "out of gas", "bare", "long"]
 WAYS: tuple[Way, ...] = get_args(Way)
 
 # Reads a standard JSON input on stdin, compiles it with npm's solc, writes its output.
@@ -180,8 +180,8 @@ class EnsWorld:
     ) -> str:
         """A new resolver that does with each record as it is told, for every name.
 
-        The bytes are what it returns, or reverts with. An *extended* one (ENSIP-10) stands for all
-        names below the one it is set on, too.
+        The bytes are what it returns, or reverts with, or (`long`) as a uint256 how much it
+        returns. An *extended* one (ENSIP-10) stands for all names below the one it is set on, too.
         """
         kinds = ["bool", "(uint8,bytes)", "(uint8,bytes)"]
         records = [(WAYS.index(way), data) for way, data in (address, contenthash)]

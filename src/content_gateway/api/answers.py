@@ -33,10 +33,11 @@ def records_known(name: DomainName, learned: Learned, cached: IpfsPath | None) -
         "ipns": content.name.text if isinstance(content, IpnsContent) else None,
         "ipnsCache": None if cached is None else str(cached.cid),
         "path": (cached.path or None) if cached is not None else None,
-        "address": learned.records.wallet,
+        "address": learned.records.known_wallet,
         "learnedAt": rfc3339(learned.at),
     }
-    return confirmed("Last known records", result, *_wallet_headers(learned.records))
+    message = "; ".join(["Last known records", *_failure_notes(learned.records)])
+    return confirmed(message, result, *_records_headers(learned.records))
 
 
 def ipns_started(started: Progress) -> Reply:
@@ -109,17 +110,18 @@ def resolution_body(resolution: Resolution) -> bytes:
             body["content"] = {"type": "ipns", "name": name.text, **_cached(resolution.ipns_cache)}
         case OtherContent(codec):
             notes.append(f"its content is of the type {codec}, which is not served here")
-    if records.wallet is not None:
-        body["walletAddress"] = {"type": "address", "addr": records.wallet}
-    else:
+    if (wallet := records.known_wallet) is not None:
+        body["walletAddress"] = {"type": "address", "addr": wallet}
+    elif records.wallet is None:
         notes.append("it has no such wallet address")
-    body["message"] = "; ".join(["Domain resolved", *notes])
+    body["message"] = "; ".join(["Domain resolved", *notes, *_failure_notes(records)])
     return msgspec.json.encode(body)
 
 
 def resolution_headers(resolution: Resolution) -> Headers:
-    """The header fields of a resolution: whose wallet it is, how stale the answer (RFC 9211)."""
-    headers = _wallet_headers(resolution.records)
+    """The header fields of a resolution: whose wallet it is, what failed, how stale the answer is
+    (RFC 9211)."""
+    headers = _records_headers(resolution.records)
     if resolution.stale is not None:
         age, overdue = resolution.stale.age, resolution.stale.overdue
         seconds = int(overdue.total_seconds())
@@ -129,6 +131,25 @@ def resolution_headers(resolution: Resolution) -> Headers:
     return headers
 
 
-def _wallet_headers(records: Records) -> Headers:
-    """Whose wallet it is, where that is not what an address record says."""
-    return [(b"content-gateway-wallet", b"owner")] if records.wallet_is_owner else []
+def _records_headers(records: Records) -> Headers:
+    """Whose wallet it is, where that is not what an address record says; and which records could
+    not be read, as a list of tokens (RFC 9651)."""
+    headers = [(b"content-gateway-wallet", b"owner")] if records.wallet_is_owner else []
+    if not records.is_whole:
+        headers.append((b"content-gateway-failed", ", ".join(records.failures).encode()))
+    return headers
+
+
+def _failure_notes(records: Records) -> list[str]:
+    """What could not be read, and why, for people."""
+    return [
+        f"its {record} could not be read: {_in_a_sentence(failed.reason)}"
+        for record, failed in records.failures.items()
+    ]
+
+
+def _in_a_sentence(reason: str) -> str:
+    """A sentence, to stand behind a colon; names at its beginning keep their capital."""
+    if reason.startswith(("The ", "There ", "Too ", "No ")):
+        reason = reason[0].lower() + reason[1:]
+    return reason.rstrip(".")

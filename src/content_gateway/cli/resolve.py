@@ -60,9 +60,11 @@ def described(resolution: Resolution) -> list[tuple[str, str]]:
                 lines.append(("cached", f"ipfs://{found.cid}{found.path}"))
         case OtherContent(codec, text):
             lines.append(("content", f"{codec}: {text}"))
-    if resolution.records.wallet is not None:
+    if (wallet := resolution.records.known_wallet) is not None:
         owner = " (owner)" if resolution.records.wallet_is_owner else ""
-        lines.append(("wallet", resolution.records.wallet + owner))
+        lines.append(("wallet", wallet + owner))
+    for record, failed in resolution.records.failures.items():
+        lines.append((record, f"could not be read: {failed.reason}"))
     if resolution.stale is not None:
         lines.append(("age", f"{resolution.stale.age.total_seconds():.0f} s; no newer answer yet"))
     return lines

@@ -1,15 +1,27 @@
 """What a domain points at: the answers to a resolve request, as values.
 
-Knows the fields of the interface specification's section 2.3, not their JSON."""
+Knows the fields of the interface specification's section 2.3, not their JSON. A record is a value,
+absent, or failed for a reason (ENSIP-23: the records of a name fail one by one); what follows from
+that for the whole answer is said here once for every name service."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 import msgspec
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.content_path import IpfsPath
 from content_gateway.content.ipns_name import IpnsName
+from content_gateway.errors import (
+    AnswerTooLarge,
+    NameNotFound,
+    ResolverFailed,
+    UpstreamError,
+    UpstreamNonsense,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +63,99 @@ def parse_link(text: str) -> IpfsContent | IpnsContent | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
-    """What one name service holds for one name; at least one of the two is set.
+class Failed:
+    """A record that could not be read: whether it is set, and to what, is not known.
 
-    *wallet* is an EIP-55 address. *wallet_is_owner* says that no address record was set and
+    *kind* is the error that says by whose fault, *reason* is its sentence for people."""
+
+    kind: type[UpstreamError]
+    reason: str
+
+    @classmethod
+    def of(cls, error: UpstreamError) -> "Failed":
+        """The record whose reading ended in *error*."""
+        # Not the error itself, which holds on to a stack; nor its own type, which may want more
+        # than a sentence.
+        return cls(next(kind for kind in _KINDS if isinstance(error, kind)), error.detail)
+
+    @property
+    def is_outage(self) -> bool:
+        """True where it may well be read in a moment, so that an older answer is better."""
+        return not issubclass(self.kind, ResolverFailed | AnswerTooLarge)
+
+    def error(self) -> UpstreamError:
+        """The error, to be raised."""
+        return self.kind(self.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What one name service holds for one name; at least one of the two is known.
+
+    *wallet* is the text of an address. *wallet_is_owner* says that no address record was set and
     the wallet that owns the name stands in for it."""
 
-    wallet: str | None = None
-    content: ContentRecord | None = None
+    wallet: str | Failed | None = None
+    content: ContentRecord | Failed | None = None
     wallet_is_owner: bool = False
+
+    @classmethod
+    def told(
+        cls,
+        wallet: str | Failed | None,
+        content: ContentRecord | Failed | None,
+        *,
+        by_owner: bool = False,
+    ) -> "Records":
+        """The answer where there is one: what is known is told, whatever became of the other.
+
+        Raises NameNotFound where both are absent, and the error of a record that failed where
+        nothing is known."""
+        records = cls(wallet, content, by_owner)
+        if records.known_wallet is not None or records.known_content is not None:
+            return records
+        failures = list(records.failures.values())
+        if not failures:
+            raise NameNotFound("The name has neither a wallet nor content.")
+        # Of two, the one after which it is worth trying again.
+        raise min(failures, key=_hopelessness).error()
+
+    @property
+    def known_wallet(self) -> str | None:
+        """The wallet, None where it is absent or failed."""
+        return None if isinstance(self.wallet, Failed) else self.wallet
+
+    @property
+    def known_content(self) -> ContentRecord | None:
+        """The content, None where it is absent or failed."""
+        return None if isinstance(self.content, Failed) else self.content
+
+    @property
+    def failures(self) -> dict[str, Failed]:
+        """The records that failed, by name (`wallet`, `content`); empty for a whole answer."""
+        both = {"wallet": self.wallet, "content": self.content}
+        return {name: record for name, record in both.items() if isinstance(record, Failed)}
+
+    @property
+    def is_whole(self) -> bool:
+        """True when nothing failed."""
+        return not (isinstance(self.wallet, Failed) or isinstance(self.content, Failed))
+
+
+_KINDS: Final[tuple[type[UpstreamError], ...]] = (
+    ResolverFailed,
+    AnswerTooLarge,
+    UpstreamNonsense,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+    UpstreamError,
+)
+
+
+def _hopelessness(failed: Failed) -> int:
+    if issubclass(failed.kind, UpstreamUnavailable | UpstreamTimeout):
+        return 0
+    return 1 if failed.is_outage else 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from content_gateway.errors import (
+    ResolverFailed,
     UpstreamError,
     UpstreamNonsense,
     UpstreamTimeout,
@@ -40,7 +41,7 @@ class Request:
     data: bytes
 
 
-class GatewayRefused(UpstreamNonsense):
+class GatewayRefused(ResolverFailed):
     """The gateway does not serve what the contract has us ask for: *status* is 4xx."""
 
     def __init__(self, status: int) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 from content_gateway.ethereum import abi
 
 SELECTOR: Final = bytes.fromhex("01800152")
+TIMEOUT: Final = 504  # as a proxy says that its server did not answer in time
 _TOO_LATE_OR_TOO_MUCH: Final = (408, 429)
 
 

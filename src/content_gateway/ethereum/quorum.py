@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 import structlog
 
 from content_gateway.errors import (
+    AnswerTooLarge,
     Overloaded,
     UpstreamError,
     UpstreamNonsense,
@@ -35,7 +36,7 @@ _MOST_BLOCKS_APART: Final = 32  # an epoch: a node further behind is not followi
 
 log = structlog.get_logger(__name__)
 
-Answer = bytes | Reverted
+Answer = bytes | Reverted | AnswerTooLarge
 Votes = dict[bytes, list[str]]  # who has said it, by the digest of what was said
 
 
@@ -66,8 +67,9 @@ class EthereumQuorum:
     async def call(self, to: str, data: bytes, read: Callable[[bytes], T]) -> T:
         """What *read* makes of that which *quorum* nodes say the contract returns.
 
-        Raises Reverted when they agree that it refuses, UpstreamNonsense when they do not agree,
-        UpstreamUnavailable when too few of them answer, Overloaded when too few could be asked."""
+        Raises Reverted when they agree that it refuses, AnswerTooLarge when they agree that it
+        returns too much, UpstreamNonsense when they do not agree, UpstreamUnavailable when too few
+        of them answer, Overloaded when too few could be asked."""
         if sum(not endpoint.breaker.is_open for endpoint in self._endpoints) < self._quorum:
             # Not even worth a wait behind somebody who is trying one of the others again.
             raise UpstreamUnavailable("Too few Ethereum endpoints are well.")
@@ -78,8 +80,8 @@ class EthereumQuorum:
         async def ask(turn: Turn) -> Answer:
             try:
                 return await turn.call(request)
-            except Reverted as revert:
-                return revert
+            except (Reverted, AnswerTooLarge) as said:
+                return said  # how large it is, is the contract's doing, and so at every node
 
         async with _Questions(self._endpoints, ask) as questions:
             while (answered := await questions.next()) is not None:
@@ -88,7 +90,7 @@ class EthereumQuorum:
                 if len(votes[_ballot(answer)]) >= self._quorum:
                     if len(votes) > 1:
                         log.warning("rpc endpoints outvoted", block=block, said=_said(votes))
-                    if isinstance(answer, Reverted):
+                    if isinstance(answer, Reverted | AnswerTooLarge):
                         raise answer
                     return understood(answer, read)
                 if max(map(len, votes.values())) + questions.open < self._quorum:
@@ -209,6 +211,8 @@ def common_block(claims: Sequence[int], quorum: int) -> int:
 
 def _ballot(answer: Answer) -> bytes:
     """A digest that two answers share exactly when they say the same."""
+    if isinstance(answer, AnswerTooLarge):
+        return hashlib.sha256(b"too large").digest()
     said = answer.data if isinstance(answer, Reverted) else answer
     digest = hashlib.sha256(b"reverted" if isinstance(answer, Reverted) else b"returned")
     digest.update(said)  # which may be half a megabyte, and is not copied

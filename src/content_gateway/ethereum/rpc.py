@@ -15,7 +15,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
-from content_gateway.errors import Overloaded, UpstreamError, UpstreamUnavailable
+from content_gateway.errors import (
+    AnswerTooLarge,
+    Overloaded,
+    UpstreamError,
+    UpstreamUnavailable,
+)
 from content_gateway.ethereum.abi import Reverted
 from content_gateway.ethereum.endpoint import Endpoint, Turn, encode_call, understood
 from content_gateway.outbound import Outbound
@@ -48,7 +53,8 @@ class EthereumRpc:
 
         An answer that *read* refuses with ValueError counts as that node's failure. Raises
         Reverted when the contract refuses, UpstreamError when no node gave an answer that can be
-        right, Overloaded when no connection was free: the error of the last one."""
+        right: AnswerTooLarge where one said so, Overloaded when no connection was free, and else
+        the error of the last one."""
         self._calls_saved = min(self._calls_saved + 1, _MOST_HEDGES_SAVED * _CALLS_PER_HEDGE)
         endpoints, request = iter(self._endpoints), encode_call(to, data)
         running: dict[asyncio.Task[T], Turn] = {}
@@ -80,7 +86,9 @@ class EthereumRpc:
                         _note_outdone(running, task, doubtful)
                     if not isinstance(error, UpstreamError | Overloaded):
                         return task.result()
-                    failure, turn = error, running.pop(task)
+                    turn = running.pop(task)
+                    if not isinstance(failure, AnswerTooLarge):
+                        failure = error
                     if not turn.failed(error):
                         doubtful.append(turn)
                     start()

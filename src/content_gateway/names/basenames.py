@@ -7,19 +7,28 @@ else about a name, and every other name, is left to the ENS it stands before."""
 from typing import Final
 
 from content_gateway.content.domain import DomainName
-from content_gateway.content.records import ContentRecord, OtherContent, Records
+from content_gateway.content.records import ContentRecord, Failed, OtherContent, Records
 from content_gateway.content.wallet import ETHEREUM, CoinType, address_text
-from content_gateway.errors import NameNotFound, UpstreamNonsense, UpstreamUnavailable
+from content_gateway.errors import (
+    AnswerTooLarge,
+    UpstreamError,
+    UpstreamNonsense,
+    UpstreamUnavailable,
+)
 from content_gateway.ethereum import abi
 from content_gateway.ethereum.abi import Reverted
 from content_gateway.names.ens import (
     CONTENTHASH,
     OWNER,
+    TOO_LARGE,
+    Element,
     EnsNames,
     EthereumCalls,
     read_content,
-    read_refusal,
+    records_of,
+    refused,
 )
+from content_gateway.names.refusals import read_resolver_error
 from content_gateway.together import both
 
 SUFFIX: Final = ".base.eth"
@@ -41,46 +50,50 @@ class Basenames:
     async def resolve(self, name: DomainName, coin: CoinType = ETHEREUM) -> Records:
         """As EnsNames.resolve. A Basename costs two round trips on Base beside one of ENS.
 
-        Raises UpstreamError when either chain could not be asked: half an answer is none. Without
-        Base the wallet alone is told, with content of a kind that is not served."""
+        Where one chain could not be asked, what the other says is told. Without Base that is the
+        wallet, with content of a kind that is not served."""
         if not name.text.endswith(SUFFIX):
             return await self._ens.resolve(name, coin)
         if self._base is None:
-            if (wallet := await self._ens.address(name, coin)) is None:
+            wallet = (await self._ens.address(name, coin)).text
+            if wallet is None:
                 raise UpstreamUnavailable("The name is kept on Base, which is not asked here.")
+            if isinstance(wallet, Failed):
+                raise wallet.error()
             return Records(wallet, OtherContent("basename", name.text))
         # ENS is asked for the address only: its gateway may refuse to speak of content at all.
-        wallet, (content, owner) = await both(
+        address, (content, owner) = await both(
             self._ens.address(name, coin), self._content_and_owner(self._base, name.namehash)
         )
-        if wallet is None and content is None:
-            raise NameNotFound("The name has neither a wallet nor content.")
-        if wallet is not None or coin != ETHEREUM:
-            return Records(wallet, content)
-        return Records(owner, content, owner is not None)
+        return records_of(address, content, owner if coin == ETHEREUM else None)
 
     async def _content_and_owner(
         self, base: EthereumCalls, node: bytes
-    ) -> tuple[ContentRecord | None, str | None]:
+    ) -> tuple[ContentRecord | Failed | None, str | Failed | None]:
         try:
             resolver, owner = await both(
                 base.call(self._registry, _RESOLVER + node, abi.read_address),
                 base.call(self._registry, OWNER + node, abi.read_address),
             )
-        except Reverted as revert:
-            raise UpstreamNonsense("The Basenames registry refused the call.") from revert
+        except Reverted:
+            refused = Failed(UpstreamNonsense, "The Basenames registry refused the call.")
+            return refused, refused
+        except UpstreamError as error:
+            failed = Failed.of(error)
+            return failed, failed
         if not any(resolver):
             return None, None
         record = await self._record(base, address_text(ETHEREUM, resolver), CONTENTHASH + node)
         return read_content(record), (address_text(ETHEREUM, owner) if any(owner) else None)
 
-    async def _record(self, base: EthereumCalls, resolver: str, query: bytes) -> bytes:
-        """What the resolver returns, empty where it knows no such record; raises UpstreamError."""
+    async def _record(self, base: EthereumCalls, resolver: str, query: bytes) -> Element:
+        """What the resolver returns, None where it has no such record."""
         try:
             return await base.call(resolver, query, bytes)
         except Reverted as revert:
             # A contract without the function refuses without a word.
-            refusal = read_refusal(revert.data) if revert.data else NameNotFound()
-            if isinstance(refusal, NameNotFound):
-                return b""
-            raise refusal from revert
+            return refused(read_resolver_error(revert.data)) if revert.data else None
+        except AnswerTooLarge:
+            return TOO_LARGE
+        except UpstreamError as failed:
+            return Failed.of(failed)

@@ -1,8 +1,8 @@
 """The directory's cache: what is known of each name, and how long it serves.
 
 Keeps the least recently asked names out, reads what it does not hold from the last known answers
-in the database, and writes there what is learned. Knows the four ages of an entry, which the
-directory's theory of operation describes; asking anybody is left to the directory."""
+in the database, and writes there whole answers that are learned. Knows the four ages of an entry,
+which the directory's theory of operation describes; asking anybody is left to the directory."""
 
 import time
 from collections.abc import Callable
@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+import structlog
+
 from content_gateway.content.records import Learned, Records, Staleness
 from content_gateway.content.wallet import CoinType
 
 Question = tuple[str, CoinType]  # a normalised domain, and the coin whose address is wanted
+
+log = structlog.get_logger(__name__)
 
 
 class LastKnown(Protocol):
@@ -23,12 +27,15 @@ class LastKnown(Protocol):
         """What is remembered; None if nothing is, or it cannot be read now."""
 
     def keep(self, domain: str, coin: CoinType, learned: Learned | None) -> None:
-        """Remember *learned* some time soon; None: there is nothing at that name any more."""
+        """Remember *learned*, which is whole, some time soon; None: there is nothing at that name
+        any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ages:
-    """Seconds that answers serve, counted from when they were learned, and the cache's bound."""
+    """Seconds that answers serve, counted from when they were learned, and the cache's bound.
+
+    *absent* is for known absence, and for an answer of which a record failed."""
 
     fresh: float = 300.0
     while_revalidating: float = 600.0
@@ -75,21 +82,46 @@ class Cache:
         return entry
 
     def last(self, question: Question) -> Learned | None:
-        """What was learned last, however long ago; None when nothing is known or is there."""
+        """What was learned last, however long ago; None when nothing is known or is there.
+
+        That is the last whole answer, where there was one, and else what is known of a partial."""
         entry = self._entries.get(question)
         if entry is None:
             return self._last_known.recall(*question)
-        return None if entry.records is None else Learned(entry.records, entry.learned)
+        if entry.records is None:
+            return None
+        learned = Learned(entry.records, entry.learned)
+        return learned if entry.records.is_whole else self._last_known.recall(*question) or learned
 
     def learn(self, question: Question, records: Records | None, asked_at: float) -> Entry:
-        """The new entry for what was learned just now; None: nothing is there."""
+        """The new entry for what was learned just now; None: nothing is there.
+
+        A partial answer replaces none in the database: that would outlive the failure."""
         now, today = self._clock(), self._today()
-        lifetime = self._ages.absent if records is None else self._ages.fresh
-        entry = Entry(records, today, now, asked_at, now + lifetime)
+        entry = Entry(records, today, now, asked_at, now + self._freshness(records))
         self._entries.pop(question, None)
         self._put(question, entry)
-        self._last_known.keep(*question, None if records is None else Learned(records, today))
+        if records is None or records.is_whole:
+            self._last_known.keep(*question, None if records is None else Learned(records, today))
         return entry
+
+    def learn_partial(
+        self, question: Question, records: Records, asked_at: float, hold_back: float
+    ) -> Entry:
+        """The entry that stands after *records*, some of which failed, were learned just now.
+
+        That is the one of before where that is whole, may still serve, and what failed may well be
+        read in a moment; and says by whose fault in the log."""
+        known = self.get(question)
+        for record, failed in records.failures.items():
+            tell = log.warning if failed.is_outage else log.info
+            why = {"fault": failed.kind.__name__, "reason": failed.reason}
+            tell("a record failed", domain=question[0], coin=question[1], record=record, **why)
+        is_outage = any(failed.is_outage for failed in records.failures.values())
+        if known is None or not (is_outage and _is_whole(known) and self.serves_if_error(known)):
+            return self.learn(question, records, asked_at)
+        self.learned_nothing(question, asked_at, hold_back)
+        return known
 
     def learned_nothing(self, question: Question, asked_at: float, hold_back: float) -> None:
         """Note that asking, begun at *asked_at*, has failed: for *hold_back* seconds nobody need
@@ -102,11 +134,12 @@ class Cache:
             # Nobody may be told the old answer past its time because of a pause in asking, and a
             # fresh answer stays one although somebody has demanded a fresher one in vain.
             pause_ends = min(self._clock() + hold_back, entry.learned_at + self._ages.if_error)
-            entry.ask_again_at = max(pause_ends, entry.learned_at + self._ages.fresh)
+            entry.ask_again_at = max(pause_ends, entry.learned_at + self._freshness(entry.records))
 
     def serves_while_revalidating(self, entry: Entry) -> bool:
         """True while *entry* may be told though a newer answer is being fetched."""
-        return self._serves(entry, self._ages.while_revalidating)
+        # Of a partial answer the rest is worth a wait.
+        return _is_whole(entry) and self._serves(entry, self._ages.while_revalidating)
 
     def serves_if_error(self, entry: Entry) -> bool:
         """True while *entry* may be told because no newer answer can be had."""
@@ -114,14 +147,19 @@ class Cache:
 
     def staleness(self, entry: Entry, *, whatever: bool = False) -> Staleness | None:
         """How stale *entry* is; None while it is fresh, unless *whatever* its age is wanted."""
-        age = self._clock() - entry.learned_at
-        if age < self._ages.fresh and not whatever:
+        age, fresh = self._clock() - entry.learned_at, self._freshness(entry.records)
+        if age < fresh and not whatever:
             return None
-        return Staleness(timedelta(seconds=age), timedelta(seconds=age - self._ages.fresh))
+        return Staleness(timedelta(seconds=age), timedelta(seconds=age - fresh))
+
+    def _freshness(self, records: Records | None) -> float:
+        """Seconds for which nobody is asked again."""
+        is_whole = records is not None and records.is_whole
+        return self._ages.fresh if is_whole else self._ages.absent
 
     def _serves(self, entry: Entry, seconds: float) -> bool:
         # Absence is never stretched: a name may have been registered in the meantime.
-        serves = max(seconds, self._ages.fresh)
+        serves = max(seconds, self._freshness(entry.records))
         return entry.records is not None and self._clock() < entry.learned_at + serves
 
     def _recalled(self, question: Question) -> Entry | None:
@@ -141,3 +179,8 @@ class Cache:
         self._entries[question] = entry
         if len(self._entries) > self._ages.max_entries:
             del self._entries[next(iter(self._entries))]
+
+
+def _is_whole(entry: Entry) -> bool:
+    """True where there are records, and none of them failed."""
+    return entry.records is not None and entry.records.is_whole

@@ -16,7 +16,11 @@ Theory of operation. A name is looked up in three places, in this order.
    the same ages: a restart forgets nothing, not even during an outage.
 3. The services that cover the name, one after the other. A service that does not know the name
    lets the search go on; a service that could not find out ends it, because the next one's
-   silence would then look like absence.
+   silence would then look like absence. An answer may be partial: one record known, the other
+   failed. It is fresh as long as absence is, is told beyond that only where nothing newer can be
+   had, and never replaces a whole one in the database. Where an outage is what took the record
+   away, a whole answer that may still serve is better than half a new one, and serves as in any
+   outage.
 
 All callers who wait for one question share one *flight*, a task that belongs to the directory: a
 caller who gives up does not take the others' answer away. So many fly at once, fairly by requestor
@@ -270,6 +274,8 @@ class Directory:
         except UpstreamError:
             self._cache.learned_nothing(question, begun, self._policy.hold_back)
             raise
+        if records is not None and not records.is_whole:
+            return self._cache.learn_partial(question, records, begun, self._policy.hold_back)
         return self._cache.learn(question, records, begun)
 
     async def _ask_services(self, name: DomainName, coin: CoinType) -> Records | None:

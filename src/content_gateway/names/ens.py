@@ -1,29 +1,26 @@
 """ENS: wallet and content of a name in one `eth_call` to the Universal Resolver.
 
-Knows the resolver profiles `addr` and `contenthash`, what each error of the Universal Resolver
-means (ENSIP-23) and who owns a name that has no address. Reaching a node, off-chain gateways
-included, is left to the EthereumCalls it is given; caching and choice of service to the
+Knows the resolver profiles `addr` and `contenthash`, how each fails by itself (ENSIP-23) and who
+owns a name whose address is unset. Reaching a node, off-chain gateways included, is left to the
+EthereumCalls it is given; what a revert means to refusals.py; caching and choice of service to the
 directory."""
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 import structlog
 
 from content_gateway.content.domain import DomainName
-from content_gateway.content.records import ContentRecord, OtherContent, Records
+from content_gateway.content.records import ContentRecord, Failed, OtherContent, Records
 from content_gateway.content.wallet import ETHEREUM, CoinType, address_text
-from content_gateway.errors import (
-    GatewayError,
-    NameNotFound,
-    UpstreamNonsense,
-    UpstreamTimeout,
-    UpstreamUnavailable,
-)
-from content_gateway.ethereum import abi, http_error
+from content_gateway.errors import AnswerTooLarge, GatewayError, ResolverFailed, UpstreamError
+from content_gateway.ethereum import abi
 from content_gateway.ethereum.abi import Reverted
 from content_gateway.names import contenthash
+from content_gateway.names.refusals import read_refusal, read_resolver_error
+from content_gateway.together import both
 
 _RESOLVE: Final = bytes.fromhex("9061b923")  # resolve(bytes,bytes)
 _MULTICALL: Final = bytes.fromhex("ac9650d8")  # multicall(bytes[])
@@ -33,25 +30,26 @@ CONTENTHASH: Final = bytes.fromhex("bc1c58d1")  # contenthash(bytes32)
 OWNER: Final = bytes.fromhex("02571be3")  # owner(bytes32)
 _OWNER_OF: Final = bytes.fromhex("6352211e")  # ownerOf(uint256)
 
-_RESOLVER_NOT_FOUND: Final = bytes.fromhex("77209fe8")
-_RESOLVER_NOT_CONTRACT: Final = bytes.fromhex("1e9535f2")
-_UNSUPPORTED_PROFILE: Final = bytes.fromhex("7b1c461b")
-_RESOLVER_ERROR: Final = bytes.fromhex("95c0c752")
-_DNS_DECODING_FAILED: Final = bytes.fromhex("ba4adc23")
-_ERROR: Final = bytes.fromhex("08c379a0")  # Error(string)
-
-# What a refusal means, by its selector: the error, and the words for whoever asked.
-_MEANINGS: Final[dict[bytes, tuple[type[GatewayError], str]]] = {
-    _RESOLVER_NOT_FOUND: (NameNotFound, "No such name is registered, or it has no resolver."),
-    _RESOLVER_NOT_CONTRACT: (NameNotFound, "The name's resolver is not a contract."),
-    _UNSUPPORTED_PROFILE: (NameNotFound, "The name's resolver holds no such records."),
-    _DNS_DECODING_FAILED: (UpstreamNonsense, "ENS could not read the name."),
-    abi.OFFCHAIN_LOOKUP: (UpstreamUnavailable, "The name is held off-chain, out of reach."),
-    _ERROR: (UpstreamNonsense, "The name's resolver failed."),
-}
-
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
+
+# One record's return data; empty where the resolver said nothing at all, None where it says that it
+# has no such record.
+Element = bytes | Failed | None
+TOO_LARGE: Final = Failed(
+    AnswerTooLarge, "The name's resolver gave more than is read of one record."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What became of a name's address record.
+
+    *is_zero* says that the record was read and holds nobody's address. Only then may the owner's
+    stand in: people send money there, and a record that failed is not one that is unset."""
+
+    text: str | Failed | None
+    is_zero: bool = False
 
 
 class EthereumCalls(Protocol):
@@ -88,61 +86,98 @@ class EnsNames:
         """What *name* points at, according to ENS; the wallet is its address for *coin*.
 
         One call, and a second round trip only for a name that has content and no Ethereum
-        address; other coins never fall back (ENSIP-19). Raises NameNotFound when no resolver or
-        no record exists, UpstreamError when we could not find out. Never returns a guess."""
+        address, or whose resolver does not say; other coins never fall back (ENSIP-19). Raises
+        NameNotFound when no resolver or no record exists, UpstreamError when nothing is known and
+        we could not find out. Never returns a guess."""
         node = name.namehash
-        address, content_hash = await self._ask(name, address_call(node, coin), CONTENTHASH + node)
-        wallet, content = read_address(address, coin), read_content(content_hash)
-        if wallet is None and content is None:
-            raise NameNotFound("The name has neither such an address nor content.")
-        if wallet is not None or coin != ETHEREUM:
-            return Records(wallet, content)
-        owner = await self._owner(node)
-        return Records(owner, content, owner is not None)
+        silence, content_hash = await self._ask(name, address_call(node, coin), CONTENTHASH + node)
+        address, content = read_address(silence, coin), read_content(content_hash)
+        has_content = content is not None and not isinstance(content, Failed)
+        owner: str | Failed | None = None
+        if coin == ETHEREUM and silence == b"":
+            # A function that is missing, INVALID, no gas left, a bare revert: all leave an empty
+            # element, and none of them is an address that is unset. Asked alone they differ. For
+            # other coins a missing function is common, and nobody is told a stand-in.
+            if has_content:
+                address, owner = await both(self.address(name, coin), self._owner(node))
+            else:
+                address = await self.address(name, coin)
+        elif coin == ETHEREUM and address.is_zero and has_content:
+            owner = await self._owner(node)
+        return records_of(address, content, owner)
 
-    async def address(self, name: DomainName, coin: CoinType) -> str | None:
-        """The address of *name* for *coin*, None if it has none; raises UpstreamError."""
-        try:
-            (address,) = await self._ask(name, address_call(name.namehash, coin))
-        except NameNotFound:
-            return None
-        return read_address(address, coin)
+    async def address(self, name: DomainName, coin: CoinType) -> Address:
+        """The address record of *name* for *coin*, asked for alone; it may have failed."""
+        return read_address(await self._ask_alone(name, address_call(name.namehash, coin)), coin)
 
-    async def _ask(self, name: DomainName, *calls: bytes) -> list[bytes]:
-        """What the resolver of *name* returns to each of the *calls*; empty where it knows no such
-        record. Raises NameNotFound and UpstreamError."""
-        query = encode_query(name, *calls)
+    async def _ask(self, name: DomainName, first: bytes, second: bytes) -> tuple[Element, Element]:
+        """What the resolver of *name* returns to each of the two calls.
+
+        Raises NameNotFound, and UpstreamError when neither is known."""
         try:
-            elements = await self._ethereum.call(
+            one, other = await self._ethereum.call(
                 self._universal_resolver,
-                query,
-                lambda returned: read_elements(returned, len(calls)),
+                encode_query(name, first, second),
+                lambda returned: read_elements(returned, 2),
             )
         except Reverted as revert:
-            raise read_refusal(revert.data) from revert
-        return [read_element(element) for element in elements]
+            refusal = read_refusal(revert.data)
+            if not isinstance(refusal, ResolverFailed):
+                raise refusal from revert
+            reason = refusal.detail
+        except (ResolverFailed, AnswerTooLarge) as failed:
+            reason = failed.detail
+        else:
+            return read_element(one), read_element(other)
+        # A resolver that takes whole multicalls (ENSIP-22) may fail as a whole, and one record may
+        # be too large for both: the other is still had. Two calls more, whatever the owner does.
+        log.info("records are asked for one by one", name=name.text, reason=reason)
+        return await both(self._ask_alone(name, first), self._ask_alone(name, second))
 
-    async def _owner(self, node: bytes) -> str | None:
+    async def _ask_alone(self, name: DomainName, call: bytes) -> Element:
+        """What the resolver of *name* returns to the one *call*, or why it does not; never b""."""
+        try:
+            returned = await self._ethereum.call(
+                self._universal_resolver, encode_single(name, call), abi.read_bytes
+            )
+        except Reverted as revert:
+            return refused(read_refusal(revert.data))
+        except AnswerTooLarge:
+            return TOO_LARGE
+        except UpstreamError as failed:
+            return Failed.of(failed)
+        return returned or None
+
+    async def _owner(self, node: bytes) -> str | Failed | None:
         """The account that owns the node, seen through the NameWrapper; None if nobody does."""
         # Both at once: most names are wrapped, and the second answer costs no second wait.
         registered, wrapped = await asyncio.gather(
             self._account(self._registry, OWNER + node),
             self._account(self._name_wrapper, _OWNER_OF + node),
-            return_exceptions=True,
         )
-        owner = registered
-        if isinstance(owner, str) and owner.lower() == self._name_wrapper.lower():
-            owner = wrapped
-        if isinstance(owner, BaseException):
-            raise owner
-        return owner
+        if isinstance(registered, str) and registered.lower() == self._name_wrapper.lower():
+            return wrapped
+        return registered
 
-    async def _account(self, contract: str, query: bytes) -> str | None:
+    async def _account(self, contract: str, query: bytes) -> str | Failed | None:
         try:
             account = await self._ethereum.call(contract, query, abi.read_address)
         except Reverted:
             return None  # an expired wrapped name has no owner
+        except UpstreamError as failed:
+            return Failed.of(failed)
         return address_text(ETHEREUM, account) if any(account) else None
+
+
+def records_of(
+    address: Address, content: ContentRecord | Failed | None, owner: str | Failed | None
+) -> Records:
+    """The answer of a name with these records; raises as Records.told.
+
+    The *owner* stands in for an address that is unset, where there is content."""
+    if not address.is_zero or content is None or isinstance(content, Failed):
+        return Records.told(address.text, content)
+    return Records.told(owner, content, by_owner=isinstance(owner, str))
 
 
 def address_call(node: bytes, coin: CoinType) -> bytes:
@@ -153,8 +188,12 @@ def address_call(node: bytes, coin: CoinType) -> bytes:
 
 def encode_query(name: DomainName, *calls: bytes) -> bytes:
     """The call data: `resolve(name, multicall(calls))`."""
-    multicall = _MULTICALL + abi.encode_bytes_array(calls)
-    return _RESOLVE + abi.encode_bytes(name.wire, multicall)
+    return encode_single(name, _MULTICALL + abi.encode_bytes_array(calls))
+
+
+def encode_single(name: DomainName, call: bytes) -> bytes:
+    """The call data: `resolve(name, call)`."""
+    return _RESOLVE + abi.encode_bytes(name.wire, call)
 
 
 def read_elements(returned: bytes, count: int) -> list[bytes]:
@@ -165,77 +204,45 @@ def read_elements(returned: bytes, count: int) -> list[bytes]:
     return elements
 
 
-def read_element(element: bytes) -> bytes:
-    """One record's return data, empty when the resolver does not know such records.
-
-    Raises UpstreamNonsense when the resolver failed, UpstreamUnavailable when an off-chain gateway
-    did so behind it."""
+def read_element(element: bytes) -> Element:
+    """What one element of the multicall's result says of its record."""
     # ENSIP-23: an element whose length is not a whole number of words is an error.
-    if not element or len(element) % abi.WORD == 0:
-        return element
-    refusal = read_refusal(element)
-    if isinstance(refusal, NameNotFound):
-        return b""
-    raise refusal
+    if len(element) % abi.WORD:
+        return refused(read_resolver_error(element))
+    return element
 
 
-def read_address(record: bytes, coin: CoinType) -> str | None:
-    """The address in the return data of `addr`, None where it is unset.
+def refused(refusal: GatewayError) -> Failed | None:
+    """A record whose reading was refused: None where that says that there is none."""
+    return Failed.of(refusal) if isinstance(refusal, UpstreamError) else None
 
-    Raises UpstreamNonsense for what a sound resolver cannot have said."""
+
+def read_address(element: Element, coin: CoinType) -> Address:
+    """The address in what `addr` returned."""
+    if isinstance(element, Failed):
+        return Address(element)
+    if not element:
+        return Address(None)
     try:
-        if not record:
-            return None
-        raw = abi.read_address(record) if coin == ETHEREUM else abi.read_bytes(record)
-        return address_text(coin, raw) if any(raw) else None
+        raw = abi.read_address(element) if coin == ETHEREUM else abi.read_bytes(element)
+        return Address(address_text(coin, raw)) if any(raw) else Address(None, is_zero=True)
     except ValueError as wrong:
-        raise UpstreamNonsense(f"The name's resolver gave no address: {wrong}.") from wrong
+        return Address(Failed(ResolverFailed, f"The name's resolver gave no address: {wrong}."))
 
 
-def read_content(record: bytes) -> ContentRecord | None:
-    """The content record in the return data of `contenthash`, None where it is unset.
+def read_content(element: Element) -> ContentRecord | Failed | None:
+    """The content record in what `contenthash` returned, None where it is unset.
 
     A contenthash that nobody can read is content of an unreadable kind: its owner wrote it so,
-    and ENS did not fail. Raises UpstreamNonsense for what is not return data."""
+    and nothing failed. An empty element is a resolver of the days before contenthash."""
+    if isinstance(element, Failed):
+        return element
     try:
-        raw = abi.read_bytes(record) if record else b""
+        raw = abi.read_bytes(element) if element else b""
     except ValueError as wrong:
-        raise UpstreamNonsense(f"The name's resolver gave no contenthash: {wrong}.") from wrong
+        return Failed(ResolverFailed, f"The name's resolver gave no contenthash: {wrong}.")
     try:
         return contenthash.decode(raw)
     except ValueError as wrong:
         log.info("unreadable contenthash", reason=str(wrong))
         return OtherContent("unreadable", raw[: contenthash.MAX_BYTES].hex())
-
-
-def read_refusal(data: bytes) -> GatewayError:
-    """What the revert *data* of the Universal Resolver, or of a resolver behind it, means:
-    absence (NameNotFound), a failed server (UpstreamUnavailable) or nonsense."""
-    selector = data[:4]
-    if selector == http_error.SELECTOR:
-        return _gateway_failure(data)
-    if selector == _RESOLVER_ERROR:
-        return _resolver_failure(data)
-    unknown = (UpstreamNonsense, f"ENS refused with the unknown error 0x{selector.hex()}.")
-    error, words = _MEANINGS.get(selector, unknown)
-    return error(words)
-
-
-def _gateway_failure(data: bytes) -> GatewayError:
-    status = http_error.read_status(data)
-    if http_error.is_refusal(status):
-        return UpstreamNonsense(f"The name's off-chain gateway answered {status}.")
-    if status == 504:
-        return UpstreamTimeout("The name's off-chain gateway did not answer in time.")
-    return UpstreamUnavailable("The name's off-chain gateway failed.")
-
-
-def _resolver_failure(data: bytes) -> GatewayError:
-    """ResolverError(bytes): the resolver's own revert, wrapped."""
-    try:
-        inner = abi.read_bytes(data, 4, 4)
-    except ValueError:
-        inner = b""
-    if inner[:4] in (_UNSUPPORTED_PROFILE, http_error.SELECTOR):
-        return read_refusal(inner)
-    return UpstreamNonsense("The name's resolver failed.")

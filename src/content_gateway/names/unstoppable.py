@@ -16,6 +16,7 @@ from content_gateway.content.domain import DomainName
 from content_gateway.content.ipns_name import IpnsName
 from content_gateway.content.records import (
     ContentRecord,
+    Failed,
     IpfsContent,
     IpnsContent,
     OtherContent,
@@ -23,17 +24,20 @@ from content_gateway.content.records import (
 )
 from content_gateway.content.wallet import ETHEREUM, CoinType, checksummed, parse_evm_address
 from content_gateway.errors import (
+    AnswerTooLarge,
     InvalidCid,
     InvalidCoinType,
     InvalidIpnsName,
     NameNotFound,
+    ResolverFailed,
     UpstreamError,
     UpstreamNonsense,
     UpstreamUnavailable,
 )
 from content_gateway.ethereum import abi
 from content_gateway.ethereum.abi import Reverted
-from content_gateway.names.ens import EthereumCalls
+from content_gateway.names.ens import TOO_LARGE, Address, EthereumCalls, records_of
+from content_gateway.together import both
 
 # The contracts of uns-config.json. A name moved from Ethereum to another chain leaves its token
 # behind with a bridge, so Ethereum is asked as well but believed last.
@@ -62,7 +66,7 @@ MAX_VALUE_BYTES: Final = 2048
 MAX_UNREADABLE_TEXT: Final = 200
 
 _GET_DATA: Final = bytes.fromhex("91015f6b")  # getData(string[],uint256)
-_KEYS: Final = (*WALLET_KEYS, *CONTENT_KEYS)
+KEYS: Final = (*WALLET_KEYS, *CONTENT_KEYS)
 # Owners that are nobody's wallet, so that what is sent there is lost: the address that stands for
 # "burnt", and the bridge that keeps Ethereum's token of a name that lives on Polygon.
 _NOT_WALLETS: Final = (
@@ -82,15 +86,16 @@ class Chain:
     proxy_reader: str
 
 
+_NOBODY: Final = Address(None)
+
+
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What one chain holds of a name; nothing, where *owner* is None.
-
-    *owner* and *wallet* are 20 bytes."""
+    """What one chain holds of a name; nothing, where *owner* (20 bytes) is None."""
 
     owner: bytes | None = None
-    wallet: bytes | None = None
-    content: ContentRecord | None = None
+    address: Address = _NOBODY
+    content: ContentRecord | Failed | None = None
 
 
 class UnstoppableNames:
@@ -107,21 +112,22 @@ class UnstoppableNames:
     async def resolve(self, name: DomainName, coin: CoinType = ETHEREUM) -> Records:
         """What *name* points at, according to Unstoppable Domains.
 
-        One round trip, on all chains at once. Raises NameNotFound when no chain holds the name, or
-        no record is set; UpstreamError when a chain that might hold it could not be asked;
-        InvalidCoinType for any *coin* but Ethereum's, whose records we do not know."""
+        One round trip, on all chains at once, and a second where the records are too large
+        together. Raises NameNotFound when no chain holds the name, or no record is set;
+        UpstreamError when a chain that might hold it could not be asked; InvalidCoinType for any
+        *coin* but Ethereum's, whose records we do not know."""
         if coin != ETHEREUM:
             raise InvalidCoinType("Of Unstoppable Domains only Ethereum addresses are read.")
         if not self._chains:
             raise UpstreamUnavailable("No chain of Unstoppable Domains is configured.")
-        return _records(await self._first_holding(encode_query(name.namehash)))
+        return _records(await self._first_holding(name.namehash))
 
-    async def _first_holding(self, query: bytes) -> Holding:
+    async def _first_holding(self, node: bytes) -> Holding:
         """What the first chain that holds the name says; raises as resolve does.
 
         The answers are taken in the chains' order, whichever comes first: only absence lets the
         search go on. Once it is over, calls that are still under way are ended."""
-        calls = [asyncio.create_task(_ask(chain, query)) for chain in self._chains]
+        calls = [asyncio.create_task(_ask(chain, node)) for chain in self._chains]
         try:
             for call in calls:
                 holding = await call
@@ -134,10 +140,10 @@ class UnstoppableNames:
         raise NameNotFound("No chain of Unstoppable Domains holds the name.")
 
 
-async def _ask(chain: Chain, query: bytes) -> Holding:
+async def _ask(chain: Chain, node: bytes) -> Holding:
     """What *chain* holds; raises UpstreamError."""
     try:
-        return await chain.ethereum.call(chain.proxy_reader, query, read_answer)
+        return await _ask_all(chain, node)
     except Reverted as revert:
         log.warning("the ProxyReader reverted", chain=chain.name, reason=str(revert))
         raise UpstreamNonsense("Unstoppable Domains refused the call.") from revert
@@ -146,55 +152,95 @@ async def _ask(chain: Chain, query: bytes) -> Holding:
         raise
 
 
+async def _ask_all(chain: Chain, node: bytes) -> Holding:
+    try:
+        return await _ask_for(chain, node, KEYS)
+    except AnswerTooLarge as large:
+        log.info("the records are too large together", chain=chain.name, reason=large.detail)
+    # A name's owner can write whatever fits in a block: one record must not hide the other.
+    of_wallet, of_content = await both(
+        _ask_if_small(chain, node, WALLET_KEYS), _ask_if_small(chain, node, CONTENT_KEYS)
+    )
+    holding = of_wallet or of_content
+    if holding is None:
+        raise TOO_LARGE.error()
+    if holding.owner is None:
+        return holding
+    return Holding(
+        holding.owner,
+        of_wallet.address if of_wallet else Address(TOO_LARGE),
+        of_content.content if of_content else TOO_LARGE,
+    )
+
+
+async def _ask_if_small(chain: Chain, node: bytes, keys: Sequence[str]) -> Holding | None:
+    """As _ask_for; None where the records are too large."""
+    try:
+        return await _ask_for(chain, node, keys)
+    except AnswerTooLarge:
+        return None
+
+
+async def _ask_for(chain: Chain, node: bytes, keys: Sequence[str]) -> Holding:
+    """What *chain* holds under *keys*; raises Reverted and UpstreamError."""
+    return await chain.ethereum.call(
+        chain.proxy_reader, encode_query(node, keys), lambda returned: read_answer(returned, keys)
+    )
+
+
 def _records(holding: Holding) -> Records:
-    """The answer; raises NameNotFound when there is neither wallet nor content."""
-    wallet = holding.wallet
-    if wallet is None and holding.content is None:
-        raise NameNotFound("The name has neither a wallet nor content.")
-    by_owner = wallet is None and holding.owner not in _NOT_WALLETS
-    if by_owner:
-        wallet = holding.owner
-    return Records(checksummed(wallet) if wallet else None, holding.content, by_owner)
+    """The answer; raises as Records.told."""
+    owner = holding.owner
+    stand_in = checksummed(owner) if owner and owner not in _NOT_WALLETS else None
+    return records_of(holding.address, holding.content, stand_in)
 
 
 # -- what is sent, and what comes back ------------------------------------------------------
 
 
-def encode_query(node: bytes) -> bytes:
-    """The call data: `getData(keys, node)` with all our keys."""
-    keys = abi.bytes_array_tail([key.encode() for key in _KEYS])
-    return _GET_DATA + abi.uint(2 * abi.WORD) + node + keys
+def encode_query(node: bytes, keys: Sequence[str] = KEYS) -> bytes:
+    """The call data: `getData(keys, node)`."""
+    names = abi.bytes_array_tail([key.encode() for key in keys])
+    return _GET_DATA + abi.uint(2 * abi.WORD) + node + names
 
 
-def read_answer(returned: bytes) -> Holding:
-    """The holding in what `getData` returned: `(address resolver, address owner, string[])`.
+def read_answer(returned: bytes, keys: Sequence[str] = KEYS) -> Holding:
+    """The holding in what `getData` returned: `(address resolver, address owner, string[])`, one
+    text for each of *keys*.
 
     ValueError for what the ProxyReader cannot have said. What the name's owner wrote is never
-    an error: unreadable wallets count as unset, unreadable content is told as such."""
+    an error: an unreadable wallet has failed, unreadable content is told as such."""
     abi.read_address(returned)
     owner = abi.read_address(returned, abi.WORD)
     values = abi.read_bytes_array(returned, 2 * abi.WORD)
-    if len(values) != len(_KEYS):
-        raise ValueError(f"{len(_KEYS)} records were asked for, {len(values)} came")
+    if len(values) != len(keys):
+        raise ValueError(f"{len(keys)} records were asked for, {len(values)} came")
     if not any(owner):
         return Holding()
-    wallets, contents = values[: len(WALLET_KEYS)], values[len(WALLET_KEYS) :]
+    texts = dict(zip(keys, values, strict=True))
     return Holding(
         owner,
-        next(filter(None, map(_wallet, wallets)), None),
-        next(map(_content, filter(None, contents)), None),
+        _wallet([texts.get(key, b"") for key in WALLET_KEYS]),
+        next((_content(texts[key]) for key in CONTENT_KEYS if texts.get(key)), None),
     )
 
 
-def _wallet(value: bytes) -> bytes | None:
-    """The address in a record, None if it is unset or none; the zero address is unset."""
-    try:
-        address = parse_evm_address(value.decode("ascii"))
-    except ValueError:
-        if value:
+def _wallet(values: Sequence[bytes]) -> Address:
+    """The first address in *values*; the zero address is unset."""
+    is_unreadable = False
+    for value in filter(None, values):
+        try:
+            address = parse_evm_address(value.decode("ascii"))
+        except ValueError:
+            is_unreadable = True
             log.info("unreadable wallet record", length=len(value))
-        return None
-    return address if any(address) else None
+            continue
+        if any(address):
+            return Address(checksummed(address))
+    if is_unreadable:
+        # It was meant for somebody, and who knows whether for the owner: people send money there.
+        return Address(Failed(ResolverFailed, "The name's wallet record is not an address."))
+    return Address(None, is_zero=True)
 
 
 def _content(value: bytes) -> ContentRecord:

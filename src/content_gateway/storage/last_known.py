@@ -121,7 +121,7 @@ class SqliteLastKnown:
         )
 
     def keep(self, domain: str, coin: CoinType, learned: Learned | None) -> None:
-        """Remember *learned*, or with None forget what was known."""
+        """Remember *learned*, which is whole, or with None forget what was known."""
         if len(self._resolutions) < self._bounds.pending or (domain, coin) in self._resolutions:
             at = self._today() if learned is None else learned.at
             self._resolutions[domain, coin] = (learned, at)
@@ -218,8 +218,8 @@ def _of_resolution(
     if learned is None:
         return _FORGET_RESOLUTION, values
     records = learned.records
-    content = None if records.content is None else _write_content(records.content)
-    values |= {"wallet": records.wallet, "content": content}
+    content = None if (known := records.known_content) is None else _write_content(known)
+    values |= {"wallet": records.known_wallet, "content": content}
     return _KEEP_RESOLUTION, values | {"wallet_is_owner": int(records.wallet_is_owner)}
 
 

@@ -5,8 +5,9 @@ import {OffchainResolver} from "Cast.sol";
 
 /// Does with each of the two records what it was made for, on the chain and for every name.
 contract FailingResolver {
-    /// Return *data* as it is, revert with it, hit INVALID, burn all gas, or revert without a word.
-    enum Way { Returns, Reverts, Invalid, OutOfGas, Bare }
+    /// Return *data* as it is, revert with it, hit INVALID, burn all gas, revert without a word, or
+    /// return `bytes` of the length that *data* holds.
+    enum Way { Returns, Reverts, Invalid, OutOfGas, Bare, Long }
 
     struct Record {
         Way way;
@@ -38,6 +39,7 @@ contract FailingResolver {
         Way way = records[selector].way;
         data = records[selector].data;
         if (way == Way.Returns) return data;
+        if (way == Way.Long) return abi.encode(new bytes(abi.decode(data, (uint256))));
         if (way == Way.OutOfGas) while (true) data = abi.encode(keccak256(data));
         assembly {
             if eq(way, 2) { invalid() }
