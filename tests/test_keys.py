@@ -23,12 +23,13 @@ class Clock:
 
     def __init__(self) -> None:
         self.passed = timedelta()
+        self.set_by = timedelta()
 
     def __call__(self) -> float:
         return 1_000.0 + self.passed.total_seconds()
 
     def today(self) -> datetime:
-        return START + self.passed
+        return START + self.passed + self.set_by
 
     def pass_(self, **time: float) -> None:
         self.passed += timedelta(**time)
@@ -170,6 +171,22 @@ async def test_each_refusal_has_its_reason(keys: IssuedKeys, clock: Clock) -> No
     assert refusal(keys, gone) == "revoked"
     clock.pass_(hours=1)
     assert refusal(keys, short) == "expired"
+
+
+async def test_a_key_that_has_expired_stays_so(keys: IssuedKeys, clock: Clock) -> None:
+    """Whoever sets the clock back revives no key, used since or not."""
+    used = await issued(keys, "used", lifetime=timedelta(days=1))
+    unused = await issued(keys, "unused", lifetime=timedelta(days=1))
+    living = await issued(keys, "living", lifetime=timedelta(days=10))
+    clock.pass_(days=1)
+    assert refusal(keys, used) == "expired"
+    clock.pass_(hours=1)
+    clock.set_by = timedelta(days=-2)
+    assert refusal(keys, used) == refusal(keys, unused) == "expired"
+    assert await keys.rotate("used") is None
+    assert keys.identify(living)
+    clock.pass_(days=9)
+    assert refusal(keys, living) == "expired"
 
 
 async def test_a_key_expires_at_its_moment(keys: IssuedKeys, clock: Clock) -> None:

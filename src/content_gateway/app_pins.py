@@ -64,7 +64,8 @@ async def kept_pins(
         blocks = await stack.enter_async_context(Blockstore(settings.blocks_path, collects=False))
         store = embedded_store(settings, outbound, blocks)
     backend = store or pin_backend(settings, outbound)
-    contents, sweeps = SqliteContents(database), SqliteSweeps(database)
+    contents = SqliteContents(database, grace=settings.pins.unpin_grace)
+    sweeps = SqliteSweeps(database)
     reconciler = Reconciler(
         contents,
         backend,

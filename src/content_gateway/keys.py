@@ -98,6 +98,7 @@ class IssuedKeys:
         self._clock = clock
         self._today = today
         self._remembered: dict[bytes, tuple[Requestor, float]] = {}
+        self._latest = (today(), clock())
 
     def identify(self, key: str) -> Requestor:
         """The requestor behind *key*.
@@ -114,7 +115,7 @@ class IssuedKeys:
         record = self._store.find(secret_hash)
         if record is None:
             raise KeyRefused("unknown")
-        if refusal := record.refusal(self._today()):
+        if refusal := record.refusal(self._moment()):
             raise KeyRefused(refusal)
         requestor = Requestor(record.id, record.scopes)
         if len(self._remembered) >= self.MAX_REMEMBERED:
@@ -142,13 +143,21 @@ class IssuedKeys:
         """A new key in place of the old one, which stops working; the pins stay.
 
         None if there is no such key, or it is revoked or expired."""
-        key, now = mint(), self._today()
+        key, now = mint(), self._moment()
         replaced = await self._store.replace_secret(name, hashed(key), _shown(key), now)
         return key if replaced else None
 
     async def revoke(self, name: str) -> bool:
         """Stop a key for good; its pins stay. False if there is none, or it is revoked."""
         return await self._store.revoke(name, self._today())
+
+    def _moment(self) -> datetime:
+        """Now, and never earlier than it was: a key that has expired stays so although the clock is
+        set back, as long as this process runs."""
+        (latest, at), ticks = self._latest, self._clock()
+        now = max(self._today(), latest + timedelta(seconds=max(0.0, ticks - at)))
+        self._latest = (now, ticks)
+        return now
 
     def all(self) -> Sequence[KeyRecord]:
         """Every key that was ever issued, oldest first."""

@@ -160,9 +160,9 @@ async def test_a_list_that_breaks_off_proves_nothing(
         await sweeper.now()
     assert await due(contents) == set()
     assert sweeps.last_report() is None
-    assert not await sweeps.take_duty("sweep", "other", 1.0)
+    assert not await sweeps.take_duty("sweep", "other", 1.0, 1e6)
     clock.now += Schedule().after_failure + 1
-    assert await sweeps.take_duty("sweep", "other", 1.0)
+    assert await sweeps.take_duty("sweep", "other", 1.0, 1e6)
 
 
 async def test_one_process_sweeps_at_a_time(
@@ -206,7 +206,7 @@ async def test_a_sweep_that_lost_its_lease_stops(
 
     await until(lambda: pinset.listings == 1)
     clock.now += Schedule().lease + 1
-    assert await sweeps.take_duty("sweep", "other", 100.0)
+    assert await sweeps.take_duty("sweep", "other", 100.0, 1e6)
     pinset.is_open.set()
     with pytest.raises(StorageUnavailable):
         await first
@@ -219,7 +219,7 @@ async def test_a_sweep_of_the_dead_is_taken_over(
     sweeps: SqliteSweeps, sweeper: Sweeper, clock: Clock
 ) -> None:
     """Once its lease has run out, and not before."""
-    assert await sweeps.take_duty("sweep", "dead", 120.0)
+    assert await sweeps.take_duty("sweep", "dead", 120.0, 1e6)
     assert await sweeper.now() is None
     clock.now += 121
     assert await sweeper.now() is not None
@@ -230,9 +230,9 @@ async def test_a_sweep_waits_for_its_time(
 ) -> None:
     """After one that went well the next is due an interval later, unless somebody hastens it."""
     assert await sweeper.now() is not None
-    assert not await sweeps.take_duty("sweep", "other", 1.0)
+    assert not await sweeps.take_duty("sweep", "other", 1.0, 1e6)
     clock.now += Schedule().interval + 1
-    assert await sweeps.take_duty("sweep", "other", 1.0)
+    assert await sweeps.take_duty("sweep", "other", 1.0, 1e6)
 
 
 async def test_it_sweeps_at_the_start_and_when_hastened(

@@ -25,6 +25,11 @@ class DueLedger(Protocol):
     async def release(self, owner: str) -> None:
         """Give up all of *owner*'s leases."""
 
+    async def rebase(self, longest: float, lease: float, back: float) -> None:
+        """The clock went *back* so many seconds: what waits, waits as much less. And what waits for
+        more than *longest* seconds from now was told so by a clock that was wrong, and is due; what
+        is leased for longer than that is leased for *lease* seconds."""
+
     async def begin(self, owner: str, due: Due, sent: Sent, event: Event | None) -> Due | None:
         """Record *event*, and that *sent* is about to be asked of the backend, durably; the
         content as it is then.

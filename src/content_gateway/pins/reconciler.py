@@ -66,6 +66,7 @@ from content_gateway.content.holdings import (
 )
 from content_gateway.errors import OwnFault, StorageUnavailable, UpstreamError
 from content_gateway.pins.backend import PinBackend
+from content_gateway.pins.clock_watch import ClockWatch
 from content_gateway.pins.due import DueLedger
 from content_gateway.pins.leases import Leases, owner_name
 from content_gateway.pins.outage import Outage, is_away
@@ -105,6 +106,9 @@ class Reconciler:
         self._batches: set[asyncio.Task[None]] = set()
         self._main: asyncio.Task[None] | None = None
         self._outage = Outage(self._rules.gap_away, clock)
+        self._watch = ClockWatch(
+            ledger, longest=self._rules.longest, lease=self._policy.lease, clock=clock
+        )
 
     @property
     def is_idle(self) -> bool:
@@ -154,6 +158,7 @@ class Reconciler:
         while True:
             self._awake.clear()
             try:
+                await self._watch.look()
                 await self._hand_out()
             except StorageUnavailable as wrong:
                 log.error("reconciler cannot read the ledger", reason=wrong.detail)

@@ -31,8 +31,10 @@ log = structlog.get_logger(__name__)
 class SweepLedger(Protocol):
     """The part of the ledger that a sweep reads and writes. Methods raise StorageUnavailable."""
 
-    async def take_duty(self, name: str, owner: str, seconds: float) -> bool:
-        """Whether *owner* may do that work now, alone, for so long; False: not due, or taken."""
+    async def take_duty(self, name: str, owner: str, seconds: float, longest: float) -> bool:
+        """Whether *owner* may do that work now, alone, for so long; False: not due, or taken.
+
+        It never waits for more than *longest* seconds."""
 
     async def keep_duty(self, name: str, owner: str, seconds: float) -> bool:
         """Extend the lease; False if it was lost."""
@@ -138,7 +140,8 @@ class Sweeper:
     async def _take(self) -> SweepReport | None:
         """One sweep, if it is due and nobody else does it."""
         schedule = self._schedule
-        if not await self._ledger.take_duty(_DUTY, self._owner, schedule.lease):
+        longest = max(schedule.interval, schedule.after_failure, 2 * schedule.lease)
+        if not await self._ledger.take_duty(_DUTY, self._owner, schedule.lease, longest):
             return None
         again_in = schedule.after_failure
         try:

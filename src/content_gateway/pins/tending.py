@@ -107,7 +107,9 @@ class Rules:
 
     def decide(self, due: Due, seen: Sighting, now: float) -> Act | Outcome:
         """What to do about *due*, of which *seen* was just seen; or what it has come to."""
-        unsure_for = self._batch_age - (now - due.sent_at) if due.sent is not None else 0.0
+        # A clock that was set back in between must not make the wish younger than new.
+        age = max(0.0, now - due.sent_at)
+        unsure_for = self._batch_age - age if due.sent is not None else 0.0
         if not due.is_held:
             return self._let_go(due, seen, unsure_for)
         if due.sent is Sent.UNPIN and unsure_for > 0:
@@ -173,6 +175,13 @@ class Rules:
         is_busy = isinstance(error, PinDeferred | Overloaded)
         longest = self.gap(due.attempts) if is_busy else None
         return Outcome(None, longest or self.gap_failed(due.looks), None, detail, attempted)
+
+    @property
+    def longest(self) -> float:
+        """Seconds that nothing waits longer for: more was said by a clock that was wrong."""
+        policy = self._policy
+        gaps = (policy.longest_gap, policy.longest_gap_failed, policy.longest_away)
+        return max(*gaps, self._batch_age, 2 * policy.lease)
 
     def slice(self, due: Due) -> float:
         """Seconds that one try may take."""

@@ -17,7 +17,7 @@ from content_gateway.content.holdings import ContentState, Event, after
 from content_gateway.content.moments import at_microseconds
 from content_gateway.content.pins import Label, Pin
 from content_gateway.storage.pin_rows import kept_label
-from content_gateway.storage.requestors import give_to_soonest, number_of
+from content_gateway.storage.requestors import give_to_soonest, number_for
 
 _SECOND: Final = 1_000_000  # microseconds
 _MILLISECOND: Final = 1_000
@@ -81,16 +81,24 @@ class _Requestors:
 
     def number(self, requestor: str) -> int:
         if requestor not in self._numbers:
-            self._numbers[requestor] = number_of(self._connection, requestor)
+            self._know(requestor)
         return self._numbers[requestor]
 
     def next_moment(self, requestor: str) -> int:
         if requestor not in self._last:
-            (self._last[requestor],) = self._connection.execute(
-                "SELECT max(created_at) FROM pins WHERE requestor = ?", (requestor,)
-            ).fetchone()
+            self._know(requestor)
         moment = self._last[requestor] = next_moment(self._now, self._last[requestor])
         return moment
+
+    def _know(self, requestor: str) -> None:
+        # Both at once: each statement costs more than what it reads.
+        last, number = self._connection.execute(
+            "SELECT max(created_at), (SELECT number FROM requestors WHERE requestor = :requestor)"
+            " FROM pins WHERE requestor = :requestor",
+            {"requestor": requestor},
+        ).fetchone()
+        self._last.setdefault(requestor, last)
+        self._numbers[requestor] = number or number_for(self._connection, requestor)
 
 
 def _add_part(

@@ -26,6 +26,7 @@ from content_gateway.content.holdings import (
 )
 from content_gateway.content.moments import at_milliseconds, milliseconds
 from content_gateway.storage.content_rows import kept_sighting, waiting_of
+from content_gateway.storage.gates import Gates
 from content_gateway.storage.leasing import Leasing, any_in_line
 from content_gateway.storage.requestors import give_to_soonest
 from content_gateway.storage.sqlite import Database
@@ -36,10 +37,13 @@ _OURS: Final = "id = :id AND lease_owner = :owner AND generation = :generation"
 
 
 class SqliteContents:
-    """The contents of one database."""
+    """The contents of one database; *grace* seconds pass before one that nobody holds leaves."""
 
-    def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, database: Database, *, grace: float = 0.0, clock: Callable[[], float] = time.time
+    ) -> None:
         self._database = database
+        self._grace = grace
         self._clock = clock
 
     def any_due(self, shares: Shares) -> bool:
@@ -94,6 +98,19 @@ class SqliteContents:
             )
 
         await self._database.write(job)
+
+    async def rebase(self, longest: float, lease: float, back: float) -> None:
+        """Let what waits wait *back* seconds less, as the clock was set back; and nothing longer
+        than *longest* seconds, but for a period of grace, nor leased for more than *lease*."""
+        now, last = self._now(), 0
+        sooner = partial(_sooner, now=now, seconds=back)
+        while back and (end := await self._database.write(partial(sooner, above=last))) > last:
+            last = end
+        gates = Gates(now, longest=longest, grace=self._grace, lease=lease, is_step=back > 0)
+        while numbers := await self._database.search(gates.far, is_ours=True):
+            await self._database.write(partial(gates.rebase, numbers=numbers))
+        while await self._database.write(gates.line_up):
+            pass
 
     async def begin(self, owner: str, due: Due, sent: Sent, event: Event | None) -> Due | None:
         """Record *event*, and that *sent* is about to be asked of the backend; the content as it
@@ -173,7 +190,8 @@ class SqliteContents:
         def job(connection: sqlite3.Connection) -> Backlog:
             rows = connection.execute(
                 "SELECT state, count(*), count(lease_owner), sum(next_at <= :now"
-                " AND (state != 'failed' OR sent_at IS NULL OR sent_at < :since))"
+                " AND (state != 'failed' OR sent_at IS NULL OR sent_at < :since"
+                " OR sent_at > :now))"  # by a clock that was wrong
                 " FROM contents WHERE next_at IS NOT NULL GROUP BY state",
                 values,
             ).fetchall()
@@ -247,12 +265,24 @@ def _settle(
 
 def _expedite(connection: sqlite3.Connection, *, above: int, now: int) -> int:
     """Make due at *now* what waits among the next contents *above*; the last number looked at."""
+    return _sooner(connection, above=above, now=now, seconds=None)
+
+
+def _sooner(connection: sqlite3.Connection, *, above: int, now: int, seconds: float | None) -> int:
+    """Let what waits among the next contents *above* wait *seconds* less, with None no more at all,
+    but for its period of grace; the last number looked at."""
     (most,) = connection.execute("SELECT coalesce(max(id), 0) FROM contents").fetchone()
     end = min(most, above + _EXPEDITED_AT_ONCE)
     connection.execute(
-        "UPDATE contents SET next_at = :now WHERE id > :above AND id <= :end AND next_at > :now"
-        " AND lease_owner IS NULL AND state != 'unpinning'",
-        {"now": now, "above": above, "end": end},
+        "UPDATE contents SET next_at = max(:now, coalesce(next_at - :less, :now))"
+        " WHERE id > :above AND id <= :end AND next_at > :now"
+        " AND lease_owner IS NULL AND (:less IS NOT NULL OR state != 'unpinning')",
+        {
+            "now": now,
+            "above": above,
+            "end": end,
+            "less": None if seconds is None else round(seconds * 1000),
+        },
     )
     return int(end)
 

@@ -17,16 +17,12 @@ _LENGTH: Final = (
 )
 
 
-def number_of(connection: sqlite3.Connection, requestor: str) -> int:
-    """The number under which *requestor* is known, from now on if it was not."""
-    row = connection.execute(
-        "SELECT number FROM requestors WHERE requestor = ?", (requestor,)
+def number_for(connection: sqlite3.Connection, requestor: str) -> int:
+    """A number for *requestor*, who has none yet."""
+    (number,) = connection.execute(
+        "INSERT INTO requestors (requestor) VALUES (?) RETURNING number", (requestor,)
     ).fetchone()
-    if row is None:
-        row = connection.execute(
-            "INSERT INTO requestors (requestor) VALUES (?) RETURNING number", (requestor,)
-        ).fetchone()
-    return int(row[0])
+    return int(number)
 
 
 def give_to_soonest(connection: sqlite3.Connection, content: int) -> None:

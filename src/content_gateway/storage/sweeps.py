@@ -25,14 +25,17 @@ class SqliteSweeps:
         self._database = database
         self._clock = clock
 
-    async def take_duty(self, name: str, owner: str, seconds: float) -> bool:
-        """Whether *owner* may do that work now, alone, for so long; False: not due, or taken."""
+    async def take_duty(self, name: str, owner: str, seconds: float, longest: float) -> bool:
+        """Whether *owner* may do that work now, alone, for so long; False: not due, or taken.
+
+        It never waits for more than *longest* seconds: more was said by a clock that was wrong."""
         now = self._now()
         values = {"name": name, "owner": owner, "now": now, "until": now + round(seconds * 1000)}
+        values["far"] = now + round(longest * 1000)
         return await self._changes(
             "INSERT INTO duties (name, next_at, lease_owner) VALUES (:name, :until, :owner)"
             " ON CONFLICT (name) DO UPDATE SET next_at = :until, lease_owner = :owner"
-            " WHERE next_at <= :now",
+            " WHERE next_at <= :now OR next_at > :far",
             values,
         )
 
@@ -79,8 +82,9 @@ class SqliteSweeps:
         def job(connection: sqlite3.Connection) -> list[int]:
             found = connection.execute(
                 "SELECT id FROM contents WHERE id > ? AND state = 'pinned' AND next_at IS NULL"
-                " AND updated_at <= ? ORDER BY id LIMIT ?",
-                (above, round(before * 1000), limit),
+                # What says that it was pinned in the future was pinned under another clock.
+                " AND (updated_at <= ? OR updated_at > ?) ORDER BY id LIMIT ?",
+                (above, round(before * 1000), self._now(), limit),
             )
             return [number for (number,) in found]
 

@@ -116,6 +116,11 @@ class WatchedContents:
         await self._ledger.release(owner)
         await self._points.passing("after release")
 
+    async def rebase(self, longest: float, lease: float, back: float) -> None:
+        await self._points.passing("before rebase")
+        await self._ledger.rebase(longest, lease, back)
+        await self._points.passing("after rebase")
+
     async def begin(self, owner: str, due: Due, sent: Sent, event: Event | None) -> Due | None:
         await self._points.passing("before begin")
         begun = await self._ledger.begin(owner, due, sent, event)
