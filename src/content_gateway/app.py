@@ -24,6 +24,7 @@ from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.keys import IssuedKeys, OpenKeys
 from content_gateway.names.directory import Directory
+from content_gateway.names.universal_resolver import UniversalResolverCheck
 from content_gateway.names.zone import ZoneFile
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
@@ -44,6 +45,7 @@ class Gateway:
     api: Api
     directory: Directory
     ipns: IpnsResolver
+    universal_resolver: UniversalResolverCheck
     pinning: Pinning
     contents: SqliteContents
     sweeps: SqliteSweeps
@@ -95,6 +97,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             api=api,
             directory=names.directory,
             ipns=names.ipns,
+            universal_resolver=names.universal_resolver,
             pinning=pins.pinning,
             contents=pins.contents,
             sweeps=pins.sweeps,

@@ -25,6 +25,7 @@ from content_gateway.names.basenames import Basenames
 from content_gateway.names.cache import Ages, Cache
 from content_gateway.names.directory import Directory, NameService, Policy
 from content_gateway.names.ens import EnsNames, EthereumCalls
+from content_gateway.names.universal_resolver import UniversalResolverCheck
 from content_gateway.names.unstoppable import Chain, UnstoppableNames
 from content_gateway.names.zone import ZoneFile
 from content_gateway.outbound import Outbound
@@ -44,6 +45,7 @@ class Names:
 
     directory: Directory
     ipns: IpnsResolver
+    universal_resolver: UniversalResolverCheck
 
 
 async def answered_names(
@@ -66,16 +68,19 @@ async def answered_names(
     own_zones = [ZoneFile(path) for path in [settings.names.zone_file] if path]
     for zone in own_zones:
         stack.callback(zone.close)
+    address = settings.ens.universal_resolver
+    check = UniversalResolverCheck(chain(settings, of_chains, settings.ens.rpc_urls), address)
+    stack.push_async_callback(check.close)
     directory = Directory(
         local=[*own_zones, *zones],
-        services=name_services(settings, of_chains, gateways),
+        services=name_services(settings, of_chains, gateways, check),
         ipns=ipns,
         blocking=blocking,
         cache=Cache(last_known, ages=ages(settings)),
         policy=Policy(lookup=settings.names.deadline),
     )
     stack.push_async_callback(directory.close)
-    return Names(directory, ipns)
+    return Names(directory, ipns, check)
 
 
 def ages(settings: Settings) -> Ages:
@@ -90,18 +95,28 @@ def ages(settings: Settings) -> Ages:
     )
 
 
-def name_services(settings: Settings, outbound: Outbound, gateways: Gateways) -> list[NameService]:
+def name_services(
+    settings: Settings,
+    outbound: Outbound,
+    gateways: Gateways,
+    check: UniversalResolverCheck | None = None,
+) -> list[NameService]:
     """The configured name services, in the order they are asked."""
     theirs, chains = settings.unstoppable, unstoppable_chains(settings, outbound)
     services: list[NameService] = [UnstoppableNames(chains, theirs.tlds)]
     if settings.ens.rpc_urls:
-        services.append(ens_names(settings, outbound, gateways))
+        services.append(ens_names(settings, outbound, gateways, check))
     if chains:
         services.append(UnstoppableNames(chains, theirs.shared_tlds))
     return services
 
 
-def ens_names(settings: Settings, outbound: Outbound, gateways: Gateways) -> NameService:
+def ens_names(
+    settings: Settings,
+    outbound: Outbound,
+    gateways: Gateways,
+    check: UniversalResolverCheck | None,
+) -> NameService:
     """ENS with its off-chain gateways, and with what Base knows if that may be asked."""
     chosen, basenames = settings.ens, settings.basenames
     ens = EnsNames(
@@ -109,6 +124,7 @@ def ens_names(settings: Settings, outbound: Outbound, gateways: Gateways) -> Nam
         universal_resolver=chosen.universal_resolver,
         registry=chosen.registry,
         name_wrapper=chosen.name_wrapper,
+        require=check.require if check else lambda: None,
     )
     base = chain(settings, outbound, basenames.rpc_urls) if basenames.rpc_urls else None
     return Basenames(ens, base, registry=basenames.registry)

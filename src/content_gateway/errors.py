@@ -22,6 +22,7 @@
     │  ├─ UpstreamTimeout       did not answer in time
     │  ├─ UpstreamNonsense      answered, and the answer cannot be right
     │  │  ├─ AnswerTooLarge       has more bytes than are read
+    │  │  ├─ NoContract           only an address without code answers so
     │  │  └─ ResolverFailed       the name's own resolver, or its gateway, refuses; ENS is well
     │  ├─ PinFailed             the pin backend has tried, and could not pin that content
     │  └─ PinDeferred           the pin backend is well, and does not take that content now
@@ -127,6 +128,10 @@ class UpstreamNonsense(UpstreamError):
 
 class AnswerTooLarge(UpstreamNonsense):
     """The answer has more bytes than are read of one."""
+
+
+class NoContract(UpstreamNonsense):
+    """An answer that only an address without code gives: the wrong one, or the wrong chain."""
 
 
 class ResolverFailed(UpstreamNonsense):

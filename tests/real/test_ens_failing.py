@@ -14,6 +14,7 @@ from eth_abi.abi import encode
 from content_gateway.ethereum.endpoint import MAX_ANSWER_BYTES
 from tests.fakes.gateway import Gateway, running_gateway
 from tests.service import Service, running_service
+from tests.waiting import eventually
 from tests.world.ens import EnsWorld, Way, calldata, dns_wire, namehash
 from tests.world.ethereum import Anvil, CountingProxy, running_anvil
 
@@ -203,3 +204,22 @@ async def test_a_gateway_that_refuses_the_contenthash_only(
     assert answer.json["walletAddress"]["addr"] == WALLET
     assert answer.headers["content-gateway-failed"] == "content"
     assert "off-chain gateway" in answer.json["message"]
+
+
+async def test_an_older_universal_resolver_is_said_to_be_one(
+    tmp_path: Path, anvil: Anvil, ens: EnsWorld
+) -> None:
+    """It answers 404 to names that are there; once its interface is asked for, that is 502."""
+    await ens.name("there.eth", address=WALLET, contenthash=IPFS)
+    old = await ens.old_universal_resolver()
+    async with running_service(
+        tmp_path, ens__rpc_urls=[anvil.url], ens__universal_resolver=old
+    ) as service:
+        assert (await service.resolve("there.eth")).status == 404
+        service.gateway.universal_resolver.start()
+
+        async def is_said() -> bool:
+            answer = await service.resolve("other.eth")
+            return answer.status == 502 and "ens.universal_resolver" in answer.json["detail"]
+
+        await eventually(is_said, seconds=60)

@@ -181,6 +181,8 @@ async def serve(
         listener = listen(chosen.host, chosen.port)
         with service_mark.held(chosen, has_demo=bool(zones)):
             gateway.start()
+            if chosen.ens.rpc_urls and not zones:  # the demonstration asks nobody unasked
+                gateway.universal_resolver.start()
             server = make_server(gateway.api)
             host, port = listener.getsockname()[:2]
             collect_seldom()

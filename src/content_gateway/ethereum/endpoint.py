@@ -14,7 +14,13 @@ import msgspec
 import structlog
 
 from content_gateway.breaker import Attempt, Breaker
-from content_gateway.errors import Overloaded, UpstreamError, UpstreamNonsense, UpstreamUnavailable
+from content_gateway.errors import (
+    NoContract,
+    Overloaded,
+    UpstreamError,
+    UpstreamNonsense,
+    UpstreamUnavailable,
+)
 from content_gateway.ethereum.abi import Reverted
 from content_gateway.outbound import Outbound, host_of, json_object
 
@@ -182,13 +188,14 @@ def read_call_answer(body: bytes) -> bytes:
     """The returned bytes in a JSON-RPC answer to `eth_call`.
 
     Raises Reverted for a revert, UpstreamUnavailable for any other error the node reports,
-    UpstreamNonsense for what is not an answer to `eth_call`."""
+    NoContract where nothing is returned, UpstreamNonsense for what is not an answer to
+    `eth_call`."""
     returned = _hex_bytes(_result(body))
     if returned is None:
         raise UpstreamNonsense("The Ethereum endpoint answered without a result.")
     if not returned:
         # An address without code "returns" nothing: the wrong chain, or a broken node.
-        raise UpstreamNonsense("There is no contract at that address on this endpoint's chain.")
+        raise NoContract("There is no contract at that address on this endpoint's chain.")
     return returned
 
 

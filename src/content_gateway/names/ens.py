@@ -72,11 +72,14 @@ class EnsNames:
         universal_resolver: str,
         registry: str,
         name_wrapper: str = "0xD4416b13d2b3a9aBae7AcD5D6C2BbDBE25686401",
+        require: Callable[[], None] = lambda: None,
     ) -> None:
+        """*require* raises UpstreamError while the Universal Resolver is known to be no good."""
         self._ethereum = ethereum
         self._universal_resolver = universal_resolver
         self._registry = registry
         self._name_wrapper = name_wrapper
+        self._require = require
 
     def covers(self, name: DomainName) -> bool:
         """True: names of DNS are in ENS too, so every dotted name may be."""
@@ -89,6 +92,7 @@ class EnsNames:
         address, or whose resolver does not say; other coins never fall back (ENSIP-19). Raises
         NameNotFound when no resolver or no record exists, UpstreamError when nothing is known and
         we could not find out. Never returns a guess."""
+        self._require()
         node = name.namehash
         silence, content_hash = await self._ask(name, address_call(node, coin), CONTENTHASH + node)
         address, content = read_address(silence, coin), read_content(content_hash)
@@ -107,7 +111,10 @@ class EnsNames:
         return records_of(address, content, owner)
 
     async def address(self, name: DomainName, coin: CoinType) -> Address:
-        """The address record of *name* for *coin*, asked for alone; it may have failed."""
+        """The address record of *name* for *coin*, asked for alone; it may have failed.
+
+        Raises UpstreamError only while the Universal Resolver is no good."""
+        self._require()
         return read_address(await self._ask_alone(name, address_call(name.namehash, coin)), coin)
 
     async def _ask(self, name: DomainName, first: bytes, second: bytes) -> tuple[Element, Element]:
