@@ -73,7 +73,7 @@ async def kept_pins(
         returned=lambda: sweeper.hasten(),  # noqa: PLW0108 - each of the two wakes the other
     )
     stack.push_async_callback(reconciler.close)
-    schedule = Schedule(interval=settings.pins.sweep_interval)
+    schedule = Schedule.every(settings.pins.sweep_interval)
     sweeper = Sweeper(sweeps, backend, wake=reconciler.wake, schedule=schedule)
     stack.push_async_callback(sweeper.close)
     ledger = SqliteLedger(database, grace=settings.pins.unpin_grace)

@@ -52,7 +52,7 @@ class Embedded:
         path = next(data.glob("blocks*"))
         async with Outbound() as outbound, Blockstore(path) as blocks:
             store = EmbeddedStore(blocks, Gateways(outbound, []))
-            listed = [cid async for cid in store.pinset()]
+            listed = [entry.cid async for entry in store.pinset()]
             seen = await store.look(listed)
         assert {sighting.holding for sighting in seen.values()} <= {Holding.PINNED}
         return set(listed)

@@ -45,4 +45,4 @@ async def refused(backend: PinBackend, cid: Cid) -> str:
 
 async def pinset(backend: PinBackend) -> set[Cid]:
     """All that is pinned."""
-    return {cid async for cid in backend.pinset()}
+    return {listed.cid async for listed in backend.pinset()}

@@ -490,7 +490,7 @@ async def test_two_pins_of_overlapping_dags_at_once(
     origin.blocks = other.blocks = first | second
     await asyncio.gather(pin(store, one), pin(store, two))
     assert await count(blocks) == len(first | second)
-    assert {cid async for cid in store.pinset()} == {one, two}
+    assert {entry.cid async for entry in store.pinset()} == {one, two}
 
 
 async def test_a_pin_that_is_unpinned_while_it_comes_in_is_not_called_complete(
@@ -517,7 +517,7 @@ async def test_the_pinset_has_complete_pins_only(store: EmbeddedStore, origin: O
         await pin(store, cid)
     with pytest.raises(PinFailed):
         await pin(store, raw(b"nobody has this")[0])
-    assert [cid async for cid in store.pinset()] == [cid for cid, _ in leaves]
+    assert [entry.cid async for entry in store.pinset()] == [cid for cid, _ in leaves]
     assert store.batch_age == 0
 
 

@@ -99,7 +99,7 @@ async def test_without_a_factor_of_ours_the_cluster_says_how_many_are_enough(
     assert (await look(backend, everywhere)).wanted == 3
     world.cluster.lose(world.cluster.peers[0], str(everywhere))
     seen = await look(backend, everywhere)
-    assert (seen.holding, seen.replicas) == (Holding.QUEUED, 2)
+    assert (seen.holding, seen.replicas) == (Holding.LOST, 2)
     assert seen.reason == "it was lost and is to be fetched again (peer0)"
 
 

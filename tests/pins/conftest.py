@@ -1,5 +1,5 @@
 """Parts that the tests of pins share."""
 
-from tests.ledgers import clock, contents, database, ledger
+from tests.ledgers import clock, contents, database
 
-__all__ = ["clock", "contents", "database", "ledger"]
+__all__ = ["clock", "contents", "database"]

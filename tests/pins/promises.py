@@ -109,7 +109,7 @@ async def _until(bench: Bench, cid: Cid, holding: Holding, *, asking: bool) -> S
 
 async def pinset(bench: Bench) -> list[Cid]:
     """The whole pinset, sorted."""
-    return sorted([cid async for cid in bench.backend.pinset()], key=bytes)
+    return sorted([listed.cid async for listed in bench.backend.pinset()], key=bytes)
 
 
 def raw(data: bytes) -> Cid:

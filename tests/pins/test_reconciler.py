@@ -12,7 +12,7 @@ import pytest
 
 from content_gateway.blocking.blocklist import Blocklist
 from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import ContentState, Event, Holding, Outcome, Sighting
+from content_gateway.content.holdings import ContentState, Event, Holding, Listed, Outcome, Sighting
 from content_gateway.content.pins import PinStatus, Removal
 from content_gateway.errors import PinDeferred, PinFailed, PinNotFound, UpstreamUnavailable
 from content_gateway.pins.pinning import Pinning
@@ -99,9 +99,9 @@ class Backend:
         elif cid in self.held:  # else it is not there yet, and a cluster answers 404
             asyncio.get_running_loop().call_later(self.batch_age * 0.8, self.held.discard, cid)
 
-    async def pinset(self) -> AsyncGenerator[Cid, None]:
+    async def pinset(self) -> AsyncGenerator[Listed, None]:
         for held in sorted(self.held, key=str):
-            yield held
+            yield Listed(held)
 
     @asynccontextmanager
     async def _one_of(self, cid: Cid) -> AsyncIterator[None]:

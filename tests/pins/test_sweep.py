@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 import pytest
 
 from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Event, Outcome, Sighting
+from content_gateway.content.holdings import Event, Holding, Listed, Outcome, Sighting
 from content_gateway.content.pins import NO_LABEL
 from content_gateway.errors import StorageUnavailable, UpstreamUnavailable
 from content_gateway.pins.sweep import Schedule, Sweeper
@@ -30,6 +30,7 @@ class Pinset:
 
     def __init__(self) -> None:
         self.cids: list[Cid] = []
+        self.replicas: dict[Cid, int] = {}  # where it is not one
         self.breaks_after: int | None = None
         self.is_open = asyncio.Event()
         self.is_open.set()
@@ -46,14 +47,14 @@ class Pinset:
     async def unpin(self, cid: Cid) -> None:
         raise AssertionError("a sweep touches nothing")
 
-    async def pinset(self) -> AsyncGenerator[Cid, None]:
+    async def pinset(self) -> AsyncGenerator[Listed, None]:
         self.listings += 1
         for number, pinned in enumerate(list(self.cids)):
             if number == self.breaks_after:
                 raise UpstreamUnavailable("It broke off.")
             if number == len(self.cids) // 2:
                 await self.is_open.wait()
-            yield pinned
+            yield Listed(pinned, self.replicas.get(pinned, 1))
 
 
 @pytest.fixture
@@ -86,7 +87,8 @@ async def hold(ledger: SqliteLedger, contents: SqliteContents, numbers: Sequence
     """These contents are held, pinned and settled."""
     await asyncio.gather(*(ledger.add("a", cid(n), str(cid(n)), NO_LABEL) for n in numbers))
     while dues := await contents.lease("test", 30.0, shares(1000)):
-        await contents.settle("test", [(due, Outcome(Event.SEEN_PINNED, None)) for due in dues])
+        seen = Outcome(Event.SEEN_PINNED, None, Sighting(Holding.PINNED, 1))
+        await contents.settle("test", [(due, seen) for due in dues])
 
 
 async def due(contents: SqliteContents) -> set[int]:

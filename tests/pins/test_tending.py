@@ -65,6 +65,8 @@ KEEPING = [
     (FAILED, Sent.PIN, LONG_AGO, Holding.FAILED, Act.PIN),  # its gap is over: once more
     (PINNED, Sent.PIN, LONG_AGO, Holding.ABSENT, Act.PIN),  # the backend has lost it
     (PINNED, Sent.PIN, JUST, Holding.ABSENT, LATER),
+    (PINNED, Sent.PIN, LONG_AGO, Holding.LOST, Act.PIN),  # its nodes have
+    (QUEUED, Sent.PIN, JUST, Holding.LOST, Event.SEEN_QUEUED),  # they may not have begun
 ]
 
 
@@ -99,8 +101,8 @@ OLD_WORDS = [
     ({"sent": Sent.PIN, "sent_at": NOW + 500}, 0.0),  # a clock was set back
     ({"state": PINNED, "sent": Sent.PIN, "sent_at": NOW - AGE - 7, "looks": 1}, 7.0),
     ({"state": PINNED, "sent": Sent.PIN, "sent_at": NOW - AGE - 7, "looks": 2}, None),  # in doubt
-    ({"state": UNPINNING, "sent": Sent.PIN, "sent_at": NOW - 20}, None),
-    ({"state": UNPINNING}, None),
+    ({"state": UNPINNING, "sent": Sent.PIN, "sent_at": NOW - 20}, 0.0),
+    ({"state": UNPINNING}, 0.0),
 ]
 
 
@@ -158,6 +160,18 @@ def test_what_was_pinned_already_is_settled_at_first_sight(rules: Rules) -> None
     act = rules.decide(due(), Sighting(Holding.PINNED), NOW)
     assert isinstance(act, Outcome)
     assert (act.event, act.again_in) == (Event.SEEN_PINNED, None)
+
+
+def test_a_replica_that_does_not_answer_is_told_and_left_to_the_sweep(rules: Rules) -> None:
+    """What was pinned and is still held by somebody stays pinned; nothing can be done about it."""
+    seen = Sighting(Holding.UNKNOWN, 2, 3, reason="a peer is silent")
+    act = rules.decide(due(PINNED, sent=Sent.PIN, sent_at=LONG_AGO), seen, NOW)
+    assert act == Outcome(None, None, seen, "a peer is silent")
+    for state, replicas in ((PINNED, 0), (QUEUED, 2)):
+        unknown = Sighting(Holding.UNKNOWN, replicas, 3)
+        act = rules.decide(due(state, sent=Sent.PIN, sent_at=LONG_AGO), unknown, NOW)
+        assert isinstance(act, Outcome)
+        assert act.again_in is not None
 
 
 def test_a_store_without_batches_is_believed_at_once() -> None:

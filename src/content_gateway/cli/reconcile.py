@@ -176,7 +176,8 @@ def _lines(found: _Report) -> Iterator[str]:
         return
     yield (
         f"last sweep {_moment(sweep.ended_at)}: {sweep.listed:,} listed,"
-        f" {sweep.missing:,} missing, {sweep.strangers:,} strangers"
+        f" {sweep.missing:,} missing, {sweep.under_replicated:,} under-replicated,"
+        f" {sweep.strangers:,} strangers"
     )
     for cid in sweep.sample[:_SHOWN]:
         yield f"  {cid} is on the backend, and nobody here has asked for it"
@@ -194,6 +195,7 @@ def _as_json(found: _Report) -> dict[str, Any]:
             "ended": _moment(sweep.ended_at),
             "listed": sweep.listed,
             "missing": sweep.missing,
+            "underReplicated": sweep.under_replicated,
             "strangers": sweep.strangers,
             "sample": [str(cid) for cid in sweep.sample],
         },

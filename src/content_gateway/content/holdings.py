@@ -79,6 +79,7 @@ class Holding(Enum):
     PINNING = auto()
     PINNED = auto()  # as many replicas as are wanted
     FAILED = auto()  # in its pinset, and every replica failed
+    LOST = auto()  # in its pinset, and replicas that were there are gone: it is to be asked again
     UNKNOWN = auto()  # it could not say
 
 
@@ -105,6 +106,26 @@ class Sighting:
     wanted: int = 1
     peers: Sequence[Peer] = ()
     reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A content in a backend's pinset; its own lists say that *replicas* of *wanted* are there."""
+
+    cid: Cid
+    replicas: int = 1
+    wanted: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the ledger has of a content: its *number*, whether somebody holds it, and how many
+    *replicas* of *wanted* there were when it was looked at last."""
+
+    number: int
+    is_held: bool
+    replicas: int
+    wanted: int
 
 
 class Sent(StrEnum):
@@ -245,7 +266,8 @@ class SweepReport:
 
     Moments are seconds since 1970. *listed* contents are in the pinset; *missing* ones were pinned
     for all we knew and are not, and are looked at again; *strangers* are listed and nobody here has
-    asked for them, *sample* has the first of them."""
+    asked for them, *sample* has the first of them. Of *under_replicated* contents that are promised
+    here and listed, fewer replicas are there than are wanted: they are looked at again too."""
 
     started_at: float
     ended_at: float
@@ -253,3 +275,4 @@ class SweepReport:
     missing: int
     strangers: int
     sample: tuple[Cid, ...] = ()
+    under_replicated: int = 0

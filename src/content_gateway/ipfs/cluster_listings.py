@@ -6,7 +6,7 @@ listing proves and what it does not; what follows for a content is said in clust
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
@@ -24,11 +24,16 @@ from content_gateway.ipfs.cluster_status import (
     read_allocation,
     read_member,
     read_status,
+    read_unwell,
 )
 from content_gateway.outbound import json_object
 
 MAX_LINE_BYTES: Final = 256 * 1024
 _KEPT_SECONDS: Final = 300.0
+# What a peer has taken for its own and has not got. Without "pinned", whose lines are as many as
+# there are pins. That a peer does not answer shows in the lines of others alone, if there are any.
+UNWELL: Final = "/pins?filter=pin_error,unexpectedly_unpinned,pinning,pin_queued"
+_MOST_UNWELL: Final = 1_000_000
 _MOST_ENTRIES: Final = 300_000  # some 40 MB
 _SECONDS: Final = 60.0
 _IDLE_SECONDS: Final = 20.0
@@ -142,6 +147,28 @@ class Rented(Generic[T]):
             self._not_before = now + min(_LONGEST_PAUSE, max(0.5, _SHARE * (now - taken_at)))
         self._kept, self._size = Listing(taken_at, entries), len(entries)
         return True
+
+
+class Health:
+    """Which of the *members* answer, and how much of what they should hold is missing."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self._members = frozenset(member.id for member in members)
+        self._well = frozenset(member.id for member in members if member.is_well)
+        self._missing: dict[int, int] = {}
+
+    def note(self, value: Mapping[str, Any]) -> None:
+        """Take note of a line of the listing of what is not well; of the first million of them."""
+        text, missing = read_unwell(value)
+        if missing and len(self._missing) < _MOST_UNWELL:
+            self._missing[hash(text)] = missing
+
+    def of(self, value: Mapping[str, Any], pin: Allocation) -> tuple[int, int]:
+        """Of a line of the pinset, which is *pin*: how many peers hold it, of how many that are
+        to."""
+        peers = frozenset(pin.peers) or self._members
+        missing = self._missing.get(hash(value.get("cid")), 0)
+        return max(0, len(peers & self._well) - missing), len(peers)
 
 
 class TooLong(UpstreamUnavailable):

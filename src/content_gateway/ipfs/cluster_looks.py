@@ -11,6 +11,7 @@ moment ago, so that it is absent only where it was never submitted at all."""
 import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from content_gateway.content.cid import Cid
@@ -174,10 +175,39 @@ class ClusterLooks:
                 seen[cid] = self._queued(pins[cid])
             elif status is not None and (doubtful := await self._doubtful(cid, status, errors)):
                 seen[cid] = doubtful
+        seen |= await self._gone(seen, pins, statuses)
         for cid, sighting in seen.items():
             if sighting.holding is Holding.PINNED:
                 self.submissions.seen_held(cid, sighting)
         return seen
+
+    async def _gone(
+        self,
+        seen: Mapping[Cid, Sighting],
+        pins: Mapping[Cid, Allocation],
+        statuses: Mapping[Cid, Status],
+    ) -> dict[Cid, Sighting]:
+        """Those of *seen* that lack a replica because a peer that is to keep it is gone for good,
+        as far as the cluster knows: another one can be found for it.
+
+        The cluster counts a peer as its own for a while after its last sign of life, and gives
+        it up by itself only where it is told to."""
+        doubtful = [
+            cid
+            for cid, sighting in seen.items()
+            if sighting.holding is Holding.UNKNOWN and cid in statuses and pins[cid].peers
+        ]
+        if not doubtful:
+            return {}
+        try:
+            members = {member.id for member in await self._listings.members()}
+        except UpstreamError:
+            return {}
+        return {
+            cid: replace(seen[cid], holding=Holding.LOST)
+            for cid in doubtful
+            if statuses[cid].silent - members
+        }
 
     async def _of_many(
         self, cids: Sequence[Cid], pins: Mapping[Cid, Allocation], ages: Mapping[Cid, float]

@@ -18,7 +18,7 @@ WHO: Final = "The cluster"
 NOT_IN_PINSET: Final = "pin is not part of the pinset"
 NO_PEERS: Final[Sequence[Peer]] = ()
 _MAX_REASON: Final = 500
-_QUEUED: Final = {"pin_queued", "unpinned", "unexpectedly_unpinned", "queued"}
+_QUEUED: Final = {"pin_queued", "unpinned", "queued"}
 # Where the operator's servers are is not for the people who read a reason.
 _ADDRESS: Final = re.compile(
     r"https?://[^\s\"]+|/(?:ip[46]|dns[46]?|dnsaddr)/[^\s\])]+"
@@ -60,11 +60,13 @@ class Allocation:
 class Status:
     """What the allocated peers say of a content; *allocations* of them are named in its pin.
 
-    No allocations are named where every peer is to pin it, and where it is not in the pinset."""
+    No allocations are named where every peer is to pin it, and where it is not in the pinset.
+    *silent* has the ids of those that did not answer."""
 
     cid: Cid
     peers: Sequence[Peer]
     allocations: int
+    silent: frozenset[str] = frozenset()
 
     @property
     def replicas(self) -> int:
@@ -94,6 +96,8 @@ class Status:
             holding = Holding.PINNED
             if replicas < goal:
                 reason = f"The cluster was asked to keep it on {replicas} peers only."
+        elif "unexpectedly_unpinned" in words:
+            holding = Holding.LOST
         elif "pinning" in words:
             holding = Holding.PINNING
         elif words & _QUEUED:
@@ -102,7 +106,7 @@ class Status:
             holding = Holding.FAILED
         else:
             holding = Holding.UNKNOWN
-        if holding in (Holding.QUEUED, Holding.FAILED, Holding.UNKNOWN):
+        if holding in (Holding.QUEUED, Holding.FAILED, Holding.LOST, Holding.UNKNOWN):
             reason = self._reason()
         if holding is Holding.UNKNOWN:
             reason = reason or "The cluster does not say how far it is."
@@ -159,7 +163,10 @@ def read_status(value: Mapping[str, Any]) -> Status:
         raise UpstreamNonsense("The cluster's answer is not a pin status.")
     read = sorted((_read_peer(*item) for item in peers.items()), key=lambda peer: peer.name)
     allocated = [peer for peer in read if peer.status != "remote"]
-    return Status(read_cid(value), tuple(allocated), len(allocations or ()))
+    silent = frozenset(
+        peer_id for peer_id, peer in peers.items() if peer["status"] == "cluster_error"
+    )
+    return Status(read_cid(value), tuple(allocated), len(allocations or ()), silent)
 
 
 def read_allocation(value: Mapping[str, Any]) -> Allocation:
@@ -197,6 +204,14 @@ def good(answer: Answer) -> Answer:
         return answer
     message = error_message(answer.body) or "no reason given"
     raise UpstreamUnavailable(f"The cluster answered {answer.status}: {message}")
+
+
+def read_unwell(value: Mapping[str, Any]) -> tuple[str, int]:
+    """A line of a listing of what is not well: its CID as it is spelt, and how many peers of those
+    that answered have not got what they should. Raises UpstreamNonsense."""
+    text, status = value.get("cid"), read_status(value)
+    well = ("pinned", "cluster_error")
+    return str(text), sum(peer.status not in well for peer in status.peers)
 
 
 def read_cid(value: Mapping[str, Any]) -> Cid:

@@ -13,15 +13,16 @@ from typing import Any, Final
 import structlog
 
 from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Holding, Sighting
+from content_gateway.content.holdings import Holding, Listed, Sighting
 from content_gateway.errors import (
     InvalidCid,
     PinDeferred,
     PinFailed,
+    UpstreamError,
     UpstreamNonsense,
     UpstreamUnavailable,
 )
-from content_gateway.ipfs.cluster_listings import Listings, lines_of
+from content_gateway.ipfs.cluster_listings import UNWELL, Health, Listings, lines_of
 from content_gateway.ipfs.cluster_looks import STATUS_SECONDS, ClusterLooks
 from content_gateway.ipfs.cluster_peers import ClusterPeers, Login
 from content_gateway.ipfs.cluster_requests import pin_options
@@ -76,9 +77,10 @@ class IpfsCluster:
         self._seconds = seconds
         self._batch_age = batch_age
         self._reported: set[str] = set()
+        self._listings = Listings(self._peers, clock)
         self._looks = ClusterLooks(
             self._peers,
-            Listings(self._peers, clock),
+            self._listings,
             clock,
             least=replication_min,
             batch_age=self.batch_age,
@@ -100,12 +102,14 @@ class IpfsCluster:
         return await self._looks.look(cids, ages or {})
 
     async def pin(self, cid: Cid, seen: Sighting, progress: Callable[[int, int], None]) -> Sighting:
-        """Put *cid* into the pinset, or have its peers try again where it is there.
+        """Put *cid* into the pinset, or have its peers try again where it is there; where one of
+        them is gone, putting it there again finds another one.
 
         *progress* is never told: the cluster does not say how far a retrieval is. Raises
         PinFailed when it refuses the CID, PinDeferred when it could not take it now,
         UpstreamUnavailable and UpstreamTimeout."""
-        if seen.holding is not Holding.ABSENT:
+        is_peer_gone = any(peer.status == "cluster_error" for peer in seen.peers)
+        if seen.holding is Holding.FAILED or (seen.holding is Holding.LOST and not is_peer_gone):
             return await self._recover(cid)
         self._looks.submissions.forget(cid)
         answer = await self._write("POST", f"/pins/{cid}{self._options}", cid)
@@ -116,7 +120,8 @@ class IpfsCluster:
         except UpstreamNonsense as wrong:
             raise UpstreamUnavailable(wrong.detail) from wrong
         self._looks.submissions.add(cid, pin)
-        return Sighting(Holding.QUEUED, 0, self._looks.goal(pin) or max(len(pin.peers), 1))
+        wanted = self._looks.goal(pin) or max(len(pin.peers), 1)
+        return Sighting(Holding.QUEUED, seen.replicas, wanted)
 
     async def unpin(self, cid: Cid) -> None:
         """Take *cid* out of the pinset; no error where it is not there.
@@ -128,11 +133,13 @@ class IpfsCluster:
         if answer.status == 400:
             raise UpstreamUnavailable(f"The cluster answered 400: {error_message(answer.body)}")
 
-    async def pinset(self) -> AsyncGenerator[Cid, None]:
+    async def pinset(self) -> AsyncGenerator[Listed, None]:
         """Every CID in the pinset, as one peer streams it; pins we could not name are left out.
 
-        Raises UpstreamError where it breaks off. An error that the cluster itself has in the
-        middle shows in a trailer only, which we cannot read: what seems to be missing is to be
+        The pinset says who is to keep a content, `/peers` which of them are there with their
+        nodes, and a listing of what is not well what those have lost: no peer is asked about
+        each. Raises UpstreamError where it breaks off. An error that the cluster itself has in
+        the middle shows in a trailer only, which we cannot read: what seems to be missing is to be
         looked for."""
         listing = lines_of(
             self._peers,
@@ -140,11 +147,29 @@ class IpfsCluster:
             seconds=_PINSET_SECONDS,
             idle_seconds=_PINSET_IDLE_SECONDS,
         )
+        health = await self._health()
         async with aclosing(listing) as lines:
             async for value in lines:
                 cid = self._entry(value)
                 if cid is not None:
-                    yield cid
+                    pin = read_allocation(value)
+                    replicas, peers = health.of(value, pin)
+                    yield Listed(cid, replicas, self._looks.goal(pin) or peers)
+
+    async def _health(self) -> Health:
+        """Who is there, and what of their part is missing. Where a peer has frozen, and the
+        listing of what is missing never ends, the first of it alone is what can be said."""
+        health = Health(await self._listings.members())
+        listing = lines_of(
+            self._peers, UNWELL, seconds=_PINSET_SECONDS, idle_seconds=_PINSET_IDLE_SECONDS
+        )
+        try:
+            async with aclosing(listing) as lines:
+                async for value in lines:
+                    health.note(value)
+        except UpstreamError as wrong:
+            log.warning("what the cluster has lost was not listed", reason=wrong.detail)
+        return health
 
     def _entry(self, value: Mapping[str, Any]) -> Cid | None:
         text = read_entry(value)

@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.holdings import Holding, Peer, Sighting
+from content_gateway.content.holdings import Holding, Listed, Peer, Sighting
 from content_gateway.errors import (
     PinDeferred,
     PinFailed,
@@ -125,7 +125,7 @@ class Kubo:
                 answer = await self._ask(f"pin/rm?arg={cid}")
                 read_unpinned(answer.status, answer.body, cid)
 
-    async def pinset(self) -> AsyncGenerator[Cid, None]:
+    async def pinset(self) -> AsyncGenerator[Listed, None]:
         """Every recursive pin of Kubo's that can be ours: in version 1, of a codec we accept.
 
         The list is asked for whole, not streamed: an error in the middle of a streamed one shows
@@ -140,7 +140,7 @@ class Kubo:
                 if isinstance(batch, Exception):
                     raise batch
                 for cid in batch:
-                    yield cid
+                    yield Listed(cid)
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Protocol
 
 from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Sighting
+from content_gateway.content.holdings import Listed, Sighting
 
 Progress = Callable[[int, int], None]
 """Told the blocks and bytes that one attempt has brought in so far."""
@@ -49,7 +49,8 @@ class PinBackend(Protocol):
         When this returns the backend has taken the wish in; a later look says whether it is
         done. Raises PinDeferred, UpstreamUnavailable or UpstreamTimeout."""
 
-    def pinset(self) -> AsyncGenerator[Cid, None]:
-        """Every CID in its pinset, in any order, streamed; for the sweep.
+    def pinset(self) -> AsyncGenerator[Listed, None]:
+        """Every CID in its pinset, in any order, streamed, and how many replicas its own lists or
+        samples, of a bounded size, say are there; for the sweep.
 
         Raises UpstreamError where it breaks off, so that half a list never passes for all."""

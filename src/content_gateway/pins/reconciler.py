@@ -51,6 +51,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 
 import structlog
@@ -248,11 +249,12 @@ class Reconciler:
     async def _send_now(self, due: Due, act: Act, seen: Sighting, leases: Leases) -> None:
         """Do *act* about *due*, and write what it has come to."""
         sent = Sent.PIN if act is Act.PIN else Sent.UNPIN
-        is_lost = act is Act.PIN and seen.holding is Holding.ABSENT
-        event = Event.SEEN_ABSENT if is_lost else None
+        is_lost = seen.holding in (Holding.ABSENT, Holding.LOST) and not seen.replicas
+        event = Event.SEEN_ABSENT if is_lost and act is Act.PIN else None
+        shown = seen if seen.holding is Holding.LOST else None
         outcome = Outcome(None, 0.0)  # where it is not ours any more: the ledger makes it due again
         begun = None
-        if seen.holding is not Holding.FAILED or due.sent is Sent.UNPIN:
+        if seen.holding not in (Holding.FAILED, Holding.LOST) or due.sent is Sent.UNPIN:
             # What it has may be about to go, so that nothing of it can be taken up again.
             seen = Sighting(Holding.ABSENT)
         try:
@@ -262,6 +264,9 @@ class Reconciler:
             else:
                 wish = self._pin(begun, seen) if act is Act.PIN else self._unpin(begun)
                 outcome = await self._try(begun, wish)
+                if outcome.sighting is None:
+                    # However it went: that replicas are gone is to be known.
+                    outcome = replace(outcome, sighting=shown)
         finally:
             await self._settle([(begun or due, outcome)], leases)
 

@@ -1,22 +1,24 @@
 """The sweep: compares the whole ledger with the whole pinset of the backend, both ways, slowly.
 
-A cluster can forget what it has confirmed (facts-pins section 1), and nobody would ask again for
-what is settled. So the sweep streams the pinset: what the ledger has as pinned and the backend does
-not list is looked at again, which brings it back if it is really gone; what the backend lists and
-nobody here has asked for is reported, and never touched. Knows a content by its number in the
+A cluster can forget what it has confirmed (facts-pins section 1), its nodes can lose what they
+held, and nobody would ask again for what is settled. So the sweep streams the pinset, with the
+replicas that there are by the backend's own lists: what the ledger has as pinned and the backend
+does not list, or lists with other replicas than the ledger tells, or with too few, is looked at
+again, which brings it back if it is really gone; what the backend lists and nobody here has asked
+for is reported, and never touched. Knows a content by its number in the
 ledger, one bit each: ten million contents are a megabyte. Tending is left to the reconciler."""
 
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
-from typing import Final, Protocol
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, Self
 
 import structlog
 
 from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import SweepReport
+from content_gateway.content.holdings import Known, Listed, SweepReport
 from content_gateway.errors import StorageUnavailable, UpstreamError
 from content_gateway.pins.backend import PinBackend
 from content_gateway.pins.leases import owner_name
@@ -45,8 +47,8 @@ class SweepLedger(Protocol):
     async def hasten_duty(self, name: str) -> None:
         """Make the work due now, if nobody does it."""
 
-    async def numbers(self, cids: Sequence[Cid]) -> Mapping[Cid, int]:
-        """The numbers of those of *cids* that the ledger knows."""
+    async def known(self, cids: Sequence[Cid]) -> Mapping[Cid, Known]:
+        """What the ledger knows of *cids*, of those that it knows."""
 
     async def settled(self, above: int, limit: int, before: float) -> Sequence[int]:
         """The next numbers *above* that are pinned for all we know since *before*, ascending."""
@@ -69,6 +71,17 @@ class Schedule:
     look: float = 60.0
     after_failure: float = 10.0
     lease: float = 120.0
+
+    @classmethod
+    def every(cls, interval: float) -> Self:
+        """With that *interval*, kept also where it is shorter than what else is waited for."""
+        usual = cls()
+        return replace(
+            usual,
+            interval=interval,
+            least=min(usual.least, interval),
+            look=min(usual.look, interval),
+        )
 
 
 class Sweeper:
@@ -153,21 +166,33 @@ class Sweeper:
 
     async def _sweep(self) -> SweepReport:
         started_at = self._clock()
-        listed = strangers = 0
+        listed = strangers = under_replicated = 0
         sample: list[Cid] = []
         seen = bytearray()
         async with aclosing(self._backend.pinset()) as pinset, aclosing(_chunks(pinset)) as chunks:
-            async for cids in chunks:
-                numbers = await self._ledger.numbers(cids)
-                unknown = [cid for cid in cids if cid not in numbers]
-                listed, strangers = listed + len(cids), strangers + len(unknown)
+            async for chunk in chunks:
+                known = await self._ledger.known([entry.cid for entry in chunk])
+                unknown = [entry.cid for entry in chunk if entry.cid not in known]
+                listed, strangers = listed + len(chunk), strangers + len(unknown)
                 sample += unknown[: _SAMPLE - len(sample)]
-                _mark(seen, numbers.values())
+                _mark(seen, [content.number for content in known.values()])
+                pairs = [(entry, known[entry.cid]) for entry in chunk if entry.cid in known]
+                under_replicated += sum(_lacks(entry, content) for entry, content in pairs)
+                await self._doubt([one.number for entry, one in pairs if _differs(entry, one)])
                 await self._keep()
         missing = await self._look_again(seen, started_at)
-        report = SweepReport(started_at, self._clock(), listed, missing, strangers, tuple(sample))
+        report = SweepReport(
+            *(started_at, self._clock(), listed, missing, strangers, tuple(sample)),
+            under_replicated=under_replicated,
+        )
         await self._ledger.report(report)
-        log.info("sweep", listed=listed, missing=missing, strangers=strangers)
+        log.info(
+            "sweep",
+            listed=listed,
+            missing=missing,
+            under_replicated=under_replicated,
+            strangers=strangers,
+        )
         return report
 
     async def _look_again(self, seen: bytearray, before: float) -> int:
@@ -177,22 +202,37 @@ class Sweeper:
         while numbers := await self._ledger.settled(last, _CHUNK, before):
             last = numbers[-1]
             absent = [number for number in numbers if not _is_marked(seen, number)]
-            if absent:
-                await self._ledger.look_again(absent)
-                self._wake()
+            await self._doubt(absent)
             missing += len(absent)
             await self._keep()
         return missing
+
+    async def _doubt(self, numbers: Sequence[int]) -> None:
+        """Make those due that are settled."""
+        if numbers:
+            await self._ledger.look_again(numbers)
+            self._wake()
 
     async def _keep(self) -> None:
         if not await self._ledger.keep_duty(_DUTY, self._owner, self._schedule.lease):
             raise StorageUnavailable("The sweep took too long, and somebody else has begun one.")
 
 
-async def _chunks(cids: AsyncIterator[Cid]) -> AsyncGenerator[list[Cid], None]:
-    chunk: list[Cid] = []
-    async for cid in cids:
-        chunk.append(cid)
+def _lacks(entry: Listed, content: Known) -> bool:
+    """Whether fewer replicas are there than were promised to somebody."""
+    return content.is_held and entry.replicas < entry.wanted
+
+
+def _differs(entry: Listed, content: Known) -> bool:
+    """Whether the ledger tells requestors something else, or there is something to repair."""
+    told = (content.replicas, content.wanted)
+    return (entry.replicas, entry.wanted) != told or entry.replicas < entry.wanted
+
+
+async def _chunks(entries: AsyncIterator[Listed]) -> AsyncGenerator[list[Listed], None]:
+    chunk: list[Listed] = []
+    async for entry in entries:
+        chunk.append(entry)
         if len(chunk) == _CHUNK:
             yield chunk
             chunk = []

@@ -35,6 +35,7 @@ _EVENTS: Final = {
     Holding.PINNING: Event.SEEN_PINNING,
     Holding.PINNED: Event.SEEN_PINNED,
     Holding.FAILED: Event.SEEN_FAILED,
+    Holding.LOST: Event.SEEN_QUEUED,
     Holding.UNKNOWN: None,
 }
 
@@ -93,10 +94,10 @@ class Rules:
     def oldest_word(self, due: Due, now: float) -> float | None:
         """How many seconds old what a backend says of *due* may be, for `decide` to go by it.
 
-        Infinity where nothing was ever asked of the backend; None where it is to be asked now:
-        about what nobody holds any more, and what was settled and is in doubt."""
+        Infinity where nothing was ever asked of the backend, 0 of what nobody holds any more; None
+        where what was settled is in doubt, and the backend is to find out now."""
         if not due.is_held:
-            return None
+            return 0.0
         if due.sent is None:
             return math.inf
         age = now - due.sent_at
@@ -120,19 +121,24 @@ class Rules:
         return self._keep(due, seen, unsure_for)
 
     def _keep(self, due: Due, seen: Sighting, unsure_for: float) -> Act | Outcome:
+        is_settled = unsure_for <= 0
         match seen.holding:
             case Holding.PINNED:
                 # Seen once more when the change can no longer be lost; then nothing is left to do.
-                return _seen(seen, unsure_for if unsure_for > 0 else None)
-            case Holding.ABSENT if unsure_for > 0:
+                return _seen(seen, None if is_settled else unsure_for)
+            case Holding.ABSENT if not is_settled:
                 return Outcome(None, min(unsure_for, self.gap(due.looks)))
-            case Holding.ABSENT:
-                return Act.PIN
-            case Holding.FAILED if due.state is ContentState.FAILED:
-                return Act.PIN
-            case Holding.FAILED:
+            case Holding.FAILED if due.state is not ContentState.FAILED:
                 return _seen(seen, self.gap_failed(due.attempts), error=seen.reason)
-        return _seen(seen, self.gap(due.looks), error=seen.reason)
+            case Holding.ABSENT | Holding.FAILED | Holding.LOST if (
+                is_settled or seen.holding is Holding.FAILED
+            ):
+                return Act.PIN
+        if not _is_partly_there(due, seen):
+            return _seen(seen, self.gap(due.looks), error=seen.reason)
+        # Where a replica does not answer nothing can be done, and the sweep looks again.
+        is_done = seen.holding is Holding.UNKNOWN and is_settled
+        return Outcome(None, None if is_done else self.gap(due.looks), seen, seen.reason)
 
     def _let_go(self, due: Due, seen: Sighting, unsure_for: float) -> Act | Outcome:
         if seen.holding is Holding.UNKNOWN:
@@ -208,6 +214,13 @@ class Rules:
 
     def _spread(self, gap: float) -> float:
         return gap * (0.5 + self._jitter() / 2)
+
+
+def _is_partly_there(due: Due, seen: Sighting) -> bool:
+    """Whether a content that was pinned is still held, though not by all who should, and nobody
+    is said to bring it in."""
+    is_told = seen.holding in (Holding.LOST, Holding.UNKNOWN)
+    return is_told and due.state is ContentState.PINNED and seen.replicas > 0
 
 
 def _seen(

@@ -192,7 +192,7 @@ class Pins(Group):
     )
     sweep_interval: float = Field(
         21_600.0,
-        ge=60,
+        ge=1,
         le=2_592_000,
         description="seconds between comparisons of the ledger with the backend",
     )

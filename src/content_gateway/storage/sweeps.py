@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import SweepReport
+from content_gateway.content.holdings import Known, SweepReport
 from content_gateway.storage.sqlite import Database
 
 _KEPT_REPORTS: Final = 100
@@ -63,16 +63,21 @@ class SqliteSweeps:
             {"name": name, "now": self._now()},
         )
 
-    async def numbers(self, cids: Sequence[Cid]) -> Mapping[Cid, int]:
-        """The numbers of those of *cids* that the ledger knows."""
+    async def known(self, cids: Sequence[Cid]) -> Mapping[Cid, Known]:
+        """What the ledger knows of *cids*, of those that it knows."""
         texts = {str(cid): cid for cid in cids}
         values = (msgspec.json.encode(list(texts)).decode(),)
 
-        def job(connection: sqlite3.Connection) -> dict[Cid, int]:
+        def job(connection: sqlite3.Connection) -> dict[Cid, Known]:
             found = connection.execute(
-                "SELECT cid, id FROM contents WHERE cid IN (SELECT value FROM json_each(?))", values
+                "SELECT cid, id, state != 'unpinning', replicas, wanted FROM contents"
+                " WHERE cid IN (SELECT value FROM json_each(?))",
+                values,
             )
-            return {texts[text]: number for text, number in found}
+            return {
+                texts[text]: Known(number, bool(is_held), replicas, wanted)
+                for text, number, is_held, replicas, wanted in found
+            }
 
         return await self._database.search(job, is_ours=True)
 
@@ -106,13 +111,13 @@ class SqliteSweeps:
         sample = msgspec.json.encode([str(cid) for cid in report.sample]).decode()
         values = (
             *(round(report.started_at * 1000), round(report.ended_at * 1000)),
-            *(report.listed, report.missing, report.strangers, sample),
+            *(report.listed, report.missing, report.strangers, sample, report.under_replicated),
         )
 
         def job(connection: sqlite3.Connection) -> None:
             connection.execute(
-                "INSERT INTO sweeps (started_at, ended_at, listed, missing, strangers, sample)"
-                " VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO sweeps (started_at, ended_at, listed, missing, strangers, sample,"
+                " under_replicated) VALUES (?, ?, ?, ?, ?, ?, ?)",
                 values,
             )
             connection.execute(
@@ -125,15 +130,18 @@ class SqliteSweeps:
         """What the last sweep has found; None if there was none."""
         row = self._database.read(
             lambda connection: connection.execute(
-                "SELECT started_at, ended_at, listed, missing, strangers, sample FROM sweeps"
-                " ORDER BY id DESC LIMIT 1"
+                "SELECT started_at, ended_at, listed, missing, strangers, sample, under_replicated"
+                " FROM sweeps ORDER BY id DESC LIMIT 1"
             ).fetchone()
         )
         if row is None:
             return None
-        started_at, ended_at, listed, missing, strangers, sample = row
+        started_at, ended_at, listed, missing, strangers, sample, under_replicated = row
         cids = tuple(Cid.parse(text) for text in msgspec.json.decode(sample, type=list[str]))
-        return SweepReport(started_at / 1000, ended_at / 1000, listed, missing, strangers, cids)
+        return SweepReport(
+            *(started_at / 1000, ended_at / 1000, listed, missing, strangers, cids),
+            under_replicated=under_replicated,
+        )
 
     async def _changes(self, statement: str, values: Mapping[str, object]) -> bool:
         def job(connection: sqlite3.Connection) -> bool:

@@ -6,7 +6,7 @@ each, one of which may be dark. It takes longer, so fewer steps are taken with i
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Sighting
+from content_gateway.content.holdings import Listed, Sighting
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from tests.fakes.cluster import MiniCluster, MiniPin
 from tests.fakes.cluster_wire import Wire
@@ -47,9 +47,9 @@ class AdaptedCluster:
         await self._adapter.unpin(cid)
         self._answer()
 
-    async def pinset(self) -> AsyncGenerator[Cid, None]:
-        async for cid in self._adapter.pinset():
-            yield cid
+    async def pinset(self) -> AsyncGenerator[Listed, None]:
+        async for listed in self._adapter.pinset():
+            yield listed
 
     # What happens to it.
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from enum import Enum, auto
 
 from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Holding, Sent, Sighting
+from content_gateway.content.holdings import Holding, Listed, Sent, Sighting
 from content_gateway.errors import (
     PinDeferred,
     PinFailed,
@@ -83,11 +83,11 @@ class SimulatedCluster:
             self._take(Sent.UNPIN, cid)
         self._reply()
 
-    async def pinset(self) -> AsyncGenerator[Cid, None]:
+    async def pinset(self) -> AsyncGenerator[Listed, None]:
         self._answer_or_not()
         for cid in sorted(self._pinset, key=str):
             self._answer_or_not()
-            yield cid
+            yield Listed(cid, int(cid in self._fetched))
 
     # What happens to it.
 

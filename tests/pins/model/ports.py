@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Due, Event, Outcome, Sent, Shares, Sighting
+from content_gateway.content.holdings import Due, Event, Listed, Outcome, Sent, Shares, Sighting
 from content_gateway.content.pins import Label, Page, Pin, PinStatus, Removal, Search
 from content_gateway.pins.backend import PinBackend
 from content_gateway.pins.due import DueLedger
@@ -236,11 +236,11 @@ class WatchedBackend:
             await self._backend.unpin(cid)
         await self._points.passing("after unpin")
 
-    async def pinset(self) -> AsyncGenerator[Cid, None]:
+    async def pinset(self) -> AsyncGenerator[Listed, None]:
         await self._points.passing("before pinset")
-        async for cid in self._backend.pinset():
+        async for listed in self._backend.pinset():
             await self._points.passing("during pinset")
-            yield cid
+            yield listed
         await self._points.passing("after pinset")
 
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Final
 
 from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Holding, Peer, Sighting
+from content_gateway.content.holdings import Holding, Listed, Peer, Sighting
 from content_gateway.errors import PinFailed
 from content_gateway.ipfs.embedded.block import refusal
 from content_gateway.ipfs.embedded.blockstore import Blockstore
@@ -95,12 +95,12 @@ class EmbeddedStore:
         Raises StorageUnavailable when the disk refuses."""
         await self._blocks.unpin(cid)
 
-    async def pinset(self) -> AsyncGenerator[Cid, None]:
+    async def pinset(self) -> AsyncGenerator[Listed, None]:
         """Every complete pin; raises StorageUnavailable where the disk refuses."""
         last = 0
         while pins := await self._blocks.pins_after(last, _PINS_AT_ONCE):
             for last, cid in pins:  # noqa: B007 - where the next page begins
-                yield cid
+                yield Listed(cid)
 
     async def block(self, cid: Cid) -> bytes | None:
         """The block *cid*, verified again; None if it is not here, or has rotted.
