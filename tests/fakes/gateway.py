@@ -35,6 +35,7 @@ class Gateway(Miniature):
         self.answers: dict[bytes, bytes] = {}
         self.says: bytes | None = None
         self.refused: dict[bytes, int] = {}
+        self.is_compressing = False  # with gzip, whatever was asked for
         self.asked: list[Asked] = []
         self.most_at_once = 0
         self._at_once = 0
@@ -61,7 +62,7 @@ class Gateway(Miniature):
         _, sender, *rest = request.path.removesuffix(".json").split("/")
         if request.method == "POST":
             body = json.loads(await request.read())
-            assert body["sender"] == sender
+            assert body["sender"].lower() == sender.lower()  # EIP-3668 leaves it to the client
             assert request.content_type == "application/json"
             rest = [body["data"]]
         data = bytes.fromhex(rest[0].removeprefix("0x"))
@@ -73,7 +74,10 @@ class Gateway(Miniature):
         response = self._response(data)
         if response is None:
             return web.json_response({"message": "I do not hold that."}, status=404)
-        return web.json_response({"data": "0x" + response.hex()})
+        answer = web.json_response({"data": "0x" + response.hex()})
+        if self.is_compressing:
+            answer.enable_compression(web.ContentCoding.gzip)
+        return answer
 
     def _response(self, data: bytes) -> bytes | None:
         if data[:4] != MULTICALL or data in self.answers:

@@ -25,8 +25,8 @@ interface BatchGateway {
 
 /// Stands in for the Universal Resolver of mainnet, as its callers see it: same
 /// calls, same answers, same errors, same off-chain rounds (EIP-3668, ENSIP-21,
-/// ENSIP-22). Left out: reverse lookups, caller-chosen gateways, labels written
-/// as [hash], resolvers so old that they know no revert.
+/// ENSIP-22). Left out: reverse lookups, batch gateways of the caller's own choice,
+/// labels written as [hash], resolvers so old that they know no revert.
 contract UniversalResolver {
     error DNSDecodingFailed(bytes name);
     error ResolverNotFound(bytes name);
@@ -34,6 +34,15 @@ contract UniversalResolver {
     error UnsupportedResolverProfile(bytes4 selector);
     error ResolverError(bytes errorData);
     error OffchainLookup(address sender, string[] urls, bytes callData, bytes4 callbackFunction, bytes extraData);
+
+    /// Who answers for a name, as ethers asks for it.
+    struct ResolverInfo {
+        bytes name;
+        uint256 offset;
+        bytes32 node;
+        address resolver;
+        bool extended;
+    }
 
     /// What became of one call.
     enum Outcome { Waiting, Answered, Failed, GatewayFailed }
@@ -74,9 +83,9 @@ contract UniversalResolver {
     }
 
     /// What *data* (one call, or a multicall of several) answers for *name*, and who answered.
-    function resolve(bytes calldata name, bytes calldata data) external view returns (bytes memory, address) {
+    function resolve(bytes calldata name, bytes calldata data) public view returns (bytes memory, address) {
         Session memory session;
-        (session.resolver, session.extended) = requireResolver(name);
+        (session.resolver, session.extended) = resolverOf(name);
         session.many = bytes4(data) == MULTICALL;
         if (isDirect(session)) {
             Direct memory direct = Direct(session.resolver, session.extended, bytes4(data), 0, "");
@@ -93,6 +102,18 @@ contract UniversalResolver {
             ask(session.lookups[i], session.resolver, call);
         }
         return conclude(session);
+    }
+
+    /// The same, as viem asks: its batch gateway is the one that everybody has.
+    function resolveWithGateways(bytes calldata name, bytes calldata data, string[] calldata gateways) external view returns (bytes memory, address) {
+        require(gateways.length == 1 && keccak256(bytes(gateways[0])) == keccak256("x-batch-gateway:true"));
+        return resolve(name, data);
+    }
+
+    function requireResolver(bytes memory name) external view returns (ResolverInfo memory info) {
+        info.name = name;
+        (info.resolver, info.extended) = resolverOf(name);
+        (, info.node, info.offset) = findResolver(name);
     }
 
     /// The second half of `resolve`, once the batch gateway has answered (EIP-3668).
@@ -140,7 +161,7 @@ contract UniversalResolver {
         if (own != address(0)) (resolver, found) = (own, offset);
     }
 
-    function requireResolver(bytes memory name) private view returns (address resolver, bool extended) {
+    function resolverOf(bytes memory name) private view returns (address resolver, bool extended) {
         uint256 offset;
         (resolver,, offset) = findResolver(name);
         if (resolver == address(0)) revert ResolverNotFound(name);
