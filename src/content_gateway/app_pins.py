@@ -62,7 +62,7 @@ async def kept_pins(
     store = blocks = None
     if settings.pins.backend == "embedded":
         blocks = await stack.enter_async_context(Blockstore(settings.blocks_path, collects=False))
-        store = embedded_store(settings, outbound, blocks)
+        store = embedded_store(settings, outbound, blocks, blocking)
     backend = store or pin_backend(settings, outbound)
     contents = SqliteContents(database, grace=settings.pins.unpin_grace)
     sweeps = SqliteSweeps(database)
@@ -121,7 +121,9 @@ def pin_backend(settings: Settings, outbound: Outbound) -> PinBackend:
     )
 
 
-def embedded_store(settings: Settings, outbound: Outbound, blocks: Blockstore) -> EmbeddedStore:
+def embedded_store(
+    settings: Settings, outbound: Outbound, blocks: Blockstore, blocking: Blocklist
+) -> EmbeddedStore:
     """The embedded store over *blocks*."""
     chosen = settings.embedded
     limits = Limits(chosen.max_blocks, chosen.max_bytes, chosen.max_depth)
@@ -131,4 +133,4 @@ def embedded_store(settings: Settings, outbound: Outbound, blocks: Blockstore) -
         seconds=chosen.timeout,
         stream_seconds=settings.pins.timeout,
     )
-    return EmbeddedStore(blocks, gateways, limits=limits)
+    return EmbeddedStore(blocks, gateways, limits=limits, checker=blocking.checker)

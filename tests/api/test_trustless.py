@@ -6,6 +6,7 @@ from typing import Any
 
 import cbor2
 import pytest
+from aiohttp import ClientError
 
 from content_gateway.content.cid import DAG_PB, Cid
 from content_gateway.content.multiformats import IDENTITY
@@ -326,3 +327,44 @@ async def test_what_cannot_be_walked_is_404(service: Service, codec: int, scope:
     cid = Cid(codec, IDENTITY, b"abc")
     answer = await get(service, f"{cid}?format=car&dag-scope={scope}")
     assert answer.status in ((404,) if scope == "all" or codec == DAG_PB else (200, 404))
+
+
+async def test_a_blocked_block_is_not_served_inside_its_parents_car(
+    tmp_path: Path, origin: Origin
+) -> None:
+    """The CAR of a small DAG is 451; that of a large one, which has begun, ends with a reset; and a
+    pin of what holds the block says why it fails."""
+    large = dags.file(800, 3_000)
+    last = list(dags.in_order(large))[-1][0]
+    listed = tmp_path / "list.deny"
+    listed.write_text("# nothing\n")
+    origin.blocks |= FILE[1] | TREE[1] | large[1]
+    async with running_service(
+        tmp_path / "data",
+        embedded__gateways=[origin.url],
+        embedded__serve=True,
+        blocking__denylist_file=listed,
+    ) as service:
+        await hold(service, TREE[0])
+        await hold(service, large[0])
+        new = listed.with_suffix(".new")
+        new.write_text(f"/ipfs/{SHARED[0]}\n/ipfs/{last}\n/ipfs/{list(FILE[1])[7]}\n")
+        new.replace(listed)
+
+        async def is_blocked() -> bool:
+            return (await get(service, f"{SHARED[0]}?format=raw")).status == 451
+
+        await eventually(is_blocked)
+        answer = await get(service, f"{TREE[0]}?format=car")
+        assert (answer.status, answer.json["code"]) == (451, "blocked")
+        assert (await get(service, f"{TREE[0]}?format=car&dag-scope=block")).status == 200
+        with pytest.raises(ClientError):
+            await get(service, f"{large[0]}?format=car")
+        await service.pin(str(FILE[0]))
+
+        async def has_failed() -> bool:
+            answer = await service.ask("GET", f"/ipfs/pin/status/{FILE[0]}")
+            result = answer.json["result"]
+            return result["status"] == "failed" and "blocked by the operator" in result["reason"]
+
+        await eventually(has_failed)

@@ -41,6 +41,24 @@ def test_a_sound_store_passes(data: Path) -> None:
     assert done.stdout == f"{len(DAG[1])} blocks, {size:.1f} MB: every one is what it should be.\n"
 
 
+def test_what_is_kept_and_blocked_is_listed(data: Path) -> None:
+    """With the pins it is part of, and status 1; nothing is taken away."""
+    assert run(data, "blocks", "denied").stdout == "No list of blocked content is set.\n"
+    listed = data / "list.deny"
+    (data / "gateway.toml").write_text(
+        f'data_dir = "{data}"\n[blocking]\ndenylist_file = "{listed}"\n'
+    )
+    config = ("--config", str(data / "gateway.toml"))
+    listed.write_text(f"/ipfs/{list(DAG[1])[5]}\n")
+    done = run(data, "blocks", "denied", *config)
+    assert done.returncode == 1, done.stderr
+    first, last = done.stdout.splitlines()
+    assert first == f"blocked {list(DAG[1])[5]}, part of {DAG[0]}"
+    assert last.startswith("1 blocks are kept and blocked")
+    listed.write_text(f"/ipfs/{file(1, 1)[0]}\n")
+    assert run(data, "blocks", "denied", *config).returncode == 0
+
+
 def test_rot_is_reported_with_its_pins(data: Path) -> None:
     """Status 1 once; the pin is incomplete then, until the service has brought it in again."""
     rot(data, 3)

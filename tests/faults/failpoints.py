@@ -98,7 +98,7 @@ async def opened(settings: Settings, failpoint: Failpoint) -> AsyncIterator[Pinn
         outbound = await stack.enter_async_context(Outbound())
         if settings.pins.backend == "embedded":
             blocks = await stack.enter_async_context(Blockstore(settings.blocks_path))
-            backend: Any = embedded_store(settings, outbound, blocks)
+            backend: Any = embedded_store(settings, outbound, blocks, Blocklist(None, None))
         else:
             backend = pin_backend(settings, outbound)
         watched: Any = Watched(backend, failpoint)

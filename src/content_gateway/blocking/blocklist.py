@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from content_gateway.blocking.denylist import parse_denylist
+from content_gateway.blocking.denylist import Denylist, parse_denylist
 from content_gateway.blocking.name_list import parse_names
 from content_gateway.content.cid import Cid
 from content_gateway.content.domain import DomainName
@@ -37,6 +37,7 @@ class Blocklist:
     ) -> None:
         """Reads both files; raises WrongSettings when one of them cannot be used."""
         self._denylist = self._names = None
+        self._checked_by: _Checker | None = None
         if denylist is not None:
             self._denylist = WatchedFile(
                 denylist,
@@ -62,6 +63,16 @@ class Blocklist:
         if self._denylist and self._denylist.current().blocks_cid(cid):
             raise Blocked("This content is blocked by the operator.")
 
+    def checker(self) -> Callable[[Cid], None] | None:
+        """What raises Blocked for a block that is blocked, by the list as it is now: for walks of
+        many blocks, in any thread. None where no block is; the same one while the list is."""
+        if self._denylist is None:
+            return None
+        denylist = self._denylist.current()
+        if self._checked_by is None or self._checked_by.denylist is not denylist:
+            self._checked_by = _Checker(denylist)
+        return self._checked_by if denylist.has_contents else None
+
     def check_ipns(self, name: IpnsName) -> None:
         """Raises Blocked if the IPNS key or DNSLink domain *name* is not to be resolved."""
         if (self._denylist and self._denylist.current().blocks_ipns(name)) or (
@@ -74,3 +85,15 @@ class Blocklist:
         for file in (self._denylist, self._names):
             if file:
                 file.close()
+
+
+class _Checker:
+    """Asks one version of the *denylist*, which changes no more."""
+
+    def __init__(self, denylist: Denylist) -> None:
+        self.denylist: Final = denylist
+
+    def __call__(self, cid: Cid) -> None:
+        """Raises Blocked if the block *cid* is not to be served or pinned."""
+        if self.denylist.blocks_block(cid):
+            raise Blocked(f"The block {cid} is blocked by the operator.")

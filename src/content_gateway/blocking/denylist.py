@@ -80,6 +80,19 @@ class Denylist:
         """True if the content *cid* is blocked."""
         return self._blocks(cid, self._contents.last(cid.multihash))
 
+    @property
+    def has_contents(self) -> bool:
+        """Whether any rule may speak of content."""
+        return len(self._contents) > 0 or bool(self._hashed)
+
+    def blocks_block(self, cid: Cid) -> bool:
+        """As blocks_cid, for one of many that are asked about once: nothing is remembered."""
+        run = self._contents.last(cid.multihash)
+        for function, rules in self._hashed.items():
+            for digest in _double_hashes(cid, function):
+                run = max(run, rules.last(digest))
+        return denies(run)
+
     def blocks_ipns(self, name: IpnsName) -> bool:
         """True if the IPNS key or the DNSLink domain *name* is blocked."""
         return self._blocks(name, self._names.last(name.multihash or name.text.encode()))
@@ -96,12 +109,8 @@ class Denylist:
         return denies(run)
 
 
-@lru_cache(maxsize=16_384)  # a warm answer asks for the same again; it takes 10 µs to compute
-def double_hashes(item: Item, function: int) -> tuple[bytes, ...]:
-    """The digests by which a `//` rule may mean *item*: of its modern and of its legacy text.
-
-    Modern: the multihash in base58btc, or `/ipns/` and the domain. Legacy (badbits): the CIDv1
-    in base32, or the domain, and a slash."""
+def _double_hashes(item: Item, function: int) -> tuple[bytes, ...]:
+    """As double_hashes, computed anew."""
     if isinstance(item, Cid):
         texts = (BASE58BTC.encode(item.multihash), f"{item}/")
     elif isinstance(item, IpnsName) and not item.is_dnslink:
@@ -111,6 +120,15 @@ def double_hashes(item: Item, function: int) -> tuple[bytes, ...]:
         texts = (f"/ipns/{item}", f"{item}/")
     digests = (digest_of(function, text.encode()) for text in texts)
     return tuple(digest for digest in digests if digest is not None)
+
+
+@lru_cache(maxsize=16_384)  # a warm answer asks for the same again; it takes 10 µs to compute
+def double_hashes(item: Item, function: int) -> tuple[bytes, ...]:
+    """The digests by which a `//` rule may mean *item*: of its modern and of its legacy text.
+
+    Modern: the multihash in base58btc, or `/ipns/` and the domain. Legacy (badbits): the CIDv1
+    in base32, or the domain, and a slash."""
+    return _double_hashes(item, function)
 
 
 def parse_denylist(data: bytes) -> Denylist:

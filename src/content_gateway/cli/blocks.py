@@ -16,6 +16,7 @@ from content_gateway.errors import GatewayError
 
 if TYPE_CHECKING:
     from content_gateway.ipfs.embedded.blockstore import Blockstore
+    from content_gateway.ipfs.embedded.denied import Denied
     from content_gateway.ipfs.embedded.verify import Rotten
 
 T = TypeVar("T")
@@ -74,6 +75,30 @@ def stat(config: Path | None, as_json: bool) -> None:
     click.echo(f"free in it  {kept.free_bytes / _MEGABYTE:.1f} MB")
 
 
+@command.command("denied", epilog="Example: content-gateway blocks denied --config gateway.toml")
+@common.config_option
+def denied(config: Path | None) -> None:
+    """List the blocks that are kept although blocking.denylist_file names them, and their pins.
+
+    None of them is served. Ends with status 1 if there are any."""
+    from content_gateway.blocking.blocklist import Blocklist
+    from content_gateway.ipfs.embedded.denied import denied as kept_and_denied
+
+    settings = common.load(config).settings
+    blocking = Blocklist(settings.blocking.denylist_file, None)
+    check = blocking.checker()
+    if check is None:
+        click.echo("No list of blocked content is set.")
+        return
+    number = _with_blocks(config, lambda blocks: kept_and_denied(blocks, check, _report_denied))
+    blocking.close()
+    if not number:
+        click.echo("Nothing that is kept is blocked.")
+        return
+    click.echo(f"{number} blocks are kept and blocked. They are served to nobody.")
+    raise SystemExit(1)
+
+
 class _Counts:
     """How far the check has come; says so now and then."""
 
@@ -98,6 +123,11 @@ class _Counts:
 def _report(rotten: "Rotten") -> None:
     pins = ", ".join(map(str, rotten.pins)) or "no pin"
     click.echo(f"rotten block {rotten.block} ({rotten.size} bytes), part of {pins}")
+
+
+def _report_denied(denied: "Denied") -> None:
+    pins = ", ".join(map(str, denied.pins)) or "no pin"
+    click.echo(f"blocked {denied.block}, part of {pins}")
 
 
 def _with_blocks(config: Path | None, ask: "Callable[[Blockstore], Awaitable[T]]") -> T:

@@ -6,7 +6,8 @@ out. What a DAG is, and where blocks come from, is left to the frontier and the 
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +21,7 @@ from content_gateway.errors import OwnFault
 from content_gateway.ipfs.embedded import garbage, taking
 from content_gateway.ipfs.embedded.car import Section
 from content_gateway.ipfs.embedded.database import BUSY_MS, BlockDatabase
-from content_gateway.ipfs.embedded.frontier import Frontier
+from content_gateway.ipfs.embedded.frontier import Check, Frontier
 from content_gateway.ipfs.embedded.taking import Here
 
 # AUTOINCREMENT: the id of a pin that is gone never comes back, so that a late write for it is
@@ -62,9 +63,7 @@ _MIGRATION: Final = (
     " coalesce(sum(length(data)), 0) FROM blocks WHERE id IN (SELECT block FROM refs WHERE"
     " pin = pins.id)) WHERE NOT complete",
 )
-# What is taken in within one step of the walker, so that others get their turn.
-_STEP_BYTES: Final = 512 * 1024
-_STEP_BLOCKS: Final = 200
+_MOST_CHECKED: Final = 10_000
 _RETRY_SECONDS: Final = 5.0
 
 log = structlog.get_logger(__name__)
@@ -104,6 +103,7 @@ class Blockstore(BlockDatabase):
     def __init__(self, path: Path, *, busy_ms: int = BUSY_MS, collects: bool = True) -> None:
         super().__init__(path, _SCHEMA, _MIGRATION, busy_ms=busy_ms)
         self._collects = collects
+        self._checked: OrderedDict[int, Check] = OrderedDict()
         self._unpinned = asyncio.Event()
         self._collector: asyncio.Task[None] | None = None
 
@@ -145,8 +145,8 @@ class Blockstore(BlockDatabase):
         Of one frontier one call at a time. Raises ValueError as the frontier does, PinDeferred
         when the pin is gone."""
         new: list[Section] = []
-        for part in _parts(sections):
-            new += await self.walk(partial(_accept, frontier=frontier, sections=part))
+        for part in taking.parts(sections):
+            new += await self.walk(partial(taking.accept, frontier=frontier, sections=part))
         found = taking.Found()
         if looks_up and frontier.has_unread:
             found = await self.walk(partial(taking.look_up, frontier=frontier))
@@ -194,6 +194,7 @@ class Blockstore(BlockDatabase):
         """Have *pin* need what the complete pin *whole*, of *cid*, needs; None if that is gone.
 
         Nothing of it is walked: what was found complete is known to be here."""
+        await self._check_whole(whole, frontier.check)
         last: int | None = 0
         took, taker = taking.Took(), taking.Taker(pin.id, pin.losses, frontier.limits)
         while last is not None:
@@ -203,6 +204,20 @@ class Blockstore(BlockDatabase):
             last, took = step
         frontier.accept_whole(cid)
         return took
+
+    async def _check_whole(self, whole: int, check: Check | None) -> None:
+        """Ask about every block that the pin *whole* needs: the list may be newer than the pin.
+
+        Once for each list: what it said of a complete pin holds while both are the same."""
+        if check is None or self._checked.get(whole) is check:
+            return
+        last: int | None = 0
+        while last is not None:
+            step = partial(taking.check_whole, whole=whole, last=last, check=check)
+            last = await self.walk(step)
+        self._checked[whole] = check
+        if len(self._checked) > _MOST_CHECKED:
+            self._checked.popitem(last=False)
 
     async def finish(self, pin: Begun) -> None:
         """Say durably that the whole DAG is here.
@@ -255,26 +270,6 @@ def _begin(connection: sqlite3.Connection, cid: Cid) -> Begun:
 def _finish(connection: sqlite3.Connection, pin: Begun) -> None:
     taking.check(connection, pin.id, pin.losses)
     connection.execute("UPDATE pins SET complete = 1 WHERE id = ?", (pin.id,))
-
-
-def _accept(
-    _: sqlite3.Connection, frontier: Frontier, sections: Sequence[Section]
-) -> list[Section]:
-    return frontier.accept(sections)
-
-
-def _parts(sections: Sequence[Section]) -> Iterator[Sequence[Section]]:
-    """*sections* in parts that one step of the walker takes in."""
-    part: list[Section] = []
-    size = 0
-    for section in sections:
-        part.append(section)
-        size += len(section[1])
-        if size >= _STEP_BYTES or len(part) >= _STEP_BLOCKS:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part
 
 
 def _leave(connection: sqlite3.Connection, cid: Cid) -> bool:

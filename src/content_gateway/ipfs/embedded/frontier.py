@@ -31,6 +31,9 @@ _HERE: Final = -1
 _USUAL_HEADS: Final = tuple(bytes((1, codec)) for codec in (RAW, DAG_PB))
 _SHA2_256_HEAD: Final = bytes((SHA2_256, 32))
 
+Check = Callable[[Cid], None]
+"""Raises Blocked for a block that is not to be kept or served."""
+
 Memo = tuple[bytes, int, NodeLinks]
 """Multihash and codec of a block, and its links: worth keeping, as they were slow to read."""
 
@@ -78,11 +81,11 @@ class Frontier:
         root: Cid,
         limits: Limits,
         room: Room | None = None,
-        check: Callable[[bytes], None] | None = None,
+        check: Check | None = None,
     ) -> None:
         self.limits = limits
+        self.check = check
         self._room = room or Room()
-        self._check = check
         # Each CID that is linked to, in binary: its level while it is wanted, then _HERE.
         self._known: dict[bytes, int] = {}
         # The CIDs of a multihash, other than the usual two: a rarity.
@@ -201,8 +204,8 @@ class Frontier:
         for cid in links:
             if cid in self._known:
                 continue
-            if self._check is not None:
-                self._check(cid)
+            if self.check is not None:
+                self.check(Cid.from_bytes(cid))
             if len(self._known) >= self.limits.blocks:
                 raise ValueError(f"it has more than {self.limits.blocks} blocks")
             self._room.take(1)

@@ -24,7 +24,7 @@ from content_gateway.ipfs.embedded.block import LEAVES
 from content_gateway.ipfs.embedded.blockstore import Begun, Blockstore, Kept
 from content_gateway.ipfs.embedded.car import Section
 from content_gateway.ipfs.embedded.car_stream import receive
-from content_gateway.ipfs.embedded.frontier import Frontier
+from content_gateway.ipfs.embedded.frontier import Check, Frontier
 from content_gateway.ipfs.embedded.gateway import Gateway
 from content_gateway.ipfs.embedded.gateways import Gateways, Manners
 
@@ -49,7 +49,9 @@ class Retrieval:
         *,
         parallel: int,
         progress: Progress,
+        checker: Callable[[], Check | None],
     ) -> None:
+        self._checker = checker
         self._blocks = blocks
         self._gateways = gateways
         self._pin = pin
@@ -181,6 +183,7 @@ class Retrieval:
             useful = await self._keep(sections[:1], own)
             return useful + await self._keep(sections[1:], own)
         async with self._keeping:
+            self._frontier.check = self._checker()
             kept = await self._blocks.keep(
                 self._pin, self._frontier, sections, looks_up=self._may_look_up
             )

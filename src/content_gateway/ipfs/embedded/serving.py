@@ -5,7 +5,7 @@ before children, no duplicates), and that every block is verified again before i
 left to whoever serves it."""
 
 import sqlite3
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Final, Literal
@@ -14,11 +14,11 @@ import structlog
 
 from content_gateway.content.cid import DAG_PB, Cid
 from content_gateway.content.multiformats import IDENTITY
-from content_gateway.errors import NotFound, OwnFault
+from content_gateway.errors import Blocked, NotFound, OwnFault
 from content_gateway.ipfs.embedded import car, garbage
 from content_gateway.ipfs.embedded.block import LEAVES, matches, multihash_of
 from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.frontier import Memo
+from content_gateway.ipfs.embedded.frontier import Check, Memo
 from content_gateway.ipfs.embedded.node_links import (
     NO_LINKS,
     NodeLinks,
@@ -69,16 +69,22 @@ async def read_block(blocks: Blockstore, cid: Cid) -> bytes | None:
 
 
 async def read_car(
-    blocks: Blockstore, root: Cid, scope: Scope, most: int = MAX_LINKS
+    blocks: Blockstore,
+    root: Cid,
+    scope: Scope,
+    most: int = MAX_LINKS,
+    checker: Callable[[], Check | None] = lambda: None,
 ) -> AsyncGenerator[bytes, None]:
     """The CAR of *root*; raises NotFound when a block is not here, or there are more than *most*
-    links in it."""
+    links in it, and Blocked when a block is, by the list of *checker* at that moment."""
     walk = _Walk(root, scope, most)
+    walk.check = checker()
     piece = await _next(blocks, walk)  # the root is there, before anything is said
     yield car.header(root)
     while piece is not None:
         if piece:
             yield piece
+        walk.check = checker()
         piece = await _next(blocks, walk)
 
 
@@ -90,6 +96,9 @@ async def _next(blocks: Blockstore, walk: "_Walk") -> bytes | None:
             with suppress(OwnFault):  # it is read again next time
                 await blocks.write(partial(remember, memos=memos))
         return piece
+    except Blocked as blocked:
+        log.warning("a CAR met a blocked block", root=str(walk.root), reason=blocked.detail)
+        raise
     except _Rotten as rotten:
         await _drop(blocks, rotten)
         raise NotFound(f"The block {rotten.cid} is not here any more.") from None
@@ -130,9 +139,10 @@ class _Walk:
     *memos* is what was slow to read, and is worth keeping."""
 
     def __init__(self, root: Cid, scope: Scope, most: int) -> None:
+        self.check: Check | None = None
         self._most = most
         self.memos: list[Memo] = []
-        self._root = root
+        self.root = root
         self._scope = scope
         self._levels: list[tuple[Iterator[bytes], int]] | None = None
         self._sent = _Sent()
@@ -162,10 +172,10 @@ class _Walk:
 
     def _begun(self) -> list[tuple[Iterator[bytes], int]]:
         self._levels = []
-        if self._root.hash_code != IDENTITY:
-            self._go_below(one_link(self._root, self._most))
-        elif self._root.codec not in LEAVES:
-            self._go_below(self._read(self._root, self._root.digest))
+        if self.root.hash_code != IDENTITY:
+            self._go_below(one_link(self.root, self._most))
+        elif self.root.codec not in LEAVES:
+            self._go_below(self._read(self.root, self.root.digest))
         return self._levels
 
     def _section(self, connection: sqlite3.Connection, spelt: bytes) -> bytes:
@@ -178,6 +188,8 @@ class _Walk:
         if not self._sent.add(codec, row):
             return b""
         cid = Cid.from_bytes(spelt)
+        if self.check is not None:
+            self.check(cid)
         (data,) = connection.execute(_DATA, (row,)).fetchone() or (None,)
         if data is None:
             raise NotFound(f"The block {cid} is not here any more.")

@@ -10,13 +10,15 @@ from typing import Final
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import Holding, Listed, Peer, Sighting
-from content_gateway.errors import PinFailed
+from content_gateway.errors import Blocked, PinFailed
 from content_gateway.ipfs.embedded.block import refusal
 from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.frontier import MAX_KNOWN, Frontier, Limits, Room
+from content_gateway.ipfs.embedded.frontier import MAX_KNOWN, Check, Frontier, Limits, Room
 from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.retrieval import Retrieval
 from content_gateway.ipfs.embedded.serving import MAX_LINKS, Scope, read_block, read_car
+
+Checker = Callable[[], Check | None]
 
 PARALLEL_BLOCKS: Final = 16
 _PINS_AT_ONCE: Final = 1_000
@@ -34,7 +36,10 @@ class EmbeddedStore:
         *,
         limits: Limits | None = None,
         parallel: int = PARALLEL_BLOCKS,
+        checker: Checker = lambda: None,
     ) -> None:
+        """*checker* gives what each block is asked about, by the list of the moment."""
+        self._checker = checker
         self._blocks = blocks
         self._gateways = gateways
         self._limits = limits or Limits()
@@ -68,8 +73,12 @@ class EmbeddedStore:
         if reason is not None:
             raise PinFailed(f"The content cannot be kept: {reason}.")
         try:
-            with Frontier(cid, self._limits, self._room) as frontier:
+            with Frontier(cid, self._limits, self._room, self._checker()) as frontier:
                 await self._bring_in(cid, frontier, progress)
+        except Blocked as blocked:
+            # What has come of it so far goes, as does that of any pin that nobody holds.
+            await self._blocks.unpin(cid)
+            raise PinFailed(f"The content cannot be kept: {blocked.detail}") from blocked
         except ValueError as wrong:
             raise PinFailed(f"The content cannot be kept: {wrong}.") from wrong
         return _PINNED
@@ -86,6 +95,7 @@ class EmbeddedStore:
                 frontier,
                 parallel=self._parallel,
                 progress=progress,
+                checker=self._checker,
             ).run()
             await self._blocks.finish(pin)
 
@@ -112,6 +122,8 @@ class EmbeddedStore:
     def car(self, cid: Cid, scope: Scope = "all") -> AsyncGenerator[bytes, None]:
         """The CAR (version 1, order=dfs, dups=n) of what is below *cid*, piece by piece.
 
-        Raises NotFound when a block is not here: before the first piece if it is the root's.
+        Raises NotFound when a block is not here and Blocked when one is blocked: before the first
+        piece if it is the root's.
         Raises StorageUnavailable when the disk refuses."""
-        return read_car(self._blocks, cid, scope, max(MAX_LINKS, self._limits.blocks))
+        most = max(MAX_LINKS, self._limits.blocks)
+        return read_car(self._blocks, cid, scope, most, self._checker)

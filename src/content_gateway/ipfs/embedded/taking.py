@@ -9,10 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from content_gateway.content.cid import DAG_CBOR, DAG_JSON, DAG_PB, RAW, Cid
+from content_gateway.content.multiformats import read_varint
 from content_gateway.errors import PinDeferred
 from content_gateway.ipfs.embedded.block import LEAVES, matches
 from content_gateway.ipfs.embedded.car import Section
-from content_gateway.ipfs.embedded.frontier import Frontier, Limits, Memo
+from content_gateway.ipfs.embedded.frontier import Check, Frontier, Limits, Memo
 from content_gateway.ipfs.embedded.node_links import NodeLinks, codec_in, multihash_in
 
 # How much one step may look up, read or adopt, so that others get their turn.
@@ -21,11 +23,15 @@ _AT_ONCE: Final = 200
 _READ_BYTES: Final = 512 * 1024
 _READ_BLOCKS: Final = 500
 _ADOPTED: Final = 2_000
+_CHECKED: Final = 500
+_CODECS: Final = (RAW, DAG_PB, DAG_CBOR, DAG_JSON)
 _MARKS: Final = ",".join("?" * _AT_ONCE)
 _FIND: Final = f"SELECT id, multihash, length(data) FROM blocks WHERE multihash IN ({_MARKS})"  # noqa: S608
 _READ: Final = "SELECT data FROM blocks WHERE id = ?"
 _LINKS: Final = "SELECT number, targets, packed FROM nodes WHERE block = ? AND codec = ?"
 _REFER: Final = "INSERT OR IGNORE INTO refs SELECT id, ? FROM blocks WHERE multihash = ?"
+_HASHES: Final = """SELECT id, multihash FROM refs JOIN blocks ON blocks.id = refs.block
+    WHERE refs.pin = ? AND refs.block > ? ORDER BY refs.block LIMIT ?"""
 _PAGE: Final = (
     "SELECT max(block), count(*) FROM"
     " (SELECT block FROM refs WHERE pin = ? AND block > ? ORDER BY block LIMIT ?)"
@@ -100,6 +106,25 @@ def check(connection: sqlite3.Connection, pin: int, losses: int) -> None:
         raise PinDeferred("It was unpinned while it was brought in.")
     if row[0] != losses:
         raise PinDeferred("A block of it was lost while it was brought in; it is fetched again.")
+
+
+def accept(_: sqlite3.Connection, frontier: Frontier, sections: Sequence[Section]) -> list[Section]:
+    """Take in *sections*, and say which of them are wanted."""
+    return frontier.accept(sections)
+
+
+def parts(sections: Sequence[Section]) -> Iterator[Sequence[Section]]:
+    """*sections* in parts that one step of the walker takes in."""
+    part: list[Section] = []
+    size = 0
+    for section in sections:
+        part.append(section)
+        size += len(section[1])
+        if size >= _READ_BYTES or len(part) >= _READ_BLOCKS:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def look_up(connection: sqlite3.Connection, frontier: Frontier) -> Found:
@@ -216,6 +241,23 @@ def store(
         ).fetchone():
             gone.append(cid)
     return Took(*_count(connection, taker, blocks, size), gone)
+
+
+def check_whole(connection: sqlite3.Connection, whole: int, last: int, check: Check) -> int | None:
+    """Raises what *check* does for a block behind *last* that the pin *whole* needs; the last
+    block of this step, None behind the end."""
+    page = connection.execute(_HASHES, (whole, last, _CHECKED)).fetchall()
+    for _, multihash in page:
+        for cid in cids_of(multihash):
+            check(cid)
+    return page[-1][0] if page else None
+
+
+def cids_of(multihash: bytes) -> list[Cid]:
+    """The CIDs that a block may be known by: which codec it was linked to by is not recorded."""
+    code, at = read_varint(multihash)
+    _, at = read_varint(multihash, at)
+    return [Cid(codec, code, multihash[at:]) for codec in _CODECS]
 
 
 def adopt(connection: sqlite3.Connection, taker: Taker, whole: int, last: int) -> Adopted | None:
