@@ -95,7 +95,7 @@ async def running_service(data_dir: Path, **chosen: Any) -> AsyncIterator[Servic
     async with opened(loaded.settings) as gateway:
         gateway.start()
         listener = listen(loaded.settings.host, loaded.settings.port)
-        server = make_server(gateway.api)
+        server = make_server(gateway.api, is_local=loaded.settings.keys.mode == "open")
         server.owns_signals = False
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         connector = aiohttp.TCPConnector(limit=0)

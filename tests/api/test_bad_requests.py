@@ -64,21 +64,20 @@ async def test_a_body_is_refused_wherever_it_is_sent(service: Service) -> None:
     assert (await service.pin(CID)).json["message"] == "Pin added"
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE", "QUERY"])
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "QUERY"])
 async def test_a_wrong_method_is_405_everywhere(service: Service, method: str) -> None:
     """Methods that the contract does not list are refused, and Allow says which are taken."""
     for path, allow in (
-        ("/version", "GET"),
-        ("/spec", "GET"),
-        ("/domain/resolve/a.eth", "GET"),
+        ("/version", "GET, HEAD"),
+        ("/spec", "GET, HEAD"),
+        ("/domain/resolve/a.eth", "GET, HEAD"),
         (f"/ipfs/pin/add/{CID}", "POST"),
-        (f"/ipfs/pin/status/{CID}", "GET"),
-        ("/ipfs/pin/ls", "GET"),
+        (f"/ipfs/pin/status/{CID}", "GET, HEAD"),
+        ("/ipfs/pin/ls", "GET, HEAD"),
     ):
-        answer = await service.ask(method, path, key=None) if method != "HEAD" else None
-        if answer is not None:
-            assert (answer.status, answer.headers["allow"]) == (405, allow)
-            assert answer.json["code"] == "method-not-allowed"
+        answer = await service.ask(method, path, key=None)
+        assert (answer.status, answer.headers["allow"]) == (405, allow)
+        assert answer.json["code"] == "method-not-allowed"
     assert (await service.ask("GET", f"/ipfs/pin/add/{CID}")).status == 405
 
 
@@ -107,3 +106,27 @@ async def test_an_unknown_path_is_404(service: Service, path: str) -> None:
     for key in ("me", None):
         answer = await service.ask("GET", path, key=key)
         assert (answer.status, answer.json["code"]) == (404, "not-found")
+
+
+async def test_head_is_answered_wherever_get_is(service: Service) -> None:
+    """The same status and header fields as GET has, and no body (RFC 9110 section 9.3.2); and it
+    asks for a key where GET does."""
+    assert (await service.pin(CID)).status == 200
+    for path in (
+        *("/version", "/spec", "/domain/resolve/a.eth", "/domain/resolve/a..eth", "/ipfs/pin/ls"),
+        *(f"/ipfs/pin/status/{CID}", "/ipns/result/none", "/psa/pins", "/nowhere"),
+    ):
+        for key in ("me", None):
+            fields = [] if key is None else [("Authorization", f"Bearer {key}")]
+            get = await service.ask("GET", path, key=key, headers=fields)
+            head = await service.ask("HEAD", path, key=key, headers=fields)
+            assert (head.status, head.body) == (get.status, b"")
+            unlike = {"x-request-id", "date"}
+            if "requestId" not in get.body.decode():
+                assert head.headers["content-length"] == str(len(get.body))
+            else:
+                unlike.add("content-length")
+            assert {name: value for name, value in head.headers.items() if name not in unlike} == {
+                name: value for name, value in get.headers.items() if name not in unlike
+            }
+    assert (await service.ask("HEAD", f"/ipfs/pin/add/{CID}")).status == 405

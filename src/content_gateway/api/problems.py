@@ -81,6 +81,13 @@ SLOW_REQUEST: Final = Kind(
 LONG_PATH: Final = Kind(
     414, "uri-too-long", "URI too long", "The path is longer than 2048 bytes.", _CLOSE
 )
+LONG_QUERY: Final = Kind(
+    414,
+    "uri-too-long",
+    "URI too long",
+    "The query is too long: the whole head of a request has 16 KiB at most.",
+    _CLOSE,
+)
 LARGE_HEAD: Final = Kind(
     431,
     "header-fields-too-large",
@@ -88,11 +95,22 @@ LARGE_HEAD: Final = Kind(
     "The request has more than 64 header fields or 16 KiB of them.",
     _CLOSE,
 )
+UNKNOWN_HTTP: Final = Kind(
+    505, "http-version", "HTTP version not supported", "HTTP/1.1 is spoken here.", _CLOSE
+)
+FOREIGN_HOST: Final = Kind(
+    421,
+    "host-not-local",
+    "Misdirected request",
+    "This service takes any key, so it answers to hosts of this machine only: 127.0.0.1, [::1] or"
+    " localhost in the Host field.",
+    _CLOSE,
+)
 TOO_MANY_CONNECTIONS: Final = Kind(
     503,
     "too-many-connections",
     "Too many connections",
-    "Too many connections are open from this address.",
+    "Too many connections are open, from this address or in all.",
     (*_later(1), *_CLOSE),
 )
 BODY_WITHOUT_LENGTH: Final = Kind(
@@ -114,6 +132,9 @@ UNKNOWN_MEDIA_TYPE: Final = Kind(
     "Unsupported media type",
     "The body must be application/json.",
     _CLOSE,
+)
+BAD_WEIGHT: Final = Kind(
+    400, "bad-request", "Bad request", "A weight in the Accept field is not a number from 0 to 1."
 )
 NOT_ACCEPTABLE: Final = Kind(
     406,

@@ -19,6 +19,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from content_gateway.api import problems
+from content_gateway.api.crowd import Crowd
+from content_gateway.api.request_head import is_host, is_loopback, too_large, wrong_version
 from content_gateway.telemetry import request_ids
 
 
@@ -26,7 +28,8 @@ from content_gateway.telemetry import request_ids
 class Bounds:
     """What one client may take: *idle* is how long it may neither ask nor read, *linger* how long
     it may still read when we hang up, *drain* how long what it sent as we stop may take to arrive,
-    *stop* how long we then wait for what is under way."""
+    *stop* how long we then wait for what is under way. *connections* is how many there may be in
+    all; with *is_local* only hosts of this machine are answered to."""
 
     head_seconds: float = 10.0
     head_bytes: int = 16 * 1024
@@ -37,6 +40,8 @@ class Bounds:
     linger: float = 1.0
     drain: float = 0.25
     stop: int = 15
+    connections: int = 1_000_000
+    is_local: bool = False
 
 
 # An encoded slash is part of a segment, not a border between two (RFC 3986 section 2.2). It
@@ -46,6 +51,7 @@ ENCODED_SLASH: Final = "\udc2f"
 # None where no Content-Length says it. Up to MAX_BODY_BYTES are there for one `receive`.
 SENT_BODY: Final = "content_gateway.sent_body"
 MAX_BODY_BYTES: Final = 64 * 1024
+_KNOWN_HOSTS: Final = 100
 # Where the application finds its Connection in `scope["state"]`.
 CONNECTION: Final = "content_gateway.connection"
 
@@ -67,8 +73,10 @@ class Shared(ServerState):
         super().__init__()
         self.bounds = bounds
         self.open_by_address: Counter[str] = Counter()
+        self.crowd = Crowd(bounds.connections)
         self.request_ids = request_ids()
         self.is_stopping = False
+        self.hosts: set[bytes] = set()  # that were found good
 
 
 class HardenedProtocol(HttpToolsProtocol):
@@ -101,11 +109,15 @@ class HardenedProtocol(HttpToolsProtocol):
         self._await_head()
         self._address = self.client[0] if self.client else ""
         self.server_state.open_by_address[self._address] += 1
-        if self.server_state.open_by_address[self._address] > self._bounds.per_address:
+        has_room = self.server_state.crowd.arrive(self)
+        if not has_room or (
+            self.server_state.open_by_address[self._address] > self._bounds.per_address
+        ):
             self._refuse(problems.TOO_MANY_CONNECTIONS)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
+        self.server_state.crowd.leave(self)
         self.server_state.open_by_address[self._address] -= 1
         if not self.server_state.open_by_address[self._address]:
             del self.server_state.open_by_address[self._address]
@@ -127,10 +139,9 @@ class HardenedProtocol(HttpToolsProtocol):
                 self.parser.feed_data(self._received[self._parsed : size if size < most else most])
             except (HttpParserError, HttpParserUpgrade):
                 if self._is_idle:  # else an upgrade, which HTTP/1.1 may answer (RFC 9110, 7.8)
-                    self._refuse(problems.BAD_REQUEST)
+                    self._refuse(wrong_version(self._received) or problems.BAD_REQUEST)
             if size > most:
-                is_path = len(self.url) > self._bounds.path_bytes
-                self._refuse(problems.LONG_PATH if is_path else problems.LARGE_HEAD)
+                self._refuse(too_large(self.url, self._bounds.path_bytes))
             elif end < 4:
                 self._parsed = size
                 break
@@ -155,10 +166,16 @@ class HardenedProtocol(HttpToolsProtocol):
             raise self._refuse(problems.LARGE_HEAD)
         if number > len(fields) and [name for name, _ in self.headers].count(b"host") > 1:
             raise self._refuse(problems.BAD_REQUEST)
-        if b"host" not in fields and self.parser.get_http_version() != "1.0":
+        if (wrong := wrong_version(self._received)) is not None:
+            raise self._refuse(wrong)
+        host = fields.get(b"host")
+        if host is None and self.parser.get_http_version() != "1.0":
             raise self._refuse(problems.BAD_REQUEST)
+        if host is not None and host not in self.server_state.hosts:
+            self._check_host(host)
         super().on_headers_complete()
         self._is_idle = False
+        self.server_state.crowd.work(self)
         if b"%" in self.url:
             segments = self.scope["raw_path"].decode().replace("%2F", "%2f").split("%2f")
             self.scope["path"] = ENCODED_SLASH.join(map(unquote, segments))
@@ -169,6 +186,15 @@ class HardenedProtocol(HttpToolsProtocol):
             self._expect_body(fields)
         # What follows the last request is never parsed as another (request smuggling).
         self._is_deaf = not self.cycle.keep_alive
+
+    def _check_host(self, host: bytes) -> None:
+        """Refuse a *host* that is none, or not of this machine where only that is answered to."""
+        if not is_host(host):
+            raise self._refuse(problems.BAD_REQUEST)
+        if self._bounds.is_local and not is_loopback(host):
+            raise self._refuse(problems.FOREIGN_HOST)
+        if len(self.server_state.hosts) < _KNOWN_HOSTS:
+            self.server_state.hosts.add(host)
 
     def _expect_body(self, fields: dict[bytes, bytes]) -> None:
         """Take in a body that is small and says its length; none other is read."""
@@ -195,10 +221,16 @@ class HardenedProtocol(HttpToolsProtocol):
         self.transport.flush()
         self.server_state.total_requests += 1
         self._is_idle, self._has_begun = True, False
+        self.server_state.crowd.rest(self)
         self._due = self.loop.time() + self._bounds.idle
         if self._received and not self.transport.is_closing():
             self.flow.resume_reading()
             self.data_received(b"")
+
+    def make_room(self) -> None:
+        """End the connection at once, for one that has just come."""
+        self._is_deaf = True
+        self.transport.abort()
 
     def shutdown(self) -> None:
         """Make the request under way the last; without one, close once the server has drained."""

@@ -127,8 +127,11 @@ class Api:
         if not found:
             raise Refused(UNKNOWN_PATH)
         endpoint = found.get(method)
+        if endpoint is None and method == "HEAD":
+            endpoint = found.get("GET")  # the server sends no body (RFC 9110 section 9.3.2)
         if endpoint is None:
-            raise Refused(WRONG_METHOD, (b"allow", ", ".join(sorted(found)).encode()))
+            allowed = {*found, *(["HEAD"] if "GET" in found else [])}
+            raise Refused(WRONG_METHOD, (b"allow", ", ".join(sorted(allowed)).encode()))
         return endpoint, argument
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import uvicorn
 
+from content_gateway.api.crowd import most_connections
 from content_gateway.api.protocol import Bounds, HardenedProtocol, Shared
 from content_gateway.errors import WrongSettings
 
@@ -69,11 +70,17 @@ def _take_no_more(listener: socket.socket) -> None:
         listener.setsockopt(socket.SOL_SOCKET, 26, struct.pack("HP", 4, ctypes.addressof(program)))
 
 
-def make_server(app: Any, bounds: Bounds | None = None) -> Server:
-    """A server for the ASGI application *app*; run it with `serve(sockets=[listen(...)])`."""
-    bounds = bounds or Bounds()
+def make_server(
+    app: Any, bounds: Bounds | None = None, *, connections: int = 0, is_local: bool = False
+) -> Server:
+    """A server for the ASGI application *app*; run it with `serve(sockets=[listen(...)])`.
+
+    It takes *connections* at a time (0: as many as the open files of the process allow), and with
+    *is_local* it answers to hosts of this machine only."""
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+    if bounds is None:
+        bounds = Bounds(connections=most_connections(connections), is_local=is_local)
     config = uvicorn.Config(
         app,
         http=HardenedProtocol,

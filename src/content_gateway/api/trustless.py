@@ -4,6 +4,7 @@ Knows ipfs/specs trustless-gateway.md: raw blocks and CARs by their CID, how the
 for, and the header fields of what never changes. Only what is held is served; what a CAR
 consists of is left to the store."""
 
+import re
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from content_gateway.api.call import (
     listed,
 )
 from content_gateway.api.problems import (
+    BAD_WEIGHT,
     NO_FORMAT,
     NOT_ACCEPTABLE,
     ONLY_IF_CACHED,
@@ -50,6 +52,7 @@ _PARAMETERS: Final = (
 )
 # CARs that are read at a time, by clients without a key: each takes some megabytes of memory.
 MAX_STREAMS: Final = 32
+_WEIGHT: Final = re.compile(rb"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 _FOR_EVER: Final = b"public, max-age=29030400, immutable"
 
 
@@ -178,10 +181,10 @@ def _wants_only_cached(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def _weight(text: bytes) -> float:
-    try:
-        return min(1.0, max(0.0, float(text)))
-    except ValueError:
-        return 0.0
+    """A weight (RFC 9110 section 12.4.2); raises Refused for what is none, as `inf` and `nan`."""
+    if _WEIGHT.fullmatch(text) is None:
+        raise Refused(BAD_WEIGHT)
+    return float(text)
 
 
 def _headers(cid: Cid, wish: _Wish) -> Headers:

@@ -183,7 +183,11 @@ async def serve(
             gateway.start()
             if chosen.ens.rpc_urls and not zones:  # the demonstration asks nobody unasked
                 gateway.universal_resolver.start()
-            server = make_server(gateway.api)
+            server = make_server(
+                gateway.api,
+                connections=chosen.connections,
+                is_local=chosen.keys.mode == "open",
+            )
             host, port = listener.getsockname()[:2]
             collect_seldom()
             announce(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")

@@ -37,6 +37,9 @@ class Settings(Group):
 
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0: any free one")
+    connections: int = Field(
+        0, ge=0, le=1_000_000, description="connections at a time; 0: what the open files allow"
+    )
     data_dir: Path = Field(Path(".content-gateway"), description="the ledger and the blocks")
     spec_file: Path = Field(PACKAGED_SPEC, description="the OpenAPI description that is served")
     keys: Keys = Keys()

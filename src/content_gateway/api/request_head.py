@@ -1,0 +1,77 @@
+"""The head of a request: what its request line and its Host may say.
+
+Knows RFC 9112 sections 2.3 and 3.2 and RFC 3986 section 3.2.2: which versions of HTTP are spoken
+here, and what a host is. Bytes in, a verdict out; how a refusal is sent is left to protocol.py."""
+
+import re
+from ipaddress import IPv6Address, ip_address
+from typing import Final
+
+from content_gateway.api.problems import (
+    BAD_REQUEST,
+    LARGE_HEAD,
+    LONG_PATH,
+    LONG_QUERY,
+    UNKNOWN_HTTP,
+    Kind,
+)
+
+_SPOKEN: Final = (b"HTTP/1.1", b"HTTP/1.0")
+_ANY_HTTP: Final = re.compile(rb"HTTP/\d+(\.\d+)?")
+# host [":" port]; a registered name has no userinfo, no spaces and no broken escapes.
+_HOST: Final = re.compile(
+    rb"(?:\[([0-9A-Fa-f:.]{2,45})\]|((?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2}){1,255}))"
+    rb"(?::([0-9]{0,5}))?"
+)
+
+
+def wrong_version(head: bytes) -> Kind | None:
+    """What is wrong with the protocol that the request line of *head* names, if anything is.
+
+    The parser takes RTSP and HTTP/2.0 for HTTP/1."""
+    line = head.lstrip(b"\r\n")
+    line = line[: max(0, line.find(b"\n"))].rstrip(b"\r ")
+    protocol = line[line.rfind(b" ") + 1 :]
+    if protocol in _SPOKEN:
+        return None
+    return UNKNOWN_HTTP if _ANY_HTTP.fullmatch(protocol) else BAD_REQUEST
+
+
+def is_host(value: bytes) -> bool:
+    """Whether *value* can stand in a Host field; an empty one cannot (RFC 9110 section 4.2.1)."""
+    return host_of(value) is not None
+
+
+def host_of(value: bytes) -> str | None:
+    """The host in a Host field, without its port and in lower case; None if it is not valid."""
+    found = _HOST.fullmatch(value)
+    if found is None or (found[3] and int(found[3]) > 65_535):
+        return None
+    if found[1] is not None:
+        try:
+            return str(IPv6Address(found[1].decode()))
+        except ValueError:
+            return None
+    return found[2].decode().lower()
+
+
+def is_loopback(value: bytes) -> bool:
+    """Whether a Host field names this machine: 127.0.0.0/8, ::1 or localhost, at any port.
+
+    A page of somebody else's can send a browser here under its own name (DNS rebinding), but not
+    under these."""
+    host = host_of(value)
+    if host is None or host == "localhost":
+        return host is not None
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def too_large(url: bytes, path_bytes: int) -> Kind:
+    """What makes a head too large whose target is *url*, as far as it has arrived."""
+    path, _, query = url.partition(b"?")
+    if len(path) > path_bytes:
+        return LONG_PATH
+    return LONG_QUERY if len(query) > path_bytes else LARGE_HEAD
