@@ -136,6 +136,18 @@ async def test_what_was_pinned_before_the_list_named_it_is_not_taken_over(
     assert [(each.block.digest, each.pins) for each in found] == [(BAD[0].digest, [TREE[0]])]
 
 
+async def test_what_is_pinned_is_not_dropped_because_a_list_names_it(
+    store: EmbeddedStore, blocks: Blockstore, lists: Lists, origin: Origin, other: Origin
+) -> None:
+    """Whoever asks for it once more gets no less than there was: a list may be mended."""
+    origin.blocks, other.blocks = TREE[1], TREE[1]
+    await pin(store, TREE[0])
+    lists.block(f"/ipfs/{TREE[0]}", f"/ipfs/{BAD[0]}")
+    await pin(store, TREE[0])
+    assert await holding(store, TREE[0]) is Holding.PINNED
+    assert await count(blocks) == len(TREE[1])
+
+
 async def test_a_link_in_another_codec_is_asked_about_as_well(
     store: EmbeddedStore, lists: Lists, origin: Origin, other: Origin
 ) -> None:

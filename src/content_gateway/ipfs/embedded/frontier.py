@@ -96,12 +96,20 @@ class Frontier:
         self._memos: list[Memo] = []
         self._strays: dict[bytes, bytes] = {}
         self._stray_bytes = 0
-        self._follow(one_link(root, limits.blocks), 0)
+        try:
+            self._follow(one_link(root, limits.blocks), 0)
+        except Exception:
+            self.close()
+            raise
 
     def __enter__(self) -> "Frontier":
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give its room back."""
         self._room.give(len(self._known))
         self._known.clear()
 

@@ -12,7 +12,7 @@ from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import Holding, Listed, Peer, Sighting
 from content_gateway.errors import Blocked, PinFailed
 from content_gateway.ipfs.embedded.block import refusal
-from content_gateway.ipfs.embedded.blockstore import Blockstore
+from content_gateway.ipfs.embedded.blockstore import Begun, Blockstore
 from content_gateway.ipfs.embedded.frontier import MAX_KNOWN, Check, Frontier, Limits, Room
 from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.retrieval import Retrieval
@@ -73,31 +73,30 @@ class EmbeddedStore:
         if reason is not None:
             raise PinFailed(f"The content cannot be kept: {reason}.")
         try:
-            with Frontier(cid, self._limits, self._room, self._checker()) as frontier:
-                await self._bring_in(cid, frontier, progress)
-        except Blocked as blocked:
-            # What has come of it so far goes, as does that of any pin that nobody holds.
-            await self._blocks.unpin(cid)
-            raise PinFailed(f"The content cannot be kept: {blocked.detail}") from blocked
+            pin = await self._blocks.begin(cid)
+            if not pin.is_complete:
+                await self._bring_in(cid, pin, progress)
         except ValueError as wrong:
             raise PinFailed(f"The content cannot be kept: {wrong}.") from wrong
         return _PINNED
 
-    async def _bring_in(
-        self, cid: Cid, frontier: Frontier, progress: Callable[[int, int], None]
-    ) -> None:
-        pin = await self._blocks.begin(cid)
-        if not pin.is_complete:
-            await Retrieval(
-                self._blocks,
-                self._gateways,
-                pin,
-                frontier,
-                parallel=self._parallel,
-                progress=progress,
-                checker=self._checker,
-            ).run()
-            await self._blocks.finish(pin)
+    async def _bring_in(self, cid: Cid, pin: Begun, progress: Callable[[int, int], None]) -> None:
+        try:
+            with Frontier(cid, self._limits, self._room, self._checker()) as frontier:
+                await Retrieval(
+                    self._blocks,
+                    self._gateways,
+                    pin,
+                    frontier,
+                    parallel=self._parallel,
+                    progress=progress,
+                    checker=self._checker,
+                ).run()
+                await self._blocks.finish(pin)
+        except Blocked as blocked:
+            # What has come of it so far goes, as does that of any pin that nobody holds.
+            await self._blocks.unpin(cid)
+            raise PinFailed(f"The content cannot be kept: {blocked.detail}") from blocked
 
     async def unpin(self, cid: Cid) -> None:
         """Let go of *cid*, durably; the blocks that no other pin needs go in the background.
