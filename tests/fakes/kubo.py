@@ -100,6 +100,8 @@ class Kubo(Miniature):
             if self.pins.pop(argument, None) is None:
                 return _error("not pinned or pinned indirectly")
             return web.json_response({"Pins": [argument]})
+        if command == "refs":
+            return self._refs(cid, is_offline="offline" in request.query)
         if command == "pin/add":
             assert request.query["recursive"] == request.query["progress"] == "true"
             return await self._add(request, argument, cid)
@@ -116,6 +118,24 @@ class Kubo(Miniature):
             return web.Response(body=self.lists, content_type="application/json")
         pins = sorted(text for text, kind in self.pins.items() if kind == "recursive")
         return web.Response(body=_line(_keys(pins)), content_type="application/json")
+
+    def _refs(self, root: Cid, *, is_offline: bool) -> web.Response:
+        """What is below *root*, a line each, or what is missing; with the network that is fetched.
+
+        Nothing is said of the pin, and nothing happens to it."""
+        left, met, lines = [root], {root}, []
+        while left:
+            cid = left.pop()
+            data = self.blocks.get(cid, None if is_offline else self.findable.get(cid))
+            if data is None:
+                error = f"block was not found locally (offline): ipld: could not find {cid}"
+                return web.Response(body=_line({"Ref": "", "Err": error}))
+            self.blocks[cid] = data
+            new = [link for link in links(cid, data) if link not in met]
+            lines += [_line({"Ref": str(link), "Err": ""}) for link in new]
+            met.update(new)
+            left += new
+        return web.Response(body=b"".join(lines))
 
     async def _add(self, request: web.BaseRequest, text: str, cid: Cid) -> web.StreamResponse:
         if self.pins.get(text) == "recursive":

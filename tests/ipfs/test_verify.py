@@ -9,7 +9,7 @@ from content_gateway.ipfs.embedded.frontier import Frontier, Limits
 from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.ipfs.embedded.verify import Rotten, stock, verify
 from tests.fakes.origin import Origin
-from tests.ipfs.backends import holding, pin, silent
+from tests.ipfs.backends import holding, pin, pinset, silent
 from tests.ipfs.dags import file, in_order, pb, raw
 from tests.ipfs.stores import collected, corrupt
 from tests.ipfs.test_blockstore import put
@@ -87,3 +87,24 @@ async def test_the_stock_is_counted(blocks: Blockstore) -> None:
     assert (kept.blocks, kept.pins, kept.incomplete) == (len(dag[1]), 1, 1)
     assert kept.file_bytes > 50_000
     assert kept.free_bytes >= 0
+
+
+async def test_the_pinset_leaves_out_what_a_sample_finds_rotten(
+    store: EmbeddedStore, blocks: Blockstore, origin: Origin, other: Origin
+) -> None:
+    """A block with other bytes, and one that is gone without a word: their pins are not listed,
+    and are whole again once they are asked for."""
+    one, two, third = pb(raw(b"1"), raw(b"x")), pb(raw(b"2")), pb(raw(b"3"))
+    for dag in (one, two, third):
+        await put(blocks, dag)
+        origin.blocks |= dag[1]
+    other.go_dark()
+    await corrupt(blocks, raw(b"1")[0], b"rot")
+    gone = raw(b"2")[0].multihash
+    await blocks.write(lambda file: file.execute("DELETE FROM blocks WHERE multihash = ?", (gone,)))
+    assert await pinset(store) == {third[0]}
+    for dag in (one, two):
+        assert await holding(store, dag[0]) is Holding.ABSENT
+        await pin(store, dag[0])
+    assert await pinset(store) == {one[0], two[0], third[0]}
+    assert await verify(blocks, silent, _unexpected) == 0

@@ -103,6 +103,8 @@ OLD_WORDS = [
     ({"state": PINNED, "sent": Sent.PIN, "sent_at": NOW - AGE - 7, "looks": 2}, None),  # in doubt
     ({"state": UNPINNING, "sent": Sent.PIN, "sent_at": NOW - 20}, 0.0),
     ({"state": UNPINNING}, 0.0),
+    ({"state": PINNED, "looks": 2}, None),  # it was there before we asked
+    ({"state": PINNED, "looks": 1}, math.inf),
 ]
 
 

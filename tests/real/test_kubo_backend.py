@@ -269,3 +269,29 @@ async def test_a_long_pinset_is_listed_whole(kubo: Kubo, node: Node) -> None:
     for at in range(0, len(cids), 200):
         await call(node, "pin/add?" + "&".join(f"arg={cid}" for cid in cids[at : at + 200]))
     assert await pinset(kubo) == set(cids)
+
+
+async def test_blocks_that_a_node_lost_are_found_and_brought_in_again(
+    kubo: Kubo, node: Node, tmp_path: Path
+) -> None:
+    """Its index says "pinned", whatever became of a leaf or of a lone root; `refs` does not. When
+    somebody has them again they are fetched, and the pins were there all the time."""
+    leaf, alone = raw(b"a leaf that is lost"), raw(b"a lone block that is lost")
+    cids = [await put(node, pb(leaf, raw(b"a leaf that stays"))), await put(node, alone)]
+    for cid in cids:
+        await pin(kubo, cid)
+    assert {entry.replicas async for entry in kubo.pinset()} == {1}
+    for lost in (leaf, alone):
+        await lose(node, lost[0], tmp_path)
+    entries = {entry.cid: entry.replicas async for entry in kubo.pinset()}
+    assert [entries[cid] for cid in cids] == [0, 0]
+    seen = await kubo.look(cids, {})
+    assert {sighting.holding for sighting in seen.values()} == {Holding.LOST}
+    for cid in cids:
+        assert "could not fetch it" in await refused(kubo, cid)
+        assert await node.is_pinned(str(cid))
+    for lost in (leaf, alone):
+        await put(node, lost)
+    for cid in cids:
+        assert (await pin(kubo, cid, seen[cid])).holding is Holding.PINNED
+    assert {one.holding for one in (await kubo.look(cids, {})).values()} == {Holding.PINNED}

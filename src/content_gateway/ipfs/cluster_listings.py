@@ -45,8 +45,8 @@ _LINES_A_READ: Final = 20
 _LINES_A_STATUS: Final = 16
 _LEAST_READS: Final = 50
 _LEAST_STATUSES: Final = 100
-_SHARE: Final = 20  # a listing is taken again after so many times what the last one took
-_LONGEST_PAUSE: Final = 10.0
+_SHARE: Final = 40  # a listing is taken again after so many times what the last one took
+_LONGEST_PAUSE: Final = 15.0
 
 T = TypeVar("T")
 

@@ -21,6 +21,7 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from content_gateway.ipfs.kubo_blocks import KuboBlocks, Sample
 from content_gateway.ipfs.kubo_words import (
     Fetched,
     PinsetReader,
@@ -42,6 +43,7 @@ LOOKS_AT_ONCE: Final = 8
 _LIST_SECONDS: Final = 3600.0
 _LIST_IDLE_SECONDS: Final = 120.0
 _CHUNKS_AHEAD: Final = 4
+_MOST_LACKING: Final = 10_000
 _ANY: Final = Cid(RAW, 0x00, b"")  # an identity CID, to have something to ask about
 
 Progress = Callable[[int, int], None]
@@ -62,6 +64,9 @@ class Kubo:
         self._seconds = seconds
         self._pin_seconds = pin_seconds
         self._name: str | None = None
+        self._blocks = KuboBlocks(self._stream)
+        self._sample = Sample()
+        self._lacking: dict[Cid, str] = {}  # pinned, and some of it is not there
 
     @property
     def batch_age(self) -> float:
@@ -71,7 +76,8 @@ class Kubo:
     async def look(
         self, cids: Sequence[Cid], ages: Mapping[Cid, float] | None = None
     ) -> Mapping[Cid, Sighting]:
-        """Whether the node holds each of *cids* pinned recursively.
+        """Whether the node holds each of *cids* pinned recursively; LOST where it does, and its
+        blocks are not all there, which is found out about what is in doubt (what *ages* lacks).
 
         A content that Kubo could say nothing about is UNKNOWN, with the reason. Raises
         UpstreamUnavailable, UpstreamTimeout or UpstreamNonsense when all of them are."""
@@ -96,7 +102,10 @@ class Kubo:
         if failures and len(failures) == len(seen):
             raise failures[0]
         pinned = await self._pinned() if True in seen.values() else None
-        return {cid: _sighting(one, pinned) for cid, one in seen.items()}
+        held = [cid for cid, one in seen.items() if one is True]
+        await self._check([cid for cid in held if _is_in_doubt(cid, ages)])
+        lost = {cid: _lost(self._lacking[cid]) for cid in held if cid in self._lacking}
+        return {cid: _sighting(one, pinned) for cid, one in seen.items()} | lost
 
     async def pin(self, cid: Cid, seen: Sighting, progress: Progress) -> Sighting:
         """Have Kubo fetch and pin *cid*; returns PINNED once it says that all of it is there.
@@ -113,6 +122,8 @@ class Kubo:
                 if failure is not None and not await self._has_pinned(cid):
                     log.info("kubo could not pin", cid=str(cid), reason=failure.detail)
                     raise failure
+            elif cid in self._lacking:
+                await self._mend(cid, progress)
         return await self._pinned()
 
     async def unpin(self, cid: Cid) -> None:
@@ -126,7 +137,8 @@ class Kubo:
                 read_unpinned(answer.status, answer.body, cid)
 
     async def pinset(self) -> AsyncGenerator[Listed, None]:
-        """Every recursive pin of Kubo's that can be ours: in version 1, of a codec we accept.
+        """Every recursive pin of Kubo's that can be ours: in version 1, of a codec we accept. Of
+        fifty of them, at random, the blocks are looked for on its disk.
 
         The list is asked for whole, not streamed: an error in the middle of a streamed one shows
         in a trailer only, which our client cannot see, while this one is whole or no JSON. A node
@@ -135,15 +147,36 @@ class Kubo:
         batches: Batches = asyncio.Queue(_CHUNKS_AHEAD)
         # In a task of its own: a deadline must not strike while the caller's code runs.
         reading = asyncio.create_task(self._read_pinset(batches), name="kubo pinset")
+        self._sample.begin()
         try:
             while (batch := await batches.get()) is not None:
                 if isinstance(batch, Exception):
                     raise batch
+                await self._check([cid for cid in batch if self._sample.takes()])
                 for cid in batch:
-                    yield Listed(cid)
+                    yield Listed(cid, 0 if cid in self._lacking else 1)
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
+
+    async def _check(self, cids: Sequence[Cid]) -> None:
+        """Find out, and remember, what lacks of *cids*, which are pinned."""
+        for cid in cids:
+            self._lacking.pop(cid, None)
+            lack = await self._blocks.lack(cid)
+            if lack is not None and len(self._lacking) < _MOST_LACKING:
+                self._lacking[cid] = lack
+
+    async def _mend(self, cid: Cid, progress: Progress) -> None:
+        """Bring in what lacks of *cid*; raises PinFailed where that cannot be had."""
+        try:
+            await self._blocks.bring_in(cid, lambda blocks: progress(blocks, 0), self._pin_seconds)
+        finally:
+            await self._check([cid])
+        if cid in self._lacking:
+            raise PinFailed(
+                f"Kubo has lost some of it, and could not fetch it: {self._lacking[cid]}"
+            )
 
     async def _read_pinset(self, batches: Batches) -> None:
         try:
@@ -227,6 +260,14 @@ class Kubo:
         return self._outbound.stream(
             "POST", self._url + call, seconds=seconds, idle_seconds=idle_seconds
         )
+
+
+def _is_in_doubt(cid: Cid, ages: Mapping[Cid, float] | None) -> bool:
+    return ages is not None and cid not in ages
+
+
+def _lost(lack: str) -> Sighting:
+    return Sighting(Holding.LOST, 0, 1, reason=f"Kubo has lost some of it: {lack}")
 
 
 def _sighting(one: bool | UpstreamError, pinned: Sighting | None) -> Sighting:

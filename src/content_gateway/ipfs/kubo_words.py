@@ -96,6 +96,19 @@ def read_line(line: bytes, cid: Cid) -> Fetched | None:
     return Fetched(blocks, size)
 
 
+def read_ref(line: bytes) -> str | None:
+    """What is wrong, from one line of `refs`; None where it names a block that was read.
+
+    Raises UpstreamNonsense."""
+    value = json_object(line, who=_WHO)
+    error = value.get("Err")
+    if isinstance(error, str) and error:
+        return _words(error)
+    if not isinstance(value.get("Ref"), str):
+        raise UpstreamNonsense("A line of Kubo's refs names no block.")
+    return None
+
+
 def read_name(status: int, body: bytes) -> str | None:
     """The peer id in the answer to `id`, None when there is none."""
     try:

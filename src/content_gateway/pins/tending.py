@@ -98,13 +98,13 @@ class Rules:
         where what was settled is in doubt, and the backend is to find out now."""
         if not due.is_held:
             return 0.0
+        if due.state is ContentState.PINNED and due.looks > 1:
+            return None
         if due.sent is None:
             return math.inf
         age = now - due.sent_at
-        if age < self._batch_age:
-            return max(age, 0.0)  # from after the wish, and seen once more when it is settled
-        is_in_doubt = due.state is ContentState.PINNED and due.looks > 1
-        return None if is_in_doubt else age - self._batch_age
+        # From after the wish, and seen once more when it is settled; or from after its batch.
+        return max(age, 0.0) if age < self._batch_age else age - self._batch_age
 
     def decide(self, due: Due, seen: Sighting, now: float) -> Act | Outcome:
         """What to do about *due*, of which *seen* was just seen; or what it has come to."""

@@ -8,6 +8,8 @@ modules beside this one."""
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Final
 
+import structlog
+
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import Holding, Listed, Peer, Sighting
 from content_gateway.errors import Blocked, PinFailed
@@ -17,6 +19,9 @@ from content_gateway.ipfs.embedded.frontier import MAX_KNOWN, Check, Frontier, L
 from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.retrieval import Retrieval
 from content_gateway.ipfs.embedded.serving import MAX_LINKS, Scope, read_block, read_car
+from content_gateway.ipfs.embedded.verify import verify_some
+
+log = structlog.get_logger(__name__)
 
 Checker = Callable[[], Check | None]
 
@@ -105,7 +110,10 @@ class EmbeddedStore:
         await self._blocks.unpin(cid)
 
     async def pinset(self) -> AsyncGenerator[Listed, None]:
-        """Every complete pin; raises StorageUnavailable where the disk refuses."""
+        """Every complete pin, once some blocks were verified anew: a pin that has lost one is
+        complete no more. Raises StorageUnavailable where the disk refuses."""
+        if lost := await verify_some(self._blocks):
+            log.warning("blocks were lost, and their pins are fetched again", blocks=lost)
         last = 0
         while pins := await self._blocks.pins_after(last, _PINS_AT_ONCE):
             for last, cid in pins:  # noqa: B007 - where the next page begins

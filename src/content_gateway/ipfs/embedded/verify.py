@@ -3,6 +3,7 @@
 Knows that a pin that has lost a block is complete no more, so that the next look finds it absent
 and brings in what it lacks. Who is told, and when to check, is left to the caller."""
 
+import secrets
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from content_gateway.ipfs.embedded.block import matches
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 
 _BLOCKS_AT_ONCE: Final = 64
+_SOME_BLOCKS: Final = 2_000
+_SOME_REFS: Final = 20_000
+_SOME_BYTES: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +67,54 @@ async def verify(
         progress(number, size)
 
 
+async def verify_some(blocks: Blockstore) -> int:
+    """Verify some blocks, at random: a few thousand at most; how many were lost, and are dropped.
+
+    A pin of which a block is gone without a word is found as well. Raises StorageUnavailable when
+    the disk refuses."""
+    last, most = await blocks.read(_somewhere)
+    number = size = lost = 0
+    for row in await blocks.read(partial(_dangling, first=last)):
+        lost += await blocks.write(partial(_drop_dangling, row=row), durable=True)
+    while number < _SOME_BLOCKS and size < _SOME_BYTES:
+        rows = await blocks.read(partial(_batch, last=last))
+        for row, multihash, length, is_right in rows:
+            last, number, size = row, number + 1, size + length
+            if not is_right:
+                await blocks.write(partial(_drop, row=row, multihash=multihash), durable=True)
+                lost += 1
+        if last >= most:
+            break
+    return lost
+
+
 async def stock(blocks: Blockstore) -> Stock:
     """How much is kept; raises StorageUnavailable when the disk refuses."""
     return await blocks.read(_stock)
+
+
+def _somewhere(connection: sqlite3.Connection) -> tuple[int, int]:
+    """A place among the blocks, by row, and the last row."""
+    (most,) = connection.execute("SELECT coalesce(max(id), 0) FROM blocks").fetchone()
+    return (secrets.randbelow(most) if most > _SOME_BLOCKS else 0), most
+
+
+def _dangling(connection: sqlite3.Connection, first: int) -> list[int]:
+    """Rows above *first* that pins need and that are not there."""
+    rows = connection.execute(
+        "SELECT DISTINCT block FROM (SELECT block FROM refs WHERE block > ? ORDER BY block LIMIT ?)"
+        " WHERE NOT EXISTS (SELECT 1 FROM blocks WHERE id = block)",
+        (first, _SOME_REFS),
+    )
+    return [row for (row,) in rows]
+
+
+def _drop_dangling(connection: sqlite3.Connection, row: int) -> bool:
+    """Say of a block's pins that it is not there, if it still is not."""
+    if connection.execute("SELECT 1 FROM blocks WHERE id = ?", (row,)).fetchone():
+        return False
+    garbage.drop_rotten(connection, row)
+    return True
 
 
 def _batch(connection: sqlite3.Connection, last: int) -> list[tuple[int, bytes, int, bool]]:
