@@ -7,12 +7,17 @@ from typing import Any
 
 import pytest
 
+from content_gateway.api.answers import RenderedResolutions
+from content_gateway.content.domain import DomainName
+from content_gateway.content.records import Records, Resolution
+from content_gateway.content.wallet import CoinType
 from content_gateway.errors import WrongSettings
 from content_gateway.settings.sources import load
 from tests.api.restarts import let_age, serving
 from tests.fakes.ethereum import Ethereum as FakeEthereum
 from tests.fakes.ethereum import Name
 from tests.fakes.origin import Origin as FakeOrigin
+from tests.fakes.unstoppable import running_chain
 from tests.service import Service
 
 WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
@@ -77,7 +82,6 @@ async def test_a_coin_without_address_never_falls_back(
         "coinType=60.0",
         "coinType=+60",
         "coinType=0x3c",
-        "coinType=1",
         "coinType=4294967296",
         "coinType=" + "9" * 400,
         "coinType=%D9%A6%D9%A0",
@@ -97,6 +101,74 @@ async def test_a_coin_type_that_cannot_be_right_is_400(
     answer = await service.resolve(f"site.eth?{query}")
     assert (answer.status, answer.json["code"]) == (400, "invalid-coin-type")
     assert ethereum.posts == 0
+
+
+async def test_a_coin_without_a_text_form_of_ours_is_its_bytes(
+    service: Service, ethereum: FakeEthereum
+) -> None:
+    """Whoever knows the coin can write them; a record of no use to anybody takes nothing away."""
+    raw = bytes.fromhex("0001b2")
+    ethereum.names["site.eth"] = Name(contenthash=IPFS, addresses={354: raw, 1: b"\1" * 600})
+    answer = await service.resolve("site.eth?coinType=354")
+    assert answer.json["walletAddress"] == {"type": "address", "addr": "0x0001b2"}
+    answer = await service.resolve("site.eth?coinType=1")
+    assert answer.headers["content-gateway-failed"] == "wallet"
+    assert answer.json["content"]["cid"] == CID
+
+
+async def test_a_long_label_is_asked_for(service: Service, ethereum: FakeEthereum) -> None:
+    """ENS bounds labels, not names: 250 letters under .eth resolve."""
+    text = "f" * 250 + ".eth"
+    ethereum.names[text] = Name(address=WALLET)
+    assert (await service.resolve(text)).json["walletAddress"] == ADDRESS
+    assert (await service.ask("GET", f"/domain/records/{text}")).json["result"]["domain"] == text
+
+
+async def test_a_shared_ending_asks_once_for_a_coin_that_is_not_read(
+    tmp_path: Path, ethereum: FakeEthereum
+) -> None:
+    """ENS may hold such an address, Unstoppable Domains' are not read: known for 30 seconds."""
+    async with (
+        running_chain() as chain,
+        serving(
+            tmp_path,
+            ethereum,
+            unstoppable__shared_tlds=["xyz"],
+            unstoppable__polygon_rpc_urls=[chain.url],
+        ) as service,
+    ):
+        for _ in range(300):
+            answer = await service.resolve("name.xyz?coinType=0")
+            assert (answer.status, answer.json["code"]) == (400, "invalid-coin-type")
+        assert ethereum.eth_calls == 1
+
+
+async def test_a_zone_name_is_one_reply_for_each_wallet(
+    tmp_path: Path, ethereum: FakeEthereum
+) -> None:
+    """Asked 300 times for other coins, its content is one answer, kept once."""
+    zone = tmp_path / "zone.toml"
+    zone.write_text(f'[names."site.demo"]\naddress = "{WALLET}"\ncontent = "ipfs://{CID}"\n')
+    async with serving(tmp_path, ethereum, names__zone_file=zone) as service:
+        name = DomainName.parse("site.demo")
+        rendered = RenderedResolutions()
+        replies = set()
+        for number in range(300):
+            coin = CoinType(number % 7)
+            replies.add(id(rendered.of(await service.gateway.directory.resolve(name, coin))))
+        assert len(replies) == 1
+        assert len(rendered) == 1
+
+
+def test_rendered_replies_are_bounded_and_the_oldest_go_first() -> None:
+    """The ten thousand and first takes the place of one, not of all."""
+    rendered = RenderedResolutions()
+    given = [Resolution(Records(WALLET)) for _ in range(RenderedResolutions.MAX_KEPT + 1)]
+    replies = [rendered.of(resolution) for resolution in given]
+    assert len(rendered) == RenderedResolutions.MAX_KEPT
+    assert rendered.of(given[-1]) is replies[-1]
+    assert rendered.of(given[1]) is replies[1]
+    assert rendered.of(given[0]) is not replies[0]
 
 
 @pytest.mark.parametrize("name", ["cointype", "CoinType", "coin_type", "coin-type", "coin"])

@@ -94,9 +94,9 @@ def test_names_are_normalised(text: str, normal: str) -> None:
         "\u0301a.eth",  # a combining mark leads
         "’a.eth",
         "a" * 256 + ".eth",
-        ".".join(["a" * 63] * 4),
-        "a." * 127 + "ab",
-        "é" * 130 + ".eth",
+        ".".join(["a" * 255] * 4),
+        "a." * 128 + "a",
+        "é" * 128 + ".eth",
         "a" * 10_000 + ".eth",
         "é" * 10_000 + ".eth",
         "a." * 5_000,
@@ -106,15 +106,32 @@ def test_what_no_service_could_hold_is_refused(text: str) -> None:
     """Empty labels, single labels, disallowed letters, names too long: before any network use."""
     with pytest.raises(InvalidDomain) as refused:
         DomainName.parse(text)
-    assert refused.value.detail.startswith(("The domain", "A domain"))
+    assert refused.value.detail.startswith(("The domain", "A domain", "A label"))
 
 
-def test_255_bytes_on_the_wire_are_the_most() -> None:
-    """The longest name has one long label, or many short ones: both end at 255 bytes."""
-    for fits in ("a" * 249 + ".eth", "a." * 126 + "a", ".".join(["a" * 63] * 3 + ["a" * 61])):
-        assert len(DomainName.parse(fits).wire) == 255
+@pytest.mark.parametrize("label", ["f" * 250, "f" * 255, "é" * 127, "\N{PILE OF POO}" * 63])
+def test_a_label_is_bounded_as_ens_bounds_it(label: str) -> None:
+    """255 bytes, whatever the whole name comes to; one more has no length byte."""
+    for text in (f"{label}.eth", f"{label}.{label}.eth"):
+        name = DomainName.parse(text)
+        size = len(label.encode())
+        assert name.wire[: size + 1] == bytes([size]) + label.encode()
+    if len(label.encode()) == 255:
         with pytest.raises(InvalidDomain, match="255 bytes"):
-            DomainName.parse("a" + fits if "." not in fits[:250] else fits + "a")
+            DomainName.parse(f"{label}f.eth")
+
+
+def test_a_name_is_bounded_in_all() -> None:
+    """1,024 bytes on the wire, and 128 labels: that bound is ours, and beyond any name in use."""
+    longest = ".".join(["a" * 255] * 3 + ["a" * 254])
+    assert len(DomainName.parse(longest).wire) == 1024
+    for text in (longest + "a", "é." + longest):
+        with pytest.raises(InvalidDomain, match="1024 bytes"):
+            DomainName.parse(text)
+    assert len(DomainName.parse("a." * 127 + "a").labels) == 128
+    for text in ("a." * 128 + "a", "é." * 128 + "a"):
+        with pytest.raises(InvalidDomain, match="128 labels"):
+            DomainName.parse(text)
 
 
 def test_the_wire_form_is_that_of_dns() -> None:
@@ -161,5 +178,5 @@ def test_any_text_is_a_domain_or_invalid(text: str, end: str) -> None:
         return
     assert len(name.labels) >= 2
     assert all(name.labels)
-    assert len(name.wire) <= 255
+    assert len(name.wire) <= 1024
     assert DomainName.parse(name.text) == name

@@ -82,6 +82,9 @@ class RenderedResolutions:
     def __init__(self) -> None:
         self._kept: dict[tuple[int, int], tuple[Resolution, Reply]] = {}
 
+    def __len__(self) -> int:
+        return len(self._kept)
+
     def of(self, resolution: Resolution) -> Reply:
         """The reply that says *resolution*."""
         if resolution.stale is not None:
@@ -90,7 +93,7 @@ class RenderedResolutions:
         kept = self._kept.get(key)
         if kept is None:
             if len(self._kept) >= self.MAX_KEPT:
-                self._kept.clear()
+                del self._kept[next(iter(self._kept))]  # the oldest
             kept = self._kept[key] = (resolution, _rendered(resolution))
         return kept[1]
 

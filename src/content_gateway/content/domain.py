@@ -11,19 +11,22 @@ from typing import Final
 
 from content_gateway.errors import InvalidDomain
 
-MAX_WIRE_BYTES: Final = 255
-MAX_TEXT: Final = 1000  # no name that fits the wire is longer, in any script
+MAX_LABEL_BYTES: Final = 255  # what a length byte says; ENS bounds labels, and no names
+# Ours: four of the longest labels. Whoever resolves a name holds it in memory and on disk.
+MAX_WIRE_BYTES: Final = 1024
+MAX_LABELS: Final = 128  # each costs two hashes
+MAX_TEXT: Final = 2048  # as a request's path; normalisation may shorten it
 
 # Labels of letters, digits and hyphens normalise to their lower case, unless `--` stands third
 # and fourth, where only punycode may have it (ENSIP-15). Checked equal on the reference tests.
-_LABEL: Final = r"(?!..--)[a-z0-9-]+"
-_PLAIN_LABEL: Final = re.compile(_LABEL, re.ASCII)
+_LABEL: Final = rf"(?!..--)[a-z0-9-]{{1,{MAX_LABEL_BYTES}}}"
+_PLAIN_LABEL: Final = re.compile(r"(?!..--)[a-z0-9-]+", re.ASCII)
 _PLAIN: Final = re.compile(rf"(?:{_LABEL}\.)+{_LABEL}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class DomainName:
-    """A normalised name of at least two labels, at most 255 bytes on the wire."""
+    """A normalised name of at least two labels of 255 bytes at most, 1,024 bytes on the wire."""
 
     text: str
 
@@ -42,8 +45,12 @@ class DomainName:
             raise InvalidDomain("The domain has blanks or control characters.")
         if "." not in text or "" in text.split("."):
             raise InvalidDomain("A domain has at least two labels, none of them empty.")
+        if text.count(".") >= MAX_LABELS:
+            raise InvalidDomain(f"The domain has more than {MAX_LABELS} labels.")
         # ENSIP-15 treats each label by itself; plain ones need no library.
         name = cls(".".join(map(_normalise, text.split("."))))
+        if any(len(label.encode()) > MAX_LABEL_BYTES for label in name.labels):
+            raise InvalidDomain(f"A label of the domain has more than {MAX_LABEL_BYTES} bytes.")
         if len(name.wire) > MAX_WIRE_BYTES:
             raise InvalidDomain(f"The domain takes more than {MAX_WIRE_BYTES} bytes on the wire.")
         return name
@@ -53,8 +60,9 @@ class DomainName:
     def parse_plain(text: str) -> "DomainName | None":
         """The name, where *text* is letters, digits and hyphens; None where parse must decide."""
         lowered = text.lower() if text.isascii() else ""
-        # 253 characters are 255 bytes on the wire.
-        is_plain = len(lowered) <= 253 and _PLAIN.fullmatch(lowered)
+        # On the wire there is a byte before the first label, and one behind the last.
+        is_short = len(lowered) <= MAX_WIRE_BYTES - 2 and lowered.count(".") < MAX_LABELS
+        is_plain = is_short and _PLAIN.fullmatch(lowered)
         return DomainName(lowered) if is_plain else None
 
     @property
@@ -64,13 +72,11 @@ class DomainName:
 
     @property
     def wire(self) -> bytes:
-        """DNS wire format: each label behind its length byte, a zero byte at the end.
-
-        A label of more than 255 bytes cannot be written so; parse has refused it."""
+        """DNS wire format: each label behind its length byte, a zero byte at the end."""
         out = bytearray()
         for label in self.labels:
             data = label.encode()
-            out.append(min(len(data), 255))
+            out.append(len(data))
             out += data
         out.append(0)
         return bytes(out)

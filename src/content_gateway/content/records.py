@@ -6,6 +6,7 @@ that for the whole answer is said here once for every name service."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -120,6 +121,12 @@ class Records:
         # Of two, the one after which it is worth trying again.
         raise min(failures, key=_hopelessness).error()
 
+    @staticmethod
+    def content_alone(content: ContentRecord | Failed) -> "Records":
+        """The answer of a name that has this content and no wallet for the coin asked for: one
+        value, however often it is given, as whoever renders answers knows them by identity."""
+        return _content_alone(content)
+
     @property
     def known_wallet(self) -> str | None:
         """The wallet, None where it is absent or failed."""
@@ -150,6 +157,11 @@ _KINDS: Final[tuple[type[UpstreamError], ...]] = (
     UpstreamUnavailable,
     UpstreamError,
 )
+
+
+@lru_cache(maxsize=10_000)
+def _content_alone(content: ContentRecord | Failed) -> Records:
+    return Records(None, content)
 
 
 def _hopelessness(failed: Failed) -> int:

@@ -40,10 +40,7 @@ _BITCOINS: Final = {
     2: _Bitcoin(0x30, 0x32, "ltc"),
     3: _Bitcoin(0x1E, 0x16),
 }
-_SUPPORTED: Final = (
-    "60 (Ethereum), 61 (Ethereum Classic), 2147483648 + a chain id (EVM chains), 0 (Bitcoin), "
-    "2 (Litecoin), 3 (Dogecoin) and 501 (Solana)"
-)
+MAX_BYTES: Final = 512  # of an address whose form is not known here
 
 
 def parse_coin_type(text: str) -> CoinType:
@@ -55,10 +52,6 @@ def parse_coin_type(text: str) -> CoinType:
     coin = CoinType(int(text))
     if coin == _EVM | 1:
         return ETHEREUM  # ENSIP-11: Ethereum itself keeps the coin type it had before
-    if not (is_evm(coin) or coin in _BITCOINS or coin == _SOLANA):
-        raise InvalidCoinType(
-            f"Addresses of the coin type {coin} are not supported; these are: {_SUPPORTED}."
-        )
     return coin
 
 
@@ -68,13 +61,17 @@ def is_evm(coin: CoinType) -> bool:
 
 
 def address_text(coin: CoinType, raw: bytes) -> str:
-    """*raw*, as ENSIP-9 has resolvers keep it, in the text form of *coin*; ValueError if wrong."""
+    """*raw*, as ENSIP-9 has resolvers keep it, in the text form of *coin*; ValueError if wrong.
+
+    Of a coin whose text form is not known here it is the bytes, as 0x and hexadecimal digits."""
     if is_evm(coin) and len(raw) == 20:
         return checksummed(raw)
     if coin == _SOLANA and len(raw) == 32:
         return BASE58BTC.encode(raw)
     if coin in _BITCOINS:
         return _bitcoin_text(_BITCOINS[coin], raw)
+    if not (is_evm(coin) or coin == _SOLANA) and len(raw) <= MAX_BYTES:
+        return "0x" + raw.hex()
     raise ValueError(f"{len(raw)} bytes are no address of the coin type {coin}")
 
 

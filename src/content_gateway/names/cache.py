@@ -46,7 +46,8 @@ class Ages:
 
 @dataclass(slots=True)
 class Entry:
-    """What is known of one question: its records, or None for known absence.
+    """What is known of one question: its records, or None for known absence; *unread* says why
+    the service that may hold the name does not read the records of that coin.
 
     *learned_at*, *asked_at* and *ask_again_at* are monotonic, *learned* is the moment in UTC."""
 
@@ -55,6 +56,7 @@ class Entry:
     learned_at: float
     asked_at: float
     ask_again_at: float
+    unread: str = ""
 
 
 class Cache:
@@ -93,12 +95,14 @@ class Cache:
         learned = Learned(entry.records, entry.learned)
         return learned if entry.records.is_whole else self._last_known.recall(*question) or learned
 
-    def learn(self, question: Question, records: Records | None, asked_at: float) -> Entry:
+    def learn(
+        self, question: Question, records: Records | None, asked_at: float, *, unread: str = ""
+    ) -> Entry:
         """The new entry for what was learned just now; None: nothing is there.
 
         A partial answer replaces none in the database: that would outlive the failure."""
         now, today = self._clock(), self._today()
-        entry = Entry(records, today, now, asked_at, now + self._freshness(records))
+        entry = Entry(records, today, now, asked_at, now + self._freshness(records), unread)
         self._entries.pop(question, None)
         self._put(question, entry)
         if records is None or records.is_whole:

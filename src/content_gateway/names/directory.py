@@ -16,21 +16,18 @@ Theory of operation. A name is looked up in three places, in this order.
    the same ages: a restart forgets nothing, not even during an outage.
 3. The services that cover the name, one after the other. A service that does not know the name
    lets the search go on; a service that could not find out ends it, because the next one's
-   silence would then look like absence. An answer may be partial: one record known, the other
-   failed. It is fresh as long as absence is, is told beyond that only where nothing newer can be
-   had, and never replaces a whole one in the database. Where an outage is what took the record
-   away, a whole answer that may still serve is better than half a new one, and serves as in any
-   outage.
+   silence would then look like absence. An answer of which a record failed is fresh as long as
+   absence is, and never replaces a whole one in the database; where that is an outage's doing,
+   the whole one of before serves instead, as in any outage.
 
 All callers who wait for one question share one *flight*, a task that belongs to the directory: a
 caller who gives up does not take the others' answer away. So many fly at once, fairly by requestor
 (lookups.py): a flight is charged to whoever began it, and who joins it is never refused. What a
 flight learns replaces the entry, absence included. When it fails and there is an entry that may
 serve, that is told from then on, and the flights that look whether the outage is over, a few
-seconds apart, are nobody's wait.
-Names without such an entry fail as fast as their service does. A caller may demand a fresh look:
-each name gets one every five seconds, whoever demands it, and whoever does not get it is told how
-old the answer is.
+seconds apart, are nobody's wait. Names without such an entry fail as fast as their service does. A
+caller may demand a fresh look: each name gets one every five seconds, whoever demands it, and
+whoever does not get it is told how old the answer is.
 
 What the operator blocks is refused before anything is looked up, and again when it is known what
 the name points at. Knows nothing of HTTP, chains or files; IPNS is started here and resolved by
@@ -51,6 +48,7 @@ from content_gateway.content.ipns_name import IpnsName
 from content_gateway.content.records import IpfsContent, IpnsContent, Learned, Records, Resolution
 from content_gateway.content.wallet import ETHEREUM, CoinType
 from content_gateway.errors import (
+    InvalidCoinType,
     NameNotFound,
     Overloaded,
     UpstreamError,
@@ -77,8 +75,8 @@ class NameService(Protocol):
     async def resolve(self, name: DomainName, coin: CoinType) -> Records:
         """What *name* points at, its wallet being the address for *coin*.
 
-        Raises NameNotFound when the service knows of no records, UpstreamError when it could
-        not find out. Never returns a guess."""
+        Raises NameNotFound when the service knows of no records, InvalidCoinType when it does not
+        read those of *coin*, UpstreamError when it could not find out. Never returns a guess."""
 
 
 class IpnsLookup(Protocol):
@@ -166,7 +164,7 @@ class Directory:
         begun = self._clock()
         entry = await self._entry(name, (name.text, coin), anew, requestor)
         if entry.records is None:
-            raise NameNotFound(_nothing_there(coin))
+            raise InvalidCoinType(entry.unread) if entry.unread else _nothing_there(coin)
         resolution = await self._resolution(entry.records, anew, requestor)
         stale = self._cache.staleness(entry, whatever=anew and entry.learned_at < begun)
         return resolution if stale is None else resolution.but_stale(stale)
@@ -203,7 +201,7 @@ class Directory:
                 # A zone holds Ethereum addresses only, and other coins never fall back on them.
                 if records.content is None:
                     raise NameNotFound(f"The name has no address of the coin type {coin}.")
-                return Records(None, records.content)
+                return Records.content_alone(records.content)
         return None
 
     async def _entry(
@@ -274,6 +272,8 @@ class Directory:
         except UpstreamError:
             self._cache.learned_nothing(question, begun, self._policy.hold_back)
             raise
+        except InvalidCoinType as unread:
+            return self._cache.learn(question, None, begun, unread=unread.detail)
         if records is not None and not records.is_whole:
             return self._cache.learn_partial(question, records, begun, self._policy.hold_back)
         return self._cache.learn(question, records, begun)
@@ -290,6 +290,6 @@ class Directory:
         return None
 
 
-def _nothing_there(coin: CoinType) -> str:
+def _nothing_there(coin: CoinType) -> NameNotFound:
     wallet = "wallet" if coin == ETHEREUM else f"an address of the coin type {coin}"
-    return f"No such name is registered, or it has neither {wallet} nor content."
+    return NameNotFound(f"No such name is registered, or it has neither {wallet} nor content.")
