@@ -69,15 +69,18 @@ def test_a_wrong_cursor_is_told_in_one_line(tmp_path: Path) -> None:
 
 
 def test_a_removal_says_what_becomes_of_the_content(tmp_path: Path) -> None:
-    """It stays while another requestor holds it, and leaves with the last; then there is none."""
+    """To the operator: it stays while another requestor holds it, and leaves with the last. To who
+    has a key that is nobody's business."""
     key = run(tmp_path, "keys", "create", "--name", "team").stdout.strip()
     run(tmp_path, "pin", "add", CID)
     run(tmp_path, "pin", "add", CID, KEY=key)
     first = run(tmp_path, "pin", "rm", CID, "--json")
     assert json.loads(first.stdout) == {"cid": CID, "content": "stays"}
     assert run(tmp_path, "pin", "status", CID).returncode == 1
-    second = run(tmp_path, "pin", "rm", CID, KEY=key)
-    assert "leaves the backend" in second.stdout
+    run(tmp_path, "pin", "add", CID)
+    second = run(tmp_path, "pin", "rm", CID, "--json", KEY=key)
+    assert json.loads(second.stdout) == {"cid": CID, "content": "released"}
+    assert "leaves the backend" in run(tmp_path, "pin", "rm", CID).stdout
     third = run(tmp_path, "pin", "rm", CID, KEY=key)
     assert (third.returncode, third.stdout) == (1, "")
     assert "No pin" in third.stderr

@@ -10,10 +10,11 @@ from typing import Any, Final
 import msgspec
 
 from content_gateway.api.call import Reply, confirmed, keyed
+from content_gateway.api.discretion import without_addresses
 from content_gateway.content.cursors import cursor_behind
 from content_gateway.content.holdings import ContentState, Peer
 from content_gateway.content.moments import rfc3339
-from content_gateway.content.pins import MAX_PAGE_BYTES, Page, Pin, PinStatus, Removal
+from content_gateway.content.pins import MAX_PAGE_BYTES, Page, Pin, PinStatus
 
 _AROUND: Final = 256  # bytes of an answer beside its results
 _EXISTS: Final = keyed(
@@ -30,16 +31,6 @@ _WORDS: Final[Mapping[ContentState, str]] = {
 _REASONS: Final[Mapping[ContentState, str]] = {
     ContentState.FAILED: "The backend could not pin it, and did not say why.",
     ContentState.UNPINNED: "The backend held it, and does not any more.",
-}
-_REMOVED: Final[Mapping[Removal, tuple[str, str]]] = {
-    Removal.LEAVES: (
-        "Pin removed; nobody else holds the content, and it leaves the backend",
-        "leaves",
-    ),
-    Removal.STAYS: (
-        "Pin removed; the content stays on the backend, because others hold it",
-        "stays",
-    ),
 }
 
 
@@ -66,7 +57,7 @@ def pin_status(status: PinStatus) -> Reply:
         result["replicas"]["wanted"] = status.wanted
     if status.blocks or status.size:
         result["progress"] = {"blocks": status.blocks, "bytes": status.size}
-    if reason := reason_of(status):
+    if reason := told_reason(status):
         result["reason"] = reason
     if status.next_at is not None and status.state is not ContentState.PINNED:
         result["nextAttempt"] = rfc3339(status.next_at)
@@ -76,8 +67,14 @@ def pin_status(status: PinStatus) -> Reply:
 
 
 def reason_of(status: PinStatus) -> str | None:
-    """Why the pin is not pinned, in words for people; None if nothing went wrong."""
+    """Why the pin is not pinned, in words for the operator; None if nothing went wrong."""
     return status.error or _REASONS.get(status.state)
+
+
+def told_reason(status: PinStatus) -> str | None:
+    """The same for its requestor: where the operator's servers are is left out."""
+    reason = reason_of(status)
+    return None if reason is None else without_addresses(reason)
 
 
 def pins_listed(page: Page) -> Reply:
@@ -104,10 +101,9 @@ def fitting(
     return results
 
 
-def pin_removed(spelling: str, removal: Removal) -> Reply:
-    """That the pin is gone, and what becomes of the content."""
-    words, content = _REMOVED[removal]
-    return confirmed(words, {"cid": spelling, "content": content})
+def pin_removed(spelling: str) -> Reply:
+    """That the pin is gone. Whether others hold the content is no requestor's business."""
+    return confirmed("Pin removed", {"cid": spelling, "content": "released"})
 
 
 def _pin(pin: Pin) -> dict[str, Any]:
@@ -123,5 +119,5 @@ def _peer(peer: Peer) -> dict[str, str]:
     if peer.at is not None:
         shown["timestamp"] = rfc3339(peer.at)
     if peer.error:
-        shown["error"] = peer.error
+        shown["error"] = without_addresses(peer.error)
     return shown

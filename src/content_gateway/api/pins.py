@@ -69,5 +69,5 @@ class PinHandlers:
         """The end of one of the requestor's pins."""
         parse_query(call.query, ())
         cid = Cid.parse(call.argument)
-        removal = await self._pinning.remove(call.requestor, cid)
-        return pin_removed(call.argument, removal)
+        await self._pinning.remove(call.requestor, cid)
+        return pin_removed(call.argument)

@@ -9,8 +9,10 @@ from typing import Final
 
 import msgspec
 
+from content_gateway.api.discretion import without_addresses
 from content_gateway.errors import (
     Blocked,
+    CallerError,
     ContractBroken,
     GatewayError,
     InvalidBody,
@@ -234,7 +236,10 @@ def kind_of(error: Exception) -> tuple[Kind, str]:
             return _FIXED[error_type], _FIXED[error_type].detail
         if error_type in _TABLE:
             kind = _TABLE[error_type]
-            return kind, (error.detail if isinstance(error, GatewayError) else "") or kind.detail
+            detail = (error.detail if isinstance(error, GatewayError) else "") or kind.detail
+            # What a caller asked for is said as it was spelt; of others' servers nothing is.
+            is_theirs = isinstance(error, CallerError | NotFound)
+            return kind, detail if is_theirs else without_addresses(detail)
     return INTERNAL, INTERNAL.detail
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from content_gateway.api.call import Call, Handler, Handlers, Reply, keyed
-from content_gateway.api.pin_answers import fitting, reason_of
+from content_gateway.api.pin_answers import fitting, told_reason
 from content_gateway.api.psa_query import (
     STATES,
     parse_pin,
@@ -155,6 +155,6 @@ def _info(status: PinStatus) -> dict[str, str]:
     info = {}
     if status.wanted:
         info["replicas"] = f"{status.replicas} of {status.wanted}"
-    if reason := reason_of(status):
+    if reason := told_reason(status):
         info["status_details"] = reason
     return info

@@ -34,6 +34,9 @@ _REMOVED: Final = {
 }
 
 
+_RELEASED: Final = ("released", "Pin removed")
+
+
 @click.group("pin", epilog="Example: content-gateway pin add bafy... --wait")
 def command() -> None:
     """Add, follow, list, remove and import pins."""
@@ -154,7 +157,9 @@ def status(
 def remove(
     *, cid: str, config: Path | None, data: Path | None, whose: common.Whose, as_json: bool
 ) -> None:
-    """Remove the pin of CID; the content leaves the backend with its last pin."""
+    """Remove the pin of CID; the content leaves the backend with its last pin.
+
+    Whether it does is told to the operator, not to whoever gives a key."""
 
     async def ask() -> Removal:
         from content_gateway.app import opened
@@ -165,7 +170,10 @@ def remove(
             return await gateway.pinning.remove(requestor, parsed)
 
     loaded = common.load_beside(config, data)
-    content, words = _REMOVED[common.run(ask())]
+    removal = common.run(ask())
+    # Whether others hold the content is the operator's business, and not a requestor's.
+    is_requestor = whose.key is not None and whose.key_name is None
+    content, words = _RELEASED if is_requestor else _REMOVED[removal]
     click.echo(msgspec.json.encode({"cid": cid, "content": content}) if as_json else words)
 
 
