@@ -15,6 +15,7 @@ from content_gateway.api.handlers import NameHandlers
 from content_gateway.api.pins import PinHandlers
 from content_gateway.api.psa import PsaHandlers
 from content_gateway.api.routes import Api
+from content_gateway.api.streams import large_answers
 from content_gateway.api.trustless import TrustlessHandlers
 from content_gateway.app_names import answered_names
 from content_gateway.app_pins import kept_pins
@@ -86,13 +87,14 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         stack.push_async_callback(contract.close)
         delegates, work = settings.pins.delegates, pins.reconciler
         served = pins.store if settings.embedded.serve else None
+        answers = large_answers()
         handlers = {
             **NameHandlers(contract=contract, directory=names.directory, ipns=names.ipns).by_id,
             **PinHandlers(pins.pinning).by_id,
             **PsaHandlers(pins.pinning, delegates=delegates, work=work).by_id,
-            **TrustlessHandlers(served, blocking).by_id,
+            **TrustlessHandlers(served, blocking, answers).by_id,
         }
-        api = Api(operations_of(contract), handlers, keys)
+        api = Api(operations_of(contract), handlers, keys, answers=answers)
         yield Gateway(
             api=api,
             directory=names.directory,

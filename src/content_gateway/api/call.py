@@ -14,6 +14,8 @@ from content_gateway.api.auth import Admitted
 from content_gateway.api.problems import Headers
 
 JSON: Final = (b"content-type", b"application/json")
+# Larger bodies than this are sent in pieces, as their clients read them, and so many at once.
+LARGE_BODY: Final = 16 * 1024
 _KEYED: Final = [JSON, (b"cache-control", b"no-store")]
 
 
@@ -40,6 +42,10 @@ class Call(msgspec.Struct, frozen=True):
         return self.admitted.requestor.id
 
 
+def _nothing() -> None:
+    """What there is to do behind an answer that nobody counts."""
+
+
 class Reply(msgspec.Struct, frozen=True):
     """One answer, complete but for the id of the request."""
 
@@ -49,14 +55,21 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Stream(msgspec.Struct, frozen=True):
-    """An answer whose body is made while it is sent; *chunks* is closed when nobody reads on."""
+    """An answer whose body is made while it is sent; *chunks* is closed when nobody reads on, and
+    *done* is called when the client has it, or is gone."""
 
     chunks: AsyncIterator[bytes]
     headers: Headers
     status: int = 200
+    done: Callable[[], None] = _nothing
 
 
 Answer: TypeAlias = Reply | Stream
+
+
+async def in_one(body: bytes) -> AsyncIterator[bytes]:
+    """All of *body*, as the one chunk of a stream."""
+    yield body
 
 
 class Handler(msgspec.Struct, frozen=True):

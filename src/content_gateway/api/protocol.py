@@ -5,21 +5,18 @@ bytes, fields and time, wants exactly one Host, takes in a small body and no mor
 behind anything that carries one. Knows HTTP/1.1 on the wire, not what is served."""
 
 import asyncio
-import socket
-import struct
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
 from httptools import HttpParserError, HttpParserUpgrade
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from content_gateway.api import problems
 from content_gateway.api.crowd import Crowd
+from content_gateway.api.lingering import Lingering
 from content_gateway.api.request_head import is_host, is_loopback, too_large, wrong_version
 from content_gateway.telemetry import request_ids
 
@@ -29,7 +26,9 @@ class Bounds:
     """What one client may take: *idle* is how long it may neither ask nor read, *linger* how long
     it may still read when we hang up, *drain* how long what it sent as we stop may take to arrive,
     *stop* how long we then wait for what is under way. *connections* is how many there may be in
-    all; with *is_local* only hosts of this machine are answered to."""
+    all; with *is_local* only hosts of this machine are answered to. The kernel keeps *send_bytes*
+    for a client to read, *large_send_bytes* for one that reads a large answer; it may keep that
+    waiting for *slow_seconds*, and has a second more for each *slow_rate* bytes that it takes."""
 
     head_seconds: float = 10.0
     head_bytes: int = 16 * 1024
@@ -42,6 +41,10 @@ class Bounds:
     stop: int = 15
     connections: int = 1_000_000
     is_local: bool = False
+    send_bytes: int = 16 * 1024
+    large_send_bytes: int = 256 * 1024
+    slow_seconds: float = 10.0
+    slow_rate: int = 16 * 1024
 
 
 # An encoded slash is part of a segment, not a border between two (RFC 3986 section 2.2). It
@@ -58,6 +61,14 @@ CONNECTION: Final = "content_gateway.connection"
 
 class Connection(Protocol):
     """What an application may want to know of, and do to, the connection it answers on."""
+
+    bounds: Bounds
+
+    def unread(self) -> int:
+        """How many bytes were sent that the client has not taken, as far as we can tell."""
+
+    def widen(self, is_wide: bool, /) -> None:
+        """Let the kernel keep more for the client to read, or no longer."""
 
     def is_closing(self) -> bool:
         """Whether nothing more can be sent."""
@@ -87,7 +98,7 @@ class HardenedProtocol(HttpToolsProtocol):
     last thing that is taken from a connection: what follows it is never a request."""
 
     server_state: Shared
-    transport: "_Lingering"  # type: ignore[assignment]
+    transport: Lingering  # type: ignore[assignment]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -104,7 +115,7 @@ class HardenedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Count the connection and give its first request a deadline."""
         super().connection_made(transport)
-        self.transport = _Lingering(transport, self.flow, self._bounds)
+        self.transport = Lingering(transport, self.flow, self._bounds)
         self.app_state = {CONNECTION: self.transport}  # uvicorn copies it into every scope
         self._await_head()
         self._address = self.client[0] if self.client else ""
@@ -275,58 +286,3 @@ class HardenedProtocol(HttpToolsProtocol):
             self._refuse(problems.SLOW_REQUEST)
         else:
             self.transport.close()
-
-
-class _Lingering:
-    """A transport whose close lets the client read the answer first, and that sends a head
-    together with what follows it.
-
-    Closing a socket with unread bytes resets it, and the reset can overtake the answer (RFC
-    9112 section 9.6): so our side ends first, and the rest when the client's has ended too, or
-    a moment later. A client that does not read is the kernel's to cut off. uvicorn writes head
-    and body by themselves, which is two packets where one will do."""
-
-    def __init__(self, transport: asyncio.Transport, flow: FlowControl, bounds: Bounds) -> None:
-        self.abort = transport.abort
-        self.is_closed = False
-        self._head = b""
-        self._socket = transport.get_extra_info("socket")
-        self._transport, self._flow, self._seconds = transport, flow, bounds.linger
-        with suppress(AttributeError, OSError):  # Linux only
-            timeout = socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, bounds.idle * 1000
-            self._socket.setsockopt(*timeout)
-
-    def write(self, data: bytes) -> None:
-        """Send *data*; a head not before the next call, or `flush`."""
-        if self._head:
-            data, self._head = self._head + data, b""
-        elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 100"):
-            self._head = data
-            return
-        self._transport.write(data)
-
-    def flush(self) -> None:
-        """Send a head behind which nothing has come."""
-        if self._head:
-            self.write(b"")
-
-    def is_closing(self) -> bool:
-        """Whether nothing more can be sent."""
-        return self.is_closed or self._transport.is_closing()
-
-    def break_off(self) -> None:
-        """End it by a reset, which no client takes for the end of an answer."""
-        with suppress(AttributeError, OSError):
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.abort()
-
-    def close(self) -> None:
-        """End our side now, all of it soon; what arrives until then is read and dropped."""
-        if self.is_closing():
-            return
-        self.flush()
-        self.is_closed = True
-        asyncio.get_running_loop().call_later(self._seconds, self._transport.close)
-        with suppress(OSError):  # the client may be gone already
-            self._transport.write_eof()
-        self._flow.resume_reading()

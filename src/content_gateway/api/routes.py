@@ -12,7 +12,17 @@ import structlog
 from content_gateway.api import failures, problems
 from content_gateway.api.auth import DOORS, Keys, admit
 from content_gateway.api.bodies import SECONDS, Receive, read_body
-from content_gateway.api.call import Answer, Call, Handler, Handlers, Stream, length_of
+from content_gateway.api.call import (
+    LARGE_BODY,
+    Answer,
+    Call,
+    Handler,
+    Handlers,
+    Reply,
+    Stream,
+    in_one,
+    length_of,
+)
 from content_gateway.api.contract import Operation
 from content_gateway.api.problems import (
     INTERNAL,
@@ -23,7 +33,7 @@ from content_gateway.api.problems import (
     Refused,
 )
 from content_gateway.api.protocol import ENCODED_SLASH, SENT_BODY
-from content_gateway.api.streams import Send, send_stream
+from content_gateway.api.streams import Send, large_answers, send_stream
 from content_gateway.errors import (
     Blocked,
     KeyRefused,
@@ -33,6 +43,7 @@ from content_gateway.errors import (
     UpstreamError,
     WrongSettings,
 )
+from content_gateway.fairness import FairSemaphore
 from content_gateway.telemetry import request_ids
 
 # ASGI 3.0, as asgi.readthedocs.io has it.
@@ -48,7 +59,12 @@ class _Endpoint:
     """One operation as it is asked: key first, then the body, then the handler."""
 
     def __init__(
-        self, operation: Operation, handler: Handler, keys: Keys, body_seconds: float
+        self,
+        operation: Operation,
+        handler: Handler,
+        keys: Keys,
+        body_seconds: float,
+        answers: FairSemaphore,
     ) -> None:
         self._scope = operation.scope
         self._door = DOORS[operation.scheme] if operation.scheme else None
@@ -56,6 +72,7 @@ class _Endpoint:
         self._handler = handler
         self._keys = keys
         self._body_seconds = body_seconds
+        self._answers = answers
 
     async def answer(self, scope: Scope, argument: str, receive: Receive) -> Answer:
         """The answer to the request in *scope*, whose path ends with *argument*."""
@@ -70,7 +87,12 @@ class _Endpoint:
             argument = argument.replace(ENCODED_SLASH, "/")
         address = scope["client"][0] if scope["client"] else ""
         call = Call(argument, scope["query_string"], headers, admitted, body, address)
-        return await self._handler.answer(call)
+        answer = await self._handler.answer(call)
+        if isinstance(answer, Reply) and len(answer.body) > LARGE_BODY:
+            permit = self._answers.request(call.charged)
+            await permit.granted()
+            return Stream(in_one(answer.body), answer.headers, answer.status, permit.release)
+        return answer
 
 
 class Api:
@@ -83,8 +105,12 @@ class Api:
         keys: Keys,
         *,
         body_seconds: float = SECONDS,
+        answers: FairSemaphore | None = None,
     ) -> None:
-        """Raises WrongSettings unless operations and handlers match one to one."""
+        """*answers* are the large ones that are sent at once.
+
+        Raises WrongSettings unless operations and handlers match one to one."""
+        answers = answers or large_answers()
         operations = list(operations)
         if wrong := _mismatch(operations, handlers):
             raise WrongSettings("\n".join(wrong))
@@ -92,7 +118,7 @@ class Api:
         for operation in operations:
             handler = handlers[operation.id]
             if handler is not None:
-                endpoint = _Endpoint(operation, handler, keys, body_seconds)
+                endpoint = _Endpoint(operation, handler, keys, body_seconds, answers)
                 self._table.setdefault(_key(operation.path), {})[operation.method] = endpoint
         self._request_ids = request_ids()
 

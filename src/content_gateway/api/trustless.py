@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
 
 from content_gateway.api.call import (
+    LARGE_BODY,
     Answer,
     Call,
     Handler,
@@ -18,6 +19,7 @@ from content_gateway.api.call import (
     Reply,
     Stream,
     has_already,
+    in_one,
     length_of,
     listed,
 )
@@ -31,7 +33,8 @@ from content_gateway.api.problems import (
 )
 from content_gateway.api.query import choice, parse_query
 from content_gateway.content.cid import Cid
-from content_gateway.errors import InvalidQuery, NotFound, Overloaded
+from content_gateway.errors import InvalidQuery, NotFound
+from content_gateway.fairness import FairSemaphore
 from content_gateway.pins.pinning import Blocking
 
 Scope: TypeAlias = Literal["all", "block", "entity"]
@@ -50,9 +53,11 @@ _PARAMETERS: Final = (
     *("format", "dag-scope", "entity-bytes", "car-version", "car-order", "car-dups"),
     *("filename", "download"),  # a path gateway's; they change nothing here
 )
-# CARs that are read at a time, by clients without a key: each takes some megabytes of memory.
-MAX_STREAMS: Final = 32
 _WEIGHT: Final = re.compile(rb"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
+# What is read from the store at once, in turn by client: its threads take one after the other.
+_READS: Final = 2
+_WAITING_READS: Final = 1_000
+_READ_SECONDS: Final = 60.0  # an answer that has begun is not given up for a busy disk
 _FOR_EVER: Final = b"public, max-age=29030400, immutable"
 
 
@@ -78,12 +83,21 @@ class _Wish:
 
 
 class TrustlessHandlers:
-    """Serves *store*; None: nothing is served, and there is nothing at these paths."""
+    """Serves *store*; None: nothing is served, and there is nothing at these paths.
 
-    def __init__(self, store: Store | None, blocking: Blocking) -> None:
+    Each answer is one of the large *answers* that are sent at once, from before its first block is
+    read until its client has taken it."""
+
+    def __init__(self, store: Store | None, blocking: Blocking, answers: FairSemaphore) -> None:
         self._store = store
         self._blocking = blocking
-        self._streams = 0
+        self._answers = answers
+        self._reads = FairSemaphore(
+            _READS,
+            waiting=_WAITING_READS,
+            patience=_READ_SECONDS,
+            detail="Too many blocks are being read; ask again soon.",
+        )
 
     @property
     def by_id(self) -> Handlers:
@@ -94,43 +108,62 @@ class TrustlessHandlers:
 
     async def get(self, call: Call) -> Answer:
         """The block, or the CAR of the DAG below it."""
-        cid, wish, headers, root = await self._found(call)
-        if has_already(call.headers, dict(headers)[b"etag"]):
-            return Reply(b"", headers, 304)
-        if not wish.is_car:
-            return Reply(root, [*headers, length_of(root)])
-        if self._streams >= MAX_STREAMS:
-            raise Overloaded("Too many CARs are being read; ask again in a moment.")
-        return Stream(self._counted(cid, wish.scope), headers)
-
-    async def _counted(self, cid: Cid, scope: Scope) -> AsyncGenerator[bytes, None]:
-        """The CAR, as one of the few that are read at a time."""
-        assert self._store is not None  # noqa: S101 - else there is no such handler
-        self._streams += 1
+        cid, wish, headers = self._asked(call)
+        permit = self._answers.request(call.charged)
+        await permit.granted()
+        answer: Answer | None = None
         try:
-            async with aclosing(self._store.car(cid, scope)) as pieces:
-                async for piece in pieces:
-                    yield piece
+            root = await self._root(cid, call)
+            if has_already(call.headers, dict(headers)[b"etag"]):
+                answer = Reply(b"", headers, 304)
+            elif wish.is_car:
+                pieces = self._car(cid, wish.scope, call.charged)
+                answer = Stream(pieces, headers, done=permit.release)
+            elif len(root) > LARGE_BODY:
+                whole = [*headers, length_of(root)]
+                answer = Stream(in_one(root), whole, done=permit.release)
+            else:
+                answer = Reply(root, [*headers, length_of(root)])
         finally:
-            self._streams -= 1
+            if not isinstance(answer, Stream):
+                permit.release()
+        return answer
 
     async def head(self, call: Call) -> Reply:
         """As `get`, without a body."""
-        _, wish, headers, root = await self._found(call)
+        cid, wish, headers = self._asked(call)
+        async with self._answers.request(call.charged):
+            root = await self._root(cid, call)
         if has_already(call.headers, dict(headers)[b"etag"]):
             return Reply(b"", headers, 304)
         return Reply(b"", headers if wish.is_car else [*headers, length_of(root)])
 
-    async def _found(self, call: Call) -> tuple[Cid, _Wish, Headers, bytes]:
-        """What is asked for, in which form, its header fields, and the root block."""
+    def _asked(self, call: Call) -> tuple[Cid, _Wish, Headers]:
+        """What is asked for, in which form, and its header fields."""
         cid = Cid.parse(call.argument)
         self._blocking.check_cid(cid)
         wish = _wish(call)
-        assert self._store is not None  # noqa: S101
-        root = await self._store.block(cid)
+        return cid, wish, _headers(cid, wish)
+
+    async def _root(self, cid: Cid, call: Call) -> bytes:
+        """The root block; raises NotFound and Refused."""
+        assert self._store is not None  # noqa: S101 - else there is no such handler
+        async with self._reads.request(call.charged):
+            root = await self._store.block(cid)
         if root is None:
             raise Refused(ONLY_IF_CACHED) if _wants_only_cached(call.headers) else NotFound()
-        return cid, wish, _headers(cid, wish), root
+        return root
+
+    async def _car(self, cid: Cid, scope: Scope, charged: str) -> AsyncGenerator[bytes, None]:
+        """The CAR, each piece read in its client's turn."""
+        assert self._store is not None  # noqa: S101
+        async with aclosing(self._store.car(cid, scope)) as pieces:
+            while True:
+                async with self._reads.request(charged):
+                    piece = await anext(pieces, None)
+                if piece is None:
+                    return
+                yield piece
 
 
 def _wish(call: Call) -> _Wish:
