@@ -32,6 +32,7 @@ from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.sweep import Sweeper
 from content_gateway.settings.model import PACKAGED_SPEC, Settings
 from content_gateway.storage.api_keys import SqliteKeys
+from content_gateway.storage.backend_health import SqliteBackendHealth
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.sqlite import Database
 from content_gateway.storage.sweeps import SqliteSweeps
@@ -50,6 +51,7 @@ class Gateway:
     pinning: Pinning
     contents: SqliteContents
     sweeps: SqliteSweeps
+    health: SqliteBackendHealth
     keys: Keys
     issued_keys: IssuedKeys
     reconciler: Reconciler
@@ -103,6 +105,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             pinning=pins.pinning,
             contents=pins.contents,
             sweeps=pins.sweeps,
+            health=pins.health,
             keys=keys,
             issued_keys=issued_keys,
             reconciler=pins.reconciler,

@@ -22,6 +22,7 @@ from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.sweep import Schedule, Sweeper
 from content_gateway.pins.tending import Policy
 from content_gateway.settings.model import Settings
+from content_gateway.storage.backend_health import SqliteBackendHealth
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database
@@ -45,6 +46,7 @@ class Pins:
     pinning: Pinning
     contents: SqliteContents
     sweeps: SqliteSweeps
+    health: SqliteBackendHealth
     reconciler: Reconciler
     sweeper: Sweeper
     store: EmbeddedStore | None
@@ -65,11 +67,12 @@ async def kept_pins(
         store = embedded_store(settings, outbound, blocks, blocking)
     backend = store or pin_backend(settings, outbound)
     contents = SqliteContents(database, grace=settings.pins.unpin_grace)
-    sweeps = SqliteSweeps(database)
+    sweeps, health = SqliteSweeps(database), SqliteBackendHealth(database)
     reconciler = Reconciler(
         contents,
         backend,
         policy=tending(settings),
+        health=health,
         returned=lambda: sweeper.hasten(),  # noqa: PLW0108 - each of the two wakes the other
     )
     stack.push_async_callback(reconciler.close)
@@ -84,7 +87,7 @@ async def kept_pins(
         wake=reconciler.wake,
         refusal=refusal if store else lambda _: None,
     )
-    return Pins(pinning, contents, sweeps, reconciler, sweeper, store, blocks)
+    return Pins(pinning, contents, sweeps, health, reconciler, sweeper, store, blocks)
 
 
 def tending(settings: Settings) -> Policy:

@@ -3,11 +3,12 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 from tests.cli.command import content, run
 from tests.fakes.origin import Origin
 from tests.process import running
-from tests.waiting import until
+from tests.waiting import eventually, until
 
 
 def import_some(folder: Path, numbers: range) -> None:
@@ -98,5 +99,38 @@ def test_a_report_of_an_empty_ledger_is_one(tmp_path: Path) -> None:
     """No pins, no sweep: zeros, and that there was none."""
     done = run(tmp_path, "reconcile", "report")
     assert done.returncode == 0
-    assert done.stdout.splitlines()[0] == "queued     0"
+    assert done.stdout.splitlines()[:2] == ["backend: nobody has asked it yet", "queued     0"]
     assert done.stdout.splitlines()[-1] == "no sweep yet"
+
+
+async def test_a_report_beside_a_service_opens_with_its_outage(tmp_path: Path) -> None:
+    """The service cannot reach its cluster; another process says so, since when and until when, and
+    how many pins wait for it."""
+    settings = {
+        "CONTENT_GATEWAY_PINS__BACKEND": "ipfs-cluster",
+        "CONTENT_GATEWAY_IPFS_CLUSTER__URLS": '["http://127.0.0.1:9"]',
+        "CONTENT_GATEWAY_KEYS__MODE": "open",
+    }
+    ours = {name.removeprefix("CONTENT_GATEWAY_"): value for name, value in settings.items()}
+    async with running("serve", tmp_path, settings):
+        await asyncio.to_thread(import_some, tmp_path, range(40))
+
+        async def told() -> dict[str, Any] | None:
+            done = await asyncio.to_thread(run, tmp_path, "reconcile", "report", "--json", **ours)
+            shown: dict[str, Any] = json.loads(done.stdout)
+            return shown if shown["backend"] and not shown["backend"]["reachable"] else None
+
+        shown = await eventually(told, seconds=60)
+        report = await asyncio.to_thread(run, tmp_path, "reconcile", "report", **ours)
+        status = await asyncio.to_thread(
+            run, tmp_path, "pin", "status", str(content(7)[0]), "--json", **ours
+        )
+    assert shown["reasons"] == {"the backend cannot be reached": 40}
+    assert shown["backend"]["since"] <= shown["backend"]["nextAttempt"]
+    assert shown["oldestWaiting"] is not None
+    assert all("cannot be reached since" in each["reason"] for each in shown["waiting"])
+    assert report.stdout.startswith("backend cannot be reached since 2")
+    assert "  40: the backend cannot be reached" in report.stdout
+    one = json.loads(status.stdout)
+    assert one["reason"].startswith("The pin backend cannot be reached since 2")
+    assert one["nextAttempt"] is not None

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 from content_gateway import telemetry
 from content_gateway.cli import service_mark
+from content_gateway.content.pins import PinStatus
 from content_gateway.errors import GatewayError, ScopeMissing
 from content_gateway.keys import OpenKeys
 from content_gateway.settings import sources
@@ -153,6 +154,14 @@ def requestor_meant(gateway: "Gateway", loaded: Loaded, whose: Whose) -> str:
         if record.name == whose.key_name:
             return record.id
     raise GatewayError(f"There is no key named {whose.key_name}.")
+
+
+def told_to_operator(gateway: "Gateway", status: PinStatus) -> PinStatus:
+    """*status*, in an outage with the backend's own error, which requestors do not hear."""
+    health = gateway.health.last()
+    if health is None or not health.reason or status.error != health.words():
+        return status
+    return replace(status, error=f"{status.error} {health.reason}")
 
 
 def zones_of(settings: Settings) -> "list[ZoneFile]":

@@ -105,13 +105,15 @@ class _Adding:
         async with opened(self._loaded.settings) as gateway:
             requestor = common.requestor_of(gateway, self._loaded, self._key)
             await self._add(gateway, requestor, cid)
+
+            def look() -> PinStatus:
+                return common.told_to_operator(gateway, gateway.pinning.status(requestor, cid))
+
             if not wait:
-                return gateway.pinning.status(requestor, cid)
+                return look()
             keeper = Keeper(gateway, self._loaded.settings)
             with StatusLine() as line:
-                return await until_pinned(
-                    gateway.pinning, requestor, cid, keeper=keeper, seconds=seconds, line=line
-                )
+                return await until_pinned(look, keeper=keeper, seconds=seconds, line=line)
 
     async def _add(self, gateway: "Gateway", requestor: str, cid: Cid) -> None:
         label = label_of(self._name)
@@ -142,7 +144,8 @@ def status(
 
         parsed = Cid.parse(cid)
         async with opened(loaded.settings) as gateway:
-            return gateway.pinning.status(common.requestor_meant(gateway, loaded, whose), parsed)
+            requestor = common.requestor_meant(gateway, loaded, whose)
+            return common.told_to_operator(gateway, gateway.pinning.status(requestor, parsed))
 
     loaded = common.load_beside(config, data)
     _print(common.run(ask()), as_json)

@@ -4,33 +4,28 @@ Knows that somebody must tend the ledger meanwhile (keeper.py) and shows how far
 an end before that means is left to the command."""
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from content_gateway.cli.keeper import Keeper
 from content_gateway.cli.pin_shown import how_far, progress
 from content_gateway.cli.status_line import StatusLine
-from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import ContentState
 from content_gateway.content.pins import PinStatus
 from content_gateway.errors import StorageUnavailable
-
-if TYPE_CHECKING:
-    from content_gateway.pins.pinning import Pinning
 
 _BETWEEN_LOOKS: Final = 0.2
 _MOST_BLIND_LOOKS: Final = 100  # twenty seconds, one after the other
 
 
 async def until_pinned(
-    pinning: "Pinning",
-    requestor: str,
-    cid: Cid,
+    look: Callable[[], PinStatus],
     *,
     keeper: Keeper,
     seconds: float | None,
     line: StatusLine,
 ) -> PinStatus:
-    """The requestor's pin of *cid* once it is pinned, or as it is after *seconds*.
+    """The pin that *look* tells of once it is pinned, or as it is after *seconds*.
 
     Raises PinNotFound when it is removed meanwhile, WrongSettings when nobody tends it and we must
     not, and StorageUnavailable when the ledger cannot be read for long."""
@@ -40,7 +35,7 @@ async def until_pinned(
     while True:
         keeper.see_to_it()
         try:
-            status, blind = pinning.status(requestor, cid), 0
+            status, blind = look(), 0
         except StorageUnavailable:
             blind += 1
             if blind > _MOST_BLIND_LOOKS:

@@ -7,7 +7,7 @@ import asyncio
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,8 +15,15 @@ import click
 import msgspec
 
 from content_gateway.cli import common
+from content_gateway.cli.health_shown import (
+    health_json,
+    health_lines,
+    reason_lines,
+    shown_reasons,
+)
 from content_gateway.cli.keeper import Keeper
 from content_gateway.cli.status_line import StatusLine, plain
+from content_gateway.content.backend_health import BackendHealth
 from content_gateway.content.backlog import COMING, Backlog, Waiting
 from content_gateway.content.holdings import ContentState, SweepReport
 from content_gateway.content.moments import rfc3339
@@ -33,7 +40,9 @@ _SHOWN: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class _Report:
+    health: BackendHealth | None
     counts: Mapping[ContentState, int]
+    reasons: Mapping[str | None, int]
     waiting: Sequence[Waiting]
     sweep: SweepReport | None
 
@@ -48,7 +57,7 @@ def command() -> None:
 @common.data_option
 @common.json_option
 def report(config: Path | None, data: Path | None, as_json: bool) -> None:
-    """Print the contents by state, those that wait longest, and the last sweep."""
+    """Print how the backend is, the contents by state, why they wait, and the last sweep."""
 
     async def ask() -> _Report:
         from content_gateway.app import opened
@@ -140,8 +149,15 @@ async def _work_off(gateway: "Gateway", keeper: Keeper, began: datetime, line: S
 
 async def _report_of(gateway: "Gateway") -> _Report:
     contents = gateway.contents
+    health, waiting = gateway.health.last(), await contents.waiting(_SHOWN)
+    if health is not None and health.is_out(datetime.now(UTC)):
+        waiting = [health.told_of_content(item) for item in waiting]
     return _Report(
-        await contents.counts(), await contents.waiting(_SHOWN), gateway.sweeps.last_report()
+        health,
+        await contents.counts(),
+        await contents.reasons(_SHOWN),
+        waiting,
+        gateway.sweeps.last_report(),
     )
 
 
@@ -163,12 +179,18 @@ def _print(found: _Report, as_json: bool) -> None:
 
 def _lines(found: _Report) -> Iterator[str]:
     """The report for people."""
+    now = datetime.now(UTC)
+    yield from health_lines(found.health, now)
     for state in ContentState:
         yield f"{state:10} {found.counts.get(state, 0):,}"
+    yield from reason_lines(found.reasons, found.health, now)
     if found.waiting:
-        yield "waiting longest:"
+        oldest = max(0.0, (now - found.waiting[0].since).total_seconds())
+        yield f"waiting longest, the first for {timedelta(seconds=round(oldest))}:"
     for item in found.waiting:
         why = f": {item.error}" if item.error else ""
+        if item.next_at is not None:
+            why += f", next {rfc3339(item.next_at)}"
         yield f"  {item.cid} {item.state} since {rfc3339(item.since)}{why}"
     sweep = found.sweep
     if sweep is None:
@@ -184,8 +206,11 @@ def _lines(found: _Report) -> Iterator[str]:
 
 
 def _as_json(found: _Report) -> dict[str, Any]:
-    sweep = found.sweep
+    sweep, now = found.sweep, datetime.now(UTC)
     return {
+        "backend": health_json(found.health, now),
+        "reasons": shown_reasons(found.reasons, found.health, now),
+        "oldestWaiting": rfc3339(found.waiting[0].since) if found.waiting else None,
         "contents": {state.value: found.counts.get(state, 0) for state in ContentState},
         "waiting": [_waiting(item) for item in found.waiting],
         "sweep": None

@@ -43,6 +43,11 @@ class Outage:
         return self._pauses > 0
 
     @property
+    def until(self) -> float:
+        """When it is asked again (seconds since 1970), while it is away."""
+        return self._until
+
+    @property
     def is_pause(self) -> bool:
         """Whether it is to be left alone now."""
         # A clock that was set back must not make the pause longer.

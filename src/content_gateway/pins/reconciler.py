@@ -65,12 +65,13 @@ from content_gateway.content.holdings import (
     Sent,
     Sighting,
 )
-from content_gateway.errors import OwnFault, StorageUnavailable, UpstreamError
+from content_gateway.errors import StorageUnavailable
 from content_gateway.pins.backend import PinBackend
 from content_gateway.pins.clock_watch import ClockWatch
 from content_gateway.pins.due import DueLedger
+from content_gateway.pins.health import Health, HealthLedger
 from content_gateway.pins.leases import Leases, owner_name
-from content_gateway.pins.outage import Outage, is_away
+from content_gateway.pins.outage import Outage
 from content_gateway.pins.outcomes import Outcomes
 from content_gateway.pins.progress import Progress
 from content_gateway.pins.quota import lease_quota
@@ -88,16 +89,16 @@ class Reconciler:
         backend: PinBackend,
         *,
         policy: Policy | None = None,
+        health: HealthLedger | None = None,
         returned: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """*returned* is called when a backend that was away answers again."""
+        """Word of the backend is left in *health*; *returned* is called when it answers again."""
         self._outcomes = Outcomes()
         self._ledger = ledger
         self._backend = backend
         self._policy = policy or Policy()
         self._rules = Rules(self._policy, backend.batch_age)
-        self._returned = returned
         self._clock = clock
         self._owner = owner_name()
         self._awake = asyncio.Event()
@@ -107,6 +108,7 @@ class Reconciler:
         self._batches: set[asyncio.Task[None]] = set()
         self._main: asyncio.Task[None] | None = None
         self._outage = Outage(self._rules.gap_away, clock)
+        self._health = Health(self._outage, health, returned=returned, clock=clock)
         self._watch = ClockWatch(
             ledger, longest=self._rules.longest, lease=self._policy.lease, clock=clock
         )
@@ -160,6 +162,7 @@ class Reconciler:
             self._awake.clear()
             try:
                 await self._watch.look()
+                await self._health.keep()
                 await self._hand_out()
             except StorageUnavailable as wrong:
                 log.error("reconciler cannot read the ledger", reason=wrong.detail)
@@ -236,9 +239,10 @@ class Reconciler:
         try:
             seen = await self._backend.look([due.cid for due in dues], ages)
         except Exception as error:
-            self._heard(error, wish=False)
+            self._health.heard(error, wish=False)
             return error
-        self._heard(None, wish=False)
+        self._health.heard(None, wish=False)
+        self._health.seen(seen.values())
         return seen
 
     async def _send(self, due: Due, act: Act, seen: Sighting, leases: Leases) -> None:
@@ -276,9 +280,9 @@ class Reconciler:
             async with asyncio.timeout(self._rules.slice(due)):
                 outcome = await wish
         except Exception as error:
-            self._heard(error, wish=True)
+            self._health.heard(error, wish=True)
             return self._rules.broke(due, error, attempted=True)
-        self._heard(None, wish=True)
+        self._health.heard(None, wish=True)
         return outcome
 
     async def _pin(self, due: Due, seen: Sighting) -> Outcome:
@@ -299,6 +303,7 @@ class Reconciler:
         finally:
             for due, _ in outcomes:
                 self._under_way.pop(due.id, None)
+        self._health.settled(outcome.sighting for _, outcome in outcomes)
         for due, outcome in outcomes:
             self._outcomes.heard(due.cid)
             if outcome.error is not None:
@@ -306,14 +311,3 @@ class Reconciler:
             if outcome.again_in is not None and outcome.again_in < self._policy.idle:
                 asyncio.get_running_loop().call_later(outcome.again_in + 0.01, self._awake.set)
         self._awake.set()
-
-    def _heard(self, error: Exception | None, *, wish: bool) -> None:
-        """Take note that the backend answered, or that it is away."""
-        if is_away(error, wish=wish):
-            if self._outage.unanswered(wish=wish):
-                log.warning("pin backend is away", reason=error.detail)
-        elif self._outage.answered(wish=wish):
-            log.info("pin backend is back")
-            self._returned()
-        if error is not None and not isinstance(error, UpstreamError | OwnFault | TimeoutError):
-            log.error("the pin backend's adapter stumbled", exc_info=error)

@@ -172,7 +172,8 @@ class Rules:
             gap = self.gap_failed(due.attempts)
             return Outcome(Event.SEEN_FAILED, gap, None, detail, attempted)
         if is_away(error, wish=attempted):
-            return Outcome(None, self.gap_away(due.looks), None, detail)
+            # No reason: it is the backend's, and kept once, for all that waits (health.py).
+            return Outcome(None, self.gap_away(due.looks))
         if isinstance(error, TimeoutError):
             if self.slice(due) >= self._policy.longest_slice:
                 gap = self.gap_failed(due.attempts)

@@ -26,12 +26,11 @@ from content_gateway.content.holdings import (
 )
 from content_gateway.content.moments import at_milliseconds, milliseconds
 from content_gateway.storage.content_rows import kept_sighting, waiting_of
-from content_gateway.storage.gates import Gates
+from content_gateway.storage.gates import Gates, sooner
 from content_gateway.storage.leasing import Leasing, any_in_line
 from content_gateway.storage.requestors import give_to_soonest
 from content_gateway.storage.sqlite import Database
 
-_EXPEDITED_AT_ONCE: Final = 5_000
 _REPORT_SECONDS: Final = 120.0
 _OURS: Final = "id = :id AND lease_owner = :owner AND generation = :generation"
 
@@ -103,8 +102,8 @@ class SqliteContents:
         """Let what waits wait *back* seconds less, as the clock was set back; and nothing longer
         than *longest* seconds, but for a period of grace, nor leased for more than *lease*."""
         now, last = self._now(), 0
-        sooner = partial(_sooner, now=now, seconds=back)
-        while back and (end := await self._database.write(partial(sooner, above=last))) > last:
+        shift = partial(sooner, now=now, seconds=back)
+        while back and (end := await self._database.write(partial(shift, above=last))) > last:
             last = end
         gates = Gates(now, longest=longest, grace=self._grace, lease=lease, is_step=back > 0)
         while numbers := await self._database.search(gates.far, is_ours=True):
@@ -171,7 +170,9 @@ class SqliteContents:
         """Make everything that waits, and that nobody tends, due now; some of it at a time, so
         that whoever wants to write in between can."""
         now, last = self._now(), 0
-        while (end := await self._database.write(partial(_expedite, above=last, now=now))) > last:
+        while (
+            end := await self._database.write(partial(sooner, above=last, now=now, seconds=None))
+        ) > last:
             last = end
 
     async def counts(self) -> Mapping[ContentState, int]:
@@ -197,6 +198,22 @@ class SqliteContents:
             ).fetchall()
             by_state = {ContentState(row[0]): row[1] for row in rows}
             return Backlog(by_state, sum(row[2] for row in rows), sum(row[3] for row in rows))
+
+        return await self._database.search(job, seconds=_REPORT_SECONDS)
+
+    async def reasons(self, limit: int) -> Mapping[str | None, int]:
+        """Why contents are promised and not pinned, and how many of them; the most frequent reasons
+        first, None where nothing went wrong."""
+        states = msgspec.json.encode([*COMING, ContentState.FAILED]).decode()
+
+        def job(connection: sqlite3.Connection) -> dict[str | None, int]:
+            found = connection.execute(
+                "SELECT error, count(*) AS number FROM contents WHERE next_at IS NOT NULL"
+                " AND state IN (SELECT value FROM json_each(?))"
+                " GROUP BY error ORDER BY number DESC LIMIT ?",
+                (states, limit),
+            )
+            return dict(found.fetchall())
 
         return await self._database.search(job, seconds=_REPORT_SECONDS)
 
@@ -261,30 +278,6 @@ def _settle(
     if due.is_shared and next_at is not None and changed.rowcount:
         give_to_soonest(connection, due.id)
     return changed.rowcount > 0
-
-
-def _expedite(connection: sqlite3.Connection, *, above: int, now: int) -> int:
-    """Make due at *now* what waits among the next contents *above*; the last number looked at."""
-    return _sooner(connection, above=above, now=now, seconds=None)
-
-
-def _sooner(connection: sqlite3.Connection, *, above: int, now: int, seconds: float | None) -> int:
-    """Let what waits among the next contents *above* wait *seconds* less, with None no more at all,
-    but for its period of grace; the last number looked at."""
-    (most,) = connection.execute("SELECT coalesce(max(id), 0) FROM contents").fetchone()
-    end = min(most, above + _EXPEDITED_AT_ONCE)
-    connection.execute(
-        "UPDATE contents SET next_at = max(:now, coalesce(next_at - :less, :now))"
-        " WHERE id > :above AND id <= :end AND next_at > :now"
-        " AND lease_owner IS NULL AND (:less IS NOT NULL OR state != 'unpinning')",
-        {
-            "now": now,
-            "above": above,
-            "end": end,
-            "less": None if seconds is None else round(seconds * 1000),
-        },
-    )
-    return int(end)
 
 
 def _key(owner: str, due: Due) -> dict[str, Any]:

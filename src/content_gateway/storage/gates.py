@@ -11,6 +11,7 @@ import msgspec
 from content_gateway.storage.leasing import LANE
 
 _AT_ONCE: Final = 2_000
+_ROWS_AT_ONCE: Final = 5_000
 # From queue to queue, and in each only what is behind the moment: no walk through what waits.
 FAR: Final = (
     "SELECT contents.id FROM turns CROSS JOIN contents"  # noqa: S608 - constant
@@ -66,3 +67,22 @@ class Gates:
             connection.execute(_LINE_UP, self._values | {"lane": lane}).rowcount
             for lane in range(3)
         )
+
+
+def sooner(connection: sqlite3.Connection, *, above: int, now: int, seconds: float | None) -> int:
+    """Let what waits among the next contents *above* wait *seconds* less, with None no more at all,
+    but for its period of grace; the last number looked at."""
+    (most,) = connection.execute("SELECT coalesce(max(id), 0) FROM contents").fetchone()
+    end = min(most, above + _ROWS_AT_ONCE)
+    connection.execute(
+        "UPDATE contents SET next_at = max(:now, coalesce(next_at - :less, :now))"
+        " WHERE id > :above AND id <= :end AND next_at > :now"
+        " AND lease_owner IS NULL AND (:less IS NOT NULL OR state != 'unpinning')",
+        {
+            "now": now,
+            "above": above,
+            "end": end,
+            "less": None if seconds is None else round(seconds * 1000),
+        },
+    )
+    return int(end)

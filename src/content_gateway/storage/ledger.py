@@ -7,7 +7,7 @@ contents.py beside this."""
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ from content_gateway.content.pins import (
     Search,
 )
 from content_gateway.storage.additions import Addition, add_all
+from content_gateway.storage.backend_health import last_word
 from content_gateway.storage.pin_rows import (
     LISTED,
     STATUS,
@@ -145,7 +146,7 @@ class SqliteLedger:
                 (requestor, str(cid)),
             ).fetchone()
         )
-        return None if row is None else status_of(row)
+        return None if row is None else self._database.read(self._told)(status_of(row))
 
     async def search(self, requestor: str, search: Search, shown: Callable[[Page], T]) -> T:
         """What *shown* makes, beside the event loop, of the requestor's pins that *search* finds,
@@ -159,6 +160,7 @@ class SqliteLedger:
                 values,
             )
             pins, more = _page(rows, search.limit)
+            pins = list(map(self._told(connection), pins))
             is_whole = search.cursor is None and not more
             count = len(pins) if is_whole else _count(connection, wanted, values)
             return shown(Page(count, pins, more))
@@ -172,6 +174,13 @@ class SqliteLedger:
         last: Mapping[str, int] = MappingProxyType({}),
     ) -> list[Pin | None]:
         return add_all(connection, round(self._clock() * 1_000_000), additions, last)
+
+    def _told(self, connection: sqlite3.Connection) -> Callable[[PinStatus], PinStatus]:
+        """What becomes of a pin's status by what is known of the backend."""
+        health = last_word(connection)
+        if health is None or not health.is_out(datetime.fromtimestamp(self._clock(), UTC)):
+            return lambda status: status
+        return health.told_of
 
     def _release(self, connection: sqlite3.Connection, content: int) -> bool:
         """Let the content go if nobody holds it, and say whether that is so."""

@@ -1,0 +1,139 @@
+"""What is heard of the pin backend, told once: to the log, and to the ledger for other processes.
+
+Knows that an outage says nothing of any content, so that it is written down in one place and not in
+each of ten million; and bounds what is written: a change at once, and otherwise a word every ten
+seconds while the backend is talked to. What is done in an outage is decided by the reconciler."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+import structlog
+
+from content_gateway.content.backend_health import BackendHealth, Node
+from content_gateway.content.holdings import Holding, Sighting
+from content_gateway.errors import GatewayError, OwnFault, StorageUnavailable, UpstreamError
+from content_gateway.pins.outage import Outage, is_away
+
+_BETWEEN_WORDS: Final = 10.0
+_RATE_SECONDS: Final = 300.0
+_MOST_NODES: Final = 64
+# What a cluster's peers say of one of them that did not answer.
+_SILENT: Final = frozenset({"cluster_error", "undefined"})
+
+log = structlog.get_logger(__name__)
+
+
+class HealthLedger(Protocol):
+    """Where word of the backend is left. Raises StorageUnavailable."""
+
+    async def keep(self, health: BackendHealth) -> None:
+        """Leave word; it takes the place of the last."""
+
+
+class Health:
+    """What one process hears of its backend; *returned* is called when an outage is over."""
+
+    def __init__(
+        self,
+        outage: Outage,
+        ledger: HealthLedger | None,
+        *,
+        returned: Callable[[], None],
+        clock: Callable[[], float],
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._outage = outage
+        self._ledger = ledger
+        self._returned = returned
+        self._clock = clock
+        self._ticks = ticks
+        self._answered_at: float | None = None
+        self._since: float | None = None
+        self._reason: str | None = None
+        self._is_ours = False
+        self._warnings = 0
+        self._nodes: dict[str, Node] = {}
+        self._pinned: deque[tuple[float, int]] = deque(maxlen=round(_RATE_SECONDS))
+        self._began = ticks()
+        self._kept_at: float | None = None
+        self._has_changed = self._has_news = False
+
+    def heard(self, error: Exception | None, *, wish: bool) -> None:
+        """A look or a *wish* was answered, or went wrong."""
+        if is_away(error, wish=wish):
+            if self._outage.unanswered(wish=wish):
+                self._unanswered(error)
+        else:
+            self._answered_at, self._has_news = self._clock(), True
+            if self._outage.answered(wish=wish):
+                log.warning("pin backend is back")
+                self._returned()
+            if not self._outage.is_on and self._since is not None:
+                self._since, self._reason, self._warnings = None, None, 0
+                self._has_changed = True
+        if error is not None and not isinstance(error, UpstreamError | OwnFault | TimeoutError):
+            log.error("the pin backend's adapter stumbled", exc_info=error)
+
+    def _unanswered(self, error: GatewayError) -> None:
+        if self._since is None:
+            self._since = self._clock()
+        self._reason, self._is_ours = error.detail, isinstance(error, OwnFault)
+        self._has_changed = True
+        self._warnings += 1
+        # The first time, and then after twice as many tries each.
+        if self._warnings & (self._warnings - 1) == 0:
+            log.warning("pin backend is away", reason=error.detail, tries=self._warnings)
+
+    def seen(self, sightings: Iterable[Sighting]) -> None:
+        """What the backend has said of some contents: by which of its nodes, and whether they are
+        pinned now."""
+        at = datetime.fromtimestamp(self._clock(), UTC)
+        for sighting in sightings:
+            for peer in sighting.peers:
+                if peer.name in self._nodes or len(self._nodes) < _MOST_NODES:
+                    self._nodes[peer.name] = Node(peer.name, peer.status not in _SILENT, at)
+
+    def settled(self, sightings: Iterable[Sighting | None]) -> None:
+        """What has come of some contents, as it was recorded."""
+        pinned = sum(1 for each in sightings if each and each.holding is Holding.PINNED)
+        if pinned:
+            second = float(int(self._ticks()))
+            if self._pinned and self._pinned[-1][0] == second:
+                pinned += self._pinned.pop()[1]
+            self._pinned.append((second, pinned))
+
+    async def keep(self) -> None:
+        """Leave word in the ledger if there is any, and it is time."""
+        ticks = self._ticks()
+        is_time = self._kept_at is None or ticks - self._kept_at >= _BETWEEN_WORDS
+        if self._ledger is None or not (self._has_changed or (self._has_news and is_time)):
+            return
+        self._has_changed = self._has_news = False
+        self._kept_at = ticks
+        try:
+            await self._ledger.keep(self._word(ticks))
+        except StorageUnavailable as wrong:
+            log.warning("word of the backend was not kept", reason=wrong.detail)
+            self._has_changed = True
+
+    def _word(self, ticks: float) -> BackendHealth:
+        seconds = max(1.0, min(_RATE_SECONDS, ticks - self._began))
+        return BackendHealth(
+            kept_at=datetime.fromtimestamp(self._clock(), UTC),
+            answered_at=_moment(self._answered_at),
+            since=_moment(self._since),
+            next_at=_moment(self._outage.until) if self._since is not None else None,
+            is_deaf=self._outage.is_deaf,
+            is_ours=self._is_ours and self._since is not None,
+            reason=self._reason,
+            pinned=sum(number for at, number in self._pinned if at > ticks - seconds),
+            seconds=seconds,
+            nodes=list(self._nodes.values()),
+        )
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

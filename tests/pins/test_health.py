@@ -1,0 +1,194 @@
+"""An outage of the backend: every pin that waits says why and until when, and it is kept once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from structlog.testing import capture_logs
+
+from content_gateway.blocking.blocklist import Blocklist
+from content_gateway.content.backend_health import BackendHealth
+from content_gateway.content.holdings import ContentState, Holding, Peer, Sighting
+from content_gateway.content.pins import Page, PinStatus, Search
+from content_gateway.errors import UpstreamUnavailable
+from content_gateway.pins.health import Health
+from content_gateway.pins.outage import Outage
+from content_gateway.pins.pinning import Pinning
+from content_gateway.pins.reconciler import Reconciler
+from content_gateway.storage.backend_health import SqliteBackendHealth
+from content_gateway.storage.contents import SqliteContents
+from content_gateway.storage.ledger import SqliteLedger
+from content_gateway.storage.sqlite import Database
+from tests.ledgers import Clock, cid
+from tests.pins.test_reconciler import QUICK, Backend
+from tests.waiting import until
+
+NOW = datetime(2026, 11, 22, 3, 0, tzinfo=UTC)
+
+
+class CountedWords:
+    """The word in the ledger, and how often it was left."""
+
+    def __init__(self, ledger: SqliteBackendHealth) -> None:
+        self._ledger = ledger
+        self.kept: list[BackendHealth] = []
+
+    async def keep(self, health: BackendHealth) -> None:
+        await self._ledger.keep(health)
+        self.kept.append(health)
+
+
+@pytest.fixture
+def backend() -> Backend:
+    return Backend()
+
+
+@pytest.fixture
+def words(database: Database) -> CountedWords:
+    return CountedWords(SqliteBackendHealth(database))
+
+
+@pytest.fixture
+async def reconciler(
+    database: Database, backend: Backend, words: CountedWords
+) -> AsyncIterator[Reconciler]:
+    reconciler = Reconciler(SqliteContents(database), backend, policy=QUICK, health=words)
+    yield reconciler
+    await reconciler.close()
+
+
+@pytest.fixture
+def pinning(database: Database, reconciler: Reconciler) -> Pinning:
+    ledger = SqliteLedger(database, grace=0.2)
+    return Pinning(ledger, blocking=Blocklist(None, None), wake=reconciler.wake)
+
+
+async def all_of(pinning: Pinning) -> list[PinStatus]:
+    page: Page = await pinning.search("a", Search(limit=1000), lambda page: page)
+    return list(page.pins)
+
+
+@pytest.mark.parametrize("is_deaf", [False, True])
+async def test_every_waiting_pin_says_why_and_until_when(
+    *,
+    pinning: Pinning,
+    reconciler: Reconciler,
+    backend: Backend,
+    words: CountedWords,
+    database: Database,
+    is_deaf: bool,
+) -> None:
+    """Asked for alone or in a list, by any process of the ledger; no row of a content holds it,
+    and when the backend is back nothing of it is left."""
+    backend.is_away, backend.is_deaf = not is_deaf, is_deaf
+    await asyncio.gather(*(pinning.add("a", str(cid(number))) for number in range(200)))
+    reconciler.start()
+    await until(lambda: words.kept and words.kept[-1].since is not None)
+    other = SqliteLedger(database, grace=0.2)
+    what = "takes no pins since 2" if is_deaf else "cannot be reached since 2"
+    for status in (*await all_of(pinning), other.status("a", cid(199))):
+        assert status is not None
+        assert status.error is not None
+        assert what in status.error
+        assert "; the next try is at 2" in status.error
+        assert status.next_at is not None
+        assert status.next_at > datetime.now(UTC) - timedelta(seconds=30)
+    assert await SqliteContents(database).reasons(9) == {None: 200}
+    backend.is_away = backend.is_deaf = False
+    for number in range(200):
+        await until(
+            lambda number=number: (  # type: ignore[misc]
+                pinning.status("a", cid(number)).state is ContentState.PINNED
+            )
+        )
+    await until(lambda: words.kept[-1].since is None)
+    assert {status.error for status in await all_of(pinning)} == {None}
+
+
+async def test_an_outage_is_a_few_words_however_many_wait(
+    pinning: Pinning, reconciler: Reconciler, backend: Backend, words: CountedWords
+) -> None:
+    """In the log as in the ledger: a warning at the first try and after twice as many each, none
+    for a content; and one word for each try."""
+    backend.is_away = True
+    with capture_logs() as logged:
+        reconciler.start()
+        await asyncio.gather(*(pinning.add("a", str(cid(number))) for number in range(300)))
+        await until(lambda: backend.calls >= 20)
+    told = [line for line in logged if line["event"] == "pin backend is away"]
+    assert all(line["log_level"] == "warning" for line in told)
+    assert [line["tries"] for line in told] == [1, 2, 4, 8, 16][: len(told)]
+    assert not [line for line in logged if line["event"] == "not pinned yet"]
+    assert len(words.kept) <= backend.calls + 1
+
+
+def waiting(state: ContentState, error: str | None, pin: PinStatus) -> PinStatus:
+    return PinStatus(pin.pin, state, error=error, next_at=NOW)
+
+
+async def test_what_has_a_verdict_keeps_it(pinning: Pinning) -> None:
+    """A content that failed says so, and that it is tried when the backend is back; what is pinned
+    has nothing to wait for."""
+    await pinning.add("a", str(cid(1)))
+    pin = pinning.status("a", cid(1))
+    again = NOW + timedelta(seconds=8)
+    health = BackendHealth(NOW, since=NOW, next_at=again, reason="http://10.0.0.7:9094 refused")
+    failed = health.told_of(waiting(ContentState.FAILED, "no such block", pin))
+    assert (failed.error, failed.next_at) == ("no such block", again)
+    slow = health.told_of(waiting(ContentState.PINNING, "It takes long.", pin))
+    assert (slow.error, slow.next_at) == (health.words(), again)
+    pinned = waiting(ContentState.PINNED, None, pin)
+    assert health.told_of(pinned) is pinned
+    assert "10.0.0.7" not in health.words()
+
+
+def test_a_word_that_nobody_renews_is_not_believed() -> None:
+    """Of a process that died in an outage nothing follows for what is now; nor of a clock that was
+    wrong."""
+    health = BackendHealth(NOW, since=NOW, next_at=NOW + timedelta(seconds=8))
+    assert health.is_out(NOW + timedelta(minutes=2))
+    assert not health.is_out(NOW + timedelta(hours=1))
+    assert not health.is_out(NOW - timedelta(days=2))
+    assert not BackendHealth(NOW).is_out(NOW)
+
+
+def test_our_own_fault_is_not_blamed_on_a_backend() -> None:
+    """A full disk of ours is told as ours."""
+    health = BackendHealth(NOW, since=NOW, is_ours=True, reason="The disk is full.")
+    assert health.words().startswith("This service cannot keep content since 2026-11-22T03:00")
+
+
+class Kept:
+    """Words that are only counted."""
+
+    def __init__(self) -> None:
+        self.kept: list[BackendHealth] = []
+
+    async def keep(self, health: BackendHealth) -> None:
+        self.kept.append(health)
+
+
+async def test_a_backend_that_answers_costs_a_word_in_ten_seconds() -> None:
+    """With the last answer, the peers that took part in it, and how many were pinned."""
+    clock, ledger = Clock(), Kept()
+    outage = Outage(lambda _: 1.0, clock)
+    health = Health(outage, ledger, returned=lambda: None, clock=clock, ticks=clock)
+    peers = (Peer("one", "pinned"), Peer("two", "cluster_error"))
+    for _ in range(100):
+        clock.now += 1
+        seen = Sighting(Holding.PINNED, 1, 2, peers)
+        health.heard(None, wish=False)
+        health.seen([seen])
+        health.settled([seen, Sighting(Holding.QUEUED), None])
+        await health.keep()
+    assert len(ledger.kept) == 10
+    last = ledger.kept[-1]
+    assert last.answered_at == datetime.fromtimestamp(clock.now - 9, UTC)
+    assert [(node.name, node.answers) for node in last.nodes] == [("one", True), ("two", False)]
+    assert (last.pinned, round(last.seconds)) == (91, 91)
+    health.heard(UpstreamUnavailable("away"), wish=False)
+    await health.keep()
+    assert ledger.kept[-1].since == datetime.fromtimestamp(clock.now, UTC)
+    await health.keep()
+    assert len(ledger.kept) == 11
