@@ -58,3 +58,23 @@ async def test_an_import_of_what_the_cluster_holds_takes_a_question_for_fifty(fe
     assert await fed.contents.counts() == {ContentState.PINNED: len(cids)}
     assert fed.wire.rest.writes == []
     assert fed.questions <= len(cids) / 50
+
+
+def wanted(fed: Fed) -> set[str]:
+    """The pinset, as the first peer has it."""
+    fed.cluster.catch_up()
+    return set(fed.cluster.peers[0].state)
+
+
+async def test_a_listing_says_nothing_of_what_was_promised_after_it(fed: Fed) -> None:
+    """A pin that goes and comes back is sent again, though a listing from before still has it."""
+    cids = [raw(b"held %d" % number) for number in range(400)]
+    await fed.promise(cids)
+    await fed.until_settled()
+    gone = cids[7]
+    await fed.ledger.remove("a", gone, None)
+    await fed.until_settled()
+    assert str(gone) not in wanted(fed)
+    await fed.promise([gone])
+    await fed.until_settled()
+    assert str(gone) in wanted(fed)

@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -61,7 +61,10 @@ class Backend:
         self.overlapped = False
 
     async def look(
-        self, cids: Sequence[Cid], ages: Mapping[Cid, float] | None = None
+        self,
+        cids: Sequence[Cid],
+        ages: Mapping[Cid, float] | None = None,
+        unsent: Collection[Cid] = (),
     ) -> Mapping[Cid, Sighting]:
         self.calls += 1
         self.looked.update(cids)

@@ -1,7 +1,7 @@
 """The sweep: what the backend has lost is looked at again, and what is not ours is only told."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 
 import pytest
 
@@ -37,7 +37,10 @@ class Pinset:
         self.listings = 0
 
     async def look(
-        self, cids: Sequence[Cid], ages: Mapping[Cid, float] | None = None
+        self,
+        cids: Sequence[Cid],
+        ages: Mapping[Cid, float] | None = None,
+        unsent: Collection[Cid] = (),
     ) -> Mapping[Cid, Sighting]:
         raise AssertionError("a sweep looks at nothing")
 

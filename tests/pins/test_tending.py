@@ -1,6 +1,5 @@
 """The rules of tending: what is asked of a backend, and what is believed of what it says."""
 
-import math
 from typing import Any
 
 import pytest
@@ -96,7 +95,7 @@ def test_what_is_held_is_asked_for_when_it_is_surely_not_there(
 
 OLD_WORDS = [
     # what is due: how old a word about it may be
-    ({}, math.inf),  # nothing was ever sent
+    ({}, AGE),  # nothing was ever sent, or it went a batch ago
     ({"sent": Sent.PIN, "sent_at": NOW - 20}, 20.0),  # from after the wish
     ({"sent": Sent.PIN, "sent_at": NOW - AGE - 7}, 7.0),  # from after its batch
     ({"sent": Sent.PIN, "sent_at": NOW + 500}, 0.0),  # a clock was set back
@@ -105,7 +104,7 @@ OLD_WORDS = [
     ({"state": UNPINNING, "sent": Sent.PIN, "sent_at": NOW - 20}, 0.0),
     ({"state": UNPINNING}, 0.0),
     ({"state": PINNED, "looks": 2}, None),  # it was there before we asked
-    ({"state": PINNED, "looks": 1}, math.inf),
+    ({"state": PINNED, "looks": 1}, AGE),
 ]
 
 

@@ -95,7 +95,7 @@ class Rented(Generic[T]):
         self._lines = lines
         self._least = least
         self._kept: Listing[T] | None = None
-        self._spent = 0
+        self._spent = self._earned = 0
         self._size = 0
         self._not_before = -math.inf
         self._turn = asyncio.Lock()
@@ -106,6 +106,10 @@ class Rented(Generic[T]):
         if kept is not None and self._clock() - kept.taken_at > _KEPT_SECONDS:
             kept = self._kept = None
         return kept
+
+    def answered(self, questions: int) -> None:
+        """The last listing has answered so many, which need not be asked."""
+        self._earned += questions
 
     def has_lines(self, number: int) -> None:
         """Somebody else has listed it all, and there are so many lines."""
@@ -122,7 +126,9 @@ class Rented(Generic[T]):
             if self._kept is not before:
                 return True  # somebody else was waited for
             self._spent += questions
-            if not questions or self._spent < max(self._least, self._size / self._lines):
+            # What the last listing has saved counts too: it has paid for the next.
+            earned = self._spent + self._earned
+            if not questions or earned < max(self._least, self._size / self._lines):
                 return False
             return await self._taken()
 
@@ -134,7 +140,7 @@ class Rented(Generic[T]):
             return self._clock() >= self._not_before and await self._taken()
 
     async def _taken(self) -> bool:
-        self._spent, taken_at = 0, self._clock()
+        self._spent, self._earned, taken_at = 0, 0, self._clock()
         try:
             entries = await self._take()
         except UpstreamError as wrong:
@@ -243,8 +249,3 @@ async def lines_of(
             number += 1
             if number % _LINES_AT_ONCE == 0:
                 await asyncio.sleep(0)
-
-
-def is_never(age: float) -> bool:
-    """Whether this is the age of what was never asked of the backend."""
-    return math.isinf(age)

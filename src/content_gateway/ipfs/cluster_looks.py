@@ -10,14 +10,14 @@ moment ago, so that it is absent only where it was never submitted at all."""
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import Holding, Sighting
 from content_gateway.errors import UpstreamError
-from content_gateway.ipfs.cluster_listings import Listings, is_never
+from content_gateway.ipfs.cluster_listings import Listings
 from content_gateway.ipfs.cluster_peers import ClusterPeer, ClusterPeers, most_telling
 from content_gateway.ipfs.cluster_requests import batches
 from content_gateway.ipfs.cluster_status import (
@@ -67,13 +67,15 @@ class ClusterLooks:
         """How many replicas of *pin* are enough; None: all of its peers'."""
         return self._least if self._least > 0 else pin.wanted
 
-    async def look(self, cids: Sequence[Cid], ages: Mapping[Cid, float]) -> Mapping[Cid, Sighting]:
+    async def look(
+        self, cids: Sequence[Cid], ages: Mapping[Cid, float], unsent: Collection[Cid]
+    ) -> Mapping[Cid, Sighting]:
         """As the port says; raises UpstreamError when nothing could be said of any."""
         wanted = list(dict.fromkeys(cids))
         known = [(cid, self.submissions.of(cid, ages)) for cid in wanted]
         ours = {cid: sent for cid, sent in known if sent is not None}
         unheld = {cid: sent.pin for cid, sent in ours.items() if sent.held is None}
-        found = await self._pins([cid for cid in wanted if cid not in unheld], ages)
+        found = await self._pins([cid for cid in wanted if cid not in unheld], ages, unsent)
         seen: dict[Cid, Sighting] = {}
         errors: list[UpstreamError] = []
         ask = dict(unheld)
@@ -96,21 +98,23 @@ class ClusterLooks:
     # What is wanted.
 
     async def _pins(
-        self, cids: Sequence[Cid], ages: Mapping[Cid, float]
+        self, cids: Sequence[Cid], ages: Mapping[Cid, float], unsent: Collection[Cid]
     ) -> dict[Cid, Allocation | UpstreamError | None]:
         """The pins of *cids* as the pinset has them, None where it has none, or why that is not
         known."""
-        found = self._listed(cids, ages)
+        pinset = self._listings.pinset
+        found = self._listed(cids, ages, unsent)
+        pinset.answered(len(found))
         may_be_listed = [cid for cid in cids if cid not in found and self._oldest(cid, ages) > 0]
-        if await self._listings.pinset.worth(len(may_be_listed)):
-            found |= self._listed(cids, ages)
+        if await pinset.worth(len(may_be_listed)):
+            found |= self._listed(cids, ages, unsent)
         at_once = asyncio.Semaphore(_CALLS_AT_ONCE)
         rest = [cid for cid in cids if cid not in found]
         read = await asyncio.gather(*(self._read(cid, at_once) for cid in rest))
         return found | dict(zip(rest, read, strict=True))
 
     def _listed(
-        self, cids: Sequence[Cid], ages: Mapping[Cid, float]
+        self, cids: Sequence[Cid], ages: Mapping[Cid, float], unsent: Collection[Cid]
     ) -> dict[Cid, Allocation | UpstreamError | None]:
         """What the last listing is good enough for."""
         listing = self._listings.pinset.kept()
@@ -119,12 +123,12 @@ class ClusterLooks:
             return found
         age = self._clock() - listing.taken_at
         for cid in cids:
-            if age < self._oldest(cid, ages):
-                pin = listing.of(cid)
-                if pin is not None and pin.suffices(self._least):
-                    found[cid] = pin
-                elif pin is None and is_never(ages.get(cid, 0.0)):
+            pin = listing.of(cid)
+            if pin is None:
+                if cid in unsent and math.isinf(self.submissions.since(cid)):
                     found[cid] = None
+            elif age < self._oldest(cid, ages) and pin.suffices(self._least):
+                found[cid] = pin
         return found
 
     def _oldest(self, cid: Cid, ages: Mapping[Cid, float]) -> float:
@@ -161,6 +165,7 @@ class ClusterLooks:
     ) -> dict[Cid, Sighting]:
         """What peers hold of *pins*, of those that could be found out about; *errors* has why."""
         seen = self._listed_as_held(pins, ages)
+        self._listings.pinned.answered(len(seen))
         seen |= await self._of_many([cid for cid in pins if cid not in seen], pins, ages)
         may_be_listed = [cid for cid in pins if cid not in seen and ages.get(cid, 0.0) > 0]
         if await self._listings.pinned.worth(len(may_be_listed)):

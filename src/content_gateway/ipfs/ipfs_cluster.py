@@ -6,7 +6,7 @@ never sent again, and an accepted change may be lost while a batch is open. When
 to ask is the reconciler's business."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -94,12 +94,15 @@ class IpfsCluster:
         return self._seconds + self._batch_age
 
     async def look(
-        self, cids: Sequence[Cid], ages: Mapping[Cid, float] | None = None
+        self,
+        cids: Sequence[Cid],
+        ages: Mapping[Cid, float] | None = None,
+        unsent: Collection[Cid] = (),
     ) -> Mapping[Cid, Sighting]:
         """What the cluster holds of each of *cids*; UNKNOWN where it could not say.
 
         Raises UpstreamError when it could say nothing of any."""
-        return await self._looks.look(cids, ages or {})
+        return await self._looks.look(cids, ages or {}, frozenset(unsent))
 
     async def pin(self, cid: Cid, seen: Sighting, progress: Callable[[int, int], None]) -> Sighting:
         """Put *cid* into the pinset, or have its peers try again where it is there; where one of

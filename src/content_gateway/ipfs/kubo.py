@@ -5,7 +5,7 @@ first, so every attempt begins with a look of its own, and only a positive word 
 the words mean is left to kubo_words.py, when to ask again to the reconciler."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Final
 
@@ -74,7 +74,10 @@ class Kubo:
         return 0.0
 
     async def look(
-        self, cids: Sequence[Cid], ages: Mapping[Cid, float] | None = None
+        self,
+        cids: Sequence[Cid],
+        ages: Mapping[Cid, float] | None = None,
+        unsent: Collection[Cid] = (),
     ) -> Mapping[Cid, Sighting]:
         """Whether the node holds each of *cids* pinned recursively; LOST where it does, and its
         blocks are not all there, which is found out about what is in doubt (what *ages* lacks).

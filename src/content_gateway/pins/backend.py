@@ -3,7 +3,7 @@
 Every adapter keeps the promises of tests/pins/promises.py. Adapters do not import this; the type
 checker proves in app.py that they fit."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from content_gateway.content.cid import Cid
@@ -25,15 +25,17 @@ class PinBackend(Protocol):
         change is older. 0 where an accepted change is durable and seen at once."""
 
     async def look(
-        self, cids: Sequence[Cid], ages: Mapping[Cid, float] | None = None
+        self,
+        cids: Sequence[Cid],
+        ages: Mapping[Cid, float] | None = None,
+        unsent: Collection[Cid] = (),
     ) -> Mapping[Cid, Sighting]:
         """What the backend holds of each of *cids*, from its own positive word; all are answered.
 
-        *ages* says how many seconds old that word may be: infinity, of a content that was never
-        asked of the backend. Of a content that is not in it the backend is asked now. Changes
-        nothing.
-        Holding.UNKNOWN is said of a content that could not be found out about. Raises
-        UpstreamError when nothing could be."""
+        *ages* says how many seconds old that word may be; of a content that is not in it the
+        backend is asked now. The *unsent* were never asked of the backend: a list that lacks one
+        of them may be believed, however old. Changes nothing. Holding.UNKNOWN is said of a
+        content that could not be found out about. Raises UpstreamError when nothing could be."""
 
     async def pin(self, cid: Cid, seen: Sighting, progress: Progress) -> Sighting:
         """Ask the backend to pin *cid*, of which a look just before has shown *seen* (ABSENT or

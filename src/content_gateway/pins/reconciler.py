@@ -237,7 +237,8 @@ class Reconciler:
         words = [(due.cid, self._rules.oldest_word(due, now)) for due in dues]
         ages = {cid: age for cid, age in words if age is not None}
         try:
-            seen = await self._backend.look([due.cid for due in dues], ages)
+            unsent = {due.cid for due in dues if due.sent is None}
+            seen = await self._backend.look([due.cid for due in dues], ages, unsent)
         except Exception as error:
             self._health.heard(error, wish=False)
             return error

@@ -4,7 +4,6 @@ Knows the traps of a backend whose changes take a while to be seen (facts-pins s
 that shows a content absent, or still there after an unpin, says nothing until the last change is
 older than the backend's batch age. Who looks, sends and writes is left to the reconciler."""
 
-import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -94,14 +93,16 @@ class Rules:
     def oldest_word(self, due: Due, now: float) -> float | None:
         """How many seconds old what a backend says of *due* may be, for `decide` to go by it.
 
-        Infinity where nothing was ever asked of the backend, 0 of what nobody holds any more; None
-        where what was settled is in doubt, and the backend is to find out now."""
+        0 of what nobody holds any more; None where what was settled is in doubt, and the backend is
+        to find out now."""
         if not due.is_held:
             return 0.0
         if due.state is ContentState.PINNED and due.looks > 1:
             return None
         if due.sent is None:
-            return math.inf
+            # It may have been here before, and let go of: then a batch age has passed between
+            # that wish and the row's end, so that a younger word is from after it.
+            return self._batch_age
         age = now - due.sent_at
         # From after the wish, and seen once more when it is settled; or from after its batch.
         return max(age, 0.0) if age < self._batch_age else age - self._batch_age

@@ -3,7 +3,7 @@
 Does what cluster.py beside this does, and through every word of the REST API: two peers, a batch
 each, one of which may be dark. It takes longer, so fewer steps are taken with it."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import Listed, Sighting
@@ -32,9 +32,12 @@ class AdaptedCluster:
         return self._adapter.batch_age
 
     async def look(
-        self, cids: Sequence[Cid], ages: Mapping[Cid, float] | None = None
+        self,
+        cids: Sequence[Cid],
+        ages: Mapping[Cid, float] | None = None,
+        unsent: Collection[Cid] = (),
     ) -> Mapping[Cid, Sighting]:
-        return await self._adapter.look(cids, ages)
+        return await self._adapter.look(cids, ages, unsent)
 
     async def pin(self, cid: Cid, seen: Sighting, progress: Callable[[int, int], None]) -> Sighting:
         await self.meanwhile("pin", cid)

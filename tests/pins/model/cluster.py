@@ -5,7 +5,7 @@ and is lost if the cluster is killed before; a DELETE of what is only in the bat
 and the pin commits afterwards. With a batch age of 0 it is a store that fetches before it answers.
 The adapters of real backends are tested elsewhere; this one is quick."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
 
 from content_gateway.content.cid import Cid
@@ -61,7 +61,10 @@ class SimulatedCluster:
     # What the reconciler and the sweep ask for.
 
     async def look(
-        self, cids: Sequence[Cid], ages: Mapping[Cid, float] | None = None
+        self,
+        cids: Sequence[Cid],
+        ages: Mapping[Cid, float] | None = None,
+        unsent: Collection[Cid] = (),
     ) -> Mapping[Cid, Sighting]:
         self._answer_or_not()
         return {cid: self._sighting(cid) for cid in cids}

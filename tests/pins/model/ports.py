@@ -5,7 +5,7 @@ at each call is checked here, as only here both sides of it are seen."""
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
@@ -213,10 +213,13 @@ class WatchedBackend:
         return self._backend.batch_age
 
     async def look(
-        self, cids: Sequence[Cid], ages: Mapping[Cid, float] | None = None
+        self,
+        cids: Sequence[Cid],
+        ages: Mapping[Cid, float] | None = None,
+        unsent: Collection[Cid] = (),
     ) -> Mapping[Cid, Sighting]:
         await self._points.passing("before look")
-        seen = await self._backend.look(cids, ages)
+        seen = await self._backend.look(cids, ages, unsent)
         await self._points.passing("after look")
         return seen
 

@@ -5,7 +5,7 @@ durably, only when nothing lacks; so a crash costs what was under way and no mor
 1, and nothing is announced to the DHT. How blocks are kept, fetched and read is left to the
 modules beside this one."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -58,7 +58,10 @@ class EmbeddedStore:
         return 0.0
 
     async def look(
-        self, cids: Sequence[Cid], ages: Mapping[Cid, float] | None = None
+        self,
+        cids: Sequence[Cid],
+        ages: Mapping[Cid, float] | None = None,
+        unsent: Collection[Cid] = (),
     ) -> Mapping[Cid, Sighting]:
         """PINNED where the whole DAG is here, ABSENT where it is not, or not all of it.
 
