@@ -61,6 +61,18 @@ async def test_what_was_compressed_is_read(coding: str) -> None:
         await ask(coding, sent, max_bytes=len(TEXT) - 1)
 
 
+@pytest.mark.parametrize("coding", CODINGS)
+async def test_a_stream_is_read_likewise(coding: str) -> None:
+    """Blocks and listings that come in pieces may be compressed by somebody on the way, too."""
+    sent = CODINGS[coding](TEXT)
+    with flooding(head(coding, len(sent)) + sent) as server:
+        async with (
+            Outbound() as outbound,
+            outbound.stream("GET", server.url, seconds=60, idle_seconds=60) as stream,
+        ):
+            assert b"".join([chunk async for chunk in stream.chunks()]) == TEXT
+
+
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
 @pytest.mark.parametrize("cut", [1, 10, 100])
 async def test_what_is_cut_or_broken_is_no_answer(coding: str, cut: int) -> None:

@@ -3,6 +3,7 @@
 Both clients are asked, the operator's and the guarded one; the servers send at full speed from
 threads of their own, and the lag is the CPU time of the loop."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -107,6 +108,23 @@ async def test_what_is_no_answer_is_not_read(case: str, is_guarded: bool) -> Non
     """Whatever the part that has no end, it is left early, and the loop is not held."""
     with flooding(*HOSTILE[case]) as flood, pytest.raises(UpstreamNonsense):
         await ask(flood, is_guarded)
+
+
+async def test_many_at_once_take_turns() -> None:
+    """64 floods of tiny chunks that are ready together hold the loop little longer than answers."""
+
+    async def lag_of(first: bytes, ever: bytes = b"") -> float:
+        with flooding(first, ever) as flood:
+            async with client_of(flood, False) as outbound, loop_lag() as lag:
+                asks = [
+                    outbound.ask("GET", flood.url, seconds=60, max_bytes=MOST_BYTES)
+                    for _ in range(64)
+                ]
+                await asyncio.gather(*asks, return_exceptions=True)
+        return lag.worst
+
+    await lag_of(SMALL)  # imports, and whatever else is done once
+    assert await lag_of(*HOSTILE["one-byte chunks"]) < 4 * await lag_of(SMALL) + MOST_LAG
 
 
 async def test_a_drip_meets_the_deadline(is_guarded: bool) -> None:

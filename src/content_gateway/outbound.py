@@ -57,10 +57,11 @@ class Stream:
         self.content_type = response.content_type.lower()
         self.retry_after = response.headers.get("Retry-After")  # as it was sent
         self._content = response.content
+        self._decoder = decoder_of(response.headers.get("Content-Encoding"))
         self._end = end
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body in the pieces it arrives in."""
+        """The body in the pieces it arrives in, a content coding undone."""
         now = asyncio.get_running_loop().time
         while True:
             # Around each read, and around no yield: a deadline ends whoever waits at that moment.
@@ -69,8 +70,15 @@ class Stream:
             if now() > self._end:  # what has arrived already is read without waiting
                 raise TimeoutError
             if not chunk:
-                return
-            yield chunk
+                break
+            if self._decoder is None:
+                yield chunk
+                continue
+            for piece in self._decoder.decode(chunk):
+                yield piece
+                await asyncio.sleep(0)
+        if self._decoder is not None:
+            self._decoder.finish()
 
     async def lines(self, max_bytes: int) -> AsyncIterator[bytes]:
         """The body's lines that are not empty, without their ends.

@@ -13,7 +13,10 @@ whole answer. So a server decides how fast it is thrown out, and never how long 
 
 import asyncio
 import functools
-from collections.abc import Callable
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
@@ -29,21 +32,73 @@ MAX_HEAD_BYTES: Final = 32 * 1024
 MAX_FRAMING_BYTES: Final = 16 * 1024
 _HEAD_STEP: Final = 4 * 1024
 _STEP: Final = 16 * 1024
-_TURN: Final = 64 * 1024  # bytes until others have their turn: 4,000 chunks of ten bytes
+_BODY_STEP: Final = 64 * 1024  # of a body without chunks
+_TURN_SECONDS: Final = 0.01  # of CPU, by all connections, until others have their turn
 
 
 class Wasteful(aiohttp.ClientError):
     """The server sends much that is no answer; its words say what."""
 
 
+class Turns:
+    """The loop's turns, shared by the connections of a client: so much parsing in each.
+
+    Each connection by itself would not hold the loop; hundreds that are ready at once would."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._spent = 0.0
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._is_counting = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this turn of the loop's has had its share of parsing."""
+        return self._spent >= _TURN_SECONDS
+
+    @contextmanager
+    def taking(self) -> Iterator[None]:
+        """What this block takes is of this turn."""
+        begun = time.thread_time()
+        try:
+            yield
+        finally:
+            self._spent += time.thread_time() - begun
+            self._count()
+
+    def wait(self, go_on: Callable[[], None]) -> None:
+        """Call *go_on* in a later turn, behind those who wait already."""
+        self._waiting.append(go_on)
+        self._count()
+
+    def _count(self) -> None:
+        if not self._is_counting:
+            self._is_counting = True
+            self._loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        self._spent, self._is_counting = 0.0, False
+        for _ in range(len(self._waiting)):
+            if self.is_over:
+                break
+            self._waiting.popleft()()
+        if self._waiting:
+            self._count()
+
+
 class ResponseProtocol(ResponseHandler):
     """One connection: hangs up on whoever wastes what it may waste in one exchange."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, idle: "dict[ResponseProtocol, None]"
+        self,
+        loop: asyncio.AbstractEventLoop,
+        idle: "dict[ResponseProtocol, None]",
+        turns: "Turns",
     ) -> None:
         super().__init__(loop)
         self._idle = idle
+        self._turns = turns
+        self._is_waiting = False  # for a turn
         self._is_held = False  # by whoever reads the body, until there is room again
         self._rest = memoryview(b"")  # of the last read, for the next turn or until there is room
         self._lost: tuple[BaseException | None] | None = None  # what is to be told behind it
@@ -76,39 +131,43 @@ class ResponseProtocol(ResponseHandler):
         super().pause_reading()
 
     def resume_reading(self, resume_parser: bool = True) -> None:
-        """There is room again, says the body."""
-        self._is_held = False
-        super().resume_reading(resume_parser)
+        """There is room again, says the body: at every piece of it, be it a byte."""
+        if self._is_held:
+            self._is_held = False
+            super().resume_reading(resume_parser)
 
     def data_received(self, data: bytes) -> None:
-        """Parse *data*, a turn's worth now and the rest when others had theirs."""
+        """Parse *data*, now as far as this turn goes, and the rest in another."""
         if not data:  # aiohttp's word for: parse on with what is left
             self._feed(data)
         left = memoryview(bytes(self._rest) + data if self._rest and data else data or self._rest)
-        self._rest, end = memoryview(b""), len(left) - _TURN
-        while left and len(left) > end and self._goes_on and not self._is_held:
+        self._rest = memoryview(b"")
+        while left and self._goes_on and not (self._is_held or self._turns.is_over):
             piece, left = left[: self._step], left[self._step :]
-            self._feed(bytes(piece))
+            with self._turns.taking():
+                self._feed(bytes(piece))
         if not left or not self._goes_on:
             self._tell_lost()
         elif not self._is_open:
             self.abort()  # before the connection can be used again
         else:
             self._rest = left
-            self._let_others_have_their_turn()
+            self._wait_for_a_turn()
 
     @property
     def _goes_on(self) -> bool:
         return self.transport is not None and self.exception() is None
 
-    def _let_others_have_their_turn(self) -> None:
+    def _wait_for_a_turn(self) -> None:
         if self.transport is not None and not self.transport.is_closing():
             self.transport.pause_reading()
-        if not self._is_held:
-            self._loop.call_soon(self._go_on)
+        if not self._is_held and not self._is_waiting:
+            self._is_waiting = True
+            self._turns.wait(self._go_on)
 
     def _go_on(self) -> None:
-        """The loop's next turn: parse what the last one left."""
+        """Its turn has come: parse what is left."""
+        self._is_waiting = False
         if self._rest and not self._is_held:
             self.data_received(b"")
         transport = self.transport
@@ -180,7 +239,7 @@ class ResponseProtocol(ResponseHandler):
         if self._body is not None:
             self.force_close()  # a second answer to one request
         elif message.code >= 200:
-            self._body, self._step = body, _STEP if message.chunked else _TURN
+            self._body, self._step = body, _STEP if message.chunked else _BODY_STEP
             super().feed_data(data, size)
             body.on_eof(self._end)
         else:
@@ -203,5 +262,5 @@ def with_bounds(connector: aiohttp.TCPConnector) -> aiohttp.TCPConnector:
     # interim answers, are reached through the protocol alone.
     connection: Callable[..., ResponseHandler] = ResponseProtocol
     loop = asyncio.get_running_loop()
-    connector._factory = functools.partial(connection, loop=loop, idle={})
+    connector._factory = functools.partial(connection, loop=loop, idle={}, turns=Turns(loop))
     return connector
