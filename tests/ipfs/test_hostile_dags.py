@@ -14,6 +14,7 @@ from content_gateway.content.cid import DAG_CBOR, DAG_JSON, DAG_PB, Cid
 from content_gateway.content.holdings import Holding
 from content_gateway.content.multiformats import BASE32
 from content_gateway.errors import Overloaded, PinFailed
+from content_gateway.ipfs.embedded import taking
 from content_gateway.ipfs.embedded.block import MAX_BLOCK_BYTES
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.frontier import Frontier, Limits, Room
@@ -23,6 +24,7 @@ from tests.fakes.origin import Origin
 from tests.ipfs.backends import holding, pin
 from tests.ipfs.dags import Dag, block, cbor, file, link, pb, raw
 from tests.ipfs.stores import collected, count, number
+from tests.ipfs.test_blockstore import put
 from tests.ipfs.test_serving import served
 from tests.lag import loop_lag
 
@@ -185,6 +187,46 @@ async def test_what_a_block_links_to_goes_with_the_block(
         await store.unpin(dag[0])
         await collected(blocks)
         assert await number(blocks, "SELECT count(*) FROM nodes") == 0
+
+
+@pytest.mark.parametrize("value", [b"\x01", b"\x18\x20", b"\x81\x01", b"\x43abc"])
+async def test_values_that_are_no_links_are_read_once(
+    store: EmbeddedStore, blocks: Blockstore, origin: Origin, other: Origin, value: bytes
+) -> None:
+    """A block of numbers is slow to read, too, and leads nowhere."""
+    data = b"\x9a" + (100_000).to_bytes(4, "big") + value * 100_000
+    root = block(DAG_CBOR, data)
+    origin.blocks = other.blocks = {root: data}
+    await pin(store, root)
+    assert await number(blocks, "SELECT count(*) FROM nodes") == 1
+    assert [each for _, each in await served(store, root)] == [data]
+
+
+async def test_a_block_that_goes_in_between_is_missing_and_nobody_else_suffers(
+    store: EmbeddedStore, blocks: Blockstore
+) -> None:
+    """Its row may be another block's by then: that one is neither taken for it nor dropped."""
+    inner = pb(raw(b"leaf"))
+    stranger = raw(b"stranger")
+    await put(blocks, inner)
+    root = pb(inner)
+    begun, frontier = await blocks.begin(root[0]), Frontier(root[0], Limits())
+    frontier.accept([(root[0].multihash, root[1][root[0]])])
+    await blocks.unpin(inner[0])
+    await collected(blocks)
+    await put(blocks, inner)
+    found = await blocks.walk(lambda file: taking.look_up(file, frontier))
+    here = [taking.Here(bytes(inner[0]), 1)]  # as one that was looked up before it went
+    assert [cid for cid, _ in found.wholes] == [bytes(inner[0])]
+    await blocks.unpin(inner[0])
+    await collected(blocks)
+    await put(blocks, stranger)  # takes the first free row
+    taker = taking.Taker(begun.id, begun.losses, Limits())
+    took = await blocks.write(lambda file: taking.store(file, taker, [], here))
+    assert took.gone == [bytes(inner[0])]
+    step = await blocks.walk(lambda file: taking.read(file, frontier, here))
+    assert (step.missing, step.rotten, step.arrived) == ([bytes(inner[0])], [], [])
+    assert await store.block(stranger[0]) == b"stranger"
 
 
 async def test_a_whole_dag_below_another_is_not_walked_again(

@@ -145,11 +145,13 @@ class Blockstore(BlockDatabase):
         Of one frontier one call at a time. Raises ValueError as the frontier does, PinDeferred
         when the pin is gone."""
         new: list[Section] = []
-        for part in taking.parts(sections):
-            new += await self.walk(partial(taking.accept, frontier=frontier, sections=part))
-        found = taking.Found()
-        if looks_up and frontier.has_unread:
-            found = await self.walk(partial(taking.look_up, frontier=frontier))
+        while True:
+            accept = partial(taking.accept, frontier=frontier, sections=sections, looks_up=looks_up)
+            some, number, found = await self.walk(accept)
+            new += some
+            if number == len(sections):
+                break
+            sections = sections[number:]
         # What is here is referred to before it is read: from then on it cannot go.
         took = await self._store(pin, frontier, new, found.blocks)
         missing = [*found.missing, *took.gone]
@@ -162,8 +164,9 @@ class Blockstore(BlockDatabase):
                 took = adopted
         for group in taking.groups(found.blocks):
             step = await self.walk(partial(taking.read, frontier=frontier, blocks=group))
-            for block in step.rotten:
-                await self.write(partial(garbage.drop_rotten, block=block, but=pin.id))
+            for row, multihash in step.rotten:
+                drop = partial(taking.drop_if_rotten, row=row, multihash=multihash)
+                await self.write(partial(drop, but=pin.id))
             if step.strays:
                 took = await self._store(pin, frontier, step.strays, ())
             missing += step.missing

@@ -10,7 +10,14 @@ from typing import Final
 MAX_DEPTH: Final = 1_000
 _LINK_TAG: Final = 42
 _LINK_HEAD: Final = b"\xd8\x2a"  # tag 42, in the shortest form
-_SMALL: Final = re.compile(rb"[\x00-\x17\x20-\x37]*")
+# Numbers, short strings, empty lists and maps, false, true, null and floats: no links.
+_VALUE: Final = (
+    rb"(?:[\x00-\x17\x20-\x37\x40\x60\x80\xa0\xf4-\xf6]|[\x18\x38\x41\x61].|"
+    rb"[\x19\x39\x42\x62\xf9]..|[\x43\x63]...|[\x1a\x3a\x44\x64\xfa].{4}|"
+    rb"[\x45\x65].{5}|[\x46\x66].{6}|[\x47\x67].{7}|[\x1b\x3b\x48\x68\xfb].{8})"
+)
+_SMALL_VALUE: Final = re.compile(_VALUE, re.DOTALL)
+_SMALL_VALUES: Final = re.compile(_VALUE + rb"{1,4096}", re.DOTALL)
 _BYTES, _TEXT, _LIST, _MAP, _TAG, _SIMPLE = 2, 3, 4, 5, 6, 7
 _FALSE_TRUE_NULL: Final = (20, 21, 22)
 _FLOATS: Final = (25, 26, 27)
@@ -34,11 +41,12 @@ def cbor_links(data: bytes) -> list[bytes]:
             levels.pop()
             continue
         if level.keys is None:
-            # In short, as a block may hold two million of them: numbers of one byte in a list.
-            run = _SMALL.match(data, at)
-            if run and run.end() > at:
-                short = min(run.end() - at, level.items)
-                level.items, at = level.items - short, at + short
+            # In short, as a block may hold two million of them: small values in a list.
+            run = _SMALL_VALUES.match(data, at)
+            if run:
+                values = _SMALL_VALUE.findall(data, at, run.end())[: level.items]
+                level.items -= len(values)
+                at += sum(map(len, values))
                 continue
         if data[at : at + 2] == _LINK_HEAD and (level.keys is None or level.items % 2):
             link, at = _short_link(data, at) or _link(data, at + 2, _LINK_TAG)

@@ -192,7 +192,7 @@ class Frontier:
 
     def _read(self, cid: bytes, multihash: bytes, data: bytes) -> NodeLinks:
         links = read_links(Cid.from_bytes(cid), data, self.limits.blocks)
-        if links.is_sparse:
+        if links.is_sparse(codec_in(cid), len(data)):
             self._memos.append((multihash, codec_in(cid), links))
         return links
 

@@ -21,6 +21,7 @@ _RAW_INSIDE: Final = bytes((1, RAW, IDENTITY))
 _ONE_BYTE: Final = 0x80
 # From so many links that lead nowhere new, what was read is kept beside the block.
 _SPARSE: Final = 64
+_LARGE: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +34,12 @@ class NodeLinks:
     distinct: int = 0
     packed: bytes = b""
 
-    @property
-    def is_sparse(self) -> bool:
-        """Whether reading the block again would cost much more than what it leads to."""
-        return self.number - self.distinct >= _SPARSE
+    def is_sparse(self, codec: int, size: int) -> bool:
+        """Whether reading the block again, of *size* bytes, would cost much more than what it
+        leads to: links that lead nowhere, or values that are no links."""
+        if self.number - self.distinct >= _SPARSE:
+            return True
+        return codec != DAG_PB and size >= _LARGE and 2 * len(self.packed) < size
 
     def __iter__(self) -> Iterator[bytes]:
         """The binary CIDs, one after the other."""

@@ -15,7 +15,7 @@ import structlog
 from content_gateway.content.cid import DAG_PB, Cid
 from content_gateway.content.multiformats import IDENTITY
 from content_gateway.errors import Blocked, NotFound, OwnFault
-from content_gateway.ipfs.embedded import car, garbage
+from content_gateway.ipfs.embedded import car
 from content_gateway.ipfs.embedded.block import LEAVES, matches, multihash_of
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.frontier import Check, Memo
@@ -27,7 +27,7 @@ from content_gateway.ipfs.embedded.node_links import (
     one_link,
     read_links,
 )
-from content_gateway.ipfs.embedded.taking import known_links, remember
+from content_gateway.ipfs.embedded.taking import drop_if_rotten, known_links, remember
 from content_gateway.ipfs.embedded.unixfs import entity_links
 
 Scope = Literal["all", "block", "entity"]
@@ -106,7 +106,8 @@ async def _next(blocks: Blockstore, walk: "_Walk") -> bytes | None:
 
 async def _drop(blocks: Blockstore, rotten: _Rotten) -> None:
     log.error("a block has rotted on disk, and is dropped", cid=str(rotten.cid))
-    await blocks.write(lambda connection: garbage.drop_rotten(connection, rotten.row))
+    multihash = multihash_of(rotten.cid)
+    await blocks.write(partial(drop_if_rotten, row=rotten.row, multihash=multihash))
 
 
 def _read(connection: sqlite3.Connection, cid: Cid) -> bytes | None:
@@ -200,7 +201,7 @@ class _Walk:
             links = known_links(connection, row, kind)
             if links is None:
                 links = self._read(cid, data)
-                if links.is_sparse:
+                if links.is_sparse(codec, len(data)):
                     self.memos.append((multihash, kind, links))
             self._go_below(links)
         return car.section(cid, data)

@@ -12,7 +12,7 @@ import structlog
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import Holding, Listed, Peer, Sighting
-from content_gateway.errors import Blocked, PinFailed
+from content_gateway.errors import Blocked, PinDeferred, PinFailed
 from content_gateway.ipfs.embedded.block import refusal
 from content_gateway.ipfs.embedded.blockstore import Begun, Blockstore
 from content_gateway.ipfs.embedded.frontier import MAX_KNOWN, Check, Frontier, Limits, Room
@@ -100,6 +100,8 @@ class EmbeddedStore:
                     progress=progress,
                     checker=self._checker,
                 ).run()
+                if not frontier.is_complete:  # no promise rests on the retrieval being right
+                    raise PinDeferred("Not all of it came in; it is tried again.")
                 await self._blocks.finish(pin)
         except Blocked as blocked:
             # What has come of it so far goes, as does that of any pin that nobody holds.

@@ -5,6 +5,7 @@ that write are short and only write rows: no transaction reads a block's links. 
 steps is the block store's business, what belongs to a DAG the frontier's."""
 
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -12,6 +13,7 @@ from typing import Final, NamedTuple
 from content_gateway.content.cid import DAG_CBOR, DAG_JSON, DAG_PB, RAW, Cid
 from content_gateway.content.multiformats import read_varint
 from content_gateway.errors import PinDeferred
+from content_gateway.ipfs.embedded import garbage
 from content_gateway.ipfs.embedded.block import LEAVES, matches
 from content_gateway.ipfs.embedded.car import Section
 from content_gateway.ipfs.embedded.frontier import Check, Frontier, Limits, Memo
@@ -20,14 +22,17 @@ from content_gateway.ipfs.embedded.node_links import NodeLinks, codec_in, multih
 # How much one step may look up, read or adopt, so that others get their turn.
 _LOOK_UPS: Final = 2_000
 _AT_ONCE: Final = 200
+# Seconds of CPU that blocks are taken in for before others get their turn.
+_STEP_SECONDS: Final = 0.05
 _READ_BYTES: Final = 512 * 1024
 _READ_BLOCKS: Final = 500
 _ADOPTED: Final = 2_000
 _CHECKED: Final = 500
 _CODECS: Final = (RAW, DAG_PB, DAG_CBOR, DAG_JSON)
 _MARKS: Final = ",".join("?" * _AT_ONCE)
-_FIND: Final = f"SELECT id, multihash, length(data) FROM blocks WHERE multihash IN ({_MARKS})"  # noqa: S608
-_READ: Final = "SELECT data FROM blocks WHERE id = ?"
+_FIND: Final = f"SELECT multihash, length(data) FROM blocks WHERE multihash IN ({_MARKS})"  # noqa: S608
+_READ: Final = "SELECT id, data FROM blocks WHERE multihash = ?"
+_IS_HERE: Final = "SELECT 1 FROM blocks WHERE multihash = ?"
 _LINKS: Final = "SELECT number, targets, packed FROM nodes WHERE block = ? AND codec = ?"
 _REFER: Final = "INSERT OR IGNORE INTO refs SELECT id, ? FROM blocks WHERE multihash = ?"
 _HASHES: Final = """SELECT id, multihash FROM refs JOIN blocks ON blocks.id = refs.block
@@ -46,10 +51,11 @@ _WHOLE: Final = "SELECT id FROM pins WHERE cid = ? AND complete"
 
 
 class Here(NamedTuple):
-    """A wanted block that is here: its CID, row and bytes."""
+    """A wanted block that is here: its CID and how many bytes it has.
+
+    Not its row: one that goes before it is referred to leaves its row to another block."""
 
     cid: bytes
-    row: int
     size: int
 
 
@@ -65,12 +71,12 @@ class Found:
 
 @dataclass(slots=True)
 class Step:
-    """What was read: multihashes that have *arrived*, CIDs that are *missing*, *rotten* rows, and
-    *strays* that belong to the DAG, and are to be written."""
+    """What was read: multihashes that have *arrived*, CIDs that are *missing*, *rotten* rows with
+    their multihash, and *strays* that belong to the DAG, and are to be written."""
 
     arrived: list[bytes] = field(default_factory=list)
     missing: list[bytes] = field(default_factory=list)
-    rotten: list[int] = field(default_factory=list)
+    rotten: list[tuple[int, bytes]] = field(default_factory=list)
     strays: list[Section] = field(default_factory=list)
 
 
@@ -108,23 +114,19 @@ def check(connection: sqlite3.Connection, pin: int, losses: int) -> None:
         raise PinDeferred("A block of it was lost while it was brought in; it is fetched again.")
 
 
-def accept(_: sqlite3.Connection, frontier: Frontier, sections: Sequence[Section]) -> list[Section]:
-    """Take in *sections*, and say which of them are wanted."""
-    return frontier.accept(sections)
-
-
-def parts(sections: Sequence[Section]) -> Iterator[Sequence[Section]]:
-    """*sections* in parts that one step of the walker takes in."""
-    part: list[Section] = []
-    size = 0
-    for section in sections:
-        part.append(section)
-        size += len(section[1])
-        if size >= _READ_BYTES or len(part) >= _READ_BLOCKS:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part
+def accept(
+    connection: sqlite3.Connection, frontier: Frontier, sections: Sequence[Section], looks_up: bool
+) -> tuple[list[Section], int, Found]:
+    """Take in as many of *sections* as there is time for; those that are wanted, and how many
+    were taken in. Behind the last one, where it *looks_up*, find out about links."""
+    accepted: list[Section] = []
+    end = time.thread_time() + _STEP_SECONDS
+    for number, section in enumerate(sections):
+        if time.thread_time() > end:
+            return accepted, number, Found()
+        accepted += frontier.accept([section])
+    found = look_up(connection, frontier) if looks_up else Found()
+    return accepted, len(sections), found
 
 
 def look_up(connection: sqlite3.Connection, frontier: Frontier) -> Found:
@@ -138,7 +140,7 @@ def look_up(connection: sqlite3.Connection, frontier: Frontier) -> Found:
         for cid in cids:
             by_hash.setdefault(multihash_in(cid), []).append(cid)
         hashes: list[bytes | None] = [*by_hash, *[None] * (_AT_ONCE - len(by_hash))]
-        for row, multihash, size in connection.execute(_FIND, hashes).fetchall():
+        for multihash, size in connection.execute(_FIND, hashes).fetchall():
             for cid in by_hash.pop(multihash):
                 whole = None
                 if codec_in(cid) not in LEAVES:
@@ -146,7 +148,7 @@ def look_up(connection: sqlite3.Connection, frontier: Frontier) -> Found:
                 if whole:
                     found.wholes.append((cid, whole[0]))
                 else:
-                    found.blocks.append(Here(cid, row, size))
+                    found.blocks.append(Here(cid, size))
         found.missing += [cid for cids in by_hash.values() for cid in cids]
     return found
 
@@ -168,24 +170,21 @@ def groups(blocks: Sequence[Here]) -> Iterator[Sequence[Here]]:
 def read(connection: sqlite3.Connection, frontier: Frontier, blocks: Iterable[Here]) -> Step:
     """Take in *blocks*, which the pin refers to; what is gone or rotten is missing."""
     step = Step()
-    for cid, row, _ in blocks:
+    for cid, _ in blocks:
         if not frontier.is_wanted(cid):
             continue
         multihash = multihash_in(cid)
         if codec_in(cid) in LEAVES:
-            found = connection.execute(
-                "SELECT 1 FROM blocks WHERE id = ? AND multihash = ?", (row, multihash)
-            ).fetchone()
-            if found:
+            if connection.execute(_IS_HERE, (multihash,)).fetchone():
                 frontier.accept_whole(cid)
                 step.arrived.append(multihash)
             else:
                 step.missing.append(cid)
             continue
-        data = connection.execute(_READ, (row,)).fetchone()
-        if data is None or not matches(multihash, data[0]):
+        row, data = connection.execute(_READ, (multihash,)).fetchone() or (0, None)
+        if data is None or not matches(multihash, data):
             step.missing.append(cid)
-            step.rotten += [row] if data else []
+            step.rotten += [] if data is None else [(row, multihash)]
             continue
         links = known_links(connection, row, codec_in(cid))
         if links is not None:
@@ -193,10 +192,21 @@ def read(connection: sqlite3.Connection, frontier: Frontier, blocks: Iterable[He
             step.arrived.append(multihash)
             continue
         # It may link to blocks that came too early, and can be written now.
-        accepted = frontier.accept([(multihash, data[0])])
+        accepted = frontier.accept([(multihash, data)])
         step.arrived += [each for each, _ in accepted]
         step.strays += accepted[1:]
     return step
+
+
+def drop_if_rotten(
+    connection: sqlite3.Connection, row: int, multihash: bytes, but: int = 0
+) -> None:
+    """As garbage.drop_rotten, where that row is that block still, and rotten still."""
+    found = connection.execute(
+        "SELECT data FROM blocks WHERE id = ? AND multihash = ?", (row, multihash)
+    ).fetchone()
+    if found is not None and not matches(multihash, found[0]):
+        garbage.drop_rotten(connection, row, but=but)
 
 
 def known_links(connection: sqlite3.Connection, row: int, codec: int) -> NodeLinks | None:
@@ -233,12 +243,10 @@ def store(
     for multihash, data in new:
         if connection.execute(_REFER, (pin, multihash)).rowcount:
             blocks, size = blocks + 1, size + len(data)
-    for cid, row, length in here:
+    for cid, length in here:
         if connection.execute(_REFER, (pin, multihash_in(cid))).rowcount:
             blocks, size = blocks + 1, size + length
-        elif not connection.execute(
-            "SELECT 1 FROM refs WHERE block = ? AND pin = ?", (row, pin)
-        ).fetchone():
+        elif not connection.execute(_IS_HERE, (multihash_in(cid),)).fetchone():
             gone.append(cid)
     return Took(*_count(connection, taker, blocks, size), gone)
 
