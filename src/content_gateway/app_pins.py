@@ -31,7 +31,7 @@ from content_gateway.storage.sweeps import SqliteSweeps
 # facts-pins section 10: a cluster is well served with 20 to 50 wishes at a time. With fewer, each
 # takes it twice the CPU (measured): others are looked at and written down meanwhile. So many are
 # for one requestor, and half as many more for the others.
-CLUSTER_SENDS: Final = 64
+CLUSTER_SENDS: Final = 50
 CLUSTER_WORKERS: Final = 2 * CLUSTER_SENDS
 KUBO_WORKERS: Final = 16
 # Of its own: names never wait behind pins. A pin has time, and does not fail for want of a turn.

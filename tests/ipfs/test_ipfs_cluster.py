@@ -245,3 +245,19 @@ async def test_half_a_pinset_never_passes_for_all(world: World) -> None:
     world.rest.strangers.append('{"code": 500, "message": "datastore closed"}')
     with pytest.raises(UpstreamNonsense):
         await pinset(backend)
+
+
+async def test_an_older_pin_that_is_about_to_go_is_no_proof_of_the_newer_one(world: World) -> None:
+    """Let go of and pinned again in one batch: what was held while that was open went with it, and
+    is fetched again. What it holds is asked for when the batch is closed."""
+    clock = world.cluster.clock
+    world.cluster.pin_seconds = 2.0
+    backend, cid = world.backend(batch_age=60, clock=clock), world.content()
+    await pin(backend, cid)
+    clock.advance(100)  # type: ignore[attr-defined]
+    world.cluster.batch_age = 60
+    await backend.unpin(cid)
+    await pin(backend, cid)
+    assert (await backend.look([cid], {cid: 1.0}))[cid].holding is Holding.PINNED
+    clock.advance(66)  # type: ignore[attr-defined]
+    assert (await backend.look([cid], {cid: 1.0}))[cid].holding is Holding.PINNING

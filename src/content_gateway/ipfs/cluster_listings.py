@@ -45,7 +45,8 @@ _LINES_A_READ: Final = 20
 _LINES_A_STATUS: Final = 16
 _LEAST_READS: Final = 50
 _LEAST_STATUSES: Final = 100
-_SHARE: Final = 40  # a listing is taken again after so many times what the last one took
+_WORTH_LINES: Final = 4  # for each content that waits: then it costs a sixth of its pin
+_SHARE: Final = 20  # a listing is taken again after so many times what the last one took
 _LONGEST_PAUSE: Final = 15.0
 
 T = TypeVar("T")
@@ -97,7 +98,7 @@ class Rented(Generic[T]):
         self._kept: Listing[T] | None = None
         self._spent = self._earned = 0
         self._size = 0
-        self._not_before = -math.inf
+        self._not_before = self._at_latest = -math.inf
         self._turn = asyncio.Lock()
 
     def kept(self) -> Listing[T] | None:
@@ -132,12 +133,15 @@ class Rented(Generic[T]):
                 return False
             return await self._taken()
 
-    async def now_and_then(self) -> bool:
-        """Whether a new listing was taken: as often as it may be, in proportion to its length."""
+    async def now_and_then(self, questions: int) -> bool:
+        """Whether a new listing was taken, for so many *questions* that wait for it: when they
+        are a part of its lines, or have waited for long, and never most of the time."""
         if self._turn.locked():
             return False
         async with self._turn:
-            return self._clock() >= self._not_before and await self._taken()
+            now = self._clock()
+            is_worth_it = questions * _WORTH_LINES >= self._size or now >= self._at_latest
+            return now >= self._not_before and is_worth_it and await self._taken()
 
     async def _taken(self) -> bool:
         self._spent, self._earned, taken_at = 0, 0, self._clock()
@@ -151,6 +155,7 @@ class Rented(Generic[T]):
         finally:
             now = self._clock()
             self._not_before = now + min(_LONGEST_PAUSE, max(0.5, _SHARE * (now - taken_at)))
+            self._at_latest = now + _LONGEST_PAUSE
         self._kept, self._size = Listing(taken_at, entries), len(entries)
         return True
 

@@ -83,8 +83,7 @@ class ClusterLooks:
             if isinstance(pin, UpstreamError):
                 errors.append(pin)
             elif pin is None or not pin.suffices(self._least):
-                self.submissions.forget(cid)
-                seen[cid] = self._insufficient(pin)
+                seen[cid] = self._insufficient(cid, pin)
             elif cid in ours:
                 self.submissions.forget(cid)  # settled: the next look is about what it has become
                 seen[cid] = ours[cid].held or _UNKNOWN
@@ -151,7 +150,11 @@ class ClusterLooks:
                     errors.append(error)
         return most_telling(errors)
 
-    def _insufficient(self, pin: Allocation | None) -> Sighting:
+    def _insufficient(self, cid: Cid, pin: Allocation | None) -> Sighting:
+        if pin is None:
+            self.submissions.seen_absent(cid)
+        else:
+            self.submissions.forget(cid)
         if pin is not None and not pin.is_pin:
             return Sighting(Holding.UNKNOWN, 0, 1, reason=_SHARDS)
         # A POST makes it whole where there is less of it than was promised.
@@ -229,7 +232,7 @@ class ClusterLooks:
         if not mine:
             return {}
         queued = {cid: self._queued(pin) for cid, pin in mine.items()}
-        await self._listings.pinned.now_and_then()
+        await self._listings.pinned.now_and_then(number)
         return queued | self._listed_as_held(mine, ages)
 
     def _queued(self, pin: Allocation) -> Sighting:
@@ -263,7 +266,7 @@ class ClusterLooks:
             errors.append(pin)
             return None
         if pin is None or not pin.suffices(self._least):
-            return self._insufficient(pin)
+            return self._insufficient(cid, pin)
         return status.sighting(self.goal(pin))
 
     async def _statuses(

@@ -19,10 +19,13 @@ _PATIENCE: Final = 30.0
 @dataclass(frozen=True, slots=True)
 class Submitted:
     """What was put into the pinset at *at*, as the cluster took it; *held* is how it was seen to
-    be held since, while its batch may still be lost."""
+    be held since, while its batch may still be lost.
+
+    What is not *new* was there before: an older pin of it may be seen, which is about to go."""
 
     at: float
     pin: Allocation
+    is_new: bool
     held: Sighting | None = None
 
 
@@ -33,20 +36,32 @@ class Submissions:
         self._clock = clock
         self._batch_age = batch_age
         self._kept: dict[Cid, Submitted] = {}
+        self._absent: dict[Cid, None] = {}
         self._under_way: dict[Cid, float] = {}  # submitted a while ago at most, and not seen held
 
-    def add(self, cid: Cid, pin: Allocation) -> None:
+    def seen_absent(self, cid: Cid) -> None:
+        """It is not in the pinset: what will be seen of it there is what is submitted next."""
+        self.forget(cid)
+        self._absent[cid] = None
+        if len(self._absent) > _MOST:
+            del self._absent[next(iter(self._absent))]
+
+    def add(self, cid: Cid, pin: Allocation, *, is_new: bool) -> None:
         """The cluster has just taken *pin*."""
         self.forget(cid)
-        self._kept[cid] = Submitted(self._clock(), pin)
+        self._kept[cid] = Submitted(self._clock(), pin, is_new)
         self._under_way[cid] = self._clock()
         if len(self._kept) > _MOST:
             self.forget(next(iter(self._kept)))
 
-    def forget(self, cid: Cid) -> None:
-        """Whatever was submitted of it is not to be believed any more."""
+    def forget(self, cid: Cid) -> bool:
+        """Whatever was submitted of it is not to be believed any more; whether it was absent when
+        it was looked at last."""
+        is_absent = cid in self._absent
+        self._absent.pop(cid, None)
         self._kept.pop(cid, None)
         self._under_way.pop(cid, None)
+        return is_absent
 
     def of(self, cid: Cid, ages: Mapping[Cid, float]) -> Submitted | None:
         """What was submitted of it. How it was seen held is forgotten where *ages* wants it to be
@@ -69,8 +84,9 @@ class Submissions:
     def seen_held(self, cid: Cid, held: Sighting) -> None:
         """It was seen held, with its batch perhaps still open."""
         self._under_way.pop(cid, None)
-        if cid in self._kept:
-            self._kept[cid] = replace(self._kept[cid], held=held)
+        kept = self._kept.get(cid)
+        if kept is not None and kept.is_new:
+            self._kept[cid] = replace(kept, held=held)
 
     def under_way(self) -> Mapping[Cid, float]:
         """What was submitted a while ago at most, and was not seen held since."""

@@ -114,7 +114,7 @@ class IpfsCluster:
         is_peer_gone = any(peer.status == "cluster_error" for peer in seen.peers)
         if seen.holding is Holding.FAILED or (seen.holding is Holding.LOST and not is_peer_gone):
             return await self._recover(cid)
-        self._looks.submissions.forget(cid)
+        is_new = self._looks.submissions.forget(cid)
         answer = await self._write("POST", f"/pins/{cid}{self._options}", cid)
         if answer.status == 400:
             raise PinFailed(f"The cluster refuses the pin: {error_message(answer.body)}")
@@ -122,7 +122,7 @@ class IpfsCluster:
             pin = read_allocation(first_object(answer.body))
         except UpstreamNonsense as wrong:
             raise UpstreamUnavailable(wrong.detail) from wrong
-        self._looks.submissions.add(cid, pin)
+        self._looks.submissions.add(cid, pin, is_new=is_new)
         wanted = self._looks.goal(pin) or max(len(pin.peers), 1)
         return Sighting(Holding.QUEUED, seen.replicas, wanted)
 

@@ -104,6 +104,10 @@ class AdaptedCluster:
                 memory.pop(str(cid), None)
             peer.pinned.discard(str(cid))
 
+    def lose_blocks(self, cid: Cid) -> None:
+        for peer in self._cluster.peers:
+            self._cluster.lose(peer, str(cid))
+
     def wipe(self) -> None:
         self._cluster.wipe()
 

@@ -7,6 +7,7 @@ The adapters of real backends are tested elsewhere; this one is quick."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
+from math import inf
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import Holding, Listed, Sent, Sighting
@@ -73,7 +74,7 @@ class SimulatedCluster:
         await self._hear("pin", cid)
         if self.batch_age == 0 and cid not in self._available:
             raise PinFailed("Nobody has it.")
-        if seen.holding is Holding.FAILED:
+        if seen.holding in (Holding.FAILED, Holding.LOST):
             self._pinset.update({cid: self._clock()} if cid in self._pinset else {})
         else:
             self._take(Sent.PIN, cid)
@@ -130,6 +131,13 @@ class SimulatedCluster:
         """A pin is gone without anybody's wish."""
         self._pinset.pop(cid, None)
         self._fetched.discard(cid)
+
+    def lose_blocks(self, cid: Cid) -> None:
+        """What was fetched is gone, and the pin is not: fetched again when it is asked for."""
+        self.tick()
+        if cid in self._fetched:
+            self._fetched.discard(cid)
+            self._pinset[cid] = inf
 
     def wipe(self) -> None:
         """All is lost."""
@@ -189,6 +197,8 @@ class SimulatedCluster:
             return Sighting(Holding.ABSENT)
         if cid in self._fetched:
             return Sighting(Holding.PINNED, 1)
+        if self._pinset[cid] == inf:
+            return Sighting(Holding.LOST, 0, 1, reason="Its blocks are gone.")
         if self._clock() < self._pinset[cid] + GIVE_UP_SECONDS:
             return Sighting(Holding.PINNING)
         return Sighting(Holding.FAILED, reason="Nobody has it.")

@@ -147,6 +147,12 @@ class PinMachine(Acting):
         self.world.cluster.lose(cid)
         self.truths.excuse([cid])
 
+    @rule(cid=cids)
+    def nodes_lose(self, cid: Cid) -> None:
+        """What the nodes have is gone, and the pinset does not know."""
+        self.world.cluster.lose_blocks(cid)
+        self.truths.excuse([cid])
+
     @rule()
     def cluster_is_wiped(self) -> None:
         self.world.cluster.wipe()

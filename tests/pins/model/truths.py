@@ -116,6 +116,6 @@ class Truths:
         assert all(cluster.keeps(cid) for cid in held)
         strangers = cluster.may_keep() - held
         assert strangers <= self._strange | self._strays
-        assert report.missing == 0
+        assert (report.missing, report.under_replicated) == (0, 0)
         assert (report.listed, set(report.sample)) == (len(cluster.may_keep()), strangers)
         assert report.strangers == len(strangers)
