@@ -32,6 +32,9 @@ _BACKFILL: Final = 96
 _BACKFILL_ATTEMPTED: Final = 128
 _TRIES: Final = 20
 
+# What a data folder holds: two databases with all that stands beside them, and the demonstration.
+_OURS: Final = ("ledger.sqlite", "blocks.sqlite", "demo")
+
 Identity = tuple[int, int]  # device, inode
 
 log = structlog.get_logger(__name__)
@@ -84,8 +87,9 @@ class DatabaseFiles:
         with suppress(FileExistsError):
             # Before SQLite has it open: any close of a file drops the process's locks on it.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        for file in self._paths:
-            tighten(file)
+        _tighten_folder(path.parent)
+        if [file for file in self._paths if tighten(file)]:
+            log.info("files were taken from other users", database=self._name, mode="0600")
 
     def opened(self) -> None:
         """Remember the files, which SQLite has open now; raises OSError."""
@@ -259,6 +263,18 @@ def tighten(path: Path, mode: int = 0o600) -> bool:
     except OSError:
         return False
     return True
+
+
+def _tighten_folder(folder: Path) -> None:
+    """Take a data folder that an earlier version made from everybody else.
+
+    Not one that holds anything but ours: it may be somebody's home, or /tmp."""
+    try:
+        is_ours = all(entry.name.startswith(_OURS) for entry in folder.iterdir())
+    except OSError:
+        return
+    if is_ours and tighten(folder, 0o700):
+        log.info("the data folder was taken from other users", folder=str(folder), mode="0700")
 
 
 def _is(file: int, identity: Identity) -> bool:

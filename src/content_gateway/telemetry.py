@@ -1,14 +1,17 @@
 """Logs and request ids.
 
-Writes one event a line to standard error, as text or JSON, and takes out what must never be in
-a log: API keys. Which events there are is left to the modules that log them."""
+Writes one event a line to standard error, as text or JSON, so many of a kind and no more, and takes
+out what must never be in a log: API keys. Which events there are is left to the modules that log
+them."""
 
 import logging
 import os
 import re
 import secrets
 import sys
-from collections.abc import Iterator, MutableMapping
+import threading
+import time
+from collections.abc import Callable, Iterator, MutableMapping
 from itertools import count
 from typing import Any, Final
 
@@ -16,10 +19,16 @@ import structlog
 
 _KEY: Final = re.compile(r"cg_[0-9A-Za-z]{20,}")
 _REDACTED: Final = "cg_********"
+# Of one kind of event, that is one text at one level: at once, and a second from then on. A failure
+# that each of a thousand requests meets must not fill the disk that it may be about.
+BURST: Final = 100
+PER_SECOND: Final = 1.0
+_KINDS: Final = 1_000
 
 
 def configure(level: str, log_format: str) -> None:
     """Set up logging for the process, uvicorn's and asyncio's own messages included."""
+    bound = LogBound()
     chain: list[structlog.types.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -36,7 +45,7 @@ def configure(level: str, log_format: str) -> None:
         )
     least = getattr(logging, level.upper())
     structlog.configure(
-        processors=[*chain, last],
+        processors=[bound, *chain, last],
         wrapper_class=structlog.make_filtering_bound_logger(least),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
@@ -48,11 +57,49 @@ def configure(level: str, log_format: str) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, last],
         )
     )
+    handler.addFilter(lambda record: bound.admit(record.levelname, str(record.msg)) is not None)
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(max(least, logging.WARNING))
     # uvicorn warns of every malformed request: any client could fill the log.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+
+
+class LogBound:
+    """How many events of each kind are written; a processor of structlog's.
+
+    An event that is written says how many of its kind were left out before it, in *left_out*."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        # By kind: how many may be written at once, since when, and how many were left out.
+        self._kinds: dict[tuple[str, str], tuple[float, float, int]] = {}
+
+    def __call__(
+        self, _: Any, method: str, event: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
+        """*event*, if one more of its kind is written; raises DropEvent if not."""
+        left_out = self.admit(method, str(event.get("event")))
+        if left_out is None:
+            raise structlog.DropEvent
+        if left_out:
+            event["left_out"] = left_out
+        return event
+
+    def admit(self, level: str, text: str) -> int | None:
+        """How many were left out since the last one that was written; None to leave this out."""
+        with self._lock:
+            now = self._clock()
+            room, since, left_out = self._kinds.pop((level, text), (float(BURST), now, 0))
+            room = min(float(BURST), room + (now - since) * PER_SECOND)
+            is_written = room >= 1
+            self._kinds[level, text] = (
+                (room - 1, now, 0) if is_written else (room, now, left_out + 1)
+            )
+            if len(self._kinds) > _KINDS:
+                del self._kinds[next(iter(self._kinds))]  # the one that was quiet the longest
+            return left_out if is_written else None
 
 
 def redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -3,6 +3,7 @@
 A subcommand's module is imported when it is called, so that `--help` is quick. Errors of ours
 become one line on standard error: exit 2 when the settings are wrong, 1 for anything else."""
 
+import errno
 import sys
 from importlib import import_module
 from typing import Final
@@ -26,6 +27,10 @@ _KEY_REFUSED: Final = (
     "The key is refused: {reason}. `content-gateway keys list` shows the keys that were issued;"
     " for a service that takes any key, set CONTENT_GATEWAY_KEYS__MODE=open."
 )
+
+
+# What is no bug of ours but the state of a disk.
+_OF_THE_DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 
 class _Commands(click.Group):
@@ -69,4 +74,10 @@ def main() -> None:
         sys.exit(1)
     except GatewayError as error:
         click.echo(error.detail or type(error).__name__, err=True)
+        sys.exit(1)
+    except OSError as wrong:
+        if wrong.errno not in _OF_THE_DISK:
+            raise
+        where = f"{wrong.filename}: " if wrong.filename else ""
+        click.echo(f"{where}nothing can be written there now: {wrong.strerror}", err=True)
         sys.exit(1)

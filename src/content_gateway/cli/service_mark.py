@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from content_gateway.database_files import tighten
 from content_gateway.errors import WrongSettings
 from content_gateway.settings.model import Settings
 
@@ -40,11 +41,15 @@ def held(settings: Settings, *, has_demo: bool) -> Iterator[None]:
     mark = Mark(settings.pins.backend, settings.keys.mode, has_demo)
     path = _path(settings)
     try:
+        tighten(path)  # earlier versions let everybody read it
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as wrong:
         raise WrongSettings(f"data_dir: {path} cannot be used: {wrong}") from wrong
     try:
-        _take(file, mark)
+        try:
+            _take(file, mark)
+        except OSError as wrong:  # a full disk
+            raise WrongSettings(f"data_dir: {path} cannot be written: {wrong}") from wrong
         yield
     finally:
         os.close(file)
