@@ -27,6 +27,7 @@ from content_gateway.keys import IssuedKeys, OpenKeys
 from content_gateway.names.directory import Directory
 from content_gateway.names.universal_resolver import UniversalResolverCheck
 from content_gateway.names.zone import ZoneFile
+from content_gateway.pins.delegates import Delegates
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.sweep import Sweeper
@@ -57,11 +58,13 @@ class Gateway:
     reconciler: Reconciler
     sweeper: Sweeper
     blocks: Blockstore | None
+    delegates: Delegates
 
     def start(self) -> None:
         """Begin to keep what was promised; for whoever stays."""
         self.tend()
         self.sweeper.start()
+        self.delegates.start()
 
     def tend(self) -> None:
         """Begin to tend contents. Until then nothing is sent, and nothing is taken away."""
@@ -87,13 +90,15 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         keys: Keys = OpenKeys() if settings.keys.mode == "open" else issued_keys
         contract = Contract(settings.spec_file)
         stack.push_async_callback(contract.close)
-        delegates, work = settings.pins.delegates, pins.reconciler
+        psa = PsaHandlers(
+            pins.pinning, delegates=pins.delegates, origins=pins.origins, work=pins.reconciler
+        )
         served = pins.store if settings.embedded.serve else None
         answers = large_answers()
         handlers = {
             **NameHandlers(contract=contract, directory=names.directory, ipns=names.ipns).by_id,
             **PinHandlers(pins.pinning).by_id,
-            **PsaHandlers(pins.pinning, delegates=delegates, work=work).by_id,
+            **psa.by_id,
             **TrustlessHandlers(served, blocking, answers).by_id,
         }
         api = Api(operations_of(contract), handlers, keys, answers=answers)
@@ -111,6 +116,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             reconciler=pins.reconciler,
             sweeper=pins.sweeper,
             blocks=pins.blocks,
+            delegates=pins.delegates,
         )
 
 

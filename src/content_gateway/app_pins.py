@@ -15,8 +15,10 @@ from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from content_gateway.ipfs.kubo import Kubo
+from content_gateway.origin_guard import OriginGuard
 from content_gateway.outbound import Outbound
-from content_gateway.pins.backend import PinBackend
+from content_gateway.pins.delegates import Delegates
+from content_gateway.pins.origins import OriginRules
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.sweep import Schedule, Sweeper
@@ -51,6 +53,8 @@ class Pins:
     sweeper: Sweeper
     store: EmbeddedStore | None
     blocks: Blockstore | None
+    delegates: Delegates
+    origins: OriginRules
 
 
 async def kept_pins(
@@ -64,8 +68,12 @@ async def kept_pins(
     store = blocks = None
     if settings.pins.backend == "embedded":
         blocks = await stack.enter_async_context(Blockstore(settings.blocks_path, collects=False))
-        store = embedded_store(settings, outbound, blocks, blocking)
+        guard = OriginGuard(private=settings.pins.private_origins)
+        strangers = await stack.enter_async_context(Outbound(guard))
+        store = embedded_store(settings, outbound, blocks, blocking, strangers)
     backend = store or pin_backend(settings, outbound)
+    origins = OriginRules(settings.pins.private_origins)
+    ledger = SqliteLedger(database, grace=settings.pins.unpin_grace)
     contents = SqliteContents(database, grace=settings.pins.unpin_grace)
     sweeps, health = SqliteSweeps(database), SqliteBackendHealth(database)
     reconciler = Reconciler(
@@ -73,13 +81,16 @@ async def kept_pins(
         backend,
         policy=tending(settings),
         health=health,
+        origins=lambda cid: origins.usable(ledger.origins(cid)),
         returned=lambda: sweeper.hasten(),  # noqa: PLW0108 - each of the two wakes the other
     )
     stack.push_async_callback(reconciler.close)
     schedule = Schedule.every(settings.pins.sweep_interval)
     sweeper = Sweeper(sweeps, backend, wake=reconciler.wake, schedule=schedule)
     stack.push_async_callback(sweeper.close)
-    ledger = SqliteLedger(database, grace=settings.pins.unpin_grace)
+    chosen, private = settings.pins.delegates, settings.pins.private_origins
+    delegates = Delegates(backend, chosen, private=private)
+    stack.push_async_callback(delegates.close)
     # Clusters and Kubo take every kind that a Cid can be; what we verify ourselves is less.
     pinning = Pinning(
         ledger,
@@ -87,7 +98,18 @@ async def kept_pins(
         wake=reconciler.wake,
         refusal=refusal if store else lambda _: None,
     )
-    return Pins(pinning, contents, sweeps, health, reconciler, sweeper, store, blocks)
+    return Pins(
+        pinning,
+        contents,
+        sweeps,
+        health,
+        reconciler,
+        sweeper,
+        store,
+        blocks,
+        delegates,
+        origins,
+    )
 
 
 def tending(settings: Settings) -> Policy:
@@ -105,7 +127,7 @@ def tending(settings: Settings) -> Policy:
     return Policy(workers=most, sends=sends, longest_slice=settings.pins.timeout)
 
 
-def pin_backend(settings: Settings, outbound: Outbound) -> PinBackend:
+def pin_backend(settings: Settings, outbound: Outbound) -> Kubo | IpfsCluster:
     """The configured pin backend, where it is somebody else's server."""
     if settings.pins.backend == "kubo":
         return Kubo(outbound, settings.kubo.url, pin_seconds=settings.pins.timeout)
@@ -125,9 +147,13 @@ def pin_backend(settings: Settings, outbound: Outbound) -> PinBackend:
 
 
 def embedded_store(
-    settings: Settings, outbound: Outbound, blocks: Blockstore, blocking: Blocklist
+    settings: Settings,
+    outbound: Outbound,
+    blocks: Blockstore,
+    blocking: Blocklist,
+    strangers: Outbound | None = None,
 ) -> EmbeddedStore:
-    """The embedded store over *blocks*."""
+    """The embedded store over *blocks*; *strangers* is the client that reaches origins."""
     chosen = settings.embedded
     limits = Limits(chosen.max_blocks, chosen.max_bytes, chosen.max_depth)
     gateways = Gateways(
@@ -136,4 +162,6 @@ def embedded_store(
         seconds=chosen.timeout,
         stream_seconds=settings.pins.timeout,
     )
-    return EmbeddedStore(blocks, gateways, limits=limits, checker=blocking.checker)
+    return EmbeddedStore(
+        blocks, gateways, limits=limits, checker=blocking.checker, strangers=strangers
+    )

@@ -9,7 +9,7 @@ import errno
 import re
 import socket
 from collections.abc import Callable, Collection
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +17,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 from yarl import URL
 
+from content_gateway.content.addresses import DNS_NAME, Address, is_public
 from content_gateway.errors import UpstreamNonsense
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 MAX_URL_CHARS: Final = 16 * 1024
 _HTTPS: Final = 443
 
-Address = IPv4Address | IPv6Address
-
 # The characters of RFC 3986 and no others: nothing that two parsers could read in two ways. A
 # host holds no `@`, so that there is no user; and `#` is missing, so that there is no fragment.
 _URL: Final = re.compile(
@@ -34,31 +33,7 @@ _URL: Final = re.compile(
     r"(?P<rest>(?:[/?][0-9a-z\-._~:/?\[\]@!$&'()*+,;=%]*)?)",
     re.ASCII | re.IGNORECASE,
 )
-# The last label starts with a letter: what does not (`127.1`, `0x7f.1`, `2130706433`) are old
-# spellings of addresses (WHATWG URL, "ends in a number"). A name without a dot is a local one.
-_DNS_NAME: Final = re.compile(
-    r"(?=.{1,253}\Z)(?:[0-9a-z_](?:[0-9a-z_-]{0,61}[0-9a-z_])?\.)+[a-z](?:[0-9a-z-]{0,61}[0-9a-z])?"
-)
-
 _LOCAL: Final = re.compile(r"http://(?:(?P<v4>127\.0\.0\.1)|\[::1\]):(?P<port>[1-9][0-9]{0,4})")
-
-# What IANA's registries hold back although ipaddress calls it global, in one Python or another.
-_NOT_THE_INTERNET: Final = tuple(
-    ip_network(block)
-    for block in (
-        "192.0.0.0/24",  # IETF protocols; a cloud's metadata server lives at 192.0.0.192
-        "192.88.99.0/24",  # relays of 6to4
-        "64:ff9b::/96",  # NAT64: an IPv4 address in disguise
-        "64:ff9b:1::/48",
-        "2002::/16",  # 6to4, the same
-        "2001::/32",  # Teredo, the same
-        "fec0::/10",  # site-local, before fc00::/7
-        "3fff::/20",  # documentation
-    )
-)
-# Everything the registries have ever given out. Outside of it are more IPv4 addresses in
-# disguise: compatible (::127.0.0.1) and translated (::ffff:0:127.0.0.1) ones.
-_GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
 
 
 class AddressRefused(OSError):
@@ -66,20 +41,6 @@ class AddressRefused(OSError):
 
     def __init__(self) -> None:
         super().__init__(errno.EACCES, "the address is not public")
-
-
-def is_public(address: Address) -> bool:
-    """Whether *address* belongs to the public internet, and to a single host of it."""
-    if isinstance(address, IPv6Address):
-        if address.scope_id is not None:
-            return False
-        if address.ipv4_mapped is not None:
-            return is_public(address.ipv4_mapped)
-        if address not in _GLOBAL_UNICAST:
-            return False
-    if not address.is_global or address.is_multicast:
-        return False
-    return not any(address in block for block in _NOT_THE_INTERNET)
 
 
 class Guard:
@@ -160,7 +121,7 @@ def _local_socket(origin: str) -> tuple[str, int]:
 
 def _is_host(host: str) -> bool:
     """Whether *host*, in lower case, is an IP literal or the full name of a public host."""
-    if _DNS_NAME.fullmatch(host):
+    if DNS_NAME.fullmatch(host):
         return True
     try:
         if host.startswith("["):

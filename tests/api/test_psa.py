@@ -28,6 +28,9 @@ from tests.fakes.supply import Supply
 from tests.service import Service, running_service
 from tests.waiting import eventually, until
 
+ORIGIN = "/ip4/8.8.8.8/tcp/4001/p2p/12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
+LOCAL = DELEGATE  # an address of this machine
+
 # -- one pin --------------------------------------------------------------------------------
 
 
@@ -35,7 +38,7 @@ async def test_a_pin_of_what_somebody_holds_is_pinned_at_once(service: Service) 
     """The answer is told from the ledger, and shows all that was sent."""
     await service.pin(V1, key="somebody")
     await becomes(service, V1, "pinned", key="somebody")
-    sent: dict[str, Any] = {"name": "site", "origins": ["/ip4/192.0.2.7/tcp/1"], "meta": {"a": "b"}}
+    sent: dict[str, Any] = {"name": "site", "origins": [ORIGIN], "meta": {"a": "b"}}
     shown = await add(service, V1, **sent)
     assert shown["status"] == "pinned"
     assert shown["pin"] == {"cid": V1, **sent}
@@ -216,6 +219,12 @@ NO_PINS = [
     json.dumps({"cid": V1, "origins": ["/a"] * 21}).encode(),
     json.dumps({"cid": V1, "origins": ["no multiaddr"]}).encode(),
     json.dumps({"cid": V1, "origins": "/a"}).encode(),
+    json.dumps({"cid": V1, "origins": ["/a"]}).encode(),
+    json.dumps({"cid": V1, "origins": [ORIGIN, ORIGIN + "x"]}).encode(),
+    json.dumps({"cid": V1, "origins": ["/ip4/8.8.8.8/tcp/4001/p2p/"]}).encode(),
+    json.dumps({"cid": V1, "origins": [LOCAL]}).encode(),
+    json.dumps({"cid": V1, "origins": ["/ip4/169.254.169.254/tcp/80/http"]}).encode(),
+    json.dumps({"cid": V1, "origins": ["/dns4/localhost/tcp/80/http"]}).encode(),
     json.dumps({"cid": V1, "meta": {"a": 1}}).encode(),
     json.dumps({"cid": V1, "meta": {"a": {"b": "c"}}}).encode(),
     json.dumps({"cid": V1, "meta": []}).encode(),
@@ -262,6 +271,55 @@ async def test_a_body_must_be_json(service: Service) -> None:
     answer = await service.psa("POST", body=b" " * 70_000)
     assert (answer.status, answer.json["error"]["reason"]) == (413, "BODY_TOO_LARGE")
     assert await found(service, EVERY_STATUS) == []
+
+
+# -- origins and delegates --------------------------------------------------------------------
+
+
+async def test_private_origins_are_passed_over_beside_public_ones(service: Service) -> None:
+    """A Kubo sends all addresses that it listens on; the answer shows which are used."""
+    shown = await add(service, V1, origins=[LOCAL, ORIGIN])
+    assert shown["pin"] == {"cid": V1, "origins": [ORIGIN]}
+
+
+async def test_the_operator_may_allow_private_origins(tmp_path: Path, cluster: MiniCluster) -> None:
+    """For a network of one's own."""
+    async with before(cluster, tmp_path, pins__private_origins=True) as service:
+        shown = await add(service, V1, origins=[LOCAL])
+        assert shown["pin"]["origins"] == [LOCAL]
+
+
+async def test_origins_reach_the_backend(service: Service, cluster: MiniCluster) -> None:
+    """What only the nodes of two requestors have is fetched from them."""
+    cluster.supply, cluster.pin_timeout = Supply(), 0.0
+    other = ORIGIN.replace("8.8.8.8", "8.8.4.4")
+    cluster.origins = {other: {Cid.parse(V1)}}
+    await add(service, V1, origins=[ORIGIN])
+    await becomes(service, V1, "failed")
+    answer = await service.psa("POST", body={"cid": V1, "origins": [other]}, key="other")
+    assert answer.status == 202
+    await becomes(service, V1, "pinned")
+    assert set(cluster.peers[0].state[V1].origins) == {ORIGIN, other}
+
+
+async def test_clients_are_told_the_addresses_of_the_backend(
+    tmp_path: Path, cluster: MiniCluster
+) -> None:
+    """Its nodes' own, where the operator has named none: public ones, but where others are
+    allowed."""
+    for peer in cluster.peers:
+        peer.addresses = [LOCAL, ORIGIN]
+    told = {False: [ORIGIN], True: [LOCAL, ORIGIN]}
+    for private in (False, True):
+        settings: dict[str, Any] = {"pins__delegates": [], "pins__private_origins": private}
+        async with before(cluster, tmp_path / str(private), **settings) as service:
+            shown = await add(service, V1)
+            path = f"/pins/{shown['requestid']}"
+
+            async def are_told(service: Service = service, path: str = path) -> Any:
+                return (await service.psa("GET", path)).json["delegates"]
+
+            assert await eventually(are_told) == told[private]
 
 
 # -- keys and errors ------------------------------------------------------------------------

@@ -5,7 +5,7 @@ it is old enough and is lost with its peer, other peers see a change later, what
 pin_error until it is recovered. Time is a clock that the test moves. REST is in cluster_rest.py,
 sockets and their absence in cluster_wire.py."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from hashlib import sha256
 
@@ -16,6 +16,7 @@ from .supply import Supply
 
 __all__ = ["Change", "Clock", "MiniCluster", "MiniPeer", "MiniPin"]
 
+MOST_ORIGINS = 10
 TIMED_OUT = "context canceled"
 UNREACHABLE = "failed to dial: dial tcp4 10.0.0.7:9096: connection refused"
 NEED_IPFS = {"pinned", "unexpectedly_unpinned", "sharded", "remote"}
@@ -44,6 +45,7 @@ class MiniCluster:
             for number in range(peers)
         ]
         self.supply = Supply()
+        self.origins: dict[str, Set[Cid]] = {}  # what somebody has whom nobody knows, by multiaddr
         self._dags: dict[str, frozenset[Cid]] = {}
         self._version = 0
 
@@ -258,7 +260,7 @@ class MiniCluster:
             return
         if not peer.has_ipfs:
             reason = "IPFS request failed (is it running?): dial tcp 10.0.0.8:5001: refused"
-        elif self._can_be_had(cid):
+        elif self._can_be_had(cid, peer.state[cid].origins if cid in peer.state else ()):
             if waited >= self.pin_seconds:
                 peer.pinned.add(cid)
                 del peer.working[cid]
@@ -291,8 +293,10 @@ class MiniCluster:
             )
         return tuple((kept + others)[:most])
 
-    def _can_be_had(self, cid: str) -> bool:
+    def _can_be_had(self, cid: str, origins: Sequence[str]) -> bool:
         missing = self.supply.missing(self._dag(cid))
+        for origin in origins[:MOST_ORIGINS]:  # its nodes connect to no more of them
+            missing = missing - self.origins.get(origin, frozenset())
         return not missing or missing <= set().union(
             *(self._kept(peer) for peer in self.peers if peer.is_up)
         )

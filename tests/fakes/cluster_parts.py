@@ -28,6 +28,7 @@ class MiniPin:
     mode: str = "recursive"
     kind: str = "pin"
     expires: str = "0001-01-01T00:00:00Z"
+    origins: tuple[str, ...] = ()
     at: float = 0.0
 
 
@@ -61,6 +62,7 @@ class MiniPeer:
     working: dict[str, float] = field(default_factory=dict)  # since when, by CID
     errors: dict[str, str] = field(default_factory=dict)
     pinned: set[str] = field(default_factory=set)  # what its IPFS node has pinned
+    addresses: list[str] = field(default_factory=list)  # where its IPFS node can be reached
 
     @property
     def answers(self) -> bool:

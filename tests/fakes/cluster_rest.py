@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from content_gateway.content.cid import Cid
+from content_gateway.content.multiaddr import Multiaddr
 from content_gateway.errors import InvalidCid
 
 from .cluster import UNREACHABLE, MiniCluster, MiniPeer, MiniPin
@@ -124,7 +125,10 @@ class MiniRest:
             most = int(query.get("replication-max", 0))
         except ValueError:
             refused = {"code": 400, "message": "parameter replication-min invalid"}
-        pin = MiniPin(cid, least, most)  # a mode is forgotten where it is asked for by CID
+        origins = tuple(text for text in query.get("origins", "").split(",") if text)
+        if not all(map(_is_origin, origins)):
+            refused = {"code": 400, "message": "error decoding origins multiaddress"}
+        pin = MiniPin(cid, least, most, origins=origins)  # a mode is forgotten, asked for by CID
         if "expire-at" in query:
             pin = replace(pin, expires=query["expire-at"])
         done = self._try(lambda: self.cluster.pin(peer, pin))
@@ -259,7 +263,11 @@ def _as_member(peer: MiniPeer) -> dict[str, Any]:
         "id": peer.id,
         "peername": peer.name,
         "error": "",
-        "ipfs": {"id": "" if error else peer.id, "addresses": [], "error": error},
+        "ipfs": {
+            "id": "" if error else peer.id,
+            "addresses": [] if error else peer.addresses,
+            "error": error,
+        },
     }
 
 
@@ -278,7 +286,7 @@ def _as_json(pin: MiniPin) -> dict[str, Any]:
         "expire_at": pin.expires,
         "metadata": {},
         "pin_update": None,
-        "origins": None,
+        "origins": list(pin.origins) or None,
         "cid": pin.cid,
         "type": pin.kind,
         "allocations": list(pin.allocations),
@@ -286,6 +294,14 @@ def _as_json(pin: MiniPin) -> dict[str, Any]:
         "reference": None,
         "timestamp": _text(pin.at),
     }
+
+
+def _is_origin(text: str) -> bool:
+    """Whether it names a peer (PinOptions.FromQuery), in no more protocols than we know."""
+    try:
+        return Multiaddr.parse(text).peer_id is not None
+    except ValueError:
+        return False
 
 
 def _text(moment: float) -> str:

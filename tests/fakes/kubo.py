@@ -43,6 +43,9 @@ class Kubo(Miniature):
         self.last_words = ""  # its message for what is no good
         self.lists: bytes | None = None  # the answer to pin/ls of everything, if not the truth
         self.broken: dict[str, str] = {}  # its error when asked about a CID
+        self.addresses: list[str] = []  # its own
+        self.nodes: dict[str, dict[Cid, bytes]] = {}  # what others have, once they are connected to
+        self.silent_nodes: set[str] = set()
         self.refuses: dict[str, tuple[int, bytes]] = {}  # by command
         self.fetching: set[Cid] = set()
         self.most_at_once = 0
@@ -89,8 +92,11 @@ class Kubo(Miniature):
             status, body = self.refuses[command]
             return web.Response(status=status, body=body)
         if command == "id":
-            return web.json_response({"ID": NAME, "AgentVersion": "kubo/0.42.0"})
+            known = {"ID": NAME, "Addresses": self.addresses or None, "AgentVersion": "kubo/0.42.0"}
+            return web.json_response(known)
         argument = request.query.get("arg")
+        if command == "swarm/connect":
+            return await self._connect(str(argument))
         if command == "pin/ls":
             assert request.query["type"] == "recursive"
             return self._list(argument)
@@ -106,6 +112,14 @@ class Kubo(Miniature):
             assert request.query["recursive"] == request.query["progress"] == "true"
             return await self._add(request, argument, cid)
         return web.Response(status=404, text="404 page not found\n")
+
+    async def _connect(self, address: str) -> web.Response:
+        if address in self.silent_nodes:
+            await self._ending.wait()
+        if address not in self.nodes:
+            return _error("connect 12D3KooW failure: failed to dial: all dials failed")
+        self.findable |= self.nodes[address]
+        return web.json_response({"Strings": ["connect 12D3KooW success"]})
 
     def _list(self, argument: str | None) -> web.Response:
         if argument is not None:

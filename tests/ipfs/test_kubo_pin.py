@@ -6,6 +6,7 @@ import pytest
 
 from content_gateway.content.cid import DAG_PB, Cid
 from content_gateway.content.holdings import Holding, Peer, Sighting
+from content_gateway.content.multiaddr import Multiaddr
 from content_gateway.errors import (
     PinDeferred,
     UpstreamUnavailable,
@@ -15,7 +16,7 @@ from content_gateway.outbound import Outbound
 from tests.fakes.kubo import NAME, Trouble, running_kubo
 from tests.fakes.kubo import Kubo as Node
 from tests.fakes.miniature import Mood
-from tests.ipfs.backends import ABSENT, OUTAGES, look, pin, refused
+from tests.ipfs.backends import ABSENT, OUTAGES, look, pin, refused, silent
 from tests.ipfs.dags import Dag, block, chain, pb, raw
 from tests.waiting import until
 
@@ -205,3 +206,53 @@ async def test_a_cancelled_pin_ends_the_fetch_and_keeps_the_blocks(kubo: Kubo, n
     assert set(node.blocks) == set(blocks) - {end}
     node.findable = {end: blocks[end]}
     assert (await pin(kubo, cid)).holding is Holding.PINNED
+
+
+PEER = "12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
+
+
+def origin(number: int) -> Multiaddr:
+    """The address of a node."""
+    return Multiaddr.parse(f"/ip4/8.8.8.{number}/tcp/4001/p2p/{PEER}")
+
+
+async def test_kubo_meets_the_origins_before_it_fetches(kubo: Kubo, node: Node) -> None:
+    """What only they have is pinned; one that cannot be reached is no failure, nor is one that
+    is no node."""
+    cid, blocks = raw(b"nobody else has it")
+    node.nodes[origin(2).text] = blocks
+    gateway = Multiaddr.parse("/ip4/8.8.8.8/tcp/80/http")
+    seen = await kubo.pin(cid, ABSENT, silent, [origin(1), origin(2), gateway])
+    assert seen.holding is Holding.PINNED
+    commands = [path.partition("?")[0] for path in node.requests]
+    assert commands.index("/api/v0/swarm/connect") < commands.index("/api/v0/pin/add")
+    assert node.asked("swarm/connect") == 2
+
+
+async def test_few_origins_are_met(kubo: Kubo, node: Node) -> None:
+    """However many there are; and none for what is pinned already."""
+    cid = findable(node, raw(b"here"))
+    origins = [origin(number) for number in range(20)]
+    await kubo.pin(cid, ABSENT, silent, origins)
+    assert node.asked("swarm/connect") == 10
+    await kubo.pin(cid, ABSENT, silent, origins)
+    assert node.asked("swarm/connect") == 10
+
+
+async def test_an_origin_that_hangs_keeps_nobody(node: Node, outbound: Outbound) -> None:
+    """Kubo goes on without it after a while."""
+    node.silent_nodes.add(origin(1).text)
+    cid = findable(node, raw(b"here"))
+    kubo = Kubo(outbound, node.url, connect_seconds=0.1)
+    seen = await kubo.pin(cid, ABSENT, silent, [origin(1)])
+    assert seen.holding is Holding.PINNED
+
+
+async def test_the_node_says_where_it_can_be_reached(kubo: Kubo, node: Node) -> None:
+    """Its own words; nowhere while it is offline."""
+    assert await kubo.addresses() == []
+    node.addresses = [origin(1).text, "/ip4/127.0.0.1/tcp/4001/p2p/" + PEER]
+    assert await kubo.addresses() == node.addresses
+    node.refuses["id"] = (500, b'{"Message": "no", "Code": 0, "Type": "error"}')
+    with pytest.raises(UpstreamUnavailable):
+        await kubo.addresses()

@@ -13,8 +13,10 @@ import pytest
 from content_gateway.blocking.blocklist import Blocklist
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import ContentState, Event, Holding, Listed, Outcome, Sighting
-from content_gateway.content.pins import PinStatus, Removal
+from content_gateway.content.multiaddr import Multiaddr
+from content_gateway.content.pins import Label, PinStatus, Removal
 from content_gateway.errors import PinDeferred, PinFailed, PinNotFound, UpstreamUnavailable
+from content_gateway.pins.origins import OriginRules
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.tending import Policy
@@ -33,6 +35,7 @@ QUICK = Policy(
     longest_gap_failed=0.05,
     longest_away=0.05,
 )
+PEER = "12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
 PINNED, ABSENT = Sighting(Holding.PINNED, replicas=1), Sighting(Holding.ABSENT)
 
 
@@ -45,6 +48,7 @@ class Backend:
         self.batch_age = batch_age
         self.held: set[Cid] = set()
         self.sent: Counter[Cid] = Counter()
+        self.told: dict[Cid, Sequence[Multiaddr]] = {}
         self.unsent: Counter[Cid] = Counter()
         self.looked: Counter[Cid] = Counter()
         self.calls = 0
@@ -72,7 +76,13 @@ class Backend:
             raise UpstreamUnavailable("away")
         return {cid: PINNED if cid in self.held else ABSENT for cid in cids}
 
-    async def pin(self, cid: Cid, seen: Sighting, progress: Callable[[int, int], None]) -> Sighting:
+    async def pin(
+        self,
+        cid: Cid,
+        seen: Sighting,
+        progress: Callable[[int, int], None],
+        origins: Sequence[Multiaddr] = (),
+    ) -> Sighting:
         if self.is_away or self.is_deaf:
             raise UpstreamUnavailable("away")
         if cid in self.refused:
@@ -82,6 +92,7 @@ class Backend:
         if cid in self.broken:
             raise ZeroDivisionError
         self.sent[cid] += 1
+        self.told[cid] = origins
         async with self._one_of(cid):
             progress(1, 100)
             await asyncio.sleep(3600 if cid in self.hanging else self.seconds)
@@ -135,6 +146,11 @@ async def reconciler(database: Database, backend: Backend) -> AsyncIterator[Reco
 def pinning(database: Database, reconciler: Reconciler) -> Pinning:
     nothing = Blocklist(None, None)
     return Pinning(SqliteLedger(database, grace=0.2), blocking=nothing, wake=reconciler.wake)
+
+
+async def settled_for(pinning: Pinning, requestor: str, number: int) -> None:
+    """Return once that requestor's pin is pinned."""
+    await until(lambda: pinning.status(requestor, cid(number)).state is ContentState.PINNED)
 
 
 async def settled(pinning: Pinning, number: int, state: ContentState) -> PinStatus:
@@ -589,3 +605,28 @@ async def test_a_stubborn_content_can_find_the_backend_back(
     await asyncio.sleep(0.2)
     backend.is_deaf = False
     await settled(pinning, 1, ContentState.PINNED)
+
+
+async def test_the_backend_is_told_who_has_it(database: Database, backend: Backend) -> None:
+    """The origins of all pins of a content, and of none that is gone, go with the wish."""
+    ledger = SqliteLedger(database, grace=0.0)
+    rules = OriginRules()
+    reconciler = Reconciler(
+        SqliteContents(database),
+        backend,
+        policy=QUICK,
+        origins=lambda content: rules.usable(ledger.origins(content)),
+    )
+    pinning = Pinning(ledger, blocking=Blocklist(None, None), wake=reconciler.wake)
+    here, there, gone = (f"/ip4/8.8.8.{n}/tcp/1/p2p/{PEER}" for n in (1, 2, 3))
+    await pinning.describe("a", str(cid(1)), Label(origins=(here, "/wrong")))
+    await pinning.describe("b", str(cid(1)), Label(origins=(there,)))
+    await pinning.describe("c", str(cid(1)), Label(origins=(gone,)))
+    await pinning.remove("c", cid(1))
+    await pinning.add("d", str(cid(2)))
+    reconciler.start()
+    await settled_for(pinning, "d", 2)
+    await settled_for(pinning, "a", 1)
+    assert {origin.text for origin in backend.told[cid(1)]} == {here, there}
+    assert backend.told[cid(2)] == ()
+    await reconciler.close()

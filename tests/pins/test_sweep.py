@@ -7,6 +7,7 @@ import pytest
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import Event, Holding, Listed, Outcome, Sighting
+from content_gateway.content.multiaddr import Multiaddr
 from content_gateway.content.pins import NO_LABEL
 from content_gateway.errors import StorageUnavailable, UpstreamUnavailable
 from content_gateway.pins.sweep import Schedule, Sweeper
@@ -44,7 +45,13 @@ class Pinset:
     ) -> Mapping[Cid, Sighting]:
         raise AssertionError("a sweep looks at nothing")
 
-    async def pin(self, cid: Cid, seen: Sighting, progress: Callable[[int, int], None]) -> Sighting:
+    async def pin(
+        self,
+        cid: Cid,
+        seen: Sighting,
+        progress: Callable[[int, int], None],
+        origins: Sequence[Multiaddr] = (),
+    ) -> Sighting:
         raise AssertionError("a sweep pins nothing")
 
     async def unpin(self, cid: Cid) -> None:

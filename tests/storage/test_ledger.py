@@ -450,6 +450,30 @@ async def test_status_tells_what_was_seen(ledger: SqliteLedger, contents: Sqlite
     assert status.next_at - status.updated_at == timedelta(seconds=10)
 
 
+async def test_a_new_origin_is_tried_at_once(
+    ledger: SqliteLedger, contents: SqliteContents
+) -> None:
+    """Of a content that waits out a long gap; other words are no reason."""
+    await add(ledger, 1)
+    (due,) = await contents.lease("x", 30.0, shares(1))
+    await contents.settle("x", [(due, Outcome(Event.SEEN_FAILED, 600.0, None, "no"))])
+    assert await ledger.relabel("anna", cid(1), Label("a name"))
+    assert not await contents.lease("x", 30.0, shares(1))
+    assert await ledger.relabel("anna", cid(1), Label(origins=("/ip4/8.8.8.8/tcp/80/http",)))
+    assert await contents.lease("x", 30.0, shares(1))
+
+
+async def test_origins_are_those_of_the_newest_pins(ledger: SqliteLedger, clock: Clock) -> None:
+    """By pin, of that content only, and not of all who hold it."""
+    for number in range(30):
+        clock.now += 1
+        await ledger.add(f"{number}", cid(1), "x", Label(origins=(f"/{number}/a", f"/{number}/b")))
+        await ledger.add(f"other {number}", cid(1), "x", NO_LABEL)
+    await ledger.add("anna", cid(2), "x", Label(origins=("/z",)))
+    assert ledger.origins(cid(1)) == [[f"/{n}/a", f"/{n}/b"] for n in range(29, 9, -1)]
+    assert ledger.origins(cid(3)) == []
+
+
 @pytest.mark.parametrize("order", list(permutations(range(3))))
 async def test_writes_of_one_moment_take_effect_in_their_order(
     ledger: SqliteLedger, database: Database, order: tuple[int, ...]

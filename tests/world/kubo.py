@@ -79,7 +79,11 @@ class Kubo:
         await self._daemon.start(lambda: answers(200, "POST", self.url + "/api/v0/id"))
         for other in self._swarm.members if self._swarm else ():
             if other is not self and other.is_running:
-                await self._ask(f"swarm/connect?arg={other.swarm_address}")
+                await self.connect(other.swarm_address)
+
+    async def connect(self, address: str) -> None:
+        """Connect to the node at that multiaddr."""
+        await self._ask(f"swarm/connect?arg={address}")
 
     @property
     def cpu_seconds(self) -> float:

@@ -3,7 +3,6 @@
 Puts the API's words on the same pins that the native operations show: one ledger, two faces.
 Knows its operations and its PinStatus object; what clients send is read by psa_query.py."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -24,6 +23,8 @@ from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import ContentState
 from content_gateway.content.pins import Page, PinStatus
 from content_gateway.errors import PinNotFound
+from content_gateway.pins.delegates import Delegates
+from content_gateway.pins.origins import OriginRules
 from content_gateway.pins.pinning import Pinning
 
 # Seconds that an added pin is waited for, so that a client hears `pinned` of what is there already.
@@ -45,11 +46,15 @@ class Work(Protocol):
 class PsaHandlers:
     """Answers clients of the Pinning Service API.
 
-    *delegates* are the multiaddrs they are told to connect to."""
+    *delegates* has the multiaddrs they are told to connect to; *origins* says which of theirs are
+    taken."""
 
-    def __init__(self, pinning: Pinning, *, delegates: Sequence[str], work: Work) -> None:
+    def __init__(
+        self, pinning: Pinning, *, delegates: Delegates, origins: OriginRules, work: Work
+    ) -> None:
         self._pinning = pinning
-        self._delegates = list(delegates)
+        self._delegates = delegates
+        self._origins = origins
         self._work = work
 
     @property
@@ -71,7 +76,7 @@ class PsaHandlers:
     async def add(self, call: Call) -> Reply:
         """A pin of the CID in the body: a new one, or the one that is there, described anew."""
         parse_query(call.query, ())
-        spelling, label = parse_pin(call.body)
+        spelling, label = parse_pin(call.body, self._origins)
         was_idle = self._work.is_idle
         status = await self._pinning.describe(call.requestor, spelling, label)
         return await self._accepted(call.requestor, status, was_idle=was_idle)
@@ -84,7 +89,7 @@ class PsaHandlers:
     async def replace(self, call: Call) -> Reply:
         """Another pin in place of one of the requestor's."""
         parse_query(call.query, ())
-        spelling, label = parse_pin(call.body)
+        spelling, label = parse_pin(call.body, self._origins)
         old, was_idle = self._held(call).pin, self._work.is_idle
         status = await self._pinning.replace(call.requestor, old, spelling, label)
         return await self._accepted(call.requestor, status, was_idle=was_idle)
@@ -139,7 +144,7 @@ class PsaHandlers:
             "status": _STATUS[status.state],
             "created": _created(status.pin.created_at),
             "pin": pin,
-            "delegates": self._delegates,
+            "delegates": self._delegates.known,
             "info": _info(status),
         }
 

@@ -18,6 +18,7 @@ from content_gateway.content.holdings import ContentState
 from content_gateway.content.moments import at_microseconds, microseconds
 from content_gateway.content.pins import MAX_LABEL_BYTES, Label, Match, Pin, Search
 from content_gateway.errors import InvalidBody, InvalidCid, InvalidQuery, PinNotFound
+from content_gateway.pins.origins import MOST_ORIGINS, OriginRules
 
 MAX_NAME: Final = 255
 MAX_CIDS: Final = 10
@@ -42,7 +43,7 @@ class _PinObject(msgspec.Struct, frozen=True):
 
     cid: str
     name: _Name | None = None
-    origins: Annotated[list[_Multiaddr], Meta(max_length=20)] | None = None
+    origins: Annotated[list[_Multiaddr], Meta(max_length=MOST_ORIGINS)] | None = None
     meta: Annotated[dict[str, _Text], Meta(max_length=1000)] | None = None
 
 
@@ -50,8 +51,9 @@ _PINS: Final = msgspec.json.Decoder(_PinObject)
 _META: Final = msgspec.json.Decoder(dict[str, _Text])
 
 
-def parse_pin(body: bytes) -> tuple[str, Label]:
-    """The CID as it is spelt in the Pin object *body*, and what is said of the pin.
+def parse_pin(body: bytes, rules: OriginRules) -> tuple[str, Label]:
+    """The CID as it is spelt in the Pin object *body*, and what is said of the pin, with the
+    origins that *rules* take.
 
     Raises InvalidBody."""
     if not body:
@@ -62,7 +64,7 @@ def parse_pin(body: bytes) -> tuple[str, Label]:
         raise InvalidBody("The body is not a Pin object: it is nested too deeply.") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
         raise InvalidBody(f"The body is not a Pin object: {wrong}.") from wrong
-    label = Label(pin.name, tuple(dict.fromkeys(pin.origins or ())), pin.meta or {})
+    label = Label(pin.name, rules.taken(pin.origins or ()), pin.meta or {})
     if (size := label.encoded_bytes) > MAX_LABEL_BYTES:
         raise InvalidBody(
             f"name, origins and meta have at most {MAX_LABEL_BYTES} bytes in all, as JSON;"

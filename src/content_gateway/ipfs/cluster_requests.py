@@ -4,14 +4,18 @@ Knows the limits of its REST API (facts-pins sections 2 and 5). Sends nothing.""
 
 from collections.abc import Sequence
 from typing import Final
+from urllib.parse import quote
 
 from content_gateway.content.cid import Cid
+from content_gateway.content.multiaddr import Multiaddr
 from content_gateway.errors import WrongSettings
 
 EVERYWHERE: Final = -1
 # The cluster reads no more than 4096 bytes of request line and headers.
 _CIDS_A_CALL: Final = 50
 _LONGEST_CIDS: Final = 3200
+_LONGEST_ORIGINS: Final = 2400
+_MOST_ORIGINS: Final = 10  # its nodes connect to no more (ipfshttp.go, Connector.Pin)
 
 
 def batches(cids: Sequence[Cid]) -> list[list[Cid]]:
@@ -46,3 +50,26 @@ def pin_options(least: int, most: int) -> str:
             "both are at least 1 and the first is not the greater."
         )
     return f"?replication-min={least}&replication-max={most}"
+
+
+def useful(origins: Sequence[Multiaddr]) -> list[Multiaddr]:
+    """Those of *origins* that a node can connect to, as many as it does and as go into a request.
+
+    What is no multiaddr or names no peer would be refused with 400, and the CID pinned all the
+    same (facts-pins, trap 1; PinOptions.FromQuery)."""
+    fitting: list[Multiaddr] = []
+    room = _LONGEST_ORIGINS
+    for origin in origins:
+        size = len(quote(origin.text)) + 1
+        if origin.peer_id is not None and size <= room and len(fitting) < _MOST_ORIGINS:
+            fitting.append(origin)
+            room -= size
+    return fitting
+
+
+def with_origins(options: str, origins: Sequence[Multiaddr]) -> str:
+    """The query *options* with *origins*, which are separated by commas (PinOptions.FromQuery)."""
+    if not origins:
+        return options
+    listed = ",".join(quote(origin.text) for origin in origins)
+    return f"{options}{'&' if options else '?'}origins={listed}"

@@ -14,6 +14,7 @@ import structlog
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import Holding, Listed, Sighting
+from content_gateway.content.multiaddr import Multiaddr
 from content_gateway.errors import (
     InvalidCid,
     PinDeferred,
@@ -22,10 +23,11 @@ from content_gateway.errors import (
     UpstreamNonsense,
     UpstreamUnavailable,
 )
+from content_gateway.ipfs.cluster_addresses import read_addresses, read_origins
 from content_gateway.ipfs.cluster_listings import UNWELL, Health, Listings, lines_of
 from content_gateway.ipfs.cluster_looks import STATUS_SECONDS, ClusterLooks
 from content_gateway.ipfs.cluster_peers import ClusterPeers, Login
-from content_gateway.ipfs.cluster_requests import pin_options
+from content_gateway.ipfs.cluster_requests import pin_options, useful, with_origins
 from content_gateway.ipfs.cluster_status import (
     error_message,
     first_object,
@@ -42,6 +44,7 @@ log = structlog.get_logger(__name__)
 
 _PINSET_SECONDS: Final = 3600.0
 _PINSET_IDLE_SECONDS: Final = 60.0
+_MOST_ADDRESSES: Final = 1000
 
 
 class IpfsCluster:
@@ -104,18 +107,30 @@ class IpfsCluster:
         Raises UpstreamError when it could say nothing of any."""
         return await self._looks.look(cids, ages or {}, frozenset(unsent))
 
-    async def pin(self, cid: Cid, seen: Sighting, progress: Callable[[int, int], None]) -> Sighting:
+    async def pin(
+        self,
+        cid: Cid,
+        seen: Sighting,
+        progress: Callable[[int, int], None],
+        origins: Sequence[Multiaddr] = (),
+    ) -> Sighting:
         """Put *cid* into the pinset, or have its peers try again where it is there; where one of
         them is gone, putting it there again finds another one.
 
-        *progress* is never told: the cluster does not say how far a retrieval is. Raises
-        PinFailed when it refuses the CID, PinDeferred when it could not take it now,
-        UpstreamUnavailable and UpstreamTimeout."""
+        *origins* become part of the pin: its peers' nodes connect to them before they fetch. Where
+        the pin does not have them yet it is written again. *progress* is never told: the cluster
+        does not say how far a retrieval is. Raises PinFailed when it refuses the CID, PinDeferred
+        when it could not take it now, UpstreamUnavailable and UpstreamTimeout."""
+        known = useful(origins)
         is_peer_gone = any(peer.status == "cluster_error" for peer in seen.peers)
-        if seen.holding is Holding.FAILED or (seen.holding is Holding.LOST and not is_peer_gone):
+        is_there = seen.holding is Holding.FAILED or (
+            seen.holding is Holding.LOST and not is_peer_gone
+        )
+        if is_there and await self._has_origins(cid, known):
             return await self._recover(cid)
         is_new = self._looks.submissions.forget(cid)
-        answer = await self._write("POST", f"/pins/{cid}{self._options}", cid)
+        path = f"/pins/{cid}{with_origins(self._options, known)}"
+        answer = await self._write("POST", path, cid)
         if answer.status == 400:
             raise PinFailed(f"The cluster refuses the pin: {error_message(answer.body)}")
         try:
@@ -174,6 +189,18 @@ class IpfsCluster:
             log.warning("what the cluster has lost was not listed", reason=wrong.detail)
         return health
 
+    async def addresses(self) -> Sequence[str]:
+        """Where the IPFS nodes of all peers say that they can be reached.
+
+        Raises UpstreamError where the list breaks off."""
+        found: list[str] = []
+        async with aclosing(lines_of(self._peers, "/peers", seconds=self._status_seconds)) as lines:
+            async for value in lines:
+                found += read_addresses(value)
+                if len(found) >= _MOST_ADDRESSES:
+                    break
+        return found
+
     def _entry(self, value: Mapping[str, Any]) -> Cid | None:
         text = read_entry(value)
         if text is None:
@@ -186,6 +213,19 @@ class IpfsCluster:
                 self._reported.add(text)
                 log.info("the cluster has a pin that is none of ours", cid=text, why=odd.detail)
             return None
+
+    async def _has_origins(self, cid: Cid, origins: Sequence[Multiaddr]) -> bool:
+        """Whether all of *origins* are in the pin of *cid*; no where there is no such pin."""
+        if not origins:
+            return True
+        answer = await self._peers.ask(bytes(cid), "GET", f"/allocations/{cid}")
+        if answer.status != 200:
+            return False
+        try:
+            kept = read_origins(first_object(answer.body))
+        except UpstreamNonsense as wrong:
+            raise UpstreamUnavailable(wrong.detail) from wrong
+        return {origin.key for origin in origins} <= {origin.key for origin in kept}
 
     async def _recover(self, cid: Cid) -> Sighting:
         answer = await self._write("POST", f"/pins/{cid}/recover", cid, self._status_seconds)

@@ -8,11 +8,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Final
+from urllib.parse import quote
 
 import structlog
 
 from content_gateway.content.cid import RAW, Cid
 from content_gateway.content.holdings import Holding, Listed, Peer, Sighting
+from content_gateway.content.multiaddr import Multiaddr
 from content_gateway.errors import (
     PinDeferred,
     PinFailed,
@@ -25,6 +27,7 @@ from content_gateway.ipfs.kubo_blocks import KuboBlocks, Sample
 from content_gateway.ipfs.kubo_words import (
     Fetched,
     PinsetReader,
+    read_addresses,
     read_error,
     read_line,
     read_name,
@@ -44,6 +47,7 @@ _LIST_SECONDS: Final = 3600.0
 _LIST_IDLE_SECONDS: Final = 120.0
 _CHUNKS_AHEAD: Final = 4
 _MOST_LACKING: Final = 10_000
+_MOST_ORIGINS: Final = 10  # as many as a cluster's node connects to
 _ANY: Final = Cid(RAW, 0x00, b"")  # an identity CID, to have something to ask about
 
 Progress = Callable[[int, int], None]
@@ -53,16 +57,23 @@ Batches = asyncio.Queue[list[Cid] | Exception | None]  # what broke it off, or N
 class Kubo:
     """One node, by the base URL of its RPC API; *pin_seconds* bounds one retrieval.
 
-    *seconds* bound every other question, and the silence between two lines of a retrieval, which
-    come twice a second while Kubo is alive."""
+    *connect_seconds* the wait for origins, *seconds* every other question, and the silence between
+    two lines of a retrieval, which come twice a second while Kubo is alive."""
 
     def __init__(
-        self, outbound: Outbound, url: str, *, seconds: float = 10.0, pin_seconds: float = 3600.0
+        self,
+        outbound: Outbound,
+        url: str,
+        *,
+        seconds: float = 10.0,
+        pin_seconds: float = 3600.0,
+        connect_seconds: float = 5.0,
     ) -> None:
         self._outbound = outbound
         self._url = url.rstrip("/") + "/api/v0/"
         self._seconds = seconds
         self._pin_seconds = pin_seconds
+        self._connect_seconds = connect_seconds
         self._name: str | None = None
         self._blocks = KuboBlocks(self._stream)
         self._sample = Sample()
@@ -110,8 +121,15 @@ class Kubo:
         lost = {cid: _lost(self._lacking[cid]) for cid in held if cid in self._lacking}
         return {cid: _sighting(one, pinned) for cid, one in seen.items()} | lost
 
-    async def pin(self, cid: Cid, seen: Sighting, progress: Progress) -> Sighting:
-        """Have Kubo fetch and pin *cid*; returns PINNED once it says that all of it is there.
+    async def pin(
+        self,
+        cid: Cid,
+        seen: Sighting,
+        progress: Progress,
+        origins: Sequence[Multiaddr] = (),
+    ) -> Sighting:
+        """Have Kubo connect to *origins*, fetch and pin *cid*; returns PINNED once it says that
+        all of it is there.
 
         Nothing is sent when a look just before shows it pinned, whatever *seen* said; an attempt
         that ends in any way but Kubo's yes is judged by another look. Safe to cancel: Kubo stops
@@ -121,11 +139,13 @@ class Kubo:
         when the node is gone."""
         with _nonsense_is_outage():
             if not await self._has_pinned(cid):
+                await self._connect(origins)
                 failure = await self._add(cid, progress)
                 if failure is not None and not await self._has_pinned(cid):
                     log.info("kubo could not pin", cid=str(cid), reason=failure.detail)
                     raise failure
             elif cid in self._lacking:
+                await self._connect(origins)
                 await self._mend(cid, progress)
         return await self._pinned()
 
@@ -180,6 +200,25 @@ class Kubo:
             raise PinFailed(
                 f"Kubo has lost some of it, and could not fetch it: {self._lacking[cid]}"
             )
+
+    async def addresses(self) -> Sequence[str]:
+        """Where the node says that it can be reached. Raises UpstreamError."""
+        answer = await self._ask("id")
+        return read_addresses(answer.status, answer.body)
+
+    async def _connect(self, origins: Sequence[Multiaddr]) -> None:
+        """Have Kubo connect to the nodes among *origins*, all at once, for a moment.
+
+        Whoever cannot be reached is no failure: somebody else may have the content."""
+        calls = [
+            self._ask(f"swarm/connect?arg={quote(origin.text)}", self._connect_seconds)
+            for origin in [origin for origin in origins if origin.peer_id][:_MOST_ORIGINS]
+        ]
+        for answer in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(answer, UpstreamError):
+                log.debug("an origin was not reached", reason=answer.detail)
+            elif isinstance(answer, BaseException):
+                raise answer
 
     async def _read_pinset(self, batches: Batches) -> None:
         try:
@@ -252,9 +291,9 @@ class Kubo:
                 pass  # a name is not worth an error; the next time it may tell
         return Sighting(Holding.PINNED, replicas=1, peers=(Peer(self._name or "kubo", "pinned"),))
 
-    async def _ask(self, call: str) -> Answer:
+    async def _ask(self, call: str, seconds: float | None = None) -> Answer:
         return await self._outbound.ask(
-            "POST", self._url + call, seconds=self._seconds, max_bytes=MAX_ANSWER_BYTES
+            "POST", self._url + call, seconds=seconds or self._seconds, max_bytes=MAX_ANSWER_BYTES
         )
 
     def _stream(

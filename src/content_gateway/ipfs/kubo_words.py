@@ -118,6 +118,18 @@ def read_name(status: int, body: bytes) -> str | None:
     return name if isinstance(name, str) and 0 < len(name) <= 128 and name.isalnum() else None
 
 
+def read_addresses(status: int, body: bytes) -> list[str]:
+    """The node's own multiaddrs in the answer to `id`, as it spells them.
+
+    Raises UpstreamUnavailable and UpstreamNonsense."""
+    if status != 200:
+        raise UpstreamUnavailable(f"Kubo did not say who it is: {read_error(status, body)[:300]}")
+    addresses = json_object(body, who=_WHO).get("Addresses") or []
+    if not isinstance(addresses, list):
+        raise UpstreamNonsense("Kubo's addresses are no list.")
+    return [text for text in addresses if isinstance(text, str)]
+
+
 def read_error(status: int, body: bytes) -> str:
     """Kubo's own words in an answer that is not 200.
 

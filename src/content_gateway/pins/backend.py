@@ -8,6 +8,7 @@ from typing import Protocol
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import Listed, Sighting
+from content_gateway.content.multiaddr import Multiaddr
 
 Progress = Callable[[int, int], None]
 """Told the blocks and bytes that one attempt has brought in so far."""
@@ -37,9 +38,18 @@ class PinBackend(Protocol):
         of them may be believed, however old. Changes nothing. Holding.UNKNOWN is said of a
         content that could not be found out about. Raises UpstreamError when nothing could be."""
 
-    async def pin(self, cid: Cid, seen: Sighting, progress: Progress) -> Sighting:
+    async def pin(
+        self,
+        cid: Cid,
+        seen: Sighting,
+        progress: Progress,
+        origins: Sequence[Multiaddr] = (),
+    ) -> Sighting:
         """Ask the backend to pin *cid*, of which a look just before has shown *seen* (ABSENT or
         FAILED), and say what that has led to; may take as long as the retrieval.
+
+        *origins* have it, as its requestors say: they are asked too, and whoever of them cannot
+        be reached is no failure of the pin.
 
         What the backend holds pinned already is never dropped, whatever *seen* said. Raises
         PinFailed when it has tried and cannot, PinDeferred when it takes no more now or could

@@ -65,6 +65,7 @@ from content_gateway.content.holdings import (
     Sent,
     Sighting,
 )
+from content_gateway.content.multiaddr import Multiaddr
 from content_gateway.errors import StorageUnavailable
 from content_gateway.pins.backend import PinBackend
 from content_gateway.pins.clock_watch import ClockWatch
@@ -90,15 +91,18 @@ class Reconciler:
         *,
         policy: Policy | None = None,
         health: HealthLedger | None = None,
+        origins: Callable[[Cid], Sequence[Multiaddr]] = lambda _: (),
         returned: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Word of the backend is left in *health*; *returned* is called when it answers again."""
+        """Word of the backend is left in *health*; *origins* says who has a content; *returned*
+        is called when the backend answers again."""
         self._outcomes = Outcomes()
         self._ledger = ledger
         self._backend = backend
         self._policy = policy or Policy()
         self._rules = Rules(self._policy, backend.batch_age)
+        self._origins = origins
         self._clock = clock
         self._owner = owner_name()
         self._awake = asyncio.Event()
@@ -288,7 +292,9 @@ class Reconciler:
 
     async def _pin(self, due: Due, seen: Sighting) -> Outcome:
         async with Progress(partial(self._ledger.progress, self._owner, due)) as progress:
-            return self._rules.pinned(due, await self._backend.pin(due.cid, seen, progress))
+            origins = self._origins(due.cid)
+            seen = await self._backend.pin(due.cid, seen, progress, origins)
+            return self._rules.pinned(due, seen)
 
     async def _unpin(self, due: Due) -> Outcome:
         await self._backend.unpin(due.cid)

@@ -201,6 +201,10 @@ class Pins(Group):
         max_length=20,
         description="your nodes' multiaddrs; Pinning Service clients connect to them",
     )
+    private_origins: bool = Field(
+        False,
+        description="private addresses and local names as origins of pins, and as delegates",
+    )
 
 
 class Cluster(Group):

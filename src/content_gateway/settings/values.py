@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator
 
+from content_gateway.content import multiaddr
+
 
 def _http_url(text: str) -> str:
     parts = urlsplit(text)
@@ -54,9 +56,12 @@ def _replicas(number: int) -> int:
 
 
 def _multiaddr(text: str) -> str:
-    if not re.fullmatch(r"(/[a-z0-9-]+(/[^/\s]+)?)+", text) or "/p2p/" not in text:
-        raise ValueError("must be a multiaddr with a peer id: /ip4/192.0.2.1/tcp/4001/p2p/12D3...")
-    return text
+    try:
+        if multiaddr.Multiaddr.parse(text).peer_id is not None:
+            return text
+    except ValueError:
+        pass
+    raise ValueError("must be a multiaddr with a peer id: /ip4/192.0.2.1/tcp/4001/p2p/12D3...")
 
 
 def _optional_http_url(text: str) -> str:

@@ -190,13 +190,18 @@ def _promise(
         )
         return False
     if state is not ContentState.PINNED:
-        # A content that waits out a long gap is looked at again now that someone asks.
-        connection.execute(
-            "UPDATE contents SET next_at = min(next_at, ?)"
-            " WHERE id = ? AND next_at IS NOT NULL AND lease_owner IS NULL",
-            (now, content),
-        )
+        hasten(connection, content, now)
     return state is not ContentState.PINNED
+
+
+def hasten(connection: sqlite3.Connection, content: int, now: int) -> None:
+    """A content that waits out a long gap is looked at again, at *now* (milliseconds since 1970),
+    as somebody asks for it."""
+    connection.execute(
+        "UPDATE contents SET next_at = min(next_at, ?)"
+        " WHERE id = ? AND next_at IS NOT NULL AND lease_owner IS NULL",
+        (now, content),
+    )
 
 
 def _kept(spelling: str, cid: Cid) -> str | None:

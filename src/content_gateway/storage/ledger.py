@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import ContentState, Event, after
@@ -23,7 +25,7 @@ from content_gateway.content.pins import (
     Removal,
     Search,
 )
-from content_gateway.storage.additions import Addition, add_all
+from content_gateway.storage.additions import Addition, add_all, hasten
 from content_gateway.storage.backend_health import last_word
 from content_gateway.storage.pin_rows import (
     LISTED,
@@ -37,6 +39,8 @@ from content_gateway.storage.requestors import give_to_soonest
 from content_gateway.storage.sqlite import Database
 
 T = TypeVar("T")
+
+_PINS_WITH_ORIGINS: Final = 20
 
 
 class SqliteLedger:
@@ -73,16 +77,20 @@ class SqliteLedger:
         return await self._database.write_together(self._add_all, addition, requestor=requestor)
 
     async def relabel(self, requestor: str, cid: Cid, label: Label) -> bool:
-        """Say something else of a pin; False if *requestor* does not hold it."""
+        """Say something else of a pin; False if *requestor* does not hold it.
+
+        Where that names who has the content, it is tried again at once."""
         values = (*kept_label(label), requestor, str(cid))
 
         def job(connection: sqlite3.Connection) -> bool:
             changed = connection.execute(
                 "UPDATE pins SET name = ?, origins = ?, meta = ? WHERE requestor = ?"
-                " AND content = (SELECT id FROM contents WHERE cid = ?)",
+                " AND content = (SELECT id FROM contents WHERE cid = ?) RETURNING content",
                 values,
-            )
-            return changed.rowcount > 0
+            ).fetchone()
+            if changed is not None and label.origins:
+                hasten(connection, changed[0], round(self._clock() * 1000))
+            return changed is not None
 
         return await self._database.write(job, requestor=requestor)
 
@@ -147,6 +155,17 @@ class SqliteLedger:
             ).fetchone()
         )
         return None if row is None else self._database.read(self._told)(status_of(row))
+
+    def origins(self, cid: Cid) -> Sequence[Sequence[str]]:
+        """The origins of the newest pins of *cid* that have any, by pin."""
+        rows = self._database.read(
+            lambda connection: connection.execute(
+                "SELECT origins FROM pins WHERE content = (SELECT id FROM contents WHERE cid = ?)"
+                " AND origins IS NOT NULL ORDER BY created_at DESC LIMIT ?",
+                (str(cid), _PINS_WITH_ORIGINS),
+            ).fetchall()
+        )
+        return [msgspec.json.decode(text) for (text,) in rows]
 
     async def search(self, requestor: str, search: Search, shown: Callable[[Page], T]) -> T:
         """What *shown* makes, beside the event loop, of the requestor's pins that *search* finds,

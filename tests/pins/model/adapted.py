@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import Listed, Sighting
+from content_gateway.content.multiaddr import Multiaddr
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from tests.fakes.cluster import MiniCluster, MiniPin
 from tests.fakes.cluster_wire import Wire
@@ -39,9 +40,15 @@ class AdaptedCluster:
     ) -> Mapping[Cid, Sighting]:
         return await self._adapter.look(cids, ages, unsent)
 
-    async def pin(self, cid: Cid, seen: Sighting, progress: Callable[[int, int], None]) -> Sighting:
+    async def pin(
+        self,
+        cid: Cid,
+        seen: Sighting,
+        progress: Callable[[int, int], None],
+        origins: Sequence[Multiaddr] = (),
+    ) -> Sighting:
         await self.meanwhile("pin", cid)
-        sighting = await self._adapter.pin(cid, seen, progress)
+        sighting = await self._adapter.pin(cid, seen, progress, origins)
         self._answer()
         return sighting
 

@@ -11,6 +11,7 @@ from math import inf
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import Holding, Listed, Sent, Sighting
+from content_gateway.content.multiaddr import Multiaddr
 from content_gateway.errors import (
     PinDeferred,
     PinFailed,
@@ -70,7 +71,13 @@ class SimulatedCluster:
         self._answer_or_not()
         return {cid: self._sighting(cid) for cid in cids}
 
-    async def pin(self, cid: Cid, seen: Sighting, progress: Callable[[int, int], None]) -> Sighting:
+    async def pin(
+        self,
+        cid: Cid,
+        seen: Sighting,
+        progress: Callable[[int, int], None],
+        origins: Sequence[Multiaddr] = (),
+    ) -> Sighting:
         await self._hear("pin", cid)
         if self.batch_age == 0 and cid not in self._available:
             raise PinFailed("Nobody has it.")

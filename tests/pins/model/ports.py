@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import Due, Event, Listed, Outcome, Sent, Shares, Sighting
+from content_gateway.content.multiaddr import Multiaddr
 from content_gateway.content.pins import Label, Page, Pin, PinStatus, Removal, Search
 from content_gateway.pins.backend import PinBackend
 from content_gateway.pins.due import DueLedger
@@ -223,12 +224,18 @@ class WatchedBackend:
         await self._points.passing("after look")
         return seen
 
-    async def pin(self, cid: Cid, seen: Sighting, progress: Callable[[int, int], None]) -> Sighting:
+    async def pin(
+        self,
+        cid: Cid,
+        seen: Sighting,
+        progress: Callable[[int, int], None],
+        origins: Sequence[Multiaddr] = (),
+    ) -> Sighting:
         await self._points.passing("before pin")
         self._contents.check_begun(cid, Sent.PIN)
         progress(1, 100)
         with self._calls.call(cid, self._points, self._contents):
-            sighting = await self._backend.pin(cid, seen, progress)
+            sighting = await self._backend.pin(cid, seen, progress, origins)
         await self._points.passing("after pin")
         return sighting
 

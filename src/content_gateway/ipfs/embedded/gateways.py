@@ -45,6 +45,7 @@ class Gateways:
             Gateway(outbound, url, seconds=seconds, stream_seconds=stream_seconds)
             for url in dict.fromkeys(url.rstrip("/") for url in urls)
         ]
+        self._seconds, self._stream_seconds = seconds, stream_seconds
         self._hedge_seconds = hedge_seconds
         self._clock = clock
         self._turn = 0
@@ -56,6 +57,23 @@ class Gateways:
         self._turn += 1
         at = self._turn % len(self._all) if self._all else 0
         return self._all[at:] + self._all[:at]
+
+    def joined_by(self, outbound: Outbound, urls: Sequence[str]) -> "Gateways":
+        """These and, for one content, those at *urls*, which somebody else has chosen and
+        *outbound* reaches."""
+        joined = Gateways(
+            outbound,
+            urls,
+            seconds=self._seconds,
+            stream_seconds=self._stream_seconds,
+            hedge_seconds=self._hedge_seconds,
+            clock=self._clock,
+        )
+        for stranger in joined._all:
+            stranger.name = "an origin"  # all who hold the content read why it is not pinned
+        joined._all = [*self._all, *joined._all]
+        joined._wrong = self._wrong
+        return joined
 
     def was_wrong(self, gateway: Gateway, multihash: bytes) -> bool:
         """Whether *gateway* has served wrong bytes for that block."""

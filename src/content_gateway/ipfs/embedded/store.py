@@ -12,6 +12,7 @@ import structlog
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import Holding, Listed, Peer, Sighting
+from content_gateway.content.multiaddr import Multiaddr
 from content_gateway.errors import Blocked, PinDeferred, PinFailed
 from content_gateway.ipfs.embedded.block import refusal
 from content_gateway.ipfs.embedded.blockstore import Begun, Blockstore
@@ -20,19 +21,22 @@ from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.retrieval import Retrieval
 from content_gateway.ipfs.embedded.serving import MAX_LINKS, Scope, read_block, read_car
 from content_gateway.ipfs.embedded.verify import verify_some
+from content_gateway.outbound import Outbound
 
 log = structlog.get_logger(__name__)
 
 Checker = Callable[[], Check | None]
 
 PARALLEL_BLOCKS: Final = 16
+_MOST_ORIGINS: Final = 4
 _PINS_AT_ONCE: Final = 1_000
 _PINNED: Final = Sighting(Holding.PINNED, 1, 1, (Peer("embedded", "pinned"),))
 _ABSENT: Final = Sighting(Holding.ABSENT, 0, 1, (Peer("embedded", "unpinned"),))
 
 
 class EmbeddedStore:
-    """Pins kept in *blocks*, fetched from *gateways*."""
+    """Pins kept in *blocks*, fetched from *gateways*, and from origins where *strangers* is the
+    guarded client that reaches them."""
 
     def __init__(
         self,
@@ -42,6 +46,7 @@ class EmbeddedStore:
         limits: Limits | None = None,
         parallel: int = PARALLEL_BLOCKS,
         checker: Checker = lambda: None,
+        strangers: Outbound | None = None,
     ) -> None:
         """*checker* gives what each block is asked about, by the list of the moment."""
         self._checker = checker
@@ -51,6 +56,7 @@ class EmbeddedStore:
         self._parallel = parallel
         # Room for the largest pin and a little more.
         self._room = Room(max(MAX_KNOWN, self._limits.blocks * 6 // 5))
+        self._strangers = strangers
 
     @property
     def batch_age(self) -> float:
@@ -69,8 +75,20 @@ class EmbeddedStore:
         complete = await self._blocks.complete(cids)
         return {cid: _PINNED if cid in complete else _ABSENT for cid in cids}
 
-    async def pin(self, cid: Cid, seen: Sighting, progress: Callable[[int, int], None]) -> Sighting:
+    async def addresses(self) -> Sequence[str]:
+        """None: nothing that is held here is offered to nodes."""
+        return ()
+
+    async def pin(
+        self,
+        cid: Cid,
+        seen: Sighting,
+        progress: Callable[[int, int], None],
+        origins: Sequence[Multiaddr] = (),
+    ) -> Sighting:
         """Bring in the whole DAG below *cid*; what is here already is not fetched again.
+
+        Those of *origins* that are HTTP gateways are asked too, for this content only.
 
         *progress* is told the blocks and bytes that are here, a few times a second. Raises
         PinFailed when a block cannot be had or kept or a limit is passed, PinDeferred when the
@@ -83,17 +101,23 @@ class EmbeddedStore:
         try:
             pin = await self._blocks.begin(cid)
             if not pin.is_complete:
-                await self._bring_in(cid, pin, progress)
+                await self._bring_in(cid, pin, progress, self._sources(origins))
         except ValueError as wrong:
             raise PinFailed(f"The content cannot be kept: {wrong}.") from wrong
         return _PINNED
 
-    async def _bring_in(self, cid: Cid, pin: Begun, progress: Callable[[int, int], None]) -> None:
+    async def _bring_in(
+        self,
+        cid: Cid,
+        pin: Begun,
+        progress: Callable[[int, int], None],
+        sources: Gateways,
+    ) -> None:
         try:
             with Frontier(cid, self._limits, self._room, self._checker()) as frontier:
                 await Retrieval(
                     self._blocks,
-                    self._gateways,
+                    sources,
                     pin,
                     frontier,
                     parallel=self._parallel,
@@ -107,6 +131,14 @@ class EmbeddedStore:
             # What has come of it so far goes, as does that of any pin that nobody holds.
             await self._blocks.unpin(cid)
             raise PinFailed(f"The content cannot be kept: {blocked.detail}") from blocked
+
+    def _sources(self, origins: Sequence[Multiaddr]) -> Gateways:
+        """The gateways to ask for one content."""
+        urls = [origin.gateway_url for origin in origins]
+        asked = list(dict.fromkeys(url for url in urls if url is not None))[:_MOST_ORIGINS]
+        if not asked or self._strangers is None:
+            return self._gateways
+        return self._gateways.joined_by(self._strangers, asked)
 
     async def unpin(self, cid: Cid) -> None:
         """Let go of *cid*, durably; the blocks that no other pin needs go in the background.
