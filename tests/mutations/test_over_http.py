@@ -116,7 +116,8 @@ class Street:
         if answer.status != 200:
             return Outcome(answer.status)
         by_owner = answer.headers.get("content-gateway-wallet") == "owner"
-        return Outcome(200, answer.json, by_owner)
+        failed = answer.headers.get("content-gateway-failed", "").split(", ")
+        return Outcome(200, answer.json, by_owner, frozenset(filter(None, failed)))
 
     @property
     def heard(self) -> dict[Role, Answer]:
