@@ -1,6 +1,8 @@
 """The outbound client: every read is bounded, and every failure has its name."""
 
 import asyncio
+import os
+import resource
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -10,6 +12,7 @@ import pytest
 import structlog
 
 from content_gateway.errors import (
+    Overloaded,
     UpstreamError,
     UpstreamNonsense,
     UpstreamTimeout,
@@ -276,3 +279,19 @@ async def test_a_caller_who_gives_up_frees_the_connection(outbound: Outbound) ->
         with pytest.raises(asyncio.CancelledError):
             await asking
     assert (await ask(outbound, Peer(OK + b"Content-Length: 0\r\n\r\n"))).status == 200
+
+
+async def test_our_own_lack_of_files_is_no_upstreams_fault(outbound: Outbound) -> None:
+    """Without a descriptor nothing can be asked: that says nothing about the server, and no breaker
+    or outage may take it for an answer."""
+    async with listening(Peer(OK + b"content-length: 0\r\n\r\n")) as peer:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+        try:
+            with pytest.raises(Overloaded):
+                await outbound.ask("GET", peer.url, seconds=10, max_bytes=100)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert (await outbound.ask("GET", peer.url, seconds=10, max_bytes=100)).status == 200

@@ -5,10 +5,12 @@ from the environment and asks for no compression (facts-edge section 3). Knows H
 answer means is left to the adapter that asked."""
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -21,6 +23,7 @@ from content_gateway.connection_slots import ConnectionSlots, PoolLimits
 from content_gateway.content_coding import decoder_of
 from content_gateway.errors import (
     AnswerTooLarge,
+    Overloaded,
     UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
     from content_gateway.guard import Guard
 
 log = structlog.get_logger(__name__)
+
+# No descriptor, no memory, no port of our own: no server can be blamed for them.
+_OURS: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL}
 
 MAX_IN_FLIGHT = 4  # per off-chain gateway (facts-edge section 4)
 GUARDED = PoolLimits(
@@ -262,6 +268,10 @@ def _translated(url: str, seconds: float) -> Iterator[None]:
     except (aiohttp.ClientResponseError, aiohttp.http.HttpProcessingError) as wrong:
         raise UpstreamNonsense("The answer is not HTTP.") from wrong
     except (aiohttp.ClientError, OSError, UnicodeError) as gone:
+        number = getattr(gone, "errno", None)
+        if number in _OURS:
+            log.warning("no connection can be opened here", reason=os.strerror(number))
+            raise Overloaded("No more connections can be opened here now.") from gone
         # Where the operator's servers are is for the log, not for the caller; and not even
         # the log gets the error's own words, which may repeat an address or an answer.
         reason = f"{type(gone).__name__} {getattr(gone, 'errno', None) or ''}".rstrip()
