@@ -12,7 +12,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench import chain, codecs, pins
+from bench import chain, codecs, fairness, pins
 from bench.load import requests_per_second
 from bench.retrieval import retrieval
 from bench.servers import Started, bare, service
@@ -30,6 +30,7 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         await warm(Path(folder))
         computation()
+        await fair(Path(folder))
         await pinned(Path(folder))
         if find_peer("anvil") is None:
             print("cold resolve      not measured: `make peers` has not been run")
@@ -73,6 +74,14 @@ def computation() -> None:
     other = codecs.name_microseconds("b\u00fccher{}.eth")
     print(f"name and codecs   {plain:.0f} us plain, {other:.0f} us not plain (goal 150)")
     print(f"ipns verification {codecs.record_microseconds():.0f} us (goal 100)")
+
+
+async def fair(folder: Path) -> None:
+    """One key at full load, and what another has of it."""
+    for tail in await fairness.tails(folder / "fair"):
+        ratio = tail.beside / tail.alone
+        print(f"{tail.way:<18}p99 of another key {ratio:.1f} times that alone (goal 3.0)")
+        print(f"                  {tail.beside:.1f} ms against {tail.alone:.1f} ms")
 
 
 async def pinned(folder: Path) -> None:

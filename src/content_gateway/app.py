@@ -94,7 +94,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             pins.pinning, delegates=pins.delegates, origins=pins.origins, work=pins.reconciler
         )
         served = pins.store if settings.embedded.serve else None
-        answers = large_answers()
+        answers = large_answers(settings.limits.large_answers)
         handlers = {
             **NameHandlers(contract=contract, directory=names.directory, ipns=names.ipns).by_id,
             **PinHandlers(pins.pinning).by_id,

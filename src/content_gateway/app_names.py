@@ -33,10 +33,7 @@ from content_gateway.settings.model import Settings
 from content_gateway.storage.last_known import SqliteLastKnown
 from content_gateway.storage.sqlite import Database
 
-# Whoever waits for an answer waits at most as long for a connection as for a node.
-CONNECTIONS: Final = PoolLimits(
-    in_all=256, per_server=64, waiting=1024, seconds=2.5, large_bytes=64 * 1024 * 1024
-)
+_SERVERS: Final = 4  # that all look-ups may ask at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +55,10 @@ async def answered_names(
 ) -> Names:
     """Every name service and IPNS, closed with *stack*; *zones* stand behind the operator's own."""
     last_known = await stack.enter_async_context(SqliteLastKnown(database))
+    limits = settings.limits
     # A pool for each purpose: nobody waits behind requests of another kind.
-    of_ipns = await stack.enter_async_context(Outbound(limits=CONNECTIONS))
-    of_chains = await stack.enter_async_context(Outbound(limits=CONNECTIONS))
+    of_ipns = await stack.enter_async_context(Outbound(limits=connections(limits.ipns_lookups)))
+    of_chains = await stack.enter_async_context(Outbound(limits=connections(limits.lookups)))
     ipns = ipns_resolver(settings, of_ipns, last_known, blocking)
     stack.push_async_callback(ipns.close)
     guard = Guard(local_gateways=settings.ens.local_gateways)
@@ -77,10 +75,24 @@ async def answered_names(
         ipns=ipns,
         blocking=blocking,
         cache=Cache(last_known, ages=ages(settings)),
-        policy=Policy(lookup=settings.names.deadline),
+        policy=Policy(lookup=settings.names.deadline, max_flights=limits.lookups),
     )
     stack.push_async_callback(directory.close)
     return Names(directory, ipns, check)
+
+
+def connections(lookups: int) -> PoolLimits:
+    """A pool in which so many *lookups* have a connection to the same server, each of its own.
+
+    Were there fewer, one requestor's look-ups that hang would hold them all. Whoever waits for an
+    answer waits at most as long for a connection as for a node."""
+    return PoolLimits(
+        in_all=_SERVERS * lookups,
+        per_server=lookups,
+        waiting=1024,
+        seconds=2.5,
+        large_bytes=64 * 1024 * 1024,
+    )
 
 
 def ages(settings: Settings) -> Ages:
@@ -166,5 +178,5 @@ def ipns_resolver(
     if chosen.kubo_url:
         sources.append(KuboRecords(outbound, chosen.kubo_url, seconds=chosen.timeout))
     domains = DnsLinks(chosen.dns_servers, seconds=chosen.timeout)
-    policy = IpnsPolicy(source_limit=chosen.timeout + 1)
+    policy = IpnsPolicy(source_limit=chosen.timeout + 1, max_flights=settings.limits.ipns_lookups)
     return IpnsResolver(Links(sources, domains, store, policy=policy), blocking)

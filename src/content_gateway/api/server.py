@@ -71,16 +71,23 @@ def _take_no_more(listener: socket.socket) -> None:
 
 
 def make_server(
-    app: Any, bounds: Bounds | None = None, *, connections: int = 0, is_local: bool = False
+    app: Any,
+    bounds: Bounds | None = None,
+    *,
+    connections: int = 0,
+    is_local: bool = False,
+    slow_rate: int = Bounds().slow_rate,
 ) -> Server:
     """A server for the ASGI application *app*; run it with `serve(sockets=[listen(...)])`.
 
     It takes *connections* at a time (0: as many as the open files of the process allow), and with
-    *is_local* it answers to hosts of this machine only."""
+    *is_local* it answers to hosts of this machine only. *slow_rate* is that of Bounds."""
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
     if bounds is None:
-        bounds = Bounds(connections=most_connections(connections), is_local=is_local)
+        bounds = Bounds(
+            connections=most_connections(connections), is_local=is_local, slow_rate=slow_rate
+        )
     config = uvicorn.Config(
         app,
         http=HardenedProtocol,

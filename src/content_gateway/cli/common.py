@@ -196,6 +196,7 @@ async def serve(
                 gateway.api,
                 connections=chosen.connections,
                 is_local=chosen.keys.mode == "open",
+                slow_rate=chosen.limits.slow_rate,
             )
             host, port = listener.getsockname()[:2]
             collect_seldom()

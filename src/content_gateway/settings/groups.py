@@ -266,6 +266,19 @@ class Embedded(Group):
     )
 
 
+class Limits(Group):
+    """What all share, fairly by key or network: one alone gets two thirds, less as others come."""
+
+    lookups: int = Field(256, ge=3, le=10_000, description="names looked up at once")
+    ipns_lookups: int = Field(256, ge=3, le=10_000, description="IPNS links looked up at once")
+    large_answers: int = Field(
+        48, ge=3, le=10_000, description="answers above 16 KiB sent at once, of 3 MiB each at most"
+    )
+    slow_rate: int = Field(
+        16_384, ge=1, description="bytes a second that the reader of a large answer must take"
+    )
+
+
 class Log(Group):
     """Logging, to standard error."""
 

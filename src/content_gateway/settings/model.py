@@ -23,6 +23,7 @@ from content_gateway.settings.groups import (
     Ipns,
     Keys,
     Kubo,
+    Limits,
     Log,
     Names,
     Pins,
@@ -54,6 +55,7 @@ class Settings(Group):
     ipfs_cluster: Cluster = Cluster()
     kubo: Kubo = Kubo()
     embedded: Embedded = Embedded()
+    limits: Limits = Limits()
     log: Log = Log()
 
     @model_validator(mode="after")
