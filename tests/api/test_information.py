@@ -111,10 +111,12 @@ async def test_a_broken_description_leaves_the_last_good_one(
     async with loop_lag() as lag:
         with capture_logs() as logs:
             put(spec_file, DAMAGE[damage])
+            # Not through the contract's check, which takes its own time on this loop.
             for _ in range(3):
-                answer = await service.ask("GET", "/version", key=None)
-                assert (answer.status, answer.json) == (200, {"version": "0.1.0"})
-                assert (await service.ask("GET", "/spec", key=None)).body == before.body
+                async with service.session.get(service.url + "/version") as answer:
+                    assert (answer.status, await answer.json()) == (200, {"version": "0.1.0"})
+                async with service.session.get(service.url + "/spec") as answer:
+                    assert await answer.read() == before.body
     assert lag.worst < 0.05
     assert [line["setting"] for line in logs if line["log_level"] == "error"] == ["spec_file"]
     mended = PACKAGED_SPEC.read_text().replace("version: 0.1.0", "version: 7.8.9", 1)
