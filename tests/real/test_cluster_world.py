@@ -164,7 +164,7 @@ async def test_content_that_nobody_has_fails_and_recovers(real: Real, make: Any)
     assert await real.peers[0].allocation(str(cid)) == before
 
 
-async def test_what_a_kubo_lost_is_queued_and_says_so(real: Real, make: Any) -> None:
+async def test_what_a_kubo_lost_is_lost_and_says_so(real: Real, make: Any) -> None:
     """A pin that is gone from a node behind the cluster's back is to be fetched again."""
     backend = make(replication_min=1, replication_max=1)
     text = await real.kubos[0].add_raw(b"lost by a node")
@@ -173,7 +173,7 @@ async def test_what_a_kubo_lost_is_queued_and_says_so(real: Real, make: Any) -> 
     (holder,) = (await until(backend, cid, Holding.PINNED)).peers
     await real.kubos[int(holder.name[-1])].unpin(text)
     seen = await look(backend, cid)
-    assert seen.holding is Holding.QUEUED
+    assert seen.holding is Holding.LOST
     assert seen.reason == f"it was lost and is to be fetched again ({holder.name})"
     await pin(backend, cid, seen)
     await until(backend, cid, Holding.PINNED)
