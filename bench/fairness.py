@@ -1,11 +1,13 @@
 """Fairness over HTTP: another key's 99th percentile beside one key at full load, and alone.
 
 One run, one service, real seconds. The other key asks one thing after the other; the first has 64
-connections that never rest. Look-ups go to a node that does not answer the first key's names."""
+connections that never rest, from a process of its own, so that no client waits for the other.
+Look-ups go to a node that does not answer the first key's names."""
 
 import asyncio
 import itertools
 import os
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -18,15 +20,15 @@ import msgspec
 from aiohttp import web
 
 from bench.pins import LEDGER, NOBODY, fill
-from bench.servers import Started, on_one_core, service
+from bench.servers import Started, service
 from content_gateway.content.cid import RAW, Cid
 from content_gateway.content.multiformats import SHA2_256
 
 HOG: Final = "bench"  # whose pins `fill` makes
 QUIET: Final = "quiet"
 CONNECTIONS: Final = 64
-ASKED: Final = 300
-PINS: Final = 200_000
+ASKED: Final = 100
+PINS: Final = 50_000
 _HANGING: Final = b"hang".hex().encode()  # as it stands in the data of a call
 
 
@@ -50,12 +52,11 @@ async def tails(folder: Path) -> list[Tail]:
             pass  # it makes the tables
         fill(folder / LEDGER, PINS)
         async with service(folder, more) as ours:
-            with on_one_core(ours):
-                return [
-                    await _tail(ours, "writes", _add, _add),
-                    await _tail(ours, "searches", _search, _list),
-                    await _tail(ours, "look-ups", _name("hang"), _name("name"), 1_000),
-                ]
+            return [
+                await _tail(ours, "writes", _add),
+                await _tail(ours, "searches", _list),
+                await _tail(ours, "look-ups", _name("name")),
+            ]
 
 
 Request = Callable[[int], tuple[str, str]]
@@ -78,21 +79,24 @@ def _name(label: str) -> Request:
     return lambda number: ("GET", f"/domain/resolve/{label}{number}.{unique}.eth")
 
 
-async def _tail(
-    ours: Started, way: str, load: Request, quiet: Request, connections: int = CONNECTIONS
-) -> Tail:
+async def _tail(ours: Started, way: str, quiet: Request) -> Tail:
     numbers = itertools.count()
-    async with aiohttp.ClientSession(
-        f"http://127.0.0.1:{ours.port}", connector=aiohttp.TCPConnector(limit=0)
-    ) as session:
+    async with _session(ours.port) as session:
         alone = await _percentile(session, quiet, numbers)
-        floods = [asyncio.create_task(_flood(session, load, numbers)) for _ in range(connections)]
-        await asyncio.sleep(1)
-        beside = await _percentile(session, quiet, numbers)
-        for flood in floods:
-            flood.cancel()
-        await asyncio.gather(*floods, return_exceptions=True)
-    return Tail(way, alone, beside)
+        command = [sys.executable, "-m", "bench.fairness", str(ours.port), way]
+        flood = await asyncio.create_subprocess_exec(*command)
+        try:
+            await asyncio.sleep(3)  # until it is at full load
+            assert flood.returncode is None, "the load has ended"
+            return Tail(way, alone, await _percentile(session, quiet, numbers))
+        finally:
+            flood.kill()
+            await flood.wait()
+
+
+def _session(port: int) -> aiohttp.ClientSession:
+    url = f"http://127.0.0.1:{port}"
+    return aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(limit=0))
 
 
 async def _percentile(
@@ -146,3 +150,21 @@ async def _node() -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
+
+
+async def _load(port: int, way: str) -> None:
+    """The first key at full load, until the process is ended."""
+    load, connections = _LOADS[way]
+    numbers = itertools.count()
+    async with _session(port) as session:
+        await asyncio.gather(*(_flood(session, load, numbers) for _ in range(connections)))
+
+
+_LOADS: Final[dict[str, tuple[Request, int]]] = {
+    "writes": (_add, CONNECTIONS),
+    "searches": (_search, CONNECTIONS),
+    "look-ups": (_name("hang"), 1_000),
+}
+
+if __name__ == "__main__":
+    asyncio.run(_load(int(sys.argv[1]), sys.argv[2]))
