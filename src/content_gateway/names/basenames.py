@@ -70,21 +70,27 @@ class Basenames:
     async def _content_and_owner(
         self, base: EthereumCalls, node: bytes
     ) -> tuple[ContentRecord | Failed | None, str | Failed | None]:
-        try:
-            resolver, owner = await both(
-                base.call(self._registry, _RESOLVER + node, abi.read_address),
-                base.call(self._registry, OWNER + node, abi.read_address),
-            )
-        except Reverted:
-            refused = Failed(UpstreamNonsense, "The Basenames registry refused the call.")
-            return refused, refused
-        except UpstreamError as error:
-            failed = Failed.of(error)
-            return failed, failed
-        if not any(resolver):
+        # Neither ends the other: where the breaker lets one call in, to see whether Base is back,
+        # it must be heard, though the other was refused (or Base would be away for ever).
+        resolver, owner = await both(
+            self._account(base, _RESOLVER + node), self._account(base, OWNER + node)
+        )
+        if resolver is None:
             return None, None
-        record = await self._record(base, address_text(ETHEREUM, resolver), CONTENTHASH + node)
-        return read_content(record), (address_text(ETHEREUM, owner) if any(owner) else None)
+        if isinstance(resolver, Failed):
+            return resolver, owner
+        record = await self._record(base, resolver, CONTENTHASH + node)
+        return read_content(record), owner
+
+    async def _account(self, base: EthereumCalls, query: bytes) -> str | Failed | None:
+        """The address that the registry holds, None where that is zero."""
+        try:
+            account = await base.call(self._registry, query, abi.read_address)
+        except Reverted:
+            return Failed(UpstreamNonsense, "The Basenames registry refused the call.")
+        except UpstreamError as failed:
+            return Failed.of(failed)
+        return address_text(ETHEREUM, account) if any(account) else None
 
     async def _record(self, base: EthereumCalls, resolver: str, query: bytes) -> Element:
         """What the resolver returns, None where it has no such record."""
