@@ -19,6 +19,14 @@ LARGE_BODY: Final = 16 * 1024
 _KEYED: Final = [JSON, (b"cache-control", b"no-store")]
 
 
+def address_of(scope: Mapping[str, Any]) -> str:
+    """The IP address that a request came from; empty where the server does not say, as ASGI
+    allows."""
+    client = scope.get("client")
+    address: str = client[0] if client else ""
+    return address
+
+
 class Call(msgspec.Struct, frozen=True):
     """One request: its path parameter, its query as it was sent, its header fields, who asks
     (None: no key needed), its body where the operation has one, and the IP address it came from."""

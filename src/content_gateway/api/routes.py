@@ -20,6 +20,7 @@ from content_gateway.api.call import (
     Handlers,
     Reply,
     Stream,
+    address_of,
     in_one,
     length_of,
 )
@@ -85,8 +86,7 @@ class _Endpoint:
             body = await read_body(scope, receive, seconds=self._body_seconds)
         if ENCODED_SLASH in argument:
             argument = argument.replace(ENCODED_SLASH, "/")
-        address = scope["client"][0] if scope["client"] else ""
-        call = Call(argument, scope["query_string"], headers, admitted, body, address)
+        call = Call(argument, scope["query_string"], headers, admitted, body, address_of(scope))
         answer = await self._handler.answer(call)
         if isinstance(answer, Reply) and len(answer.body) > LARGE_BODY:
             permit = self._answers.request(call.charged)

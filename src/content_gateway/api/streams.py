@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import structlog
 
 from content_gateway.api.bodies import Receive
-from content_gateway.api.call import LARGE_BODY, Stream
+from content_gateway.api.call import LARGE_BODY, Stream, address_of
 from content_gateway.api.problems import OLD_HTTP, Refused
 from content_gateway.api.protocol import CONNECTION, Connection
 from content_gateway.errors import GatewayError
@@ -107,7 +107,7 @@ async def send_stream(
             await _send_chunks(chunk, stream, connection, send)
         except Exception as error:
             if isinstance(error, _SlowReader):
-                address = scope["client"][0] if scope["client"] else ""
+                address = address_of(scope)
                 log.info("a slow reader was cut off", request_id=request_id, address=address)
             elif isinstance(error, GatewayError):  # what it is made of is not there any more
                 log.info("a stream broke off", request_id=request_id, reason=error.detail)
