@@ -8,8 +8,10 @@ be in them; when to ask, and what is answered then, is left to the databases."""
 
 import asyncio
 import os
+import sqlite3
 import stat
 import struct
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -55,6 +57,23 @@ class _Index(NamedTuple):
     def checkpoint(self) -> tuple[bytes, int, int]:
         """What is another after each checkpoint."""
         return self.salts, self.checkpointed, self.attempted
+
+
+def use_wal(connection: sqlite3.Connection, busy_ms: int) -> None:
+    """Have the database of *connection* write to a log (WAL), waiting *busy_ms* for others.
+
+    Its busy timeout does not count here: SQLite gives up at once where another connection makes
+    the same change in this moment. Raises sqlite3.Error."""
+    end = time.monotonic() + busy_ms / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as wrong:
+            is_busy = wrong.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not is_busy or time.monotonic() > end:
+                raise
+        time.sleep(0.005)
 
 
 class DatabaseFiles:

@@ -2,6 +2,8 @@
 
 import asyncio
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
@@ -35,6 +37,23 @@ async def put(blocks: Blockstore, dag: Dag) -> None:
 @pytest.fixture
 def reading(blocks: Blockstore, outbound: Outbound) -> EmbeddedStore:
     return EmbeddedStore(blocks, Gateways(outbound, []))
+
+
+def test_several_may_make_it_at_once(tmp_path: Path) -> None:
+    """Commands that start together on an empty folder: whoever is first makes the tables, and the
+    others wait for it."""
+
+    async def opened(path: Path, start: threading.Barrier) -> None:
+        start.wait()
+        async with Blockstore(path):
+            pass
+
+    for turn in range(15):
+        start = threading.Barrier(4)
+        path = tmp_path / str(turn) / "blocks.sqlite"
+        with ThreadPoolExecutor(4) as threads:
+            for done in [threads.submit(asyncio.run, opened(path, start)) for _ in range(4)]:
+                done.result()
 
 
 async def test_what_was_kept_is_there_next_time(tmp_path: Path, outbound: Outbound) -> None:

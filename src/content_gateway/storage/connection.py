@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
-from content_gateway.database_files import uri_of
+from content_gateway.database_files import uri_of, use_wal
 from content_gateway.errors import WrongSettings
 
 _LOG_BYTES: Final = 64 * 1024 * 1024  # what a large write has made of the log is given back
@@ -23,7 +23,7 @@ def connect(path: Path, busy_ms: int, *, reads_only: bool = False) -> sqlite3.Co
         uri_of(path, reads_only=reads_only), isolation_level=None, check_same_thread=False, uri=True
     )
     connection.execute(f"PRAGMA busy_timeout = {busy_ms}")
-    connection.execute("PRAGMA journal_mode = WAL")
+    use_wal(connection, busy_ms)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
     connection.execute("PRAGMA wal_autocheckpoint = 0")  # folding.py does it, and says why

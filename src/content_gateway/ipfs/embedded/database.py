@@ -14,7 +14,7 @@ from typing import Final, Self, TypeVar, cast
 
 import structlog
 
-from content_gateway.database_files import DatabaseFiles, uri_of
+from content_gateway.database_files import DatabaseFiles, uri_of, use_wal
 from content_gateway.errors import Overloaded, StorageUnavailable, WrongSettings
 from content_gateway.group_commit import GroupWriter, Write, roll_back
 
@@ -111,7 +111,7 @@ class BlockDatabase:
         # room of what is unpinned can be given back to the disk.
         self._writer.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         self._writer.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        self._writer.execute("PRAGMA journal_mode = WAL")
+        use_wal(self._writer, self._busy_ms)
         self._writer.execute(f"PRAGMA wal_autocheckpoint = {WAL_BYTES // PAGE_BYTES}")
         self._writer.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
         self._writer.execute("BEGIN IMMEDIATE")
