@@ -165,7 +165,9 @@ async def test_when_everything_is_spoilt_at_once_nothing_false_comes_of_it(world
         outcome = await world.resolve("sealed.eth", spoil)
         heard = heard_in(world)
         roles = [role for role in (RESOLVE, CALLBACK) if role in heard]
-        return judge(case, outcome, *(meaning(heard, what=role.what) for role in roles))
+        # A spoilt lookup may pass for another one, so that not all that was heard is kept; the
+        # truth, or a part of it, is never false.
+        return judge(case, outcome, TRUTH, *(meaning(heard, what=role.what) for role in roles))
 
     tally = await run("off-chain", "everything", share("off-chain", of=7), one)
     tally.check(200, 502)

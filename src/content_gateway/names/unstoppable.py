@@ -260,13 +260,12 @@ def _parse_content(text: str) -> ContentRecord:
     """The content that *text* names: a CID or an IPNS key in any spelling, bare or as a path.
 
     Raises InvalidCid or InvalidIpnsName. A domain (DNSLink) is meant only where IPNS is said."""
-    for prefix in ("ipns://", "/ipns/"):
-        if text.startswith(prefix):
-            return IpnsContent(IpnsName.parse(text.removeprefix(prefix)))
+    if text.startswith(("ipns://", "/ipns/")):
+        return IpnsContent(IpnsName.parse(text))
     bare = text.removeprefix("ipfs://").removeprefix("/ipfs/")
     try:
         return IpfsContent(Cid.parse(bare))
     except InvalidCid:
-        if "." in bare:
+        if "." in bare or "/" in bare:
             raise
         return IpnsContent(IpnsName.parse(bare))
