@@ -153,7 +153,7 @@ def _content(value: bytes) -> tuple[str, str]:
         text = value.decode()
         for prefix in ("ipns://", "/ipns/"):
             if text.startswith(prefix):
-                return _ipns(text.removeprefix(prefix))
+                return _ipns(text.removeprefix(prefix).removesuffix("/"))  # as browsers show it
         bare = text.removeprefix("ipfs://").removeprefix("/ipfs/")
         if re.fullmatch(r"Qm[1-9A-HJ-NP-Za-km-z]{44}", bare):
             found = content_of(b"\xe3\x01" + _plain("z" + bare))
