@@ -41,6 +41,13 @@ async def paste(command: list[str]) -> Answer:
     return answer
 
 
+async def test_a_first_start_has_nothing_to_tighten(dev: Running, tmp_path: Path) -> None:
+    """The folder is its owner's from the first moment, and no line says otherwise."""
+    assert "taken from" not in dev.said
+    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "data" / "demo").stat().st_mode & 0o777 == 0o700
+
+
 async def test_every_printed_line_works(dev: Running) -> None:
     """Pasted in order, the six lines show every operation, blog.demo with ipnsCache at once."""
     answers = [await paste(command) for command in lines(dev)]

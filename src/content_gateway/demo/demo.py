@@ -60,7 +60,8 @@ def _prepare(folder: Path, root: Cid) -> tuple[Ed25519PrivateKey, Path]:
     """The key of the demonstration's IPNS name, and a zone file that has names for all of it."""
     zone_file = folder / "zone.toml"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        for made in (folder.parent, folder):  # nobody else's, like all that is kept in it
+            made.mkdir(mode=0o700, parents=True, exist_ok=True)
         key = _key(folder / "ipns.key")
         zone_file.write_text(_ZONE.format(wallet=WALLET, root=root, name=ipns_name(key)))
     except (OSError, ValueError) as wrong:
