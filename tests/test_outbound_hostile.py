@@ -5,13 +5,15 @@ threads of their own, and the lag is the CPU time of the loop."""
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 import aiohttp
 import pytest
 
+from content_gateway.connection_slots import PoolLimits
 from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamTimeout
 from content_gateway.guard import Guard
+from content_gateway.loop_turns import Turns
 from content_gateway.outbound import Answer, Outbound
 from content_gateway.response_protocol import (
     MAX_FRAMING_BYTES,
@@ -29,6 +31,7 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 SMALL = OK + b"Content-Length: 1\r\n\r\nx"
 MOST_LAG = 0.05  # seconds of CPU
 MOST_BYTES = 1 << 20
+PER_SERVER = 4  # requests at once, as to off-chain gateways
 
 PROMISES = {
     100: b"HTTP/1.1 100 Continue\r\n\r\n",
@@ -110,21 +113,44 @@ async def test_what_is_no_answer_is_not_read(case: str, is_guarded: bool) -> Non
         await ask(flood, is_guarded)
 
 
-async def test_many_at_once_take_turns() -> None:
-    """64 floods of tiny chunks that are ready together hold the loop little longer than answers."""
+@pytest.mark.parametrize("count", [64, 256])
+async def test_many_at_once_take_turns(count: int, is_guarded: bool) -> None:
+    """Floods of tiny chunks that are asked together, and ready together, take turns."""
+    first, ever = HOSTILE["one-byte chunks"]
+    # Each has a server of its own, as the client asks no server for so much at once.
+    with ExitStack() as floods:
+        urls = [floods.enter_context(flooding(first, ever)).url for _ in range(count // PER_SERVER)]
+        guard = Guard(local_gateways=urls) if is_guarded else None
+        async with Outbound(guard) as outbound:
+            await asyncio.gather(*(outcome(outbound, url) for url in urls))  # what is done once
+            async with loop_lag() as lag:
+                failed = await asyncio.gather(
+                    *(outcome(outbound, url) for url in urls * PER_SERVER)
+                )
+    assert all(isinstance(wrong, UpstreamNonsense) for wrong in failed)
+    assert lag.worst < MOST_LAG
 
-    async def lag_of(first: bytes, ever: bytes = b"") -> float:
-        with flooding(first, ever) as flood:
-            async with client_of(flood, False) as outbound, loop_lag() as lag:
-                asks = [
-                    outbound.ask("GET", flood.url, seconds=60, max_bytes=MOST_BYTES)
-                    for _ in range(64)
-                ]
-                await asyncio.gather(*asks, return_exceptions=True)
-        return lag.worst
 
-    await lag_of(SMALL)  # imports, and whatever else is done once
-    assert await lag_of(*HOSTILE["one-byte chunks"]) < 4 * await lag_of(SMALL) + MOST_LAG
+async def outcome(outbound: Outbound, url: str) -> object:
+    """The answer of the server at *url*, or why there is none."""
+    try:
+        return await outbound.ask("GET", url + "/", seconds=60, max_bytes=MOST_BYTES)
+    except UpstreamError as wrong:
+        return wrong
+
+
+@pytest.mark.parametrize("count", [64, 256])
+async def test_many_good_ones_take_turns(count: int, is_guarded: bool) -> None:
+    """Nor do requests that begin together, and whose answers are ready together, hold the loop."""
+    with flooding(SMALL) as flood:
+        limits = PoolLimits(in_all=count, per_server=count)
+        guard = Guard(local_gateways=[flood.url]) if is_guarded else None
+        async with Outbound(guard, limits=limits) as outbound:
+            await outcome(outbound, flood.url)
+            async with loop_lag() as lag:
+                found = await asyncio.gather(*(outcome(outbound, flood.url) for _ in range(count)))
+    assert [getattr(answer, "body", None) for answer in found] == [b"x"] * count
+    assert lag.worst < MOST_LAG
 
 
 async def test_a_drip_meets_the_deadline(is_guarded: bool) -> None:
@@ -202,7 +228,7 @@ async def test_the_place_in_aiohttp_is_there() -> None:
     """The one private name that is used: an upgrade that drops it must not pass unseen."""
     connector = aiohttp.TCPConnector()
     assert "_factory" in vars(connector)
-    assert isinstance(with_bounds(connector)._factory(), ResponseProtocol)
+    assert isinstance(with_bounds(connector, Turns())._factory(), ResponseProtocol)
     await connector.close()
 
 

@@ -28,6 +28,7 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from content_gateway.loop_turns import Turns
 from content_gateway.response_protocol import Wasteful, with_bounds
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ class Outbound:
     chose. The two never share a pool."""
 
     _session: aiohttp.ClientSession
+    _turns: Turns
 
     def __init__(self, guard: "Guard | None" = None, *, limits: PoolLimits | None = None) -> None:
         self._guard = guard
@@ -117,11 +119,13 @@ class Outbound:
         self._room = ByteRoom(limits.large_bytes)
 
     async def __aenter__(self) -> Self:
+        self._turns = Turns()
         self._session = aiohttp.ClientSession(
             connector=with_bounds(
                 self._guard.connector()
                 if self._guard
-                else aiohttp.TCPConnector(limit=0)  # the slots are the limit
+                else aiohttp.TCPConnector(limit=0),  # the slots are the limit
+                self._turns,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"},
@@ -217,6 +221,7 @@ class Outbound:
             target = admitted = self._guard.admit(url)
             server = f"{admitted.host}:{admitted.port}"
         async with self._slots.one(server):
+            await self._turns.begin_one()
             if begun is not None:
                 begun()
             with _translated(url, seconds):

@@ -13,15 +13,14 @@ whole answer. So a server decides how fast it is thrown out, and never how long 
 
 import asyncio
 import functools
-import time
-from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.http import HttpProcessingError
+
+from content_gateway.loop_turns import Turns
 
 if TYPE_CHECKING:
     from aiohttp.http import RawResponseMessage
@@ -33,57 +32,10 @@ MAX_FRAMING_BYTES: Final = 16 * 1024
 _HEAD_STEP: Final = 4 * 1024
 _STEP: Final = 16 * 1024
 _BODY_STEP: Final = 64 * 1024  # of a body without chunks
-_TURN_SECONDS: Final = 0.01  # of CPU, by all connections, until others have their turn
 
 
 class Wasteful(aiohttp.ClientError):
     """The server sends much that is no answer; its words say what."""
-
-
-class Turns:
-    """The loop's turns, shared by the connections of a client: so much parsing in each.
-
-    Each connection by itself would not hold the loop; hundreds that are ready at once would."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._spent = 0.0
-        self._waiting: deque[Callable[[], None]] = deque()
-        self._is_counting = False
-
-    @property
-    def is_over(self) -> bool:
-        """Whether this turn of the loop's has had its share of parsing."""
-        return self._spent >= _TURN_SECONDS
-
-    @contextmanager
-    def taking(self) -> Iterator[None]:
-        """What this block takes is of this turn."""
-        begun = time.thread_time()
-        try:
-            yield
-        finally:
-            self._spent += time.thread_time() - begun
-            self._count()
-
-    def wait(self, go_on: Callable[[], None]) -> None:
-        """Call *go_on* in a later turn, behind those who wait already."""
-        self._waiting.append(go_on)
-        self._count()
-
-    def _count(self) -> None:
-        if not self._is_counting:
-            self._is_counting = True
-            self._loop.call_soon(self._next)
-
-    def _next(self) -> None:
-        self._spent, self._is_counting = 0.0, False
-        for _ in range(len(self._waiting)):
-            if self.is_over:
-                break
-            self._waiting.popleft()()
-        if self._waiting:
-            self._count()
 
 
 class ResponseProtocol(ResponseHandler):
@@ -93,7 +45,7 @@ class ResponseProtocol(ResponseHandler):
         self,
         loop: asyncio.AbstractEventLoop,
         idle: "dict[ResponseProtocol, None]",
-        turns: "Turns",
+        turns: Turns,
     ) -> None:
         super().__init__(loop)
         self._idle = idle
@@ -240,6 +192,7 @@ class ResponseProtocol(ResponseHandler):
             self.force_close()  # a second answer to one request
         elif message.code >= 200:
             self._body, self._step = body, _STEP if message.chunked else _BODY_STEP
+            self._turns.spend_on_one()  # whoever asked goes on with it in the next turn
             super().feed_data(data, size)
             body.on_eof(self._end)
         else:
@@ -256,11 +209,11 @@ class ResponseProtocol(ResponseHandler):
             self._body.set_exception(wrong)
 
 
-def with_bounds(connector: aiohttp.TCPConnector) -> aiohttp.TCPConnector:
-    """*connector*, with connections of this kind. Needs a running loop."""
+def with_bounds(connector: aiohttp.TCPConnector, turns: Turns) -> aiohttp.TCPConnector:
+    """*connector*, with connections of this kind that share *turns*. Needs a running loop."""
     # aiohttp has no public place for it: the parser, and the loop that waits for the end of
     # interim answers, are reached through the protocol alone.
     connection: Callable[..., ResponseHandler] = ResponseProtocol
     loop = asyncio.get_running_loop()
-    connector._factory = functools.partial(connection, loop=loop, idle={}, turns=Turns(loop))
+    connector._factory = functools.partial(connection, loop=loop, idle={}, turns=turns)
     return connector

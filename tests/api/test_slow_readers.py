@@ -4,7 +4,6 @@ In this process with its loop watched, and in one of its own whose memory is mea
 kernel's part included; and on both event loops, what becomes of such a client."""
 
 import asyncio
-import gc
 import os
 import re
 import socket
@@ -22,7 +21,6 @@ from content_gateway.api.contract import Operation
 from content_gateway.api.protocol import Bounds
 from content_gateway.api.routes import Api
 from content_gateway.api.streams import LARGE_ANSWERS, large_answers
-from content_gateway.cli.common import collect_seldom
 from content_gateway.content.cid import RAW, Cid
 from content_gateway.content.multiformats import SHA2_256
 from content_gateway.ipfs.embedded.block import MAX_BLOCK_BYTES
@@ -108,17 +106,6 @@ async def readers(url: str, number: int) -> AsyncIterator[None]:
         yield
 
 
-@pytest.fixture
-def as_served() -> Iterator[None]:
-    """Garbage is collected as in the service, not among all that the tests have made."""
-    before = gc.get_threshold()
-    collect_seldom()
-    yield
-    gc.unfreeze()
-    gc.set_threshold(*before)
-
-
-@pytest.mark.usefixtures("as_served")
 async def test_unread_answers_keep_nobody_waiting(tmp_path: Path, origin: Origin) -> None:
     """Others are answered as ever, and the loop is never held."""
     origin.blocks[CID] = BLOCK
