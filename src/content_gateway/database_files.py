@@ -10,28 +10,19 @@ import asyncio
 import os
 import sqlite3
 import stat
-import struct
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import quote
 
 import structlog
 
 from content_gateway.errors import StorageUnavailable, WrongSettings
+from content_gateway.wal_index import FRAME_HEADER, INDEX_BYTES, LOG_HEADER, WalIndex
 
 LOOK_SECONDS: Final = 1.0
 _MAGIC: Final = b"SQLite format 3\0"
-_LOG_HEADER: Final = 32
-_FRAME_HEADER: Final = 24
-# sqlite.org/walformat.html, "The WAL-Index File Format", in the byte order of the machine: twice a
-# header of 48 bytes, then how many frames are in the database file already, and behind the locks
-# how many somebody has begun to put there.
-_INDEX: Final = struct.Struct("=14xHII8x8s8x")
-_INDEX_HEADER: Final = 48
-_BACKFILL: Final = 96
-_BACKFILL_ATTEMPTED: Final = 128
 _TRIES: Final = 20
 
 # What a data folder holds: two databases with all that stands beside them, and the demonstration.
@@ -40,23 +31,6 @@ _OURS: Final = ("ledger.sqlite", "blocks.sqlite", "demo")
 Identity = tuple[int, int]  # device, inode
 
 log = structlog.get_logger(__name__)
-
-
-class _Index(NamedTuple):
-    """What must be in the files: the log's *frames* of *page_bytes*, under *salts*, of which as
-    many as *checkpointed* are in the database, which has *pages* with the last commit."""
-
-    page_bytes: int
-    frames: int
-    pages: int
-    salts: bytes
-    checkpointed: int
-    attempted: int
-
-    @property
-    def checkpoint(self) -> tuple[bytes, int, int]:
-        """What is another after each checkpoint."""
-        return self.salts, self.checkpointed, self.attempted
 
 
 def use_wal(connection: sqlite3.Connection, busy_ms: int) -> None:
@@ -82,14 +56,15 @@ class DatabaseFiles:
     def __init__(self, path: Path, name: str) -> None:
         self._name = name
         self._paths = [path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))]
+        self._names = [str(file) for file in self._paths]  # a Path takes as long as the look
         self._identities: list[Identity] = []
         self._log = -1
-        self._seen: tuple[int, _Index] | None = (
-            None  # when the database was written, the index then
-        )
+        # When the database was written, and the index then.
+        self._seen: tuple[int, WalIndex] | None = None
         self._problem: str | None = None
         self._has_all = True
         self._files: dict[Identity, int] = {}  # where this process has them open
+        self._is_right = False  # as far as this turn of the event loop has looked
 
     def prepare(self) -> None:
         """Make the folder and an empty file where there is none; nobody but us may read them.
@@ -130,6 +105,16 @@ class DatabaseFiles:
         if self._problem is not None or not self._is_same(0):
             self.check()
 
+    def check_turn(self) -> None:
+        """As `check_path`, once for all that is read in one turn of the running event loop."""
+        if not self._is_right:
+            self.check_path()
+            self._is_right = True
+            asyncio.get_running_loop().call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._is_right = False
+
     @property
     def has_all(self) -> bool:
         """Whether all that was written is still in our hands, and the database is at its path.
@@ -142,7 +127,7 @@ class DatabaseFiles:
     @property
     def is_behind(self) -> bool:
         """Whether the log has something that is not in the database yet, as far as can be told."""
-        index = self._index()
+        index = WalIndex.parse(self._index())
         return index is not None and index.checkpointed < index.frames
 
     def check(self) -> None:
@@ -186,22 +171,23 @@ class DatabaseFiles:
     def _is_same(self, number: int) -> bool:
         """Whether the path leads to the file that is open."""
         try:
-            return _identity(self._paths[number].stat()) == self._identities[number]
+            return _identity(os.stat(self._names[number])) == self._identities[number]
         except OSError:
             return False
 
     def _look_inside(self) -> str | None:
         """Whether the files hold what they must, by an index that did not change meanwhile."""
         for _ in range(_TRIES):
-            before, found = self._index(), self._paths[0].stat()
-            problem = self._problem_of_database(before, found) or self._problem_of_log(before)
+            before, found = self._index(), os.stat(self._names[0])
+            index = WalIndex.parse(before)
+            problem = self._problem_of_database(index, found) or self._problem_of_log(index)
             if self._index() == before:
-                if problem is None and before is not None:
-                    self._seen = found.st_mtime_ns, before
+                if problem is None and index is not None:
+                    self._seen = found.st_mtime_ns, index
                 return problem
         return self._problem  # others write without a pause; the next look will find it out
 
-    def _problem_of_database(self, index: _Index | None, found: os.stat_result) -> str | None:
+    def _problem_of_database(self, index: WalIndex | None, found: os.stat_result) -> str | None:
         name = self._paths[0].name
         file = self._open_file(self._identities[0])
         if not found.st_size or (file is not None and os.pread(file, len(_MAGIC), 0) != _MAGIC):
@@ -218,34 +204,25 @@ class DatabaseFiles:
                 return f"{name} was written over"
         return None
 
-    def _problem_of_log(self, index: _Index | None) -> str | None:
+    def _problem_of_log(self, index: WalIndex | None) -> str | None:
         if index is None or not index.frames:
             return None  # nothing in it is needed
-        last = _LOG_HEADER + (index.frames - 1) * (_FRAME_HEADER + index.page_bytes)
-        header = os.pread(self._log, _LOG_HEADER, 0)
-        frame = os.pread(self._log, _FRAME_HEADER, last)
+        last = LOG_HEADER + (index.frames - 1) * (FRAME_HEADER + index.page_bytes)
+        header = os.pread(self._log, LOG_HEADER, 0)
+        frame = os.pread(self._log, FRAME_HEADER, last)
         size = os.fstat(self._log).st_size
         if (
             header[16:24] != index.salts
             or frame[8:16] != index.salts
-            or size < last + _FRAME_HEADER + index.page_bytes
+            or size < last + FRAME_HEADER + index.page_bytes
         ):
             return f"{self._paths[1].name} was cut off or written over"
         return None
 
-    def _index(self) -> _Index | None:
-        """The index as it stands; None while somebody changes it, or where it cannot be read."""
+    def _index(self) -> bytes:
+        """The beginning of the index as it stands; b"" where it cannot be read."""
         file = self._open_file(self._identities[2])
-        data = b"" if file is None else os.pread(file, _BACKFILL_ATTEMPTED + 4, 0)
-        if len(data) < _BACKFILL_ATTEMPTED + 4:
-            return None
-        if data[:_INDEX_HEADER] != data[_INDEX_HEADER:_BACKFILL]:
-            return None
-        size, frames, pages, salts = _INDEX.unpack(data[:_INDEX_HEADER])
-        (checkpointed,) = struct.unpack_from("=I", data, _BACKFILL)
-        (attempted,) = struct.unpack_from("=I", data, _BACKFILL_ATTEMPTED)
-        page_bytes = 65_536 if size == 1 else size
-        return _Index(page_bytes, frames, pages, salts, checkpointed, attempted)
+        return b"" if file is None else os.pread(file, INDEX_BYTES, 0)
 
     def _open_file(self, identity: Identity) -> int | None:
         """A file that this process, SQLite in it, has open and that is *identity*; None if none is.

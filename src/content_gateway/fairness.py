@@ -152,7 +152,7 @@ class FairSemaphore:
 
     def _serve(self) -> None:
         """Give what is free to those whose turn it is."""
-        while self._free:
+        while self._queues and self._free:
             requestor = next(filter(self._may_hold, self._queues), None)
             if requestor is None:  # what is left is kept for others
                 return

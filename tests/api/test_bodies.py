@@ -1,7 +1,8 @@
 """Request bodies on a real socket, byte by byte: the few that are taken, and all that are not.
 
-The service's own routes, with three operations of which two take a body."""
+The service's own routes, with four operations of which three take a body."""
 
+import asyncio
 import json
 import threading
 import time
@@ -23,24 +24,33 @@ SMUGGLED = get("/plain")
 
 
 class Echo:
-    """Answers with the body it was given; `heard` is every body that reached it."""
+    """Answers with the body it was given; `heard` is every body that reached it, `gate` what
+    some answers wait for."""
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []
+        self.gate = threading.Event()
 
     async def answer(self, call: Call) -> Reply:
         self.heard.append(call.body)
         return keyed(json.dumps({"length": len(call.body)}).encode())
 
+    async def answer_later(self, call: Call) -> Reply:
+        while not self.gate.is_set():
+            await asyncio.sleep(0.01)
+        return await self.answer(call)
+
     def api(self) -> Api:
         operations = [
             Operation("plain", "GET", "/plain", None),
             Operation("echo", "POST", "/echo", None, takes_body=True),
+            Operation("gated", "POST", "/gated", None, takes_body=True),
             Operation("keyed", "POST", "/psa/echo", "pin", "bearer", takes_body=True),
         ]
         handlers = {
             "plain": Handler(self.answer, None),
             "echo": Handler(self.answer, None),
+            "gated": Handler(self.answer_later, None),
             "keyed": Handler(self.answer, "pin"),
         }
         return Api(operations, handlers, OpenKeys(), body_seconds=BODY_SECONDS)
@@ -69,7 +79,9 @@ def shared(request: pytest.FixtureRequest, echo: Echo) -> Iterator[Edge]:
 def edge(shared: Edge, echo: Echo, caplog: pytest.LogCaptureFixture) -> Iterator[Edge]:
     """The server; afterwards it must be as quiet as before."""
     echo.heard.clear()
+    echo.gate.clear()
     yield shared
+    echo.gate.set()
     assert eventually(shared.is_quiet)
     assert not lines_of(caplog.records)
 
@@ -101,20 +113,75 @@ def test_a_body_may_come_a_byte_at_a_time(echo: Echo, wire: Wire) -> None:
     assert echo.heard == [b'{"a": 1}']
 
 
-@pytest.mark.parametrize("when", ["at once", "later", "after the answer"])
-def test_behind_a_body_nothing_is_executed(echo: Echo, wire: Wire, when: str) -> None:
-    """What follows a body is no request, whoever may think so, and the connection ends."""
-    if when == "at once":
-        wire.send(post(b"{}") + SMUGGLED * 3)
-    else:
-        wire.send(post(b"{}"))
-        if when == "later":
-            wire.send(SMUGGLED)
+def test_what_comes_with_a_body_is_not_executed(echo: Echo, wire: Wire) -> None:
+    """No client sends on before it is answered; who thinks that the body ended earlier might."""
+    wire.send(post(b"{}") + SMUGGLED * 3)
     answer = wire.answer()
     assert (answer.status, answer.closes) == (200, True)
     wire.send(SMUGGLED)
     assert wire.has_ended()
     assert echo.heard == [b"{}"]
+
+
+@pytest.mark.parametrize("behind", [SMUGGLED, b"\r\n", b"G"])
+def test_what_comes_before_the_answer_is_not_executed(
+    echo: Echo, edge: Edge, wire: Wire, behind: bytes
+) -> None:
+    """Not even as the beginning of the next request."""
+    wire.send(post(b"{}", path="/gated"))
+    assert eventually(lambda: bool(edge.server.server_state.connections))
+    (connection,) = edge.server.server_state.connections
+    assert isinstance(connection, HardenedProtocol)
+    assert eventually(lambda: connection.cycle is not None and connection.cycle.keep_alive)
+    wire.send(behind)
+    assert eventually(lambda: not connection.cycle.keep_alive)
+    echo.gate.set()
+    answer = wire.answer()
+    assert (answer.status, answer.closes) == (200, True)
+    wire.send(SMUGGLED)
+    assert wire.has_ended()
+    assert echo.heard == [b"{}"]
+
+
+@pytest.mark.parametrize("piece", [7, 7_919, 1 << 20])
+def test_who_waits_for_the_answer_keeps_the_connection(echo: Echo, wire: Wire, piece: int) -> None:
+    """Requests with bodies and without, one behind the other, each read by its own length."""
+    bodies = [b"{}", SMUGGLED, b"", b"0\r\n\r\n" + SMUGGLED, b'{"a": 1}']
+    for body in bodies:
+        request = post(body)
+        for start in range(0, len(request), piece):
+            wire.send(request[start : start + piece])
+        answer = wire.answer()
+        assert (answer.json, answer.closes) == ({"length": len(body)}, False)
+        assert wire.ask(get("/plain")).json == {"length": 0}
+    assert [body for body in echo.heard if body] == [body for body in bodies if body]
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (post(b"{}").replace(b"HTTP/1.1", b"HTTP/1.0"), 200),
+        (
+            post(b"{}")
+            .replace(b"HTTP/1.1", b"HTTP/1.0")
+            .replace(JSON.encode(), JSON.encode() + b"\r\nConnection: keep-alive"),
+            200,
+        ),
+        (post(b"{}", JSON, "Connection: close"), 200),
+        (post(b"{}", "Content-Type: text/plain"), 415),
+        (post(b"{", path="/nowhere", length=2), 404),
+        (post(b"{", path="/psa/echo", length=2), 401),
+        (get("/plain", JSON, "Content-Length: 2") + b"{}", 400),
+        (post(b"{}").replace(b"POST", b"DELETE"), 405),
+    ],
+)
+def test_every_other_body_ends_the_connection(wire: Wire, request_: bytes, status: int) -> None:
+    """Of an older version, or where none belongs: proxies differ about those. Or not yet whole."""
+    wire.send(request_)
+    answer = wire.answer()
+    assert (answer.status, answer.closes) == (status, True)
+    wire.send(SMUGGLED)
+    assert wire.has_ended()
 
 
 def test_a_request_that_looks_like_a_body_is_a_body(echo: Echo, wire: Wire) -> None:

@@ -2,7 +2,7 @@
 
 No Python server is safe bare (facts-edge section 1): this one bounds the head of a request in
 bytes, fields and time, wants exactly one Host, takes in a small body and no more, and closes
-behind anything that carries one. Knows HTTP/1.1 on the wire, not what is served."""
+behind any other. Knows HTTP/1.1 on the wire, not what is served."""
 
 import asyncio
 from collections import Counter
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
-from httptools import HttpParserError, HttpParserUpgrade
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from content_gateway.api import problems
 from content_gateway.api.crowd import Crowd
 from content_gateway.api.lingering import Lingering
-from content_gateway.api.request_head import is_host, is_loopback, too_large, wrong_version
+from content_gateway.api.request_head import too_large, wrong_host, wrong_version
 from content_gateway.telemetry import request_ids
 
 
@@ -54,6 +54,8 @@ ENCODED_SLASH: Final = "\udc2f"
 # None where no Content-Length says it. Up to MAX_BODY_BYTES are there for one `receive`.
 SENT_BODY: Final = "content_gateway.sent_body"
 MAX_BODY_BYTES: Final = 64 * 1024
+# A body has no meaning in any other (RFC 9110 section 9.3), and proxies differ about it there.
+_WITH_BODIES: Final = frozenset((b"POST", b"PUT", b"PATCH"))
 _KNOWN_HOSTS: Final = 100
 # Where the application finds its Connection in `scope["state"]`.
 CONNECTION: Final = "content_gateway.connection"
@@ -94,8 +96,8 @@ class HardenedProtocol(HttpToolsProtocol):
     """uvicorn's httptools protocol, with bounds.
 
     One head is parsed at a time, and nothing behind it before it was answered: requests never
-    pile up, a body never reaches the parser, and what waits is one read at most. A body is the
-    last thing that is taken from a connection: what follows it is never a request."""
+    pile up, a body never reaches a parser, and what waits is one read at most. What comes behind
+    a body before its answer is never a request, and ends the connection."""
 
     server_state: Shared
     transport: Lingering  # type: ignore[assignment]
@@ -111,6 +113,7 @@ class HardenedProtocol(HttpToolsProtocol):
         self._has_begun = False  # something was received since the last answer
         self._is_deaf = False  # nothing more is taken from this client, but the body under way
         self._missing = 0  # bytes of that body
+        self._may_stay = False  # the connection, once that body is whole
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Count the connection and give its first request a deadline."""
@@ -140,6 +143,8 @@ class HardenedProtocol(HttpToolsProtocol):
         if self._is_deaf or self.transport.is_closed:
             if self._missing:
                 self._take_body(data)
+            elif not self._is_idle:
+                self.cycle.keep_alive = False
             return
         self._received += data
         while self._received and self._is_idle:
@@ -183,7 +188,10 @@ class HardenedProtocol(HttpToolsProtocol):
         if host is None and self.parser.get_http_version() != "1.0":
             raise self._refuse(problems.BAD_REQUEST)
         if host is not None and host not in self.server_state.hosts:
-            self._check_host(host)
+            if (wrong := wrong_host(host, is_local=self._bounds.is_local)) is not None:
+                raise self._refuse(wrong)
+            if len(self.server_state.hosts) < _KNOWN_HOSTS:
+                self.server_state.hosts.add(host)
         super().on_headers_complete()
         self._is_idle = False
         self.server_state.crowd.work(self)
@@ -198,19 +206,12 @@ class HardenedProtocol(HttpToolsProtocol):
         # What follows the last request is never parsed as another (request smuggling).
         self._is_deaf = not self.cycle.keep_alive
 
-    def _check_host(self, host: bytes) -> None:
-        """Refuse a *host* that is none, or not of this machine where only that is answered to."""
-        if not is_host(host):
-            raise self._refuse(problems.BAD_REQUEST)
-        if self._bounds.is_local and not is_loopback(host):
-            raise self._refuse(problems.FOREIGN_HOST)
-        if len(self.server_state.hosts) < _KNOWN_HOSTS:
-            self.server_state.hosts.add(host)
-
     def _expect_body(self, fields: dict[bytes, bytes]) -> None:
         """Take in a body that is small and says its length; none other is read."""
         length = None if b"transfer-encoding" in fields else int(fields[b"content-length"])
         self.scope["extensions"] = {SENT_BODY: {"length": length}}
+        is_plain = self.scope["http_version"] == "1.1" and self.parser.get_method() in _WITH_BODIES
+        self._may_stay = is_plain and self.cycle.keep_alive
         self.cycle.keep_alive = False
         self._missing = length if length and length <= MAX_BODY_BYTES else 0
         if not self._missing:
@@ -221,9 +222,12 @@ class HardenedProtocol(HttpToolsProtocol):
 
     def _take_body(self, data: bytes) -> None:
         """Keep what is missing of the body; the application gets it once it is whole."""
+        behind = len(data) - self._missing
         self.cycle.body += data[: self._missing]
-        self._missing -= min(self._missing, len(data))
+        self._missing = max(0, -behind)
         if not self._missing:
+            is_answered = self.cycle.response_started
+            self.cycle.keep_alive = self._may_stay and not behind and not is_answered
             self.cycle.more_body = False
             self.cycle.message_event.set()
 
@@ -232,6 +236,9 @@ class HardenedProtocol(HttpToolsProtocol):
         self.transport.flush()
         self.server_state.total_requests += 1
         self._is_idle, self._has_begun = True, False
+        if self._may_stay and self.cycle.keep_alive:
+            # This parser waits for the body; the next has never heard of one.
+            self.parser, self._is_deaf, self._may_stay = HttpRequestParser(self), False, False
         self.server_state.crowd.rest(self)
         self._due = self.loop.time() + self._bounds.idle
         if self._received and not self.transport.is_closing():
@@ -245,6 +252,7 @@ class HardenedProtocol(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         """Make the request under way the last; without one, close once the server has drained."""
+        self._may_stay = False
         if not self._is_idle:
             self.cycle.keep_alive = False
         elif self.server_state.is_stopping and not self._received:

@@ -9,6 +9,7 @@ from typing import Final
 
 from content_gateway.api.problems import (
     BAD_REQUEST,
+    FOREIGN_HOST,
     LARGE_HEAD,
     LONG_PATH,
     LONG_QUERY,
@@ -29,6 +30,8 @@ def wrong_version(head: bytes) -> Kind | None:
     """What is wrong with the protocol that the request line of *head* names, if anything is.
 
     The parser takes RTSP and HTTP/2.0 for HTTP/1."""
+    if head.find(b" HTTP/1.1\r\n", 0, head.find(b"\n") + 1) >= 0:
+        return None  # as nearly always
     line = head.lstrip(b"\r\n")
     line = line[: max(0, line.find(b"\n"))].rstrip(b"\r ")
     protocol = line[line.rfind(b" ") + 1 :]
@@ -37,13 +40,17 @@ def wrong_version(head: bytes) -> Kind | None:
     return UNKNOWN_HTTP if _ANY_HTTP.fullmatch(protocol) else BAD_REQUEST
 
 
-def is_host(value: bytes) -> bool:
-    """Whether *value* can stand in a Host field; an empty one cannot (RFC 9110 section 4.2.1)."""
-    return host_of(value) is not None
+def wrong_host(value: bytes, *, is_local: bool) -> Kind | None:
+    """What is wrong with the *value* of a Host field, where only hosts of this machine are answered
+    to if the service *is_local*."""
+    if host_of(value) is None:
+        return BAD_REQUEST
+    return FOREIGN_HOST if is_local and not is_loopback(value) else None
 
 
 def host_of(value: bytes) -> str | None:
-    """The host in a Host field, without its port and in lower case; None if it is not valid."""
+    """The host in a Host field, without its port and in lower case; None if it is not valid, as
+    an empty one (RFC 9110 section 4.2.1)."""
     found = _HOST.fullmatch(value)
     if found is None or (found[3] and int(found[3]) > 65_535):
         return None

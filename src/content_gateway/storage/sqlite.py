@@ -138,7 +138,7 @@ class Database:
             self._files.check()  # which may be why
             log.error("the ledger cannot be read", reason=str(wrong))
             raise StorageUnavailable("The ledger cannot be read now.") from wrong
-        self._files.check_path()
+        self._files.check_turn()
         return result
 
     async def search(
