@@ -22,6 +22,7 @@ from tests.fakes.cluster import MiniCluster
 from tests.fakes.cluster_wire import Wire
 from tests.ledgers import Clock
 
+AT_ONCE = 500
 QUESTIONS = ("allocation", "allocations", "status", "statuses", "listing", "peers")
 
 
@@ -46,7 +47,9 @@ class Fed:
         """A requestor pins them all, and somebody has them."""
         for cid in cids:
             self.cluster.provide(cid, b"")
-        await asyncio.gather(*(self.ledger.add("a", cid, str(cid), NO_LABEL) for cid in cids))
+        for start in range(0, len(cids), AT_ONCE):  # more writes than that may not wait
+            some = cids[start : start + AT_ONCE]
+            await asyncio.gather(*(self.ledger.add("a", cid, str(cid), NO_LABEL) for cid in some))
 
     async def until_settled(self) -> None:
         """Tend everything until nothing is left to do."""

@@ -1,7 +1,10 @@
 """What the reconciler asks of a cluster for a pin: counted, in a miniature that counts it by kind.
 
 Each question costs the operator's peers CPU that is then missing for pinning (facts-pins section
-11). What it costs a real cluster is weighed in tests/real/test_cluster_cost.py."""
+11). What it costs a real cluster is weighed in tests/real/test_cluster_cost.py. CLUSTER_IMPORT_PINS
+says how many pins are imported that the cluster holds already."""
+
+import os
 
 import pytest
 
@@ -11,6 +14,8 @@ from tests.fakes.cluster import MiniPin
 from tests.ledgers import Clock
 from tests.pins.fed import Fed
 from tests.pins.promises import raw
+
+HELD = int(os.environ.get("CLUSTER_IMPORT_PINS", "2000"))
 
 
 @pytest.fixture
@@ -44,8 +49,8 @@ async def test_no_peer_is_asked_about_what_was_never_sent(fed: Fed) -> None:
 
 
 async def test_an_import_of_what_the_cluster_holds_takes_a_question_for_fifty(fed: Fed) -> None:
-    """Two thousand pins that are there already: nothing is sent, and listings answer for most."""
-    cids = [raw(b"held %d" % number) for number in range(2_000)]
+    """Thousands of pins that are there already: nothing is sent, and listings answer for most."""
+    cids = [raw(b"held %d" % number) for number in range(HELD)]
     for cid in cids:
         fed.cluster.provide(cid, b"")
         fed.cluster.pin(fed.cluster.peers[0], MiniPin(str(cid), -1, -1))

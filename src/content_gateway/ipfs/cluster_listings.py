@@ -34,6 +34,9 @@ _KEPT_SECONDS: Final = 300.0
 # there are pins. That a peer does not answer shows in the lines of others alone, if there are any.
 UNWELL: Final = "/pins?filter=pin_error,unexpectedly_unpinned,pinning,pin_queued"
 _MOST_UNWELL: Final = 1_000_000
+# What peers have in hand. They read it from a table of their own, of what is queued or under way:
+# neither their nodes nor the pinset are asked, so that it costs little where little is under way.
+_IN_HAND: Final = "/pins?filter=pin_queued,pinning"
 _MOST_ENTRIES: Final = 300_000  # some 40 MB
 _SECONDS: Final = 60.0
 _IDLE_SECONDS: Final = 20.0
@@ -45,9 +48,11 @@ _LINES_A_READ: Final = 20
 _LINES_A_STATUS: Final = 16
 _LEAST_READS: Final = 50
 _LEAST_STATUSES: Final = 100
+_FEW: Final = 5  # so many times fewer than all of its lines cost
 _WORTH_LINES: Final = 4  # for each content that waits: then it costs a sixth of its pin
 _SHARE: Final = 20  # a listing is taken again after so many times what the last one took
-_LONGEST_PAUSE: Final = 15.0
+_LONGEST_WAIT: Final = 15.0
+_HEARD_SECONDS: Final = 0.5  # until all peers have heard of a pin, mostly
 
 T = TypeVar("T")
 
@@ -98,7 +103,7 @@ class Rented(Generic[T]):
         self._kept: Listing[T] | None = None
         self._spent = self._earned = 0
         self._size = 0
-        self._not_before = self._at_latest = -math.inf
+        self._not_before = self._taken_at = -math.inf
         self._turn = asyncio.Lock()
 
     def kept(self) -> Listing[T] | None:
@@ -127,24 +132,30 @@ class Rented(Generic[T]):
             if self._kept is not before:
                 return True  # somebody else was waited for
             self._spent += questions
-            # What the last listing has saved counts too: it has paid for the next.
-            earned = self._spent + self._earned
+            # What the last listing has saved counts too: it has paid for the next, if that will
+            # answer for some.
+            is_for_some = _FEW * questions * self._lines >= self._size
+            earned = self._spent + (self._earned if is_for_some else 0)
             if not questions or earned < max(self._least, self._size / self._lines):
                 return False
             return await self._taken()
 
-    async def now_and_then(self, questions: int) -> bool:
-        """Whether a new listing was taken, for so many *questions* that wait for it: when they
-        are a part of its lines, or have waited for long, and never most of the time."""
-        if self._turn.locked():
+    async def now_and_then(self, done: Callable[[], Awaitable[int]], waited: float) -> bool:
+        """Whether a new listing was taken: when so many are *done* that they are a part of its
+        lines, or the first of them has *waited* for long, and never most of the time."""
+        if self._turn.locked() or self._clock() < self._not_before:
             return False
         async with self._turn:
-            now = self._clock()
-            is_worth_it = questions * _WORTH_LINES >= self._size or now >= self._at_latest
-            return now >= self._not_before and is_worth_it and await self._taken()
+            is_late = min(waited, self._clock() - self._taken_at) >= _LONGEST_WAIT
+            if not is_late:
+                number = await done()
+                if not number or _WORTH_LINES * number < self._size:
+                    return False
+            return await self._taken()
 
     async def _taken(self) -> bool:
-        self._spent, self._earned, taken_at = 0, 0, self._clock()
+        self._spent, self._earned = 0, 0
+        self._taken_at = taken_at = self._clock()
         try:
             entries = await self._take()
         except UpstreamError as wrong:
@@ -154,8 +165,7 @@ class Rented(Generic[T]):
             return False
         finally:
             now = self._clock()
-            self._not_before = now + min(_LONGEST_PAUSE, max(0.5, _SHARE * (now - taken_at)))
-            self._at_latest = now + _LONGEST_PAUSE
+            self._not_before = now + min(_LONGEST_WAIT, max(0.5, _SHARE * (now - taken_at)))
         self._kept, self._size = Listing(taken_at, entries), len(entries)
         return True
 
@@ -191,12 +201,34 @@ class Listings:
 
     def __init__(self, peers: ClusterPeers, clock: Callable[[], float]) -> None:
         self._peers = peers
+        self._clock = clock
+        self._not_before = -math.inf
         self.pinset = Rented(self._pinset, clock, lines=_LINES_A_READ, least=_LEAST_READS)
         self.pinned = Rented(self._pinned, clock, lines=_LINES_A_STATUS, least=_LEAST_STATUSES)
 
     async def members(self) -> list[Member]:
         """Every peer that the cluster counts as its own now; raises UpstreamError."""
         return [read_member(value) async for value in lines_of(self._peers, "/peers")]
+
+    async def done(self, submitted: Mapping[Cid, float]) -> int:
+        """How many of what was *submitted*, and when, no peer has in hand any more: so many a
+        listing may show as pinned. Asked once a second at most; 0 in between.
+
+        It proves nothing: a peer that has not heard of a pin has it not in hand either."""
+        now = self._clock()
+        if now < self._not_before:
+            return 0
+        try:
+            lines = [hash(value.get("cid")) async for value in lines_of(self._peers, _IN_HAND)]
+        except UpstreamError as wrong:
+            log.info("what the cluster has in hand was not read", reason=wrong.detail)
+            return 0
+        finally:
+            took = self._clock() - now
+            self._not_before = now + took + max(1.0, min(_LONGEST_WAIT, _SHARE * took))
+        in_hand = set(lines)
+        old = [cid for cid, at in submitted.items() if at < now - _HEARD_SECONDS]
+        return sum(hash(str(cid)) not in in_hand for cid in old)
 
     async def _pinset(self) -> Mapping[int, Allocation]:
         """What is wanted, by the hash of its CID; not whether anybody holds it."""

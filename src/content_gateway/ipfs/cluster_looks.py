@@ -12,6 +12,7 @@ import asyncio
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from content_gateway.content.cid import Cid
@@ -35,6 +36,7 @@ from content_gateway.ipfs.cluster_submissions import Submissions
 STATUS_SECONDS: Final = 25.0
 _CALLS_AT_ONCE: Final = 8
 _MANY: Final = 50  # while more of them are under way, none is asked for by itself
+_MOST_OF_THEM: Final = 0.9
 _LESS: Final = "The cluster keeps less of it than was promised."
 _SHARDS: Final = "The cluster has it as part of content that was added in shards."
 _UNKNOWN: Final = Sighting(Holding.UNKNOWN, reason="The cluster did not say what it has.")
@@ -232,8 +234,16 @@ class ClusterLooks:
         if not mine:
             return {}
         queued = {cid: self._queued(pin) for cid, pin in mine.items()}
-        await self._listings.pinned.now_and_then(number)
+        waited = self._clock() - next(iter(under_way.values()))
+        done = partial(self._done, under_way)
+        await self._listings.pinned.now_and_then(done, waited)
         return queued | self._listed_as_held(mine, ages)
+
+    async def _done(self, under_way: Mapping[Cid, float]) -> int:
+        """How many of these seem to be done, where that is most of them: before, a listing would
+        soon be followed by the next."""
+        done = await self._listings.done(under_way)
+        return done if done >= _MOST_OF_THEM * len(under_way) else 0
 
     def _queued(self, pin: Allocation) -> Sighting:
         """What the cluster said when it took *pin*, as nothing more is known of it."""
