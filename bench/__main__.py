@@ -3,7 +3,7 @@
 Prints a line for each figure with its goal. Ratios and differences are what counts, the absolute
 figures are the machine's: the service and what it is compared with take turns, one process each,
 with the client on the other core. Without the real servers (`make peers`) the figures that need
-an Ethereum node are left out, and said to be."""
+them are left out, and said to be."""
 
 import asyncio
 import statistics
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench import chain, codecs, fairness, pins
+from bench import chain, codecs, fairness, pins, psa
 from bench.load import requests_per_second
 from bench.retrieval import retrieval
 from bench.servers import Started, bare, service
@@ -36,6 +36,10 @@ async def main() -> None:
             print("cold resolve      not measured: `make peers` has not been run")
         else:
             await with_a_node(Path(folder))
+        if find_peer("ipfs-cluster-service") is None:
+            print("pins by PSA       not measured: `make peers` has not been run")
+        else:
+            await with_a_cluster(Path(folder))
 
 
 async def warm(folder: Path) -> None:
@@ -111,6 +115,13 @@ async def with_a_node(folder: Path) -> None:
     print(f"                  unknown names refused in {outage.unknown:.2f} ms (goal 50)")
     print(f"node back         unknown names after {outage.recovery_unknown:.1f} s (goal 5)")
     print(f"                  known ones unmarked after {outage.recovery_known:.1f} s (goal 5)")
+
+
+async def with_a_cluster(folder: Path) -> None:
+    """Pins, beside a cluster's own APIs."""
+    rates = await psa.rates(folder / "psa")
+    print(f"pins by PSA       {rates.ratio:.2f} of the cluster's own (goal 0.50)")
+    print(f"                  {rates.ours:.0f}/s; REST {rates.rest:.0f}, its PSA {rates.psa:.0f}")
 
 
 if __name__ == "__main__":
