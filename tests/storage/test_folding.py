@@ -74,7 +74,7 @@ async def test_the_log_does_not_grow_for_ever(tmp_path: Path) -> None:
         for number in range(8):
             await add(database, number, 5_000_000)
             await until(lambda: in_the_file(path) == number + 1)  # noqa: B023
-            await asyncio.sleep(0.01)  # it is there a moment before it is synced
+            await asyncio.sleep(0.2)  # it is there a moment before it is synced
             assert log.stat().st_size < 20_000_000
 
 
