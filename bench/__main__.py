@@ -82,10 +82,8 @@ def computation() -> None:
 
 async def fair(folder: Path) -> None:
     """One key at full load, and what another has of it."""
-    for tail in await fairness.tails(folder / "fair"):
-        ratio = tail.beside / tail.alone
-        print(f"{tail.way:<18}p99 of another key {ratio:.1f} times that alone (goal 3.0)")
-        print(f"                  {tail.beside:.1f} ms against {tail.alone:.1f} ms")
+    async for tail in fairness.tails(folder / "fair"):
+        print(fairness.shown(tail))
 
 
 async def pinned(folder: Path) -> None:

@@ -110,7 +110,7 @@ class FairSemaphore:
 
     def _may_hold(self, requestor: str) -> bool:
         held = self._held.get(requestor, 0)
-        if self._crowd is not None and held >= self._crowd and self._is_crowded():
+        if self._crowd is not None and held >= self._crowd and self.is_crowded:
             return False
         return _is_within_share(held, self._free)
 
@@ -119,7 +119,9 @@ class FairSemaphore:
             self._last, self._alone_at = requestor, self._last_at + _ALONE_AFTER
         self._last_at = asyncio.get_running_loop().time()
 
-    def _is_crowded(self) -> bool:
+    @property
+    def is_crowded(self) -> bool:
+        """Whether more than one have asked in the last seconds; only where there is a *crowd*."""
         return asyncio.get_running_loop().time() < self._alone_at
 
     def _may_wait(self, requestor: str) -> bool:

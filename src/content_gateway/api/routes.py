@@ -23,6 +23,7 @@ from content_gateway.api.call import (
     address_of,
     in_one,
     length_of,
+    network_of,
 )
 from content_gateway.api.contract import Operation
 from content_gateway.api.problems import (
@@ -35,6 +36,7 @@ from content_gateway.api.problems import (
 )
 from content_gateway.api.protocol import ENCODED_SLASH, SENT_BODY
 from content_gateway.api.streams import Send, large_answers, send_stream
+from content_gateway.api.turns import Turns
 from content_gateway.errors import (
     Blocked,
     KeyRefused,
@@ -53,6 +55,9 @@ Scope = MutableMapping[str, Any]
 # How the table names a last segment that is a parameter; no path can contain it.
 _PARAMETER: Final = "/{}"
 
+# What is raised before it is known whose request it is; by a handler, too, now and then.
+_AT_THE_DOOR: Final = (KeyRefused, Refused)
+
 log = structlog.get_logger(__name__)
 
 
@@ -65,7 +70,9 @@ class _Endpoint:
         handler: Handler,
         keys: Keys,
         body_seconds: float,
+        *,
         answers: FairSemaphore,
+        turns: Turns,
     ) -> None:
         self._scope = operation.scope
         self._door = DOORS[operation.scheme] if operation.scheme else None
@@ -74,12 +81,18 @@ class _Endpoint:
         self._keys = keys
         self._body_seconds = body_seconds
         self._answers = answers
+        self._turns = turns
 
     async def answer(self, scope: Scope, argument: str, receive: Receive) -> Answer:
         """The answer to the request in *scope*, whose path ends with *argument*."""
         headers, body, admitted = scope["headers"], b"", None
         if self._scope is not None and self._door is not None:
             admitted = admit(self._keys, headers, self._scope, self._door)
+            charged = admitted.requestor.id
+        else:
+            charged = network_of(address_of(scope))
+        if not self._turns.begins(charged):  # most do, and need no coroutine
+            await self._turns.take(charged)
         if SENT_BODY in scope.get("extensions", ()):
             if not self._takes_body:
                 raise UnexpectedBody
@@ -114,11 +127,14 @@ class Api:
         operations = list(operations)
         if wrong := _mismatch(operations, handlers):
             raise WrongSettings("\n".join(wrong))
+        self._turns = turns = Turns()
         self._table: dict[str, dict[str, _Endpoint]] = {}
         for operation in operations:
             handler = handlers[operation.id]
             if handler is not None:
-                endpoint = _Endpoint(operation, handler, keys, body_seconds, answers)
+                endpoint = _Endpoint(
+                    operation, handler, keys, body_seconds, answers=answers, turns=turns
+                )
                 self._table.setdefault(_key(operation.path), {})[operation.method] = endpoint
         self._request_ids = request_ids()
 
@@ -134,6 +150,8 @@ class Api:
             headers = [*reply.headers, (b"x-request-id", request_id.encode())]
             await _send(send, reply.status, headers, reply.body)
         except Exception as error:
+            if isinstance(error, _AT_THE_DOOR):  # nobody's turn yet
+                await self._turns.take(network_of(address_of(scope)))
             kind, detail, extra = _problem(error, request_id)
             if failures.is_below(scope["path"]):
                 body = failures.body_of(kind, detail)
