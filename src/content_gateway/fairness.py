@@ -50,7 +50,9 @@ class FairSemaphore:
     """So many *permits*, and at most *waiting* requests for one, each for *patience* seconds.
 
     *detail* tells the person who is refused what there is too much of. No requestor has more than
-    *crowd* permits while others are there; None: only its share bounds it."""
+    *crowd* permits while others are there; None: only its share bounds it. Without *reserves*
+    nothing is kept free for others: whoever comes first may have all, and only those who wait take
+    turns; for what is given back soon, or is one requestor's alone."""
 
     def __init__(
         self,
@@ -60,7 +62,9 @@ class FairSemaphore:
         patience: float = 5.0,
         detail: str,
         crowd: int | None = None,
+        reserves: bool = True,
     ) -> None:
+        self._reserves: Final = reserves
         self._crowd: Final = crowd
         self._last, self._last_at = "", float("-inf")  # who asked last, and when;
         self._alone_at = float("-inf")  # when nobody else will have asked for long enough
@@ -112,7 +116,7 @@ class FairSemaphore:
         held = self._held.get(requestor, 0)
         if self._crowd is not None and held >= self._crowd and self.is_crowded:
             return False
-        return _is_within_share(held, self._free)
+        return self._is_within_share(held, self._free)
 
     def _note(self, requestor: str) -> None:
         if requestor != self._last:
@@ -125,7 +129,12 @@ class FairSemaphore:
         return asyncio.get_running_loop().time() < self._alone_at
 
     def _may_wait(self, requestor: str) -> bool:
-        return _is_within_share(len(self._queues.get(requestor, ())), self._room)
+        return self._is_within_share(len(self._queues.get(requestor, ())), self._room)
+
+    def _is_within_share(self, had: int, free: int) -> bool:
+        """Whether who has *had* may take one more of the *free* ones."""
+        is_modest = had == 0 or not self._reserves or had + 1 <= _FACTOR * (free - 1)
+        return free > 0 and is_modest
 
     def _enqueue(self, permit: "Permit", requestor: str) -> None:
         self._queues.setdefault(requestor, OrderedDict())[permit] = None
@@ -242,8 +251,3 @@ class Permit:
         traceback: TracebackType | None,
     ) -> None:
         self.release()
-
-
-def _is_within_share(had: int, free: int) -> bool:
-    """Whether who has *had* may take one more of the *free* ones."""
-    return free > 0 and (had == 0 or had + 1 <= _FACTOR * (free - 1))

@@ -41,7 +41,12 @@ _OURS: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.E
 
 MAX_IN_FLIGHT = 4  # per off-chain gateway (facts-edge section 4)
 GUARDED = PoolLimits(
-    in_all=256, per_server=MAX_IN_FLIGHT, waiting=256, seconds=2.0, large_bytes=48 * 1024 * 1024
+    in_all=256,
+    per_server=MAX_IN_FLIGHT,
+    waiting=256,
+    seconds=2.0,
+    large_bytes=48 * 1024 * 1024,
+    reserves=True,
 )
 _READ_AHEAD = 64 * 1024  # bytes of a body that wait for whoever reads it
 _USER_AGENT = "content-gateway"
@@ -152,10 +157,12 @@ class Outbound:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
         begun: Callable[[], None] | None = None,
+        requestor: str = "",
     ) -> Answer:
         """The whole answer to one request, whatever its status.
 
-        Waits for a connection first, which no server is blamed for, and calls *begun* then.
+        Waits for a connection first, in the turn of *requestor*, which no server is blamed for, and
+        calls *begun* then.
         Raises Overloaded where none was free, UpstreamTimeout after *seconds*, AnswerTooLarge
         above *max_bytes*, UpstreamNonsense when it is not HTTP or the guard does not admit the
         URL, UpstreamUnavailable when the server cannot be reached (or may not, says the guard) or
@@ -164,7 +171,13 @@ class Outbound:
             sent = len(body or b"")
             hold.resize(sent)
             async with self._exchange(
-                method, url, seconds=seconds, headers=headers, body=body, begun=begun
+                method,
+                url,
+                seconds=seconds,
+                headers=headers,
+                body=body,
+                begun=begun,
+                requestor=requestor,
             ) as response:
                 declared = response.content_length
                 if declared is not None and declared > max_bytes:
@@ -211,6 +224,7 @@ class Outbound:
         body: bytes | None = None,
         idle_seconds: float | None = None,
         begun: Callable[[], None] | None = None,
+        requestor: str = "",
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The answer's head, with everything that can go wrong until its end translated.
 
@@ -220,7 +234,7 @@ class Outbound:
         if self._guard:
             target = admitted = self._guard.admit(url)
             server = f"{admitted.host}:{admitted.port}"
-        async with self._slots.one(server):
+        async with self._slots.one(server, requestor):
             await self._turns.begin_one()
             if begun is not None:
                 begun()

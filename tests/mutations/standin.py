@@ -110,6 +110,7 @@ class StandIn(Outbound):
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
         begun: Callable[[], None] | None = None,
+        requestor: str = "",
     ) -> Answer:
         """The answer of the server at *url*, spoilt where the case says so; bounded as always."""
         if self._admits is not None:

@@ -50,6 +50,7 @@ class Service:
         self.asked: list[str] = []
         self.ended: list[str] = []
         self.coins: list[CoinType] = []
+        self.charged: list[str] = []
         self.foreign: set[str] = set()
         self.down = False
         self._open = asyncio.Event()
@@ -67,10 +68,13 @@ class Service:
         """True, unless it is the name of somebody else."""
         return name.labels[-1] not in self.foreign
 
-    async def resolve(self, name: DomainName, coin: CoinType = ETHEREUM) -> Records:
+    async def resolve(
+        self, name: DomainName, coin: CoinType = ETHEREUM, *, requestor: str = ""
+    ) -> Records:
         """What *name* points at; raises NameNotFound or UpstreamUnavailable."""
         self.asked.append(name.text)
         self.coins.append(coin)
+        self.charged.append(requestor)
         try:
             await self._open.wait()
             await asyncio.sleep(0)

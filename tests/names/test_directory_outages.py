@@ -182,11 +182,13 @@ async def test_a_mishap_is_not_remembered(ipns: Ipns, clock: Clock) -> None:
     """An error nobody foresaw reaches its caller and leaves nothing behind."""
 
     class Careless(Service):
-        async def resolve(self, name: DomainName, coin: CoinType = ETHEREUM) -> Records:
+        async def resolve(
+            self, name: DomainName, coin: CoinType = ETHEREUM, *, requestor: str = ""
+        ) -> Records:
             if not self.asked:
                 self.asked.append(name.text)
                 raise ZeroDivisionError
-            return await super().resolve(name, coin)
+            return await super().resolve(name, coin, requestor=requestor)
 
     service = Careless(site=ALICE)
     directory = directory_of(service, ipns=ipns, clock=clock)

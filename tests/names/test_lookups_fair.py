@@ -4,6 +4,7 @@ On a virtual clock: the seconds are those that a caller would have waited, on an
 
 import asyncio
 import math
+from contextlib import suppress
 
 import pytest
 
@@ -12,7 +13,7 @@ from content_gateway.content.domain import DomainName
 from content_gateway.content.ipns_name import IpnsName
 from content_gateway.content.records import IpnsContent, Records, Resolution
 from content_gateway.content.wallet import CoinType
-from content_gateway.errors import GatewayError, Overloaded, UpstreamTimeout
+from content_gateway.errors import GatewayError, NameNotFound, Overloaded, UpstreamTimeout
 from content_gateway.names.cache import Cache
 from content_gateway.names.directory import Directory
 from tests.names.services import Ipns, Memory, directory_of
@@ -33,7 +34,7 @@ class Service:
     def covers(self, name: DomainName) -> bool:
         return True
 
-    async def resolve(self, name: DomainName, coin: CoinType) -> Records:
+    async def resolve(self, name: DomainName, coin: CoinType, *, requestor: str = "") -> Records:
         self.asked.append(name.text)
         await asyncio.sleep(3_600 if name.text.startswith("hang") else USUAL)
         return ALICE
@@ -131,3 +132,11 @@ async def test_ipns_is_charged_to_the_same_requestor(service: KnownNames, ipns: 
     await directory.resolve(DomainName.parse("site.eth"), requestor="guest")
     await directory.resolve(DomainName.parse("site.eth"))
     assert ipns.requestors == ["guest", ""]
+
+
+async def test_a_service_hears_who_is_charged(service: KnownNames, ipns: Ipns) -> None:
+    """What owners of names have us ask is charged to who asked for the name."""
+    directory = directory_of(service, ipns=ipns)
+    with suppress(NameNotFound):
+        await directory.resolve(DomainName.parse("unknown.eth"), requestor="guest")
+    assert service.charged == ["guest"]

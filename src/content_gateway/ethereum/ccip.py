@@ -64,17 +64,23 @@ class CcipRead:
         self._seconds = seconds
         self._room = ByteRoom(MAX_LARGE_BYTES)
 
-    async def call(self, to: str, data: bytes, read: Callable[[bytes], T]) -> T:
+    async def call(
+        self, to: str, data: bytes, read: Callable[[bytes], T], *, requestor: str = ""
+    ) -> T:
         """What *read* makes of the answer that the contract at *to* has in the end.
+
+        Connections to gateways are charged to *requestor*.
 
         Raises Reverted when the contract, or its callback, refuses; UpstreamError when a chain
         or gateway failed, or when the contract asks for what no good contract would; Overloaded
         when we could not ask."""
         with self._room.hold() as hold:
-            return await self._call(to, data, read, hold)
+            return await self._call(to, data, read, hold, requestor)
 
-    async def _call(self, to: str, data: bytes, read: Callable[[bytes], T], hold: Hold) -> T:
-        left, attempts = self._seconds, Attempts()
+    async def _call(
+        self, to: str, data: bytes, read: Callable[[bytes], T], hold: Hold, requestor: str
+    ) -> T:
+        left, attempts = self._seconds, Attempts(requestor=requestor)
         for _ in range(MAX_ROUNDS):
             try:
                 return await self._ethereum.call(to, data, read)

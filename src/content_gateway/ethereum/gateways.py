@@ -58,9 +58,10 @@ class GatewayFailed(UpstreamUnavailable):
 
 
 class Attempts:
-    """How often gateways may still be asked, until the contract has its answer."""
+    """How often gateways may still be asked, until the contract has its answer, and for whom."""
 
-    def __init__(self, left: int = MAX_ATTEMPTS) -> None:
+    def __init__(self, left: int = MAX_ATTEMPTS, *, requestor: str = "") -> None:
+        self.requestor = requestor
         self._left = left
 
     def take(self) -> bool:
@@ -96,7 +97,8 @@ class Gateways:
             # Some of the time is kept for the gateways behind, so that a silent one can be left.
             share = left / min(len(urls) - position, _MOST_SHARES)
             try:
-                return read_gateway_answer(await self._ask(url, request, share))
+                answer = await self._ask(url, request, share, attempts.requestor)
+                return read_gateway_answer(answer)
             except UpstreamError as failed:
                 log.info("gateway failed", host=host_of(url), reason=failed.detail)
                 failure = failed
@@ -105,7 +107,7 @@ class Gateways:
                     break
         raise failure
 
-    async def _ask(self, template: str, request: Request, seconds: float) -> Answer:
+    async def _ask(self, template: str, request: Request, seconds: float, requestor: str) -> Answer:
         sender, data = "0x" + request.sender.hex(), "0x" + request.data.hex()
         # Once each: a template of nothing but {data} would become a URL of megabytes.
         url = template.replace("{sender}", sender, 1).replace("{data}", data, 1)
@@ -120,6 +122,7 @@ class Gateways:
             max_bytes=MAX_BODY_BYTES,
             headers=headers,
             body=body,
+            requestor=requestor,
         )
 
 

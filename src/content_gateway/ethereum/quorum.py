@@ -64,12 +64,14 @@ class EthereumQuorum:
         self._looks = 0
         self._failure: UpstreamError | Overloaded | None = None  # of the last look
 
-    async def call(self, to: str, data: bytes, read: Callable[[bytes], T]) -> T:
+    async def call(
+        self, to: str, data: bytes, read: Callable[[bytes], T], *, requestor: str = ""
+    ) -> T:
         """What *read* makes of that which *quorum* nodes say the contract returns.
 
         Raises Reverted when they agree that it refuses, AnswerTooLarge when they agree that it
         returns too much, UpstreamNonsense when they do not agree, UpstreamUnavailable when too few
-        of them answer, Overloaded when too few could be asked."""
+        of them answer, Overloaded when too few could be asked. *requestor* is charged nothing."""
         if sum(not endpoint.breaker.is_open for endpoint in self._endpoints) < self._quorum:
             # Not even worth a wait behind somebody who is trying one of the others again.
             raise UpstreamUnavailable("Too few Ethereum endpoints are well.")

@@ -47,14 +47,16 @@ class EthereumRpc:
         self._endpoints = [Endpoint(outbound, url, seconds=seconds, clock=clock) for url in urls]
         self._calls_saved = _MOST_HEDGES_SAVED * _CALLS_PER_HEDGE
 
-    async def call(self, to: str, data: bytes, read: Callable[[bytes], T]) -> T:
+    async def call(
+        self, to: str, data: bytes, read: Callable[[bytes], T], *, requestor: str = ""
+    ) -> T:
         """What *read* makes of that which the contract at *to* returns for *data*, at the latest
         block.
 
         An answer that *read* refuses with ValueError counts as that node's failure. Raises
         Reverted when the contract refuses, UpstreamError when no node gave an answer that can be
         right: AnswerTooLarge where one said so, Overloaded when no connection was free, and else
-        the error of the last one."""
+        the error of the last one. Nodes are the operator's own: *requestor* is charged nothing."""
         self._calls_saved = min(self._calls_saved + 1, _MOST_HEDGES_SAVED * _CALLS_PER_HEDGE)
         endpoints, request = iter(self._endpoints), encode_call(to, data)
         running: dict[asyncio.Task[T], Turn] = {}

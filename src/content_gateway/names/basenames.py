@@ -47,15 +47,17 @@ class Basenames:
         """As ENS does."""
         return self._ens.covers(name)
 
-    async def resolve(self, name: DomainName, coin: CoinType = ETHEREUM) -> Records:
+    async def resolve(
+        self, name: DomainName, coin: CoinType = ETHEREUM, *, requestor: str = ""
+    ) -> Records:
         """As EnsNames.resolve. A Basename costs two round trips on Base beside one of ENS.
 
         Where one chain could not be asked, what the other says is told. Without Base that is the
         wallet, with content of a kind that is not served."""
         if not name.text.endswith(SUFFIX):
-            return await self._ens.resolve(name, coin)
+            return await self._ens.resolve(name, coin, requestor=requestor)
         if self._base is None:
-            wallet = (await self._ens.address(name, coin)).text
+            wallet = (await self._ens.address(name, coin, requestor=requestor)).text
             if wallet is None:
                 raise UpstreamUnavailable("The name is kept on Base, which is not asked here.")
             if isinstance(wallet, Failed):
@@ -63,7 +65,8 @@ class Basenames:
             return Records(wallet, OtherContent("basename", name.text))
         # ENS is asked for the address only: its gateway may refuse to speak of content at all.
         address, (content, owner) = await both(
-            self._ens.address(name, coin), self._content_and_owner(self._base, name.namehash)
+            self._ens.address(name, coin, requestor=requestor),
+            self._content_and_owner(self._base, name.namehash),
         )
         return records_of(address, content, owner if coin == ETHEREUM else None)
 

@@ -39,6 +39,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Protocol
 
 from content_gateway.content.cid import Cid
@@ -72,8 +73,10 @@ class NameService(Protocol):
     def covers(self, name: DomainName) -> bool:
         """True when names like this one may be found here."""
 
-    async def resolve(self, name: DomainName, coin: CoinType) -> Records:
+    async def resolve(self, name: DomainName, coin: CoinType, *, requestor: str = "") -> Records:
         """What *name* points at, its wallet being the address for *coin*.
+
+        What others choose to have asked is charged to *requestor*.
 
         Raises NameNotFound when the service knows of no records, InvalidCoinType when it does not
         read those of *coin*, UpstreamError when it could not find out. Never returns a guess."""
@@ -259,13 +262,13 @@ class Directory:
 
     def _flight(self, name: DomainName, question: Question, requestor: str) -> asyncio.Task[Entry]:
         """The one flight for *question*, begun if there is none; raises Overloaded."""
-        return self._flights.join(question, requestor, lambda end: self._fly(name, question, end))
+        return self._flights.join(question, requestor, partial(self._fly, name, question))
 
-    async def _fly(self, name: DomainName, question: Question, end: float) -> Entry:
+    async def _fly(self, name: DomainName, question: Question, end: float, requestor: str) -> Entry:
         begun = self._clock()
         try:
             async with asyncio.timeout_at(end):
-                records = await self._ask_services(name, question[1])
+                records = await self._ask_services(name, question[1], requestor)
         except TimeoutError as late:
             self._cache.learned_nothing(question, begun, self._policy.hold_back)
             raise UpstreamTimeout("The name service did not answer in time.") from late
@@ -278,13 +281,15 @@ class Directory:
             return self._cache.learn_partial(question, records, begun, self._policy.hold_back)
         return self._cache.learn(question, records, begun)
 
-    async def _ask_services(self, name: DomainName, coin: CoinType) -> Records | None:
+    async def _ask_services(
+        self, name: DomainName, coin: CoinType, requestor: str
+    ) -> Records | None:
         responsible = [service for service in self._services if service.covers(name)]
         if not responsible:
             raise UpstreamUnavailable("No name service is configured for this domain.")
         for service in responsible:
             try:
-                return await service.resolve(name, coin)
+                return await service.resolve(name, coin, requestor=requestor)
             except NameNotFound:
                 continue
         return None

@@ -62,12 +62,21 @@ class EthereumCalls(Protocol):
         Reverted when the contract refuses, UpstreamError when nobody gave a good answer."""
 
 
+class EnsCalls(EthereumCalls, Protocol):
+    """Reads of one chain, with what contracts keep off it."""
+
+    async def call(
+        self, to: str, data: bytes, read: Callable[[bytes], T], *, requestor: str = ""
+    ) -> T:
+        """As EthereumCalls.call; gateways are asked at the expense of *requestor*."""
+
+
 class EnsNames:
     """The name service behind every dotted name."""
 
     def __init__(
         self,
-        ethereum: EthereumCalls,
+        ethereum: EnsCalls,
         *,
         universal_resolver: str,
         registry: str,
@@ -85,7 +94,9 @@ class EnsNames:
         """True: names of DNS are in ENS too, so every dotted name may be."""
         return True
 
-    async def resolve(self, name: DomainName, coin: CoinType = ETHEREUM) -> Records:
+    async def resolve(
+        self, name: DomainName, coin: CoinType = ETHEREUM, *, requestor: str = ""
+    ) -> Records:
         """What *name* points at, according to ENS; the wallet is its address for *coin*.
 
         One call, and a second round trip only for a name that has content and no Ethereum
@@ -94,7 +105,8 @@ class EnsNames:
         we could not find out. Never returns a guess."""
         self._require()
         node = name.namehash
-        silence, content_hash = await self._ask(name, address_call(node, coin), CONTENTHASH + node)
+        calls = address_call(node, coin), CONTENTHASH + node
+        silence, content_hash = await self._ask(name, *calls, requestor)
         address, content = read_address(silence, coin), read_content(content_hash)
         has_content = content is not None and not isinstance(content, Failed)
         owner: str | Failed | None = None
@@ -103,21 +115,25 @@ class EnsNames:
             # element, and none of them is an address that is unset. Asked alone they differ. For
             # other coins a missing function is common, and nobody is told a stand-in.
             if has_content:
-                address, owner = await both(self.address(name, coin), self._owner(node))
+                alone = self.address(name, coin, requestor=requestor)
+                address, owner = await both(alone, self._owner(node))
             else:
-                address = await self.address(name, coin)
+                address = await self.address(name, coin, requestor=requestor)
         elif coin == ETHEREUM and address.is_zero and has_content:
             owner = await self._owner(node)
         return records_of(address, content, owner)
 
-    async def address(self, name: DomainName, coin: CoinType) -> Address:
+    async def address(self, name: DomainName, coin: CoinType, *, requestor: str = "") -> Address:
         """The address record of *name* for *coin*, asked for alone; it may have failed.
 
         Raises UpstreamError only while the Universal Resolver is no good."""
         self._require()
-        return read_address(await self._ask_alone(name, address_call(name.namehash, coin)), coin)
+        call = address_call(name.namehash, coin)
+        return read_address(await self._ask_alone(name, call, requestor), coin)
 
-    async def _ask(self, name: DomainName, first: bytes, second: bytes) -> tuple[Element, Element]:
+    async def _ask(
+        self, name: DomainName, first: bytes, second: bytes, requestor: str
+    ) -> tuple[Element, Element]:
         """What the resolver of *name* returns to each of the two calls.
 
         Raises NameNotFound, and UpstreamError when neither is known."""
@@ -126,6 +142,7 @@ class EnsNames:
                 self._universal_resolver,
                 encode_query(name, first, second),
                 lambda returned: read_elements(returned, 2),
+                requestor=requestor,
             )
         except Reverted as revert:
             refusal = read_refusal(revert.data)
@@ -139,13 +156,18 @@ class EnsNames:
         # A resolver that takes whole multicalls (ENSIP-22) may fail as a whole, and one record may
         # be too large for both: the other is still had. Two calls more, whatever the owner does.
         log.info("records are asked for one by one", name=name.text, reason=reason)
-        return await both(self._ask_alone(name, first), self._ask_alone(name, second))
+        return await both(
+            self._ask_alone(name, first, requestor), self._ask_alone(name, second, requestor)
+        )
 
-    async def _ask_alone(self, name: DomainName, call: bytes) -> Element:
+    async def _ask_alone(self, name: DomainName, call: bytes, requestor: str) -> Element:
         """What the resolver of *name* returns to the one *call*, or why it does not; never b""."""
         try:
             returned = await self._ethereum.call(
-                self._universal_resolver, encode_single(name, call), abi.read_bytes
+                self._universal_resolver,
+                encode_single(name, call),
+                abi.read_bytes,
+                requestor=requestor,
             )
         except Reverted as revert:
             return refused(read_refusal(revert.data))

@@ -6,10 +6,12 @@ nobody's but ours. What a look-up does, and what it brings, is left to the direc
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from content_gateway.fairness import FairSemaphore, Permit
 from content_gateway.names.cache import Entry, Question
+
+Work: TypeAlias = Callable[[float, str], Coroutine[Any, Any, Entry]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +44,10 @@ class Lookups:
         self,
         question: Question,
         requestor: str,
-        work: Callable[[float], Coroutine[Any, Any, Entry]],
+        work: Work,
     ) -> asyncio.Task[Entry]:
         """The look-up for *question*, begun and charged to *requestor* if there is none; *work*
-        is given the moment of the loop's clock at which it must end.
+        is given the moment of the loop's clock at which it must end, and who it is charged to.
 
         Raises Overloaded, here or in the task: for who begins one, never for who joins."""
         lookup = self._lookups.get(question)
@@ -65,12 +67,10 @@ class Lookups:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(
-        self, permit: Permit, work: Callable[[float], Coroutine[Any, Any, Entry]]
-    ) -> Entry:
+    async def _run(self, permit: Permit, work: Work) -> Entry:
         end = asyncio.get_running_loop().time() + self._seconds
         await permit.granted()
-        return await work(end)
+        return await work(end, permit.holder or "")
 
     def _ended(self, question: Question, task: asyncio.Task[Entry]) -> None:
         self._lookups.pop(question).permit.release()

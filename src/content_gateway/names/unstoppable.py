@@ -109,7 +109,9 @@ class UnstoppableNames:
         """True when *name* has one of their endings."""
         return name.labels[-1] in self._tlds
 
-    async def resolve(self, name: DomainName, coin: CoinType = ETHEREUM) -> Records:
+    async def resolve(
+        self, name: DomainName, coin: CoinType = ETHEREUM, *, requestor: str = ""
+    ) -> Records:
         """What *name* points at, according to Unstoppable Domains.
 
         One round trip, on all chains at once, and a second where the records are too large
