@@ -96,7 +96,7 @@ async def kept_pins(
         ledger,
         blocking=blocking,
         wake=reconciler.wake,
-        refusal=refusal if store else lambda _: None,
+        refusal=refusal if store else None,
     )
     return Pins(
         pinning,

@@ -45,7 +45,7 @@ class Store:
         clock = asyncio.get_running_loop().time
         begun = clock()
         stream = await self.handlers.get(
-            Call(str(CID), f"format={form}".encode(), (), None, b"", address)
+            Call(str(CID), f"format={form}".encode(), (), None, b"", network_of(address))
         )
         assert isinstance(stream, Stream)
         async for chunk in stream.chunks:

@@ -29,19 +29,15 @@ def address_of(scope: Mapping[str, Any]) -> str:
 
 class Call(msgspec.Struct, frozen=True):
     """One request: its path parameter, its query as it was sent, its header fields, who asks
-    (None: no key needed), its body where the operation has one, and the IP address it came from."""
+    (None: no key needed), its body where the operation has one, and whose share of what is scarce
+    it takes: the id of who asks, else of its network."""
 
     argument: str
     query: bytes
     headers: Iterable[tuple[bytes, bytes]]
     admitted: Admitted | None
     body: bytes = b""
-    address: str = ""
-
-    @property
-    def charged(self) -> str:
-        """Whose share of what is scarce this takes: the id of who asks, else of its network."""
-        return network_of(self.address) if self.admitted is None else self.admitted.requestor.id
+    charged: str = ""
 
     @property
     def requestor(self) -> str:

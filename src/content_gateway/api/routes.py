@@ -99,7 +99,7 @@ class _Endpoint:
             body = await read_body(scope, receive, seconds=self._body_seconds)
         if ENCODED_SLASH in argument:
             argument = argument.replace(ENCODED_SLASH, "/")
-        call = Call(argument, scope["query_string"], headers, admitted, body, address_of(scope))
+        call = Call(argument, scope["query_string"], headers, admitted, body, charged)
         answer = await self._handler.answer(call)
         if isinstance(answer, Reply) and len(answer.body) > LARGE_BODY:
             permit = self._answers.request(call.charged)

@@ -70,9 +70,9 @@ class Pinning:
         *,
         blocking: Blocking,
         wake: Callable[[], None],
-        refusal: Callable[[Cid], str | None] = lambda _: None,
+        refusal: Callable[[Cid], str | None] | None = None,
     ) -> None:
-        """*refusal* says why the backend could never keep a CID; None if it may."""
+        """*refusal* says why the backend could never keep a CID; None: it may keep any."""
         self._ledger = ledger
         self._blocking = blocking
         self._wake = wake
@@ -116,7 +116,7 @@ class Pinning:
         """The CID spelt *spelling*, which may be pinned; raises InvalidCid and Blocked."""
         cid = Cid.parse(spelling)
         # Now, and not as a pin that fails for ever: no try would end differently.
-        if (reason := self._refusal(cid)) is not None:
+        if self._refusal is not None and (reason := self._refusal(cid)) is not None:
             raise InvalidCid(f"The content cannot be kept: {reason}.")
         self._blocking.check_cid(cid)
         return cid
