@@ -40,8 +40,6 @@ from typing import Final
 
 from content_gateway.errors import Overloaded
 
-# After so many seconds without another's request, a requestor is alone.
-_ALONE_AFTER: Final = 1.0
 # How many times what stays free a requestor may have.
 _FACTOR: Final = 2
 
@@ -50,7 +48,8 @@ class FairSemaphore:
     """So many *permits*, and at most *waiting* requests for one, each for *patience* seconds.
 
     *detail* tells the person who is refused what there is too much of. No requestor has more than
-    *crowd* permits while others are there; None: only its share bounds it. Without *reserves*
+    *crowd* permits while others are there, that is until *alone_after* seconds have passed without
+    another's request; None: only its share bounds it. Without *reserves*
     nothing is kept free for others: whoever comes first may have all, and only those who wait take
     turns; for what is given back soon, or is one requestor's alone."""
 
@@ -62,8 +61,10 @@ class FairSemaphore:
         patience: float = 5.0,
         detail: str,
         crowd: int | None = None,
+        alone_after: float = 1.0,
         reserves: bool = True,
     ) -> None:
+        self._alone_after: Final = alone_after
         self._reserves: Final = reserves
         self._crowd: Final = crowd
         self._last, self._last_at = "", float("-inf")  # who asked last, and when;
@@ -120,7 +121,7 @@ class FairSemaphore:
 
     def _note(self, requestor: str) -> None:
         if requestor != self._last:
-            self._last, self._alone_at = requestor, self._last_at + _ALONE_AFTER
+            self._last, self._alone_at = requestor, self._last_at + self._alone_after
         self._last_at = asyncio.get_running_loop().time()
 
     @property

@@ -13,21 +13,24 @@ from typing import Final
 from content_gateway.fairness import FairSemaphore, Permit
 
 _ALONE: Final = 64
-_BESIDE: Final = 4
+_OVER: Final = 12  # of which one has eight
+_BESIDE: Final = 2
+_ALONE_AFTER: Final = 10.0  # seconds; somebody who asks now and then is there too
 _WAITING: Final = 3_000_000  # a request has a connection, and these are bounded
 
 
 class Turns:
     """At most *beside* requests of one requestor begin in a turn while others ask too; while it is
-    alone, at most *alone*, and as many of those that had to wait."""
+    alone, *alone*, but a few where it always has more than that ready."""
 
     def __init__(self, *, alone: int = _ALONE, beside: int = _BESIDE) -> None:
         self._most = self._left = alone
         self._permits = FairSemaphore(
-            alone * 3 // 2,  # two thirds for who is alone
+            _OVER,
             waiting=_WAITING,
             detail="Too many requests are waiting.",
             crowd=beside,
+            alone_after=_ALONE_AFTER,
         )
         self._begun: list[Permit] = []
         self._only: str | None = None  # the requestor that is alone, as far as we know
