@@ -25,6 +25,11 @@ class Lag:
     worst: float = 0.0
     wall: float = 0.0
 
+    def see(self, cpu: float, wall: float) -> None:
+        """Take note of the time between two wakings."""
+        self.worst = max(self.worst, cpu)
+        self.wall = max(self.wall, wall)
+
 
 @asynccontextmanager
 async def loop_lag() -> AsyncIterator[Lag]:
@@ -32,7 +37,7 @@ async def loop_lag() -> AsyncIterator[Lag]:
     lag = Lag()
     before = gc.get_threshold()
     collect_seldom()
-    watcher = asyncio.create_task(_watch(lag), name="loop lag")
+    watcher = asyncio.create_task(watch(lag), name="loop lag")
     try:
         yield lag
     finally:
@@ -43,9 +48,9 @@ async def loop_lag() -> AsyncIterator[Lag]:
         gc.set_threshold(*before)
 
 
-async def _watch(lag: Lag) -> None:
+async def watch(lag: Lag) -> None:
+    """Tell *lag* how long the running loop was held, for ever."""
     while True:
         cpu, wall = time.thread_time(), time.monotonic()
         await asyncio.sleep(_TICK)
-        lag.worst = max(lag.worst, time.thread_time() - cpu)
-        lag.wall = max(lag.wall, time.monotonic() - wall - _TICK)
+        lag.see(time.thread_time() - cpu, time.monotonic() - wall - _TICK)

@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -33,6 +33,12 @@ class Running:
         self.child.send_signal(signal.SIGKILL)
         self.child.wait(10)
 
+    @property
+    def most_memory(self) -> int:
+        """The most memory it has had so far, in bytes (VmHWM of proc(5))."""
+        status = Path(f"/proc/{self.child.pid}/status").read_text()
+        return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) * 1024
+
     async def stop(self, seconds: float = 20.0) -> int:
         """SIGTERM, and the exit status once it has ended."""
         self.child.send_signal(signal.SIGTERM)
@@ -41,9 +47,14 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    command: str, data: Path, settings: Mapping[str, str] | None = None
+    command: str,
+    data: Path,
+    settings: Mapping[str, str] | None = None,
+    program: Sequence[str] = COMMAND,
 ) -> AsyncIterator[Running]:
-    """`content-gateway` *command* (`dev`, `serve`) on a free port, with its data in *data*."""
+    """`content-gateway` *command* (`dev`, `serve`) on a free port, with its data in *data*.
+
+    *program* stands in for `content-gateway`."""
     environment = {name: value for name, value in os.environ.items() if "GATEWAY" not in name}
     environment |= QUIET | {
         "CONTENT_GATEWAY_DATA_DIR": str(data),
@@ -53,7 +64,7 @@ async def running(
     environment |= settings or {}
     with (data.parent / f"{data.name}.log").open("a+") as log:
         child = subprocess.Popen(
-            [*COMMAND, command], env=environment, stdout=log, stderr=log, text=True
+            [*program, command], env=environment, stdout=log, stderr=log, text=True
         )
         try:
             said, url = await _address(child, Path(log.name), log.tell())

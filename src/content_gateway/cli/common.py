@@ -2,9 +2,12 @@
 
 import asyncio
 import gc
+import importlib
 import os
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -34,8 +37,12 @@ KEY_VARIABLE: Final = "CONTENT_GATEWAY_KEY"
 INTERRUPTED: Final = 130  # as shells have it: 128 and the number of SIGINT
 
 # How much must be new until collections look for cycles, of which requests leave next to none:
-# with Python 3.11's own numbers (700, 10, 10) they take a sixth of the time of a new pin.
-_COLLECTIONS: Final = (10_000, 20, 20)
+# with Python 3.11's own numbers (700, 10, 10) they take a sixth of the time of a new pin. A
+# collection holds the loop, at a microsecond or two an object: these look at 8,000 at most, but for
+# the rare whole ones, in one per cent of the time of a new pin. (10,000, 20, 20) took 120 ms.
+_COLLECTIONS: Final = (2_000, 3, 500)
+# What the first name needs, and nothing before it: 60 to 100 ms of CPU.
+_FIRST_NEEDED: Final = "Crypto.Hash.keccak"
 # How long a thread that wants the interpreter waits until it is asked back. With Python's own 5 ms
 # a write or a search, which needs it a dozen times, takes 50 ms longer beside a busy event loop.
 _SWITCH_SECONDS: Final = 0.0005
@@ -177,6 +184,17 @@ def zones_of(settings: Settings) -> "list[ZoneFile]":
     return [ZoneFile(path)] if has_demo else []
 
 
+@contextmanager
+def imported_beside(module: str) -> Iterator[None]:
+    """Import *module* in a thread: neither the start nor the first who needs it waits for it."""
+    thread = threading.Thread(target=importlib.import_module, args=(module,), name="import")
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
 def collect_seldom() -> None:
     """Let collections of garbage pass over all there is now, and come seldom from here on."""
     gc.freeze()  # what the start has made lives on
@@ -211,4 +229,5 @@ async def serve(
             collect_seldom()
             switch_soon()
             announce(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
-            await server.serve(sockets=[listener])
+            with imported_beside(_FIRST_NEEDED):
+                await server.serve(sockets=[listener])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from content_gateway.fairness import FairSemaphore, Permit
+from content_gateway.loop_turns import Turns
 from content_gateway.names.cache import Entry, Question
 
 Work: TypeAlias = Callable[[float, str], Coroutine[Any, Any, Entry]]
@@ -35,6 +36,7 @@ class Lookups:
             patience=seconds / 2,
             detail="Too many names are being looked up at once.",
         )
+        self._turns = Turns()
         self._lookups: dict[Question, _Lookup] = {}
 
     def __contains__(self, question: Question) -> bool:
@@ -70,6 +72,7 @@ class Lookups:
     async def _run(self, permit: Permit, work: Work) -> Entry:
         end = asyncio.get_running_loop().time() + self._seconds
         await permit.granted()
+        await self._turns.begin_one()
         return await work(end, permit.holder or "")
 
     def _ended(self, question: Question, task: asyncio.Task[Entry]) -> None:

@@ -7,6 +7,7 @@ nobody asked for. Which DAG, and from whom, is left to the retrieval."""
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,11 +40,13 @@ class Ended:
     is_busy: bool = False
 
 
-async def receive(gateway: Gateway, root: Cid, keep: Keep) -> Ended:
+async def receive(gateway: Gateway, root: Cid, keep: Keep, parts: asyncio.Semaphore) -> Ended:
     """Keep the CAR of *root* from *gateway*, as far as it is good.
 
-    Raises what *keep* raises, and nothing that is the gateway's fault."""
-    stream = _Stream(gateway.seconds, keep)
+    Shares *parts* with other streams: as many parts are verified and written at once, each of
+    them some 8 MiB of memory, and the others stop reading meanwhile. Raises what *keep* raises,
+    and nothing that is the gateway's fault."""
+    stream = _Stream(gateway.seconds, keep, parts)
     try:
         try:
             async with gateway.car(root) as answer:
@@ -84,10 +87,11 @@ class _KeepFailed(Exception):
 class _Stream:
     """The parts of one CAR on their way from the network to the disk."""
 
-    def __init__(self, patience: float, keep: Keep) -> None:
+    def __init__(self, patience: float, keep: Keep, parts: asyncio.Semaphore) -> None:
         self.useful = 0
         self._patience = patience
         self._keep = keep
+        self._parts = parts
         self._reader = CarReader()
         self._part: list[bytes] = []
         self._received = 0
@@ -132,7 +136,11 @@ class _Stream:
         part, self._part = self._part, []
         await self._verified()
         if part:
-            self._verifying = asyncio.ensure_future(self._verify(part))
+            await self._parts.acquire()
+            permit = ExitStack()
+            permit.callback(self._parts.release)
+            self._verifying = asyncio.ensure_future(self._verify(part, permit))
+            self._verifying.add_done_callback(lambda _: permit.close())
 
     async def _verified(self) -> None:
         """Wait for the part that is being verified."""
@@ -140,11 +148,14 @@ class _Stream:
         if verifying is not None:
             await verifying
 
-    async def _verify(self, part: list[bytes]) -> None:
-        """Verify *part*, and begin to write it once the one before it is written."""
+    async def _verify(self, part: list[bytes], permit: ExitStack) -> None:
+        """Verify *part*, and begin to write it once the one before it is written; the *permit* is
+        given back behind that."""
         sections, fault = await asyncio.to_thread(_verified, self._reader, part)
         await self._written()
         self._writing = asyncio.ensure_future(self._keep(sections))
+        written = permit.pop_all()
+        self._writing.add_done_callback(lambda _: written.close())
         if fault is not None:
             await self._written()
             raise fault
@@ -174,6 +185,7 @@ def _verified(reader: CarReader, part: list[bytes]) -> tuple[list[Section], Exce
         sections = reader.feed(*part)
     except ValueError as wrong:
         return [], NotGiven(f"It served no CAR: {wrong}.")
+    part.clear()  # its bytes were copied
     good: list[Section] = []
     for multihash, data in sections:
         try:

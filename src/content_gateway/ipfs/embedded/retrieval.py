@@ -38,7 +38,8 @@ log = structlog.get_logger(__name__)
 
 
 class Retrieval:
-    """The bringing in of one pin; *parallel* raw blocks are asked for at once."""
+    """The bringing in of one pin; *parallel* raw blocks are asked for at once, and all
+    retrievals share how many *parts* of CARs are worked on."""
 
     def __init__(
         self,
@@ -50,8 +51,10 @@ class Retrieval:
         parallel: int,
         progress: Progress,
         checker: Callable[[], Check | None],
+        parts: asyncio.Semaphore,
     ) -> None:
         self._checker = checker
+        self._parts = parts
         self._blocks = blocks
         self._gateways = gateways
         self._pin = pin
@@ -153,7 +156,7 @@ class Retrieval:
             return await self._keep(sections, own)
 
         try:
-            ended = await receive(gateway, cid, keep)
+            ended = await receive(gateway, cid, keep, self._parts)
         finally:
             self._of_cars.remove(own)
         if ended.wrong is not None:

@@ -5,6 +5,8 @@ durably, only when nothing lacks; so a crash costs what was under way and no mor
 1, and nothing is announced to the DHT. How blocks are kept, fetched and read is left to the
 modules beside this one."""
 
+import asyncio
+import traceback
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from typing import Final
 
@@ -29,6 +31,7 @@ Checker = Callable[[], Check | None]
 
 PARALLEL_BLOCKS: Final = 16
 _MOST_ORIGINS: Final = 4
+_PARTS_AT_ONCE: Final = 4  # of all CARs that come in: some 8 MiB each
 _PINS_AT_ONCE: Final = 1_000
 _PINNED: Final = Sighting(Holding.PINNED, 1, 1, (Peer("embedded", "pinned"),))
 _ABSENT: Final = Sighting(Holding.ABSENT, 0, 1, (Peer("embedded", "unpinned"),))
@@ -57,6 +60,7 @@ class EmbeddedStore:
         # Room for the largest pin and a little more.
         self._room = Room(max(MAX_KNOWN, self._limits.blocks * 6 // 5))
         self._strangers = strangers
+        self._parts = asyncio.Semaphore(_PARTS_AT_ONCE)
 
     @property
     def batch_age(self) -> float:
@@ -102,8 +106,11 @@ class EmbeddedStore:
             pin = await self._blocks.begin(cid)
             if not pin.is_complete:
                 await self._bring_in(cid, pin, progress, self._sources(origins))
-        except ValueError as wrong:
-            raise PinFailed(f"The content cannot be kept: {wrong}.") from wrong
+        except BaseException as failed:
+            _drop_locals(failed)
+            if not isinstance(failed, ValueError):
+                raise
+            raise PinFailed(f"The content cannot be kept: {failed}.") from failed
         return _PINNED
 
     async def _bring_in(
@@ -123,6 +130,7 @@ class EmbeddedStore:
                     parallel=self._parallel,
                     progress=progress,
                     checker=self._checker,
+                    parts=self._parts,
                 ).run()
                 if not frontier.is_complete:  # no promise rests on the retrieval being right
                     raise PinDeferred("Not all of it came in; it is tried again.")
@@ -171,3 +179,17 @@ class EmbeddedStore:
         Raises StorageUnavailable when the disk refuses."""
         most = max(MAX_LINKS, self._limits.blocks)
         return read_car(self._blocks, cid, scope, most, self._checker)
+
+
+def _drop_locals(failed: BaseException) -> None:
+    """Clear the frames that *failed* has passed, and those of the errors it was raised from.
+
+    A task and its error hold each other, and the frames megabytes of blocks: what failed would
+    be kept until a collection comes."""
+    ahead, seen = [failed], set[int]()
+    while ahead:
+        error = ahead.pop()
+        if id(error) not in seen:
+            seen.add(id(error))
+            traceback.clear_frames(error.__traceback__)
+            ahead += [each for each in (error.__cause__, error.__context__) if each is not None]
