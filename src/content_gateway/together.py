@@ -4,7 +4,7 @@ Knows asyncio's task groups only: when one question fails the others are ended b
 hears of it, so no question outlives whoever asked. What is asked is left to the callers."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
 A = TypeVar("A")
@@ -19,3 +19,13 @@ async def both(first: Coroutine[Any, Any, A], second: Coroutine[Any, Any, B]) ->
     except BaseExceptionGroup as failed:
         raise failed.exceptions[0] from None
     return one.result(), other.result()
+
+
+async def all_of(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Return once each is done; raises the error of the one that fails first."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for each in coroutines:
+                group.create_task(each)
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None

@@ -2,9 +2,11 @@
 
 import pytest
 
+from content_gateway.connection_slots import PoolLimits
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import Holding, Peer, Sighting
 from content_gateway.errors import (
+    Overloaded,
     PinDeferred,
     UpstreamError,
     UpstreamNonsense,
@@ -197,3 +199,11 @@ async def test_an_unpin_without_kubos_yes_is_not_done(
     node.refuses["pin/rm"] = (status, body)
     with pytest.raises(error):
         await kubo.unpin(cid)
+
+
+async def test_our_own_overload_is_said_as_such(node: Node) -> None:
+    """Where we have no connection left for a look, that is no bug and no fault of the node's."""
+    node.delay = 0.05
+    async with Outbound(limits=PoolLimits(in_all=1, per_server=1, waiting=0)) as outbound:
+        with pytest.raises(Overloaded):
+            await Kubo(outbound, node.url).look([raw(b"one")[0], raw(b"two")[0]])

@@ -36,6 +36,7 @@ from content_gateway.ipfs.kubo_words import (
     refusal,
 )
 from content_gateway.outbound import Answer, Outbound, Stream
+from content_gateway.together import all_of
 
 log = structlog.get_logger(__name__)
 
@@ -109,9 +110,7 @@ class Kubo:
                 except UpstreamError as wrong:
                     seen[cid] = wrong
 
-        async with asyncio.TaskGroup() as group:
-            for cid in dict.fromkeys(cids):
-                group.create_task(look_at(cid))
+        await all_of(look_at(cid) for cid in dict.fromkeys(cids))
         failures = [one for one in seen.values() if isinstance(one, UpstreamError)]
         if failures and len(failures) == len(seen):
             raise failures[0]
