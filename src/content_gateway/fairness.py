@@ -85,7 +85,7 @@ class FairSemaphore:
         permit = Permit(self)
         if self._crowd is not None and not is_ours:
             self._note(requestor)
-        if requestor not in self._queues and self._may_hold(requestor):
+        if self._may_hold(requestor) and requestor not in self._queues:
             self._grant(permit, requestor)
         elif is_ours or self._may_wait(requestor):
             self._enqueue(permit, requestor)
@@ -114,10 +114,12 @@ class FairSemaphore:
         return bool(self._queues)
 
     def _may_hold(self, requestor: str) -> bool:
-        held = self._held.get(requestor, 0)
+        held, free = self._held.get(requestor), self._free
+        if held is None:
+            return free > 0
         if self._crowd is not None and held >= self._crowd and self.is_crowded:
             return False
-        return self._is_within_share(held, self._free)
+        return held < _FACTOR * (free - 1) if self._reserves else free > 0
 
     def _note(self, requestor: str) -> None:
         if requestor != self._last:
@@ -130,16 +132,14 @@ class FairSemaphore:
         return asyncio.get_running_loop().time() < self._alone_at
 
     def _may_wait(self, requestor: str) -> bool:
-        return self._is_within_share(len(self._queues.get(requestor, ())), self._room)
-
-    def _is_within_share(self, had: int, free: int) -> bool:
-        """Whether who has *had* may take one more of the *free* ones."""
-        is_modest = had == 0 or not self._reserves or had + 1 <= _FACTOR * (free - 1)
-        return free > 0 and is_modest
+        queue, room = self._queues.get(requestor), self._room
+        if queue is None or not self._reserves:
+            return room > 0
+        return len(queue) < _FACTOR * (room - 1)
 
     def _enqueue(self, permit: "Permit", requestor: str) -> None:
         self._queues.setdefault(requestor, OrderedDict())[permit] = None
-        permit.queued_by.append(requestor)
+        permit.queued_by += (requestor,)
         self._room -= 1
 
     def _leave_queues(self, permit: "Permit") -> None:
@@ -149,7 +149,7 @@ class FairSemaphore:
             if not queue:
                 del self._queues[requestor]
         self._room += len(permit.queued_by)
-        permit.queued_by.clear()
+        permit.queued_by = ()
 
     def _grant(self, permit: "Permit", requestor: str) -> None:
         self._free -= 1
@@ -158,8 +158,10 @@ class FairSemaphore:
 
     def _take_back(self, requestor: str) -> None:
         self._free += 1
-        self._held[requestor] -= 1
-        if not self._held[requestor]:
+        held = self._held[requestor] - 1
+        if held:
+            self._held[requestor] = held
+        else:
             del self._held[requestor]
 
     def _serve(self) -> None:
@@ -179,15 +181,15 @@ class Permit:
     """A permit of *semaphore*, or a request for one; *holder* is who it is charged to, None while
     it waits."""
 
-    __slots__ = ("_future", "_is_over", "_semaphore", "_then", "holder", "queued_by")
+    # There is one for each request, so that what most never have is the class's.
+    holder: str | None = None
+    queued_by: tuple[str, ...] = ()
+    _future: asyncio.Future[None] | None = None
+    _then: Callable[[], None] | None = None
+    _is_over = False
 
     def __init__(self, semaphore: FairSemaphore) -> None:
         self._semaphore = semaphore
-        self._future: asyncio.Future[None] | None = None
-        self._then: Callable[[], None] | None = None
-        self._is_over = False
-        self.holder: str | None = None
-        self.queued_by: list[str] = []
 
     async def granted(self) -> None:
         """Wait until it is given; one waiter at a time. Raises Overloaded when patience ends.
@@ -228,11 +230,13 @@ class Permit:
         if self._is_over:
             return
         self._is_over = True
+        semaphore = self._semaphore
         if self.holder is not None:
-            self._semaphore._take_back(self.holder)
+            semaphore._take_back(self.holder)
         else:
-            self._semaphore._leave_queues(self)
-        self._semaphore._serve()
+            semaphore._leave_queues(self)
+        if semaphore._queues:
+            semaphore._serve()
 
     def wake(self) -> None:
         """Tell whoever waits that it is given."""

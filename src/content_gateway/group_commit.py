@@ -125,7 +125,10 @@ class GroupWriter:
         permit = self._turns.request(requestor, is_ours=not requestor)
         write = Write(job, note, self._loop.create_future(), permit)
         self._unanswered += 1
-        permit.then(lambda: self._queue.put(write))
+        if permit.holder is not None:
+            self._queue.put(write)
+        else:
+            permit.then(lambda: self._queue.put(write))
         return write.future
 
     def _run(self) -> None:
