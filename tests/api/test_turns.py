@@ -94,39 +94,60 @@ async def test_nobody_waits_behind_all_that_is_ready(hog: str, quiet: str, path:
     assert max(others) <= 16, others
 
 
+async def begin(turns: Turns, who: str) -> None:
+    """Return once a request of *who* may begin."""
+    if not turns.begins(who):
+        await turns.wait(who)
+
+
 async def test_who_is_alone_waits_for_nobody() -> None:
     """As many requests as a client usually has begin in the turn that they come in."""
     turns = Turns()
-    await turns.take("one")
+    turns.begins("one")
+    await asyncio.sleep(1.1)
     assert [turns.begins("one") for _ in range(64)] == [True] * 64
 
 
 async def test_who_is_alone_has_its_turn_too() -> None:
-    """Of a thousand, not all begin in one turn; and all do, soon."""
-    turns, begun = Turns(), 0
+    """Of a thousand, not all begin in one turn; and all do, in the order in which they came."""
+    turns, begun = Turns(), list[int]()
 
-    async def begin() -> None:
-        nonlocal begun
-        if not turns.begins("one"):
-            await turns.take("one")
-        begun += 1
+    async def ask(number: int) -> None:
+        await begin(turns, "one")
+        begun.append(number)
 
-    tasks = [asyncio.create_task(begin()) for _ in range(READY)]
+    tasks = [asyncio.create_task(ask(number)) for number in range(READY)]
     await asyncio.sleep(0)
-    assert begun <= 80
+    assert 0 < len(begun) <= 64
     await asyncio.gather(*tasks)
-    assert begun == READY
+    assert begun == list(range(READY))
+
+
+async def test_each_has_its_turn() -> None:
+    """However many there are, and however much the others have waiting."""
+    turns, begun = Turns(beside=4), list[str]()
+    for who in "ab":  # who are not alone from then on
+        await begin(turns, who)
+
+    async def ask(who: str) -> None:
+        await begin(turns, who)
+        begun.append(who)
+
+    tasks = [asyncio.create_task(ask("a")) for _ in range(100)]
+    tasks += [asyncio.create_task(ask(who)) for who in "bcd" * 3]
+    await asyncio.gather(*tasks)
+    assert Counter(begun) == {"a": 100, "b": 3, "c": 3, "d": 3}
+    assert max(place for place, who in enumerate(begun) if who != "a") <= 4 + 3 * 4 + 4
 
 
 async def test_who_leaves_takes_nothing_along() -> None:
-    """A request that is given up while it waits leaves its permit to others."""
+    """The turn of a request that is given up while it waits is the next one's."""
     turns = Turns()
-    await turns.take("other")
-    tasks = [asyncio.create_task(turns.take("one")) for _ in range(READY)]
+    tasks = [asyncio.create_task(begin(turns, "one")) for _ in range(READY)]
     await asyncio.sleep(0)
     for task in tasks[::2]:
         task.cancel()
     done = await asyncio.gather(*tasks, return_exceptions=True)
-    assert sum(isinstance(one, asyncio.CancelledError) for one in done) <= READY // 2
+    assert 0 < sum(isinstance(one, asyncio.CancelledError) for one in done) <= READY // 2
     for _ in range(10):  # and nothing is lost
-        await asyncio.gather(*(turns.take(who) for who in ("one", "two", "three")))
+        await asyncio.gather(*(begin(turns, who) for who in ("one", "two", "three")))

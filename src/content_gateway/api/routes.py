@@ -92,7 +92,7 @@ class _Endpoint:
         else:
             charged = network_of(address_of(scope))
         if not self._turns.begins(charged):  # most do, and need no coroutine
-            await self._turns.take(charged)
+            await self._turns.wait(charged)
         if SENT_BODY in scope.get("extensions", ()):
             if not self._takes_body:
                 raise UnexpectedBody
@@ -151,7 +151,7 @@ class Api:
             await _send(send, reply.status, headers, reply.body)
         except Exception as error:
             if isinstance(error, _AT_THE_DOOR):  # nobody's turn yet
-                await self._turns.take(network_of(address_of(scope)))
+                await self._at_the_door(scope)
             kind, detail, extra = _problem(error, request_id)
             if failures.is_below(scope["path"]):
                 body = failures.body_of(kind, detail)
@@ -160,6 +160,12 @@ class Api:
                 body = problems.body_of(kind, detail, request_id)
                 headers = problems.headers_of(kind, request_id)
             await _send(send, kind.status, [*headers, *extra, length_of(body)], body)
+
+    async def _at_the_door(self, scope: Scope) -> None:
+        """Return in the turn of whoever sent *scope*, of whom only the address is known."""
+        network = network_of(address_of(scope))
+        if not self._turns.begins(network):
+            await self._turns.wait(network)
 
     def _find(self, path: str, method: str) -> tuple[_Endpoint, str]:
         """The operation at *path*, and the path's last segment where that is its parameter.

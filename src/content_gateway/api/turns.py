@@ -1,78 +1,81 @@
-"""The event loop's turns: in each so many requests begin, fairly by requestor.
+"""The event loop's turns: in each so many requests begin, round robin by requestor.
 
 All requests share one event loop, which would take what is ready first come first served: somebody
 with a thousand connections has a thousand requests ready at once, and another's one waits behind
-them all, however little each costs. So a request waits here, as soon as it is known whose it is,
-for one of the permits that there are in each turn of the loop. While others ask too nobody has
-more than a few, and a turn is short; alone, more than most clients have connections. Knows how
-the loop turns; what is fair is left to fairness.py."""
+them all, however little each costs. So a request begins in this turn of the loop or waits for one
+of the next, as soon as it is known whose it is. Knows how the loop turns, and nothing of what a
+request does; what is held for longer than a turn is shared by fairness.py, whose permits would
+cost a fifth of a cheap request here."""
 
 import asyncio
+from collections import deque
 from typing import Final
 
-from content_gateway.fairness import FairSemaphore, Permit
-
 _ALONE: Final = 64
-_OVER: Final = 12  # of which one has eight
-_BESIDE: Final = 2
-_ALONE_AFTER: Final = 10.0  # seconds; somebody who asks now and then is there too
-_WAITING: Final = 3_000_000  # a request has a connection, and these are bounded
+_BESIDE: Final = 8
+_ALONE_AFTER: Final = 1.0  # seconds
 
 
 class Turns:
-    """At most *beside* requests of one requestor begin in a turn while others ask too; while it is
-    alone, *alone*, but a few where it always has more than that ready."""
+    """At most *beside* requests begin in a turn, of all requestors in turn, and one of each that
+    has none yet; *alone* once a second has passed since two of them asked, which is more than most
+    clients have connections."""
 
     def __init__(self, *, alone: int = _ALONE, beside: int = _BESIDE) -> None:
-        self._most = self._left = alone
-        self._permits = FairSemaphore(
-            _OVER,
-            waiting=_WAITING,
-            detail="Too many requests are waiting.",
-            crowd=beside,
-            alone_after=_ALONE_AFTER,
-        )
-        self._begun: list[Permit] = []
-        self._only: str | None = None  # the requestor that is alone, as far as we know
+        self._alone, self._beside = alone, beside
+        self._left = alone  # that may still begin in this turn
+        self._is_new = True  # the turn: none has begun in it, and none waits
+        self._had: set[str] = set()  # who has begun one in it, or waits
+        self._last, self._crowded_until = "", float("-inf")
+        # By requestor, the one whose turn it is first; each queue has the oldest request first.
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     def begins(self, requestor: str) -> bool:
-        """Whether a request of *requestor* may begin at once, counted then; else `take` its turn.
+        """Whether a request of *requestor* may begin at once, counted then; else `wait`.
 
         For most requests this is all that fairness costs."""
-        left = self._left
-        if requestor != self._only or not left or self._permits.is_awaited:
+        if requestor != self._last:
+            self._note(requestor)
+        if self._is_new:
+            self._begin_turn()
+        if (self._waiting or self._left <= 0) and requestor in self._had:
             return False
-        if left == self._most:
-            asyncio.get_running_loop().call_soon(self._renew)
-        self._left = left - 1
+        self._had.add(requestor)
+        self._left -= 1
         return True
 
-    async def take(self, requestor: str) -> None:
-        """Return once a request of *requestor* may begin."""
-        permit = self._permits.request(requestor)
-        self._only = None if self._permits.is_crowded else requestor
-        if permit.holder is None:
-            await _given(permit)
-        if not self._begun:
-            asyncio.get_running_loop().call_soon(self._end)
-        self._begun.append(permit)
+    async def wait(self, requestor: str) -> None:
+        """Return once a request of *requestor* that could not begin at once may."""
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(requestor, deque()).append(mine)
+        await mine
 
-    def _renew(self) -> None:
-        self._left = self._most
+    def _note(self, requestor: str) -> None:
+        """Another asks than the one before."""
+        if self._last:
+            self._crowded_until = asyncio.get_running_loop().time() + _ALONE_AFTER
+            self._left = min(self._left, self._beside)
+        self._last = requestor
 
-    def _end(self) -> None:
-        """The turn is over: as many may begin in the next one."""
-        begun, self._begun = self._begun, []
-        for permit in begun:
-            permit.release()
+    def _end_turn(self) -> None:
+        if self._waiting:
+            self._begin_turn()
+        else:
+            self._is_new = True
 
-
-async def _given(permit: Permit) -> None:
-    """Wait for *permit*; who is cancelled gives it back."""
-    woken = asyncio.get_running_loop().create_future()
-    permit.then(lambda: None if woken.done() else woken.set_result(None))
-    try:
-        await woken
-    except asyncio.CancelledError:
-        permit.release()
-        raise
+    def _begin_turn(self) -> None:
+        """As many may begin as in every turn, those who wait first."""
+        loop, waiting = asyncio.get_running_loop(), self._waiting
+        loop.call_soon(self._end_turn)
+        self._is_new, self._had = False, set(waiting)
+        left = self._beside if loop.time() < self._crowded_until else self._alone
+        while left > 0 and waiting:
+            requestor = next(iter(waiting))
+            queue = waiting.pop(requestor)
+            request = queue.popleft()
+            if queue:
+                waiting[requestor] = queue  # behind the others
+            if not request.done():  # as it is where nobody waits for it any more
+                request.set_result(None)
+                left -= 1
+        self._left = left
