@@ -1,8 +1,6 @@
 """The outbound client: every read is bounded, and every failure has its name."""
 
 import asyncio
-import os
-import resource
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,6 +17,7 @@ from content_gateway.errors import (
     UpstreamUnavailable,
 )
 from content_gateway.outbound import Answer, Outbound
+from tests.limits import without_descriptors
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -285,13 +284,6 @@ async def test_our_own_lack_of_files_is_no_upstreams_fault(outbound: Outbound) -
     """Without a descriptor nothing can be asked: that says nothing about the server, and no breaker
     or outage may take it for an answer."""
     async with listening(Peer(OK + b"content-length: 0\r\n\r\n")) as peer:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        free = os.dup(0)
-        os.close(free)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
-        try:
-            with pytest.raises(Overloaded):
-                await outbound.ask("GET", peer.url, seconds=10, max_bytes=100)
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        with without_descriptors(), pytest.raises(Overloaded):
+            await outbound.ask("GET", peer.url, seconds=10, max_bytes=100)
         assert (await outbound.ask("GET", peer.url, seconds=10, max_bytes=100)).status == 200

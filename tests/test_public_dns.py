@@ -1,5 +1,6 @@
 """Host names that strangers chose: asked of DNS alone, in bounded time and bytes."""
 
+import errno
 import socket
 from collections.abc import AsyncIterator
 
@@ -7,6 +8,7 @@ import pytest
 
 from content_gateway.public_dns import MAX_ADDRESSES, PublicDns
 from tests.fakes.dns import Nameserver, running_nameserver
+from tests.limits import without_descriptors
 
 
 @pytest.fixture
@@ -54,6 +56,17 @@ async def test_a_failing_nameserver_is_no_address(
     nameserver.mood = mood
     with pytest.raises(OSError, match="DNS"):
         await addresses(dns)
+
+
+async def test_without_a_descriptor_nothing_is_said_of_the_host(
+    dns: PublicDns, nameserver: Nameserver
+) -> None:
+    """That we cannot ask is no fault of the name: the error says that it is ours."""
+    nameserver.records["gateway.example.", "A"] = ["gateway.example. 60 A 192.0.2.1"]
+    with without_descriptors(), pytest.raises(OSError, match="Too many open files") as failed:
+        await addresses(dns)
+    assert failed.value.errno == errno.EMFILE
+    assert await addresses(dns) == ["192.0.2.1"]
 
 
 async def test_a_name_that_is_not_there_has_no_address(

@@ -26,8 +26,10 @@ import dns.rdtypes.ANY.TXT
 import dns.resolver
 
 from content_gateway.content.content_path import parse_content_path
+from content_gateway.descriptors import own_lack
 from content_gateway.errors import (
-    UpstreamError,
+    GatewayError,
+    Overloaded,
     UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
@@ -41,6 +43,7 @@ UDP_BYTES: Final = 1232
 MAX_RECORDS: Final = 1_000
 MAX_NAMESERVERS: Final = 3  # of the system's, as the C library does (resolv.conf(5))
 SYSTEM: Final = "/etc/resolv.conf"
+_NO_FILES: Final = "DNS cannot be asked from here now."
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +102,9 @@ class DnsLinks:
     async def lookup(self, domain: str) -> DnsLink | None:
         """Where *domain* points, None if it does not say.
 
-        Raises UpstreamTimeout, UpstreamUnavailable when the resolver cannot be reached or could
-        not find out, UpstreamNonsense when its answer or the domain's records cannot be right."""
+        Raises Overloaded where nothing could be asked from here, UpstreamTimeout,
+        UpstreamUnavailable when the resolver cannot be reached or could not find out,
+        UpstreamNonsense when its answer or the domain's records cannot be right."""
         name = _record_name(domain)
         if name is None:
             return None
@@ -119,6 +123,8 @@ class DnsLinks:
             found = dns.resolver.Resolver(self._system).nameservers[:MAX_NAMESERVERS]
             return [_nameserver(str(address), self._port) for address in found]
         except (dns.resolver.NoResolverConfiguration, ValueError, OSError) as missing:
+            if own_lack(missing):
+                raise Overloaded(_NO_FILES) from missing
             raise UpstreamUnavailable("This machine has no DNS resolver configured.") from missing
 
     async def _ask(
@@ -206,9 +212,11 @@ def _record_name(domain: str) -> dns.name.Name | None:
         return None
 
 
-def _fault(failed: dns.resolver.NoNameservers) -> UpstreamError:
+def _fault(failed: dns.resolver.NoNameservers) -> GatewayError:
     """Whose fault it is that no nameserver gave an answer."""
     errors: list[Any] = [error for _, _, _, error, _ in failed.kwargs["errors"]]
+    if any(isinstance(error, OSError) and own_lack(error) for error in errors):
+        return Overloaded(_NO_FILES)
     refusals = [error for error in errors if isinstance(error, str)]
     if refusals:
         return UpstreamUnavailable(f"DNS could not find out: it says {refusals[-1]}.")

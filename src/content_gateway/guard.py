@@ -18,6 +18,7 @@ from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from content_gateway.content.addresses import DNS_NAME, Address, is_public
+from content_gateway.descriptors import open_socket
 from content_gateway.errors import UpstreamNonsense
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class Guard:
         host, port = str(sockaddr[0]), int(sockaddr[1])
         if (host, port) not in self._local and not (port == self._port and self._allows(host)):
             raise AddressRefused
-        return socket.socket(family, kind, protocol)
+        return open_socket(family, kind, protocol)
 
     def _allows(self, host: str) -> bool:
         try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from yarl import URL
 
 from content_gateway.content.addresses import is_public
+from content_gateway.descriptors import open_socket
 from content_gateway.errors import UpstreamNonsense
 from content_gateway.guard import AddressRefused, Guard
 
@@ -37,7 +38,7 @@ class OriginGuard(Guard):
         family, kind, protocol, _, sockaddr = target
         if not (_is_open(int(sockaddr[1])) and self._allows(str(sockaddr[0]))):
             raise AddressRefused
-        return socket.socket(family, kind, protocol)
+        return open_socket(family, kind, protocol)
 
 
 def _is_open(port: int) -> bool:

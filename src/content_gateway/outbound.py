@@ -5,12 +5,12 @@ from the environment and asks for no compression (facts-edge section 3). Knows H
 answer means is left to the adapter that asked."""
 
 import asyncio
-import errno
 import os
+import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -21,6 +21,7 @@ from yarl import URL
 from content_gateway.byte_room import ByteRoom
 from content_gateway.connection_slots import ConnectionSlots, PoolLimits
 from content_gateway.content_coding import decoder_of
+from content_gateway.descriptors import open_socket, own_lack
 from content_gateway.errors import (
     AnswerTooLarge,
     Overloaded,
@@ -32,12 +33,11 @@ from content_gateway.loop_turns import Turns
 from content_gateway.response_protocol import Wasteful, with_bounds
 
 if TYPE_CHECKING:
+    from aiohttp.connector import AddrInfoType
+
     from content_gateway.guard import Guard
 
 log = structlog.get_logger(__name__)
-
-# No descriptor, no memory, no port of our own: no server can be blamed for them.
-_OURS: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL}
 
 MAX_IN_FLIGHT = 4  # per off-chain gateway (facts-edge section 4)
 GUARDED = PoolLimits(
@@ -129,7 +129,8 @@ class Outbound:
             connector=with_bounds(
                 self._guard.connector()
                 if self._guard
-                else aiohttp.TCPConnector(limit=0),  # the slots are the limit
+                # The slots are the limit.
+                else aiohttp.TCPConnector(limit=0, socket_factory=_socket),
                 self._turns,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -275,6 +276,12 @@ async def _decoded(response: aiohttp.ClientResponse, max_bytes: int) -> AsyncIte
         decoder.finish()
 
 
+def _socket(target: "AddrInfoType") -> socket.socket:
+    """A socket for *target*, to which aiohttp connects it next."""
+    family, kind, protocol, _, _ = target
+    return open_socket(family, kind, protocol)
+
+
 @contextmanager
 def _translated(url: str, seconds: float) -> Iterator[None]:
     """Whatever goes wrong with the request for *url*, in our words."""
@@ -287,9 +294,9 @@ def _translated(url: str, seconds: float) -> Iterator[None]:
     except (aiohttp.ClientResponseError, aiohttp.http.HttpProcessingError) as wrong:
         raise UpstreamNonsense("The answer is not HTTP.") from wrong
     except (aiohttp.ClientError, OSError, UnicodeError) as gone:
-        number = getattr(gone, "errno", None)
-        if number in _OURS:
-            log.warning("no connection can be opened here", reason=os.strerror(number))
+        lack = own_lack(gone)
+        if lack is not None:
+            log.warning("no connection can be opened here", reason=os.strerror(lack.errno or 0))
             raise Overloaded("No more connections can be opened here now.") from gone
         # Where the operator's servers are is for the log, not for the caller; and not even
         # the log gets the error's own words, which may repeat an address or an answer.

@@ -15,7 +15,10 @@ import dns.asyncresolver
 import dns.exception
 import dns.message
 import dns.nameserver
+import dns.resolver
 from aiohttp.abc import AbstractResolver, ResolveResult
+
+from content_gateway.descriptors import own_lack
 
 MAX_ADDRESSES: Final = 4  # a hostile zone may list thousands
 SECONDS: Final = 2.0
@@ -46,6 +49,8 @@ class PublicDns(AbstractResolver):
                 _addresses(resolver, host, "AAAA"), _addresses(resolver, host, "A")
             )
         except (dns.exception.DNSException, ValueError, OSError) as failed:
+            if lack := own_lack(failed):
+                raise lack from failed
             raise OSError(f"DNS cannot be asked: {type(failed).__name__}") from failed
         in_turn = [address for address in chain(*zip_longest(*found)) if address is not None]
         if not in_turn:
@@ -88,6 +93,11 @@ async def _addresses(resolver: dns.asyncresolver.Resolver, host: str, kind: str)
     """The addresses of one family; none when the family failed, as the other may do."""
     try:
         answer = await resolver.resolve(host, kind, search=False, raise_on_no_answer=False)
+    except dns.resolver.NoNameservers as failed:
+        for _, _, _, error, _ in failed.kwargs["errors"]:
+            if isinstance(error, OSError) and own_lack(error):
+                raise error from failed  # says nothing about the family, nor about the host
+        return []
     except dns.exception.DNSException:
         return []
     return [str(record.address) for record in answer.rrset or ()]

@@ -6,8 +6,9 @@ from contextlib import ExitStack
 import pytest
 from structlog.testing import capture_logs
 
-from content_gateway.api.crowd import OWN_FILES, most_connections
+from content_gateway.api.crowd import OWN_FILES, Crowd, most_connections
 from content_gateway.api.protocol import Bounds
+from content_gateway.descriptors import most_files
 from tests.api.raw import LOOPS, Wire, eventually, get, running_edge
 
 MOST = 20
@@ -71,3 +72,28 @@ def test_the_limit_comes_from_the_descriptors() -> None:
     allowed = files - min(OWN_FILES, files // 2)
     assert most_connections(0) == most_connections(10**9) == allowed
     assert most_connections(7) == 7
+
+
+def test_the_last_descriptors_are_no_connections() -> None:
+    """Where a new one has one of those that are kept for files, the longest idle one goes, however
+    few there are; what is open already has another."""
+    most = most_files()
+    crowd, members = Crowd(1_000), [Idle() for _ in range(4)]
+    assert crowd.arrive(members[0], 7)
+    assert crowd.arrive(members[1], most - most // 8 - 100)
+    with capture_logs() as logs:
+        assert crowd.arrive(members[2], most - 1)
+        assert crowd.arrive(members[3], most - 2)
+    assert [member.is_gone for member in members] == [True, True, False, False]
+    assert {line["event"] for line in logs} == {"connections are at their limit"}
+
+
+class Idle:
+    """A connection of which nothing is asked."""
+
+    def __init__(self) -> None:
+        self.is_gone = False
+
+    def make_room(self) -> None:
+        """End it."""
+        self.is_gone = True

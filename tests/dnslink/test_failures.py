@@ -1,12 +1,15 @@
 """Every way of not finding out where a domain points: none of them is an absence."""
 
+import asyncio
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from content_gateway.dnslink import DnsLink, DnsLinks
 from content_gateway.errors import (
+    Overloaded,
     UpstreamError,
     UpstreamNonsense,
     UpstreamTimeout,
@@ -14,6 +17,7 @@ from content_gateway.errors import (
 )
 from tests.dnslink.links import LINK, NAME
 from tests.fakes.dns_resolver import FORGED, DnsResolver, Mood
+from tests.limits import without_descriptors
 
 
 def impatient(dns: DnsResolver) -> DnsLinks:
@@ -42,6 +46,24 @@ async def test_a_resolver_that_gives_up_is_unavailable(
     """That it could not find out does not mean that there is nothing."""
     dns.mood = mood
     with pytest.raises(UpstreamUnavailable, match=mood):
+        await links.lookup("example.org")
+
+
+async def test_without_a_descriptor_nobody_is_blamed(dns: DnsResolver, links: DnsLinks) -> None:
+    """That nothing could be asked is our own overload; no resolver is out of reach for it."""
+    dns.mood = "well"
+    with without_descriptors(), pytest.raises(Overloaded):
+        await links.lookup("example.org")
+    assert await links.lookup("example.org") == LINK
+
+
+async def test_the_system_s_resolvers_cannot_be_read_without_a_descriptor(tmp_path: Path) -> None:
+    """Nor is this machine without a resolver for it."""
+    system = tmp_path / "resolv.conf"
+    system.write_text("nameserver 127.0.0.1\n")
+    links = DnsLinks([], seconds=5, system=str(system))
+    await asyncio.to_thread(int)  # the pool's thread is there
+    with without_descriptors(), pytest.raises(Overloaded):
         await links.lookup("example.org")
 
 

@@ -5,10 +5,11 @@ ledger can be searched and no upstream asked. So their number is bounded, and wh
 for the longest time makes room for who comes. Knows no HTTP; what a connection says when it has to
 go is left to protocol.py."""
 
-import resource
 from typing import Final, Protocol
 
 import structlog
+
+from content_gateway.descriptors import is_for_files, most_files
 
 # For the databases, the upstreams' pools and what Python itself opens.
 OWN_FILES: Final = 1_024
@@ -32,16 +33,20 @@ class Crowd:
         # The one that has been idle for the longest time first.
         self._idle: dict[Member, None] = {}
 
-    def arrive(self, member: Member) -> bool:
-        """Count *member*, which is idle; False where there is no room for it, and none is made."""
+    def arrive(self, member: Member, descriptor: int = -1) -> bool:
+        """Count *member*, which is idle; False where there is no room for it, and none is made.
+
+        There is none either where its *descriptor* is of those that are kept for files."""
         self._number += 1
-        is_full = self._number > self._most
+        is_full = self._number > self._most or is_for_files(descriptor)
         oldest = next(iter(self._idle), None) if is_full else None
         self._idle[member] = None
         if not is_full:
             return True
         log.warning(
-            "connections are at their limit", limit=self._most, made_room=oldest is not None
+            "connections are at their limit",
+            limit=min(self._most, self._number),
+            made_room=oldest is not None,
         )
         if oldest is None:
             return False
@@ -66,8 +71,6 @@ class Crowd:
 def most_connections(chosen: int) -> int:
     """How many connections there may be in all: *chosen*, or where that is 0 or more than the
     descriptors of this process allow, as many as these do (RLIMIT_NOFILE, raised before)."""
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if files == resource.RLIM_INFINITY:
-        files = 1_048_576
+    files = most_files()
     allowed = files - min(OWN_FILES, files // 2)
     return min(chosen, allowed) if chosen else allowed

@@ -46,6 +46,12 @@ class Lingering:
         # Else the kernel keeps up to 4 MiB for a client that does not read (tcp(7), tcp_wmem).
         self.widen(False)
 
+    @property
+    def descriptor(self) -> int:
+        """The socket's number; -1 where it is closed already."""
+        descriptor: int = self._socket.fileno()
+        return descriptor
+
     def write(self, data: bytes) -> None:
         """Send *data*; a head not before the next call, or `flush`."""
         if self._head:

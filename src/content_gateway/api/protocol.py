@@ -123,7 +123,7 @@ class HardenedProtocol(HttpToolsProtocol):
         self._await_head()
         self._address = self.client[0] if self.client else ""
         self.server_state.open_by_address[self._address] += 1
-        has_room = self.server_state.crowd.arrive(self)
+        has_room = self.server_state.crowd.arrive(self, self.transport.descriptor)
         if not has_room or (
             self.server_state.open_by_address[self._address] > self._bounds.per_address
         ):
