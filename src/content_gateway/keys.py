@@ -171,13 +171,13 @@ class OpenKeys:
 
     def identify(self, key: str) -> Requestor:
         """The requestor named by *key*; raises KeyRefused."""
-        if not 1 <= len(key) <= MAX_OPEN_KEY or not (key.isascii() and key.isprintable()):
-            raise KeyRefused("malformed")
         return _open_requestor(key)
 
 
 @lru_cache(maxsize=10_000)
 def _open_requestor(key: str) -> Requestor:
+    if not 1 <= len(key) <= MAX_OPEN_KEY or not (key.isascii() and key.isprintable()):
+        raise KeyRefused("malformed")
     return Requestor(f"open_{hashed(key).hex()}", _ALL_SCOPES)
 
 

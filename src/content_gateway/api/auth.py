@@ -59,7 +59,12 @@ def admit(keys: Keys, headers: Fields, scope: str, door: Door) -> Admitted:
 
 
 def _only(headers: Fields, field: bytes) -> str:
-    given = [value for name, value in headers if name == field]
-    if len(given) != 1:
-        raise KeyRefused("missing" if not given else "doubled")
-    return given[0].strip(b" \t").decode("latin-1")  # RFC 9110 section 5.5
+    given = None
+    for name, value in headers:
+        if name == field:
+            if given is not None:
+                raise KeyRefused("doubled")
+            given = value
+    if given is None:
+        raise KeyRefused("missing")
+    return given.strip(b" \t").decode("latin-1")  # RFC 9110 section 5.5

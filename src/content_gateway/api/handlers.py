@@ -83,7 +83,7 @@ class NameHandlers:
         name = await _domain(call.argument)
         coin = _coin_type(call.query) if call.query else ETHEREUM
         anew = _demands_anew(call.headers)
-        resolution = await self._directory.resolve(name, coin, anew=anew, requestor=call.requestor)
+        resolution = await self._directory.resolve(name, coin, anew=anew, requestor=call.charged)
         return self._rendered.of(resolution)
 
     async def records(self, call: Call) -> Reply:

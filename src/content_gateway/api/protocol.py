@@ -200,8 +200,8 @@ class HardenedProtocol(HttpToolsProtocol):
             self.scope["path"] = ENCODED_SLASH.join(map(unquote, segments))
         if self.server_state.is_stopping or self.parser.should_upgrade():
             self.cycle.keep_alive = False
-        length = fields.get(b"content-length", b"0")  # the parser refuses a second one
-        if length.strip(b"0") or b"transfer-encoding" in fields:
+        length = fields.get(b"content-length")  # the parser refuses a second one
+        if (length and length.strip(b"0")) or b"transfer-encoding" in fields:
             self._expect_body(fields)
         # What follows the last request is never parsed as another (request smuggling).
         self._is_deaf = not self.cycle.keep_alive
