@@ -1,5 +1,6 @@
 """Logs are bounded in rate: a failure that every request meets does not fill the disk."""
 
+import os
 import subprocess
 import sys
 
@@ -51,3 +52,28 @@ def test_the_bound_is_in_place(level: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert BURST <= done.stderr.count("it failed") < BURST + 30
+
+
+@pytest.mark.parametrize("level", ["structlog", "logging"])
+@pytest.mark.parametrize("target", ["a full disk", "a pipe that nobody reads"])
+def test_a_log_that_cannot_be_written_stops_nobody(level: str, target: str) -> None:
+    """Whoever logs goes on: it may be the thread that writes the ledger, whose disk is full."""
+    if target == "a full disk":
+        stderr = os.open("/dev/full", os.O_WRONLY)
+    else:
+        reader, stderr = os.pipe()
+        os.close(reader)
+    code = (
+        "import logging, structlog; from content_gateway import telemetry;"
+        "telemetry.configure('info', 'text');"
+        f"log = {'structlog.get_logger()' if level == 'structlog' else 'logging.getLogger()'};"
+        "[log.error(f'failure {number} ' + 1000 * 'x') for number in range(100)];"
+        "print('went on', flush=True)"
+    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=stderr, check=False
+        )
+    finally:
+        os.close(stderr)
+    assert done.stdout == b"went on\n"

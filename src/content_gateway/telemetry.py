@@ -12,8 +12,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import suppress
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, TextIO, cast
 
 import structlog
 
@@ -28,7 +29,7 @@ _KINDS: Final = 1_000
 
 def configure(level: str, log_format: str) -> None:
     """Set up logging for the process, uvicorn's and asyncio's own messages included."""
-    bound = LogBound()
+    bound, stream = LogBound(), LossyStream(sys.stderr)
     chain: list[structlog.types.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -47,10 +48,10 @@ def configure(level: str, log_format: str) -> None:
     structlog.configure(
         processors=[bound, *chain, last],
         wrapper_class=structlog.make_filtering_bound_logger(least),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, stream)),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=chain,
@@ -63,6 +64,24 @@ def configure(level: str, log_format: str) -> None:
     root.setLevel(max(least, logging.WARNING))
     # uvicorn warns of every malformed request: any client could fill the log.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+
+
+class LossyStream:
+    """A stream for logs, from which a line is lost where it cannot be written: a full disk, a pipe
+    that nobody reads. Whoever logs such a failure must go on, and answer those who wait."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        """Write *text*, if that can be done."""
+        with suppress(OSError, ValueError):  # ValueError: it is closed
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        """Hand over what was written, if that can be done."""
+        with suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 class LogBound:

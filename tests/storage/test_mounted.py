@@ -1,17 +1,26 @@
-"""A ledger on a file system of its own: one that is full, and one that something is mounted over.
+"""Ledger and blocks on a file system of their own: one that is full, one that becomes read-only,
+and one that something is mounted over.
 
 Needs root and mounts; where there are none, `tests/storage/test_sqlite.py` fills a database by
 SQLite's own limit, and `test_taken_away.py` takes the folder away by other means."""
 
+import json
 import os
+import shutil
 import subprocess
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from tests.cli.command import content
+from tests.fakes.origin import Origin
+from tests.faults.test_hostile import encoded
+from tests.process import running
 from tests.service import running_service
+from tests.waiting import eventually
 
 MEGABYTES = 4
 
@@ -68,6 +77,75 @@ async def test_a_full_file_system_loses_no_pin_and_passes(disk: Path) -> None:
         for cid in kept:
             assert (await service.pin(cid)).json["message"].startswith("A pin already exists")
         assert (await service.ask("GET", "/ipfs/pin/ls")).json["count"] == len(kept) + 1
+
+
+@pytest.fixture
+def ext4(tmp_path: Path) -> Iterator[Path]:
+    """A file system with a journal, as most disks have; a test may unmount it, and mount it again
+    from `disk.img` beside it."""
+    folder, image = tmp_path / "ext4", tmp_path / "disk.img"
+    folder.mkdir()
+    image.touch()
+    os.truncate(image, 32 * 2**20)
+    made = shutil.which("mkfs.ext4") and subprocess.run(["mkfs.ext4", "-q", image], check=False)
+    if os.getuid() or not made or made.returncode or not mount("-o", "loop", image, folder):
+        pytest.skip("nothing can be mounted here")
+    yield folder
+    unmount("--lazy", folder)
+
+
+async def answers(
+    session: aiohttp.ClientSession, method: str, urls: Sequence[str]
+) -> Counter[tuple[int, str]]:
+    """The statuses of all *urls*, and the codes of the problems."""
+    found: Counter[tuple[int, str]] = Counter()
+    for url in urls:
+        async with session.request(method, url) as answer:
+            body = await answer.read()
+            is_json = "json" in answer.content_type
+            found[answer.status, json.loads(body).get("code", "") if is_json else ""] += 1
+    return found
+
+
+async def test_a_file_system_that_becomes_read_only_loses_no_pin(
+    ext4: Path, tmp_path: Path, origin: Origin
+) -> None:
+    """As the kernel does that finds an error (`errors=remount-ro`), the log's file included: what
+    would be recorded is 503 in words, the rest is answered; what was acknowledged is there after.
+
+    Such a file system is not written to again before it was unmounted."""
+    contents = [content(number) for number in range(60)]
+    origin.blocks |= dict(contents)
+    settings = {
+        "CONTENT_GATEWAY_KEYS__MODE": "open",
+        "CONTENT_GATEWAY_EMBEDDED__GATEWAYS": encoded([origin.url]),
+        "CONTENT_GATEWAY_EMBEDDED__SERVE": "true",
+    }
+    patience = aiohttp.ClientTimeout(total=60)
+    async with (
+        running("serve", ext4 / "data", settings) as service,
+        aiohttp.ClientSession(headers={"x-api-key": "me"}, timeout=patience) as session,
+    ):
+        adds = [f"{service.url}/ipfs/pin/add/{cid}" for cid, _ in contents]
+        blocks = [f"{service.url}/ipfs/{cid}?format=raw" for cid, _ in contents[:40]]
+
+        async def are_served() -> bool:
+            return await answers(session, "GET", blocks) == {(200, ""): 40}
+
+        assert await answers(session, "POST", adds[:40]) == {(200, ""): 40}
+        await eventually(are_served)
+        assert mount("-o", "remount,abort", ext4)
+        refused = await answers(session, "POST", adds[40:])
+        assert refused == {(503, "storage-unavailable"): 20}
+        assert await answers(session, "POST", adds[:40]) == {(200, ""): 40}
+        assert await are_served()
+        assert await answers(session, "GET", [f"{service.url}/version"]) == {(200, ""): 1}
+        assert await service.stop() == 0
+    unmount(ext4)
+    assert mount("-o", "loop", tmp_path / "disk.img", ext4)
+    async with running_service(ext4 / "data", embedded__gateways=[origin.url]) as again:
+        assert (await again.ask("GET", "/ipfs/pin/ls")).json["count"] == 40
+        assert (await again.pin(str(contents[-1][0]))).json["message"] == "Pin added"
 
 
 async def test_what_is_mounted_over_the_folder_is_no_ledger(disk: Path) -> None:

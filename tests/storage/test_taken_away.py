@@ -105,6 +105,12 @@ def rename_the_folder(path: Path) -> None:
     path.parent.rename(path.parent.with_name("another folder"))
 
 
+def remove_all_but_the_database(path: Path) -> None:
+    """As some do to get rid of a lock."""
+    for end in ("-wal", "-shm"):
+        path.with_name(path.name + end).unlink()
+
+
 def of_the_log(change: Callable[[Path], None]) -> Callable[[Path], None]:
     def changed(path: Path) -> None:
         change(log_of(path))
@@ -120,7 +126,7 @@ CHANGES = [
 DAMAGE = [
     *CHANGES,
     *map(of_the_log, CHANGES),
-    *(remove_the_folder, rename_the_folder),
+    *(remove_all_but_the_database, remove_the_folder, rename_the_folder),
 ]
 
 
