@@ -19,6 +19,8 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from content_gateway.ethereum.ccip import encode_failure
+from content_gateway.ethereum.gateways import GatewayFailed
 from content_gateway.names.ens import (
     Address,
     encode_query,
@@ -225,6 +227,8 @@ def test_each_refusal_has_its_meaning(signature: str, meaning: type[GatewayError
         (408, UpstreamUnavailable),
         (429, UpstreamUnavailable),
         (500, UpstreamUnavailable),
+        (502, UpstreamNonsense),
+        (503, UpstreamUnavailable),
         (504, UpstreamTimeout),
     ],
 )
@@ -237,6 +241,24 @@ def test_a_gateways_status_tells_failure_from_refusal(
     if wrapped:
         data = selector("ResolverError(bytes)") + encode(["bytes"], [data])
     assert type(read_refusal(data)) is meaning
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [
+        UpstreamNonsense("The name's off-chain gateway did not answer in JSON."),
+        UpstreamUnavailable("The server cannot be reached."),
+        UpstreamTimeout("No complete answer within 2 s."),
+        GatewayFailed(500),
+        GatewayFailed(502),
+        GatewayFailed(503),
+    ],
+)
+def test_a_failed_gateway_is_the_same_in_a_batch_and_alone(failed: UpstreamError) -> None:
+    """Whoever is told of it by a contract hears of the same fault; an answer that is none is not
+    an outage, and what a gateway says of its own server is not that gateway's invalid answer."""
+    told = read_refusal(encode_failure(failed))
+    assert isinstance(failed, type(told))
 
 
 def wrapped(error: bytes) -> bytes:

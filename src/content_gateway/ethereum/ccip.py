@@ -233,12 +233,15 @@ def encode_failure(failed: UpstreamError) -> bytes:
     ENSIP-21 has `Error(string)` where no status came. A contract says that too, of its own
     accord; as a status, a gateway's failure stays one to whoever reads the records."""
     match failed:
+        # Of its own server, which to us is an outage of the gateway, and no invalid answer of it.
+        case GatewayFailed(status=http_error.INVALID):
+            status = http_error.UNAVAILABLE
         case GatewayRefused() | GatewayFailed():
             status = failed.status
         case UpstreamTimeout():
-            status = 504
+            status = http_error.TIMEOUT
         case UpstreamNonsense():
-            status = 502
+            status = http_error.INVALID
         case _:
-            status = 503
+            status = http_error.UNAVAILABLE
     return http_error.encode(status, failed.detail)

@@ -9,6 +9,8 @@ from content_gateway.ethereum import abi
 
 SELECTOR: Final = bytes.fromhex("01800152")
 TIMEOUT: Final = 504  # as a proxy says that its server did not answer in time
+INVALID: Final = 502  # as it says that its server gave an invalid answer (RFC 9110 section 15.6.3)
+UNAVAILABLE: Final = 503
 _TOO_LATE_OR_TOO_MUCH: Final = (408, 429)
 
 

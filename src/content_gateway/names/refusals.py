@@ -60,7 +60,8 @@ def read_refusal(data: bytes) -> GatewayError:
 
 def read_resolver_error(data: bytes) -> GatewayError:
     """What it means that the name's own resolver reverts with *data*: NameNotFound for absence,
-    UpstreamUnavailable or UpstreamTimeout for a failed gateway, and else ResolverFailed."""
+    UpstreamUnavailable, UpstreamTimeout or UpstreamNonsense for a failed gateway, and else
+    ResolverFailed."""
     for _ in range(MAX_WRAPPINGS):  # a resolver may have asked the Universal Resolver itself
         if data[:4] != RESOLVER_ERROR:
             break
@@ -87,6 +88,8 @@ def _gateway_failure(status: int) -> GatewayError:
         return ResolverFailed(f"The name's off-chain gateway answered {status}.")
     if status == http_error.TIMEOUT:
         return UpstreamTimeout("The name's off-chain gateway did not answer in time.")
+    if status == http_error.INVALID:  # nothing that its owner means: the next may be a good one
+        return UpstreamNonsense("The name's off-chain gateway gave an invalid answer.")
     return UpstreamUnavailable("The name's off-chain gateway failed.")
 
 
