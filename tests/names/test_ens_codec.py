@@ -43,7 +43,7 @@ UNSUPPORTED = selector("UnsupportedResolverProfile(bytes4)") + encode(
     ["bytes4"], [b"\x3b\x3b\x57\xde"]
 )
 HTTP_ERROR = selector("HttpError(uint16,string)") + encode(
-    ["uint16", "string"], [502, "bad gateway"]
+    ["uint16", "string"], [503, "unavailable"]
 )
 ERROR = selector("Error(string)") + encode(["string"], ["out of luck"])
 
