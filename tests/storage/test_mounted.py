@@ -10,11 +10,14 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 
 import aiohttp
 import pytest
 
+from content_gateway.content.cid import RAW, Cid
+from content_gateway.content.multiformats import SHA2_256
 from tests.cli.command import content
 from tests.fakes.origin import Origin
 from tests.faults.test_hostile import encoded
@@ -146,6 +149,37 @@ async def test_a_file_system_that_becomes_read_only_loses_no_pin(
     async with running_service(ext4 / "data", embedded__gateways=[origin.url]) as again:
         assert (await again.ask("GET", "/ipfs/pin/ls")).json["count"] == 40
         assert (await again.pin(str(contents[-1][0]))).json["message"] == "Pin added"
+
+
+async def test_blocks_that_do_not_fit_are_asked_for_until_they_do(
+    disk: Path, origin: Origin
+) -> None:
+    """What finds no room is not called pinned; when there is room again it is brought in, and
+    nothing that was acknowledged is lost."""
+    blobs = [number.to_bytes(2, "big") * 100_000 for number in range(40)]  # 8 MB in all
+    contents = {Cid(RAW, SHA2_256, sha256(data).digest()): data for data in blobs}
+    origin.blocks |= contents
+    kept: list[str] = []
+    async with running_service(disk / "data", embedded__gateways=[origin.url]) as service:
+        for cid in contents:
+            answer = await service.pin(str(cid))
+            if answer.status == 200:
+                kept.append(str(cid))
+            else:
+                assert (answer.status, answer.json["code"]) == (503, "storage-unavailable")
+
+        async def pinned() -> int:
+            answers = [await service.ask("GET", f"/ipfs/pin/status/{cid}") for cid in kept]
+            assert {answer.status for answer in answers} == {200}
+            return [answer.json["result"]["status"] for answer in answers].count("pinned")
+
+        async def are_all() -> bool:
+            return await pinned() == len(kept)
+
+        assert await pinned() < len(kept)
+        assert mount("-o", "remount,size=64m", disk)
+        await eventually(are_all, seconds=90)  # a lease whose end was not recorded runs out first
+        assert (await service.ask("GET", "/ipfs/pin/ls")).json["count"] == len(kept)
 
 
 async def test_what_is_mounted_over_the_folder_is_no_ledger(disk: Path) -> None:
