@@ -103,6 +103,23 @@ async def test_the_services_own_writes_are_never_refused() -> None:
         await asyncio.gather(*taken, *ours, other)
 
 
+async def test_a_bug_in_a_commit_is_heard_and_survived() -> None:
+    """Whoever waits for that group hears of it, and the next one is committed."""
+
+    def commit(group: Sequence[Write]) -> None:
+        for write in group:
+            if write.note == "bad":
+                raise ZeroDivisionError
+            write.result = write.note
+
+    writer = GroupWriter(commit, name="writer", limit=10, group=GROUP)
+    writer.start()
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(writer.put(_nothing, "bad"), 60)
+    assert await asyncio.wait_for(writer.put(_nothing, "good"), 60) == "good"
+    await writer.close()
+
+
 async def test_closing_writes_all_that_waits() -> None:
     """Also what waits for its turn, and what nobody waits for any more."""
     ledger = Ledger()

@@ -147,8 +147,17 @@ class GroupWriter:
                 write = self._queue.get()
             running, last = write is not None, len(group)
             if group:
-                self._commit(group)
+                self._commit_or_fail(group)
                 self._answer(group)
+
+    def _commit_or_fail(self, group: Sequence[Write]) -> None:
+        """Whatever happens in it, the thread goes on: else all that comes would wait for ever."""
+        try:
+            self._commit(group)
+        except Exception as bug:
+            log.exception("writes failed, by a fault of ours", number=len(group))
+            for write in group:
+                write.error = bug
 
     def _answer(self, group: Sequence[Write]) -> None:
         try:

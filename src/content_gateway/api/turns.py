@@ -12,7 +12,7 @@ from collections import deque
 from typing import Final
 
 _ALONE: Final = 64
-_BESIDE: Final = 8
+_BESIDE: Final = 2
 _ALONE_AFTER: Final = 1.0  # seconds
 
 
