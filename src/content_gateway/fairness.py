@@ -40,6 +40,8 @@ from typing import Final
 
 from content_gateway.errors import Overloaded
 
+# After so many seconds without another's request, a requestor is alone.
+_ALONE_AFTER: Final = 1.0
 # How many times what stays free a requestor may have.
 _FACTOR: Final = 2
 
@@ -48,8 +50,7 @@ class FairSemaphore:
     """So many *permits*, and at most *waiting* requests for one, each for *patience* seconds.
 
     *detail* tells the person who is refused what there is too much of. No requestor has more than
-    *crowd* permits while others are there, that is until *alone_after* seconds have passed without
-    another's request; None: only its share bounds it. Without *reserves*
+    *crowd* permits while others are there; None: only its share bounds it. Without *reserves*
     nothing is kept free for others: whoever comes first may have all, and only those who wait take
     turns; for what is given back soon, or is one requestor's alone."""
 
@@ -61,10 +62,8 @@ class FairSemaphore:
         patience: float = 5.0,
         detail: str,
         crowd: int | None = None,
-        alone_after: float = 1.0,
         reserves: bool = True,
     ) -> None:
-        self._alone_after: Final = alone_after
         self._reserves: Final = reserves
         self._crowd: Final = crowd
         self._last, self._last_at = "", float("-inf")  # who asked last, and when;
@@ -117,18 +116,16 @@ class FairSemaphore:
         held, free = self._held.get(requestor), self._free
         if held is None:
             return free > 0
-        if self._crowd is not None and held >= self._crowd and self.is_crowded:
+        if self._crowd is not None and held >= self._crowd and self._is_crowded():
             return False
         return held < _FACTOR * (free - 1) if self._reserves else free > 0
 
     def _note(self, requestor: str) -> None:
         if requestor != self._last:
-            self._last, self._alone_at = requestor, self._last_at + self._alone_after
+            self._last, self._alone_at = requestor, self._last_at + _ALONE_AFTER
         self._last_at = asyncio.get_running_loop().time()
 
-    @property
-    def is_crowded(self) -> bool:
-        """Whether more than one have asked in the last seconds; only where there is a *crowd*."""
+    def _is_crowded(self) -> bool:
         return asyncio.get_running_loop().time() < self._alone_at
 
     def _may_wait(self, requestor: str) -> bool:
@@ -166,7 +163,7 @@ class FairSemaphore:
 
     def _serve(self) -> None:
         """Give what is free to those whose turn it is."""
-        while self._queues and self._free:
+        while self._free:
             requestor = next(filter(self._may_hold, self._queues), None)
             if requestor is None:  # what is left is kept for others
                 return

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -125,10 +126,7 @@ class GroupWriter:
         permit = self._turns.request(requestor, is_ours=not requestor)
         write = Write(job, note, self._loop.create_future(), permit)
         self._unanswered += 1
-        if permit.holder is not None:
-            self._queue.put(write)
-        else:
-            permit.then(lambda: self._queue.put(write))
+        permit.then(partial(self._queue.put, write))
         return write.future
 
     def _run(self) -> None:

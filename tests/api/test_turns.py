@@ -9,7 +9,7 @@ import pytest
 from content_gateway.api.call import Answer, Call, Handler, Reply, length_of
 from content_gateway.api.contract import Operation
 from content_gateway.api.routes import Api
-from content_gateway.api.turns import Turns
+from content_gateway.api.turns import RequestTurns
 from content_gateway.keys import OpenKeys
 
 READY = 1_000
@@ -94,7 +94,7 @@ async def test_nobody_waits_behind_all_that_is_ready(hog: str, quiet: str, path:
     assert max(others) <= 16, others
 
 
-async def begin(turns: Turns, who: str) -> None:
+async def begin(turns: RequestTurns, who: str) -> None:
     """Return once a request of *who* may begin."""
     if not turns.begins(who):
         await turns.wait(who)
@@ -102,7 +102,7 @@ async def begin(turns: Turns, who: str) -> None:
 
 async def test_who_is_alone_waits_for_nobody() -> None:
     """As many requests as a client usually has begin in the turn that they come in."""
-    turns = Turns()
+    turns = RequestTurns()
     turns.begins("one")
     await asyncio.sleep(1.1)
     assert [turns.begins("one") for _ in range(64)] == [True] * 64
@@ -110,7 +110,7 @@ async def test_who_is_alone_waits_for_nobody() -> None:
 
 async def test_who_is_alone_has_its_turn_too() -> None:
     """Of a thousand, not all begin in one turn; and all do, in the order in which they came."""
-    turns, begun = Turns(), list[int]()
+    turns, begun = RequestTurns(), list[int]()
 
     async def ask(number: int) -> None:
         await begin(turns, "one")
@@ -125,7 +125,7 @@ async def test_who_is_alone_has_its_turn_too() -> None:
 
 async def test_each_has_its_turn() -> None:
     """However many there are, and however much the others have waiting."""
-    turns, begun = Turns(beside=4), list[str]()
+    turns, begun = RequestTurns(beside=4), list[str]()
     for who in "ab":  # who are not alone from then on
         await begin(turns, who)
 
@@ -142,7 +142,7 @@ async def test_each_has_its_turn() -> None:
 
 async def test_who_leaves_takes_nothing_along() -> None:
     """The turn of a request that is given up while it waits is the next one's."""
-    turns = Turns()
+    turns = RequestTurns()
     tasks = [asyncio.create_task(begin(turns, "one")) for _ in range(READY)]
     await asyncio.sleep(0)
     for task in tasks[::2]:

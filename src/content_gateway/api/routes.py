@@ -36,7 +36,7 @@ from content_gateway.api.problems import (
 )
 from content_gateway.api.protocol import ENCODED_SLASH, SENT_BODY
 from content_gateway.api.streams import Send, large_answers, send_stream
-from content_gateway.api.turns import Turns
+from content_gateway.api.turns import RequestTurns
 from content_gateway.errors import (
     Blocked,
     KeyRefused,
@@ -72,7 +72,7 @@ class _Endpoint:
         body_seconds: float,
         *,
         answers: FairSemaphore,
-        turns: Turns,
+        turns: RequestTurns,
     ) -> None:
         self._scope = operation.scope
         self._door = DOORS[operation.scheme] if operation.scheme else None
@@ -127,7 +127,7 @@ class Api:
         operations = list(operations)
         if wrong := _mismatch(operations, handlers):
             raise WrongSettings("\n".join(wrong))
-        self._turns = turns = Turns()
+        self._turns = turns = RequestTurns()
         self._table: dict[str, dict[str, _Endpoint]] = {}
         for operation in operations:
             handler = handlers[operation.id]

@@ -16,7 +16,7 @@ _BESIDE: Final = 2
 _ALONE_AFTER: Final = 1.0  # seconds
 
 
-class Turns:
+class RequestTurns:
     """At most *beside* requests begin in a turn, of all requestors in turn, and one of each that
     has none yet; *alone* once a second has passed since two of them asked, which is more than most
     clients have connections."""
