@@ -10,7 +10,7 @@ import pytest
 
 from content_gateway.content.holdings import ContentState
 from content_gateway.content.moments import microseconds
-from content_gateway.content.pins import NO_LABEL, Search
+from content_gateway.content.pins import NO_LABEL, Match, Search
 from content_gateway.errors import WrongSettings
 from content_gateway.storage import sqlite
 from content_gateway.storage.contents import SqliteContents
@@ -120,6 +120,44 @@ async def test_a_newer_ledger_is_not_touched(old: Path) -> None:
     with pytest.raises(WrongSettings, match="newer version"):
         async with Database(old):
             pass
+
+
+async def test_names_are_folded_for_searches(tmp_path: Path) -> None:
+    """Those that were kept before names were folded are found like new ones, whatever their case;
+    what is folded already is not kept twice."""
+    path = tmp_path / "ledger.sqlite"
+    scripts = resources.files(sqlite.__package__).joinpath("migrations")
+    names = ["Straße", "strasse", "ЖУК", None]
+    with closing(sqlite3.connect(path)) as connection:
+        for step in sorted(step.name for step in scripts.iterdir())[:7]:
+            connection.executescript(scripts.joinpath(step).read_text())
+        connection.execute("PRAGMA user_version = 7")
+        for number, name in enumerate(names):
+            connection.execute(
+                "INSERT INTO contents (cid, state, updated_at) VALUES (?, 'pinned', ?)",
+                (str(cid(number)), AT),
+            )
+            connection.execute(
+                "INSERT INTO pins (requestor, content, created_at, name)"
+                " SELECT 'anna', max(id), ?, ? FROM contents",
+                (AT * 1000 + number, name),
+            )
+        connection.commit()
+    async with Database(path) as database:
+        ledger = SqliteLedger(database, grace=60.0)
+        for name, match, found in (
+            ("STRASSE", Match.IEXACT, ["strasse", "Straße"]),
+            ("asse", Match.IPARTIAL, ["strasse", "Straße"]),
+            ("уК", Match.IPARTIAL, ["ЖУК"]),
+            ("жук", Match.EXACT, []),
+        ):
+            search = Search(name=name, match=match)
+            page = await ledger.search("anna", search, as_it_is)
+            assert [status.pin.label.name for status in page.pins] == found
+        folded = database.read(
+            lambda c: c.execute("SELECT folded FROM pins ORDER BY created_at").fetchall()
+        )
+        assert folded == [("strasse",), (None,), ("жук",), (None,)]
 
 
 def schema(path: Path) -> list[tuple[str, str]]:

@@ -13,7 +13,6 @@ from content_gateway.errors import Overloaded, StorageUnavailable, WrongSettings
 from content_gateway.storage.sqlite import (
     MAX_GROUP,
     MAX_QUEUED_WRITES,
-    MAX_WAITING_SEARCHES,
     Database,
 )
 
@@ -134,58 +133,6 @@ async def test_a_queue_that_is_full_refuses(tmp_path: Path) -> None:
 
 def add(database: Database, requestor: str) -> asyncio.Task[int]:
     return asyncio.create_task(database.write(lambda _: 1, requestor=requestor))
-
-
-async def test_searches_are_taken_in_turn(database: Database) -> None:
-    """A flood of one's searches that hold their threads leaves a thread to another, and who wants
-    more than may wait hears that it is our overload."""
-    goes_on = threading.Event()
-
-    def held(_: sqlite3.Connection) -> bool:
-        return goes_on.wait(60)
-
-    def search(requestor: str, job: Callable[[sqlite3.Connection], bool]) -> asyncio.Task[bool]:
-        return asyncio.create_task(database.search(job, requestor=requestor))
-
-    flood = [search("hog", held) for _ in range(100)]
-    for _ in range(20):  # one after the other, while the flood holds all that it may
-        assert await search("quiet", lambda _: True)
-    assert not any(task.done() and task.exception() is None for task in flood)
-    goes_on.set()
-    results = await asyncio.gather(*flood, return_exceptions=True)
-    assert {type(result) for result in results} == {bool, Overloaded}
-    assert results.count(True) == 2 + 2 * MAX_WAITING_SEARCHES // 3
-
-
-async def test_a_search_that_nobody_waits_for_keeps_its_place(database: Database) -> None:
-    """Its thread goes on; others wait until that has ended, and not in the thread's queue."""
-    goes_on = threading.Event()
-    begun = [threading.Event(), threading.Event()]
-
-    def held(number: int) -> Callable[[sqlite3.Connection], None]:
-        def job(_: sqlite3.Connection) -> None:
-            begun[number].set()
-            goes_on.wait(60)
-
-        return job
-
-    given_up = [
-        asyncio.create_task(database.search(held(number), requestor="hog")) for number in (0, 1)
-    ]
-    for event in begun:
-        await asyncio.to_thread(event.wait, 60)
-    for task in given_up:
-        task.cancel()
-    await asyncio.gather(*given_up, return_exceptions=True)
-    ran: list[bool] = []
-    waiting = asyncio.create_task(
-        database.search(lambda _: ran.append(goes_on.is_set()), requestor="hog")
-    )
-    for _ in range(10):  # time to run, if it could
-        await asyncio.to_thread(lambda: None)
-    goes_on.set()
-    await waiting
-    assert ran == [True]
 
 
 @pytest.mark.parametrize("place", ["file/ledger.sqlite", "folder"])

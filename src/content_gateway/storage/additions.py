@@ -28,8 +28,9 @@ _CONTENTS: Final = (
     f"(?, ?, '{after(None, Event.PROMISED)}', ?, ?, ?)",
 )
 _PINS: Final = (
-    "INSERT INTO pins (requestor, content, created_at, spelling, name, origins, meta) VALUES ",
-    "(?, ?, ?, ?, ?, ?, ?)",
+    "INSERT INTO pins"
+    " (requestor, content, created_at, spelling, name, folded, origins, meta) VALUES ",
+    "(?, ?, ?, ?, ?, ?, ?, ?)",
 )
 
 

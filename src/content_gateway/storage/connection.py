@@ -27,13 +27,7 @@ def connect(path: Path, busy_ms: int, *, reads_only: bool = False) -> sqlite3.Co
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
     connection.execute("PRAGMA wal_autocheckpoint = 0")  # folding.py does it, and says why
-    connection.create_function("casefold", 1, _casefold, deterministic=True)
     return connection
-
-
-def _casefold(text: str | None) -> str | None:
-    """SQLite's own lower() knows ASCII only."""
-    return None if text is None else text.casefold()
 
 
 def migrate(connection: sqlite3.Connection) -> None:
@@ -44,6 +38,7 @@ def migrate(connection: sqlite3.Connection) -> None:
         (step for step in resources.files(__package__).joinpath("migrations").iterdir()),
         key=lambda step: step.name,
     )
+    connection.create_function("casefold", 1, str.casefold)  # SQLite's lower() knows ASCII only
     connection.execute("BEGIN IMMEDIATE")
     try:
         (version,) = connection.execute("PRAGMA user_version").fetchone()

@@ -84,7 +84,7 @@ class SqliteLedger:
 
         def job(connection: sqlite3.Connection) -> bool:
             changed = connection.execute(
-                "UPDATE pins SET name = ?, origins = ?, meta = ? WHERE requestor = ?"
+                "UPDATE pins SET name = ?, folded = ?, origins = ?, meta = ? WHERE requestor = ?"
                 " AND content = (SELECT id FROM contents WHERE cid = ?) RETURNING content",
                 values,
             ).fetchone()

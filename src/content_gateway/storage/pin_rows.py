@@ -20,11 +20,12 @@ _STATUS: Final = (
 )
 STATUS: Final = _STATUS.format(peers="peers")
 LISTED: Final = _STATUS.format(peers="NULL")  # a cluster's peers are many, and no list shows them
+_FOLDED: Final = "coalesce(folded, name)"
 _NAME_IS: Final = {
     Match.EXACT: "name = :name",
-    Match.IEXACT: "casefold(name) = casefold(:name)",
+    Match.IEXACT: f"{_FOLDED} = :folded",
     Match.PARTIAL: "instr(name, :name) > 0",
-    Match.IPARTIAL: "instr(casefold(name), casefold(:name)) > 0",
+    Match.IPARTIAL: f"instr({_FOLDED}, :folded) > 0",
 }
 
 
@@ -50,7 +51,7 @@ def conditions_of(requestor: str, search: Search) -> tuple[str, dict[str, Any]]:
         values["cids"] = _json([str(cid) for cid in search.cids])
     if search.name is not None:
         wanted.append(_NAME_IS[search.match])
-        values["name"] = search.name
+        values |= {"name": search.name, "folded": search.name.casefold()}
     if search.meta:
         wanted.append(
             "NOT EXISTS (SELECT 1 FROM json_each(:meta) AS asked WHERE NOT EXISTS"
@@ -92,12 +93,14 @@ def text_in(row: tuple[Any, ...]) -> int:
     return sum(len(value) for value in row if isinstance(value, str))
 
 
-def kept_label(label: Label) -> tuple[str | None, str | None, str | None]:
-    """The columns name, origins and meta."""
+def kept_label(label: Label) -> tuple[str | None, str | None, str | None, str | None]:
+    """The columns name, folded, origins and meta."""
     if label is NO_LABEL:
-        return None, None, None
+        return None, None, None, None
+    folded = None if label.name is None else label.name.casefold()
     return (
         label.name,
+        None if folded == label.name else folded,
         _json(label.origins) if label.origins else None,
         _json(label.meta) if label.meta else None,
     )

@@ -6,10 +6,7 @@ before. Knows nothing of tables: what is written and read is left to the stores 
 
 import asyncio
 import sqlite3
-import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -19,10 +16,10 @@ import structlog
 
 from content_gateway.database_files import DatabaseFiles
 from content_gateway.errors import GatewayError, StorageUnavailable, WrongSettings
-from content_gateway.fairness import FairSemaphore, Permit
 from content_gateway.group_commit import GroupWriter, Write, roll_back
 from content_gateway.storage.connection import connect, migrate
 from content_gateway.storage.folding import Folding
+from content_gateway.storage.searches import SEARCH_SECONDS, Searches
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -33,11 +30,6 @@ _GATHER_SECONDS: Final = 0.0005
 _WRITER_BUSY_MS: Final = 3_000
 _READER_BUSY_MS: Final = 50  # reads run on the event loop: they must not wait
 _WRITER_CACHE_KIB: Final = 32 * 1024
-_SEARCHERS: Final = 4
-MAX_WAITING_SEARCHES: Final = 64
-_SEARCH_SECONDS: Final = 10.0
-_MOST_LOG_BYTES: Final = 256 * 1024 * 1024
-_STEPS_A_LOOK: Final = 10_000  # of SQLite's machine, between two looks at the clock
 
 _ALONE: Final = object()
 
@@ -61,15 +53,7 @@ class Database:
         self._files = DatabaseFiles(path, "ledger")
         self._folding = Folding(path, self._files)
         self._watch: asyncio.Task[None]
-        self._searchers = ThreadPoolExecutor(_SEARCHERS, thread_name_prefix="sqlite search")
-        self._searches = 0
-        self._search_turns = FairSemaphore(
-            _SEARCHERS,
-            waiting=MAX_WAITING_SEARCHES,
-            patience=_SEARCH_SECONDS,
-            detail="Too many searches are waiting.",
-        )
-        self._log = path.with_name(path.name + "-wal")
+        self._searches = Searches(path, self._files)
 
     async def __aenter__(self) -> Self:
         """Raises WrongSettings when the file cannot be made or is not ours."""
@@ -94,7 +78,7 @@ class Database:
         await asyncio.gather(self._watch, return_exceptions=True)
         await self._writes.close()
         await asyncio.to_thread(self._folding.close)
-        await asyncio.to_thread(self._searchers.shutdown, cancel_futures=True)
+        await asyncio.to_thread(self._searches.close)
         self._reader.close()
         await asyncio.to_thread(self._writer.close)  # folds the log if nobody else has it open
         self._files.close()
@@ -145,7 +129,7 @@ class Database:
         self,
         job: Callable[[sqlite3.Connection], T],
         *,
-        seconds: float = _SEARCH_SECONDS,
+        seconds: float = SEARCH_SECONDS,
         is_ours: bool = False,
         requestor: str = "",
     ) -> T:
@@ -154,50 +138,7 @@ class Database:
         They run in turn by *requestor*. Raises StorageUnavailable, also after *seconds* and, unless
         it *is_ours* and nobody else's wish, when others have kept the log of writes from being
         folded in; and Overloaded when too many of that requestor's wait."""
-        permit = self._search_turns.request(requestor, is_ours=is_ours)
-        await permit.granted()
-        try:
-            if not is_ours:
-                self._check_log()
-            self._searches += 1
-            running = asyncio.get_running_loop().run_in_executor(
-                self._searchers, self._search, job, seconds
-            )
-        except BaseException:
-            permit.release()
-            raise
-        running.add_done_callback(lambda done: self._searched(permit, done))
-        # Who gives up does not stop the thread, and its permit is not free before that has ended.
-        return await asyncio.shield(running)
-
-    def _check_log(self) -> None:
-        # While any search runs the log cannot begin anew; let them end before there are others.
-        with suppress(FileNotFoundError):
-            if self._searches and self._log.stat().st_size > _MOST_LOG_BYTES:
-                raise StorageUnavailable("The ledger is catching up.")
-
-    def _searched(self, permit: Permit, done: asyncio.Future[Any]) -> None:
-        self._searches -= 1
-        permit.release()
-        if not done.cancelled():
-            done.exception()  # seen, even if nobody waits any more
-
-    def _search(self, job: Callable[[sqlite3.Connection], T], seconds: float) -> T:
-        end = time.monotonic() + seconds
-        self._files.check()
-        try:
-            with closing(connect(self._path, _WRITER_BUSY_MS, reads_only=True)) as connection:
-                connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS_A_LOOK)
-                connection.execute("BEGIN")  # all that *job* reads is of one moment
-                result = job(connection)
-            self._files.check()
-            return result
-        except sqlite3.Error as wrong:
-            self._files.check()
-            if time.monotonic() > end:
-                raise StorageUnavailable("The search takes too long.") from wrong
-            log.error("the ledger cannot be read", reason=str(wrong))
-            raise StorageUnavailable("The ledger cannot be read now.") from wrong
+        return await self._searches.run(job, seconds=seconds, is_ours=is_ours, requestor=requestor)
 
     def _commit(self, group: Sequence[Write]) -> None:
         """Run *group* in one transaction; if a job of it fails, each job in its own."""
