@@ -36,7 +36,8 @@ class MiniCluster:
         self.spread_seconds = 0.0  # until other peers see a committed change
         self.queue_seconds = self.pin_seconds = 0.0
         self.pin_timeout = 5.0
-        self.metric_seconds = 30.0  # how long a peer counts after its last sign of life
+        self.metric_seconds = 30.0  # how long a peer counts after its last sign of life,
+        self.room_seconds = 30.0  # and how long its word that it has room does, with CRDT by itself
         self.factors = (-1, -1)  # what a pin gets that asks for none
         self.refusal = ""
         self.login: tuple[str, str] | None = None
@@ -143,10 +144,11 @@ class MiniCluster:
 
     def members(self) -> list[MiniPeer]:
         """The peers that count: those that run, and those that did a moment ago."""
+        return self._heard_of(self.metric_seconds)
+
+    def _heard_of(self, seconds: float) -> list[MiniPeer]:
         now = self.clock()
-        return [
-            peer for peer in self.peers if peer.is_up or now - peer.died_at < self.metric_seconds
-        ]
+        return [peer for peer in self.peers if peer.is_up or now - peer.died_at < seconds]
 
     def statuses(self, asked: MiniPeer, cid: str) -> dict[MiniPeer, tuple[str, str]]:
         """What each peer says of *cid* when *asked* asks it: the word and the error.
@@ -211,7 +213,7 @@ class MiniCluster:
             if peer.is_up and peer.batch and peer.batch_due <= now:
                 self._commit(peer, peer.batch_due)
         for peer in self.peers:
-            if peer.is_up and peer.inbox:
+            if peer.is_up and peer.inbox and not peer.is_deaf:
                 due = [change for change in peer.inbox if change.due <= now]
                 peer.inbox = [change for change in peer.inbox if change.due > now]
                 for change in due:
@@ -275,7 +277,7 @@ class MiniCluster:
     def _allocate(self, cid: str, least: int, most: int, old: tuple[str, ...]) -> tuple[str, ...]:
         if least == -1:
             return ()
-        fresh = [peer.id for peer in self.members()]
+        fresh = [peer.id for peer in self._heard_of(self.room_seconds)]
         kept = [id_ for id_ in old if id_ in fresh]
         others = sorted(
             (id_ for id_ in fresh if id_ not in kept),

@@ -54,6 +54,7 @@ class MiniPeer:
     is_dark: bool = False  # its REST API cannot be reached; it works on
     loses_answers: bool = False  # it does what it is asked, and hangs up
     has_ipfs: bool = True
+    is_deaf: bool = False  # it works, and hears of no other peer's changes
     state: dict[str, MiniPin] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
     batch: list[tuple[str, MiniPin | None]] = field(default_factory=list)

@@ -69,7 +69,7 @@ async def test_what_looks_absent_and_is_in_the_pinset_is_not_absent(world: World
     backend, cid = world.backend(), world.content()
     await pin(backend, cid)
     world.rest.blind_to.add(str(cid))
-    assert (await look(backend, cid)).holding is Holding.QUEUED
+    assert (await look(backend, cid)).holding is Holding.UNHEARD
 
 
 async def test_a_sighting_tells_of_every_peer(world: World) -> None:

@@ -67,6 +67,9 @@ KEEPING = [
     (PINNED, Sent.PIN, JUST, Holding.ABSENT, LATER),
     (PINNED, Sent.PIN, LONG_AGO, Holding.LOST, Act.PIN),  # its nodes have
     (QUEUED, Sent.PIN, JUST, Holding.LOST, Event.SEEN_QUEUED),  # they may not have begun
+    (QUEUED, Sent.PIN, NOW - 20, Holding.LOST, Act.PIN),  # it changed nothing
+    (QUEUED, Sent.PIN, JUST, Holding.UNHEARD, Event.SEEN_QUEUED),  # as is usual for a moment
+    (QUEUED, Sent.PIN, NOW - 20, Holding.UNHEARD, Act.PIN),  # its peers are out of touch
 ]
 
 

@@ -19,7 +19,7 @@ CIDS = [raw(b"replicated %d" % number) for number in range(30)]
 
 @pytest.fixture
 def make(database: Database, clock: Clock) -> Any:
-    return lambda **options: Fed(database, clock, 2.0, **options)
+    return lambda batch_age=2.0, **options: Fed(database, clock, batch_age, **options)
 
 
 async def pinned(fed: Fed, cids: Sequence[Cid] = CIDS) -> None:
@@ -125,6 +125,60 @@ async def test_for_a_peer_that_is_gone_another_one_is_found(make: Any) -> None:
     alive = fed.cluster.peers[1:]
     assert all(str(cid) in peer.pinned for peer in alive for cid in affected)
     assert (await fed.sweep()).under_replicated == 0
+
+
+async def test_a_peer_that_is_gone_and_still_has_room_is_given_up_soon(make: Any) -> None:
+    """A cluster goes by two metrics: a peer that counts no more may be chosen for a while, and then
+    submitting it again changes nothing. It is tried until it does, now and then."""
+    fed = make(90.0, replication_min=2)
+    fed.cluster.batch_age = 0.0
+    await pinned(fed)
+    dead = fed.cluster.peers[0]
+    affected = [cid for cid in CIDS if dead.id in dead.state[str(cid)].allocations]
+    fed.cluster.metric_seconds, fed.cluster.room_seconds = 5.0, 25.0
+    fed.cluster.kill(dead)
+    fed.clock.now += 6.0
+    begun = fed.clock.now
+    await fed.sweep()
+    await fed.reconciler.round()
+    assert fed.wire.rest.counts["pin"] == len(CIDS) + len(affected)
+    while fed.clock.now < begun + 60.0 and not all(
+        replicas(fed, cid) == (ContentState.PINNED, 2, 2) for cid in affected
+    ):
+        if not await fed.reconciler.round():
+            fed.clock.now += 0.25
+    assert fed.clock.now < begun + 60.0
+    assert fed.wire.rest.counts["pin"] <= len(CIDS) + 6 * len(affected)
+    alive = fed.cluster.peers[1:]
+    assert all(str(cid) in peer.pinned for peer in alive for cid in affected)
+
+
+@pytest.mark.parametrize("was_known", [False, True])
+async def test_a_peer_that_hears_of_no_change_is_told_by_us(make: Any, *, was_known: bool) -> None:
+    """A CRDT may be stuck for minutes: a change that a peer does not hear of by another one's word,
+    or that it knows an older state of, is submitted to that peer itself."""
+    fed = make(90.0, replication_min=2)
+    fed.cluster.batch_age = 0.0
+    dead, deaf, _ = fed.cluster.peers
+    if was_known:
+        await pinned(fed)
+        affected = [cid for cid in CIDS if dead.id in dead.state[str(cid)].allocations]
+        deaf.is_deaf = True
+        fed.cluster.kill(dead)
+        fed.clock.now += 100.0
+        await fed.sweep()
+    else:
+        affected = CIDS
+        deaf.is_deaf = True
+        await fed.promise(CIDS)
+    begun, before = fed.clock.now, fed.wire.rest.counts["pin"]
+    while fed.clock.now < begun + 60.0 and not all(
+        replicas(fed, cid) == (ContentState.PINNED, 2, 2) for cid in affected
+    ):
+        if not await fed.reconciler.round():
+            fed.clock.now += 0.25
+    assert fed.clock.now < begun + 60.0
+    assert fed.wire.rest.counts["pin"] - before <= 2 * len(affected)
 
 
 async def test_without_another_peer_a_requestor_reads_what_there_is(make: Any) -> None:

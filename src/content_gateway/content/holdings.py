@@ -75,6 +75,7 @@ class Holding(Enum):
     """What a backend says it has of one content."""
 
     ABSENT = auto()  # not in its pinset: positive word, not silence
+    UNHEARD = auto()  # in its pinset, and a node that is to keep it does not know of that (yet)
     QUEUED = auto()  # in its pinset, not begun
     PINNING = auto()
     PINNED = auto()  # as many replicas as are wanted

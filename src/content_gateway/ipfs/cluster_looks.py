@@ -198,7 +198,8 @@ class ClusterLooks:
         statuses: Mapping[Cid, Status],
     ) -> dict[Cid, Sighting]:
         """Those of *seen* that lack a replica because a peer that is to keep it is gone for good,
-        as far as the cluster knows: another one can be found for it.
+        as far as the cluster knows: another one can be found for it. Where that was done, and its
+        batch is open, its pin has other peers already.
 
         The cluster counts a peer as its own for a while after its last sign of life, and gives
         it up by itself only where it is told to."""
@@ -216,7 +217,7 @@ class ClusterLooks:
         return {
             cid: replace(seen[cid], holding=Holding.LOST)
             for cid in doubtful
-            if statuses[cid].silent - members
+            if statuses[cid].silent.intersection(pins[cid].peers) - members
         }
 
     async def _of_many(

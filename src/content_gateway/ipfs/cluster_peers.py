@@ -8,8 +8,8 @@ import hmac
 import json
 import time
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
@@ -21,8 +21,8 @@ from content_gateway.errors import (
     UpstreamUnavailable,
     WrongSettings,
 )
-from content_gateway.ipfs.cluster_status import error_message
-from content_gateway.outbound import Answer, Outbound, Stream
+from content_gateway.ipfs.cluster_status import WHO, error_message
+from content_gateway.outbound import Answer, Outbound, Stream, json_object
 
 MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 SKIP_SECONDS: Final = 5.0
@@ -85,6 +85,7 @@ class ClusterPeer:
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
+        self.name = ""  # as it calls itself, once it was asked
         self.failing = False
         self.skip_until = 0.0
 
@@ -124,14 +125,25 @@ class ClusterPeers:
             well[0].skip_until = now + SKIP_SECONDS + self._seconds
         return well + skipped
 
-    async def ask(self, key: bytes, method: str, path: str, seconds: float | None = None) -> Answer:
-        """The answer of *key*'s first peer that gives one.
+    async def ask(
+        self,
+        key: bytes,
+        method: str,
+        path: str,
+        seconds: float | None = None,
+        first: Collection[str] = (),
+    ) -> Answer:
+        """The answer of *key*'s first peer that gives one; those named in *first* before others.
 
         One that was reached and did not answer in time may do all the same what it was asked, and
         no other is asked meanwhile (facts-pins, trap 6). Raises as `ask_one` does when none
         answers: what most tells people about it."""
         errors: list[UpstreamError] = []
-        for peer in self.order(key):
+        order = self.order(key)
+        if first:
+            await self._learn_names()
+            order.sort(key=lambda peer: peer.name not in first)
+        for peer in order:
             try:
                 return await self.ask_one(peer, method, path, seconds)
             except UpstreamTimeout:
@@ -139,6 +151,13 @@ class ClusterPeers:
             except _FAILURES as failed:
                 errors.append(failed)
         raise most_telling(errors)
+
+    async def _learn_names(self) -> None:
+        """Ask the peers what they are called, of those that have not said so yet."""
+        for peer in [peer for peer in self.order(b"names") if not peer.name]:
+            with suppress(*_FAILURES):
+                answer = await self.ask_one(peer, "GET", "/id")
+                peer.name = str(json_object(answer.body, who=WHO).get("peername", ""))
 
     async def ask_one(
         self, peer: ClusterPeer, method: str, path: str, seconds: float | None = None

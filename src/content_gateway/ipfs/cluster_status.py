@@ -4,7 +4,7 @@ Knows the JSON of its REST API (facts-pins sections 4 and 5) and which words of 
 one. Asks nobody; when to ask and whom is the adapter's business."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -18,7 +18,9 @@ WHO: Final = "The cluster"
 NOT_IN_PINSET: Final = "pin is not part of the pinset"
 NO_PEERS: Final[Sequence[Peer]] = ()
 _MAX_REASON: Final = 500
-_QUEUED: Final = {"pin_queued", "unpinned", "queued"}
+_QUEUED: Final = {"pin_queued", "queued"}
+# What a peer says of a pin that names it as long as it knows no pin at all, or only an older one.
+UNHEARD: Final = {"unpinned", "remote"}
 # Where the operator's servers are is not for the people who read a reason.
 _ADDRESS: Final = re.compile(
     r"https?://[^\s\"]+|/(?:ip[46]|dns[46]?|dnsaddr)/[^\s\])]+"
@@ -33,6 +35,11 @@ _IN_WORDS: Final = (
     (("not found", "not find"), "nobody who has it was found"),
     (("context canceled", "deadline exceeded", "timeout", "timed out"), "not found in time"),
 )
+_COMPLAINTS: Final = {
+    "unexpectedly_unpinned": "it was lost and is to be fetched again",
+    "cluster_error": "the peer of the cluster could not say what it has",
+} | dict.fromkeys(UNHEARD, "the peer of the cluster has not heard of it yet")
+_BROKEN: Final = _COMPLAINTS.keys() - UNHEARD
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +109,14 @@ class Status:
             holding = Holding.PINNING
         elif words & _QUEUED:
             holding = Holding.QUEUED
+        elif words & UNHEARD:
+            holding = Holding.UNHEARD
         elif "pin_error" in words and words <= {"pin_error", "pinned"} and self._all_spoke:
             holding = Holding.FAILED
         else:
             holding = Holding.UNKNOWN
-        if holding in (Holding.QUEUED, Holding.FAILED, Holding.LOST, Holding.UNKNOWN):
-            reason = self._reason()
+        if holding not in (Holding.PINNED, Holding.PINNING):
+            reason = self._reason(_COMPLAINTS if holding is Holding.UNHEARD else _BROKEN)
         if holding is Holding.UNKNOWN:
             reason = reason or "The cluster does not say how far it is."
         return Sighting(holding, replicas, max(goal, 1), self.peers, reason)
@@ -116,22 +125,19 @@ class Status:
     def _all_spoke(self) -> bool:
         return len(self.peers) >= self.allocations
 
-    def _reason(self) -> str | None:
-        """What the peers complain of, each complaint once, with who has it."""
+    def _reason(self, words: Collection[str]) -> str | None:
+        """What the peers complain of, each complaint once, with who has it: their errors, and
+        those *words* of theirs."""
         complaints: dict[str, list[str]] = {}
         for peer in self.peers:
-            if peer.error or peer.status in ("cluster_error", "unexpectedly_unpinned"):
+            if peer.error or peer.status in words:
                 complaints.setdefault(_complaint(peer), []).append(peer.name)
         lines = (f"{complaint} ({', '.join(names)})" for complaint, names in complaints.items())
         return "; ".join(sorted(lines))[:_MAX_REASON] or None
 
 
 def _complaint(peer: Peer) -> str:
-    if peer.status == "unexpectedly_unpinned":
-        return "it was lost and is to be fetched again"
-    if peer.status == "cluster_error":
-        return "the peer of the cluster could not say what it has"
-    return in_words(peer.error or "")
+    return _COMPLAINTS.get(peer.status) or in_words(peer.error or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +167,13 @@ def read_status(value: Mapping[str, Any]) -> Status:
     peers, allocations = value.get("peer_map"), value.get("allocations")
     if not isinstance(peers, dict) or not isinstance(allocations, list | None):
         raise UpstreamNonsense("The cluster's answer is not a pin status.")
-    read = sorted((_read_peer(*item) for item in peers.items()), key=lambda peer: peer.name)
-    allocated = [peer for peer in read if peer.status != "remote"]
+    read = {peer_id: _read_peer(peer_id, peer) for peer_id, peer in peers.items()}
+    # Others are to keep it, says "remote": unless the pin names this one, which does not know it.
+    allocated = [
+        peer
+        for peer_id, peer in sorted(read.items(), key=lambda item: item[1].name)
+        if peer.status != "remote" or peer_id in (allocations or ())
+    ]
     silent = frozenset(
         peer_id for peer_id, peer in peers.items() if peer["status"] == "cluster_error"
     )

@@ -29,6 +29,7 @@ from content_gateway.ipfs.cluster_looks import STATUS_SECONDS, ClusterLooks
 from content_gateway.ipfs.cluster_peers import ClusterPeers, Login
 from content_gateway.ipfs.cluster_requests import pin_options, useful, with_origins
 from content_gateway.ipfs.cluster_status import (
+    UNHEARD,
     error_message,
     first_object,
     good,
@@ -122,15 +123,17 @@ class IpfsCluster:
         does not say how far a retrieval is. Raises PinFailed when it refuses the CID, PinDeferred
         when it could not take it now, UpstreamUnavailable and UpstreamTimeout."""
         known = useful(origins)
-        is_peer_gone = any(peer.status == "cluster_error" for peer in seen.peers)
+        words = {peer.status for peer in seen.peers}
         is_there = seen.holding is Holding.FAILED or (
-            seen.holding is Holding.LOST and not is_peer_gone
+            seen.holding is Holding.LOST and "cluster_error" not in words and not words & UNHEARD
         )
         if is_there and await self._has_origins(cid, known):
             return await self._recover(cid)
         is_new = self._looks.submissions.forget(cid)
         path = f"/pins/{cid}{with_origins(self._options, known)}"
-        answer = await self._write("POST", path, cid)
+        # Who has not heard of it will not by our telling the others once more.
+        first = {peer.name for peer in seen.peers if peer.status in UNHEARD}
+        answer = await self._write("POST", path, cid, first=first)
         if answer.status == 400:
             raise PinFailed(f"The cluster refuses the pin: {error_message(answer.body)}")
         try:
@@ -236,11 +239,18 @@ class IpfsCluster:
         return status.sighting(self._min if self._min > 0 else None)
 
     async def _write(
-        self, method: str, path: str, cid: Cid, seconds: float | None = None
+        self,
+        method: str,
+        path: str,
+        cid: Cid,
+        seconds: float | None = None,
+        first: Collection[str] = (),
     ) -> Answer:
-        """The answer to a change: 200, 400, or the 404 that says that there is no such pin."""
+        """The answer to a change: 200, 400, or the 404 that says that there is no such pin.
+
+        Of a peer named in *first*, if we may ask one of them."""
         try:
-            answer = await self._peers.ask(bytes(cid), method, path, seconds)
+            answer = await self._peers.ask(bytes(cid), method, path, seconds, first)
         except UpstreamNonsense as wrong:
             raise UpstreamUnavailable(wrong.detail) from wrong
         message = error_message(answer.body)

@@ -263,7 +263,8 @@ class Reconciler:
         shown = seen if seen.holding is Holding.LOST else None
         outcome = Outcome(None, 0.0)  # where it is not ours any more: the ledger makes it due again
         begun = None
-        if seen.holding not in (Holding.FAILED, Holding.LOST) or due.sent is Sent.UNPIN:
+        is_taken_up = seen.holding in (Holding.FAILED, Holding.LOST, Holding.UNHEARD)
+        if not is_taken_up or due.sent is Sent.UNPIN:
             # What it has may be about to go, so that nothing of it can be taken up again.
             seen = Sighting(Holding.ABSENT)
         try:

@@ -25,11 +25,14 @@ from content_gateway.pins.pace import Pace
 
 # Seconds that may pass between the record of a wish and the wish itself; else it is not sent.
 LONGEST_STALL: Final = 5.0
+# Seconds after which a wish that changed nothing may be sent once more, twice as long each time.
+IN_VAIN: Final = 15.0
 _SLOW: Final = "It takes long; the next try has more time."
 _NOT_FOUND: Final = "It was not found in time."
 _OUR_FAULT: Final = "Something went wrong on our side; it is tried again."
 _EVENTS: Final = {
     Holding.ABSENT: Event.SEEN_ABSENT,
+    Holding.UNHEARD: Event.SEEN_QUEUED,
     Holding.QUEUED: Event.SEEN_QUEUED,
     Holding.PINNING: Event.SEEN_PINNING,
     Holding.PINNED: Event.SEEN_PINNED,
@@ -119,6 +122,8 @@ class Rules:
             return Act.PIN
         if seen.holding is Holding.PINNED and due.state is not ContentState.PINNED and due.looks:
             self._pace.learn(now, at_first=due.looks == 1)
+        if seen.holding in (Holding.LOST, Holding.UNHEARD):
+            return self._ask_again(due, seen, age, unsure_for)
         return self._keep(due, seen, unsure_for)
 
     def _keep(self, due: Due, seen: Sighting, unsure_for: float) -> Act | Outcome:
@@ -131,15 +136,30 @@ class Rules:
                 return Outcome(None, min(unsure_for, self.gap(due.looks)))
             case Holding.FAILED if due.state is not ContentState.FAILED:
                 return _seen(seen, self.gap_failed(due.attempts), error=seen.reason)
-            case Holding.ABSENT | Holding.FAILED | Holding.LOST if (
-                is_settled or seen.holding is Holding.FAILED
-            ):
+            case Holding.ABSENT | Holding.FAILED:
                 return Act.PIN
         if not _is_partly_there(due, seen):
             return _seen(seen, self.gap(due.looks), error=seen.reason)
         # Where a replica does not answer nothing can be done, and the sweep looks again.
         is_done = seen.holding is Holding.UNKNOWN and is_settled
         return Outcome(None, None if is_done else self.gap(due.looks), seen, seen.reason)
+
+    def _ask_again(self, due: Due, seen: Sighting, age: float, unsure_for: float) -> Act | Outcome:
+        """What to do about what is in the pinset and is not kept as it says.
+
+        The last wish may have changed nothing: a cluster gives a replica to a peer that is gone as
+        long as it goes by the room that this one had, and its peers may not hear of each other's
+        changes for minutes (go-ds-crdt#285). So it need not be settled to be sent again."""
+        left = min(unsure_for, IN_VAIN * 2.0 ** min(max(due.attempts - 1, 0), 10) - age)
+        if left <= 0:
+            return Act.PIN
+        gap = min(left, self.gap(due.looks))
+        if _is_partly_there(due, seen):
+            return Outcome(None, gap, seen, seen.reason)
+        is_usual = (
+            seen.holding is Holding.UNHEARD and due.attempts <= 1
+        )  # for a moment, and no news
+        return _seen(seen, gap, error=None if is_usual else seen.reason)
 
     def _let_go(self, due: Due, seen: Sighting, unsure_for: float) -> Act | Outcome:
         if seen.holding is Holding.UNKNOWN:
@@ -221,7 +241,7 @@ class Rules:
 def _is_partly_there(due: Due, seen: Sighting) -> bool:
     """Whether a content that was pinned is still held, though not by all who should, and nobody
     is said to bring it in."""
-    is_told = seen.holding in (Holding.LOST, Holding.UNKNOWN)
+    is_told = seen.holding in (Holding.LOST, Holding.UNHEARD, Holding.UNKNOWN)
     return is_told and due.state is ContentState.PINNED and seen.replicas > 0
 
 
