@@ -48,18 +48,25 @@ class Watched:
     def begin(self) -> None:
         """What the start has cost is over."""
         self._service.child.send_signal(signal.SIGUSR1)
-        self._told.write_text("0")
+        self._told.write_text("0 0")
 
     @property
-    def lag(self) -> float:
-        """The worst so far, in seconds of CPU."""
-        return float(self._told.read_text() or 0)
+    def lags(self) -> tuple[float, float]:
+        """The two worst so far, in seconds of CPU, the worst last."""
+        second, worst = self._told.read_text().split()
+        return float(second), float(worst)
 
     def check(self, attack: str) -> None:
-        """Fails where the loop was held, or the memory grew."""
-        memory = self._service.most_memory
-        print(f"\n{attack}: lag {self.lag * 1e3:.1f} ms of CPU, memory {memory / 2**20:.0f} MB")
-        assert self.lag < MOST_LAG
+        """Fails where the loop was held, or the memory grew.
+
+        Each attack goes on for seconds, and what holds the loop does so again and again. One time
+        passes: where a hypervisor gives the processor to somebody else, that counts as ours."""
+        memory, (second, worst) = self._service.most_memory, self.lags
+        print(
+            f"\n{attack}: lag {worst * 1e3:.1f} ms of CPU, then {second * 1e3:.1f},"
+            f" memory {memory / 2**20:.0f} MB"
+        )
+        assert second < MOST_LAG
         assert memory < MOST_MEMORY
 
     @asynccontextmanager
