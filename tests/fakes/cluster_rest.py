@@ -177,7 +177,7 @@ class MiniRest:
     ) -> dict[str, Any]:
         now = self.cluster.clock()
         pins = [peer.state[cid] for peer in (asked, *said) if cid in peer.state]
-        pin = pins[0] if pins else None
+        pin = pins[-1] if pins else None  # whoever has spoken last, however little it has heard of
         return {
             "cid": cid,
             "name": "",

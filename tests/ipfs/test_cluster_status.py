@@ -11,12 +11,12 @@ from content_gateway.errors import UpstreamNonsense
 from content_gateway.ipfs.cluster_status import (
     error_message,
     first_object,
-    in_words,
     read_allocation,
     read_entry,
     read_status,
     read_statuses,
 )
+from content_gateway.ipfs.cluster_words import in_words
 
 CID = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
 AT = "2026-11-21T15:16:06.650047803Z"

@@ -180,7 +180,7 @@ class ClusterLooks:
         for cid in rest:
             status = statuses.get(cid)
             if status is not None and not status.may_be_absent:
-                seen[cid] = status.sighting(self.goal(pins[cid]))
+                seen[cid] = status.as_named(pins[cid].peers).sighting(self.goal(pins[cid]))
             elif status is not None and cid in ages and self.submissions.may_be_in_a_batch(cid):
                 seen[cid] = self._queued(pins[cid])
             elif status is not None and (doubtful := await self._doubtful(cid, status, errors)):

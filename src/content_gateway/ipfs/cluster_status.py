@@ -3,38 +3,23 @@
 Knows the JSON of its REST API (facts-pins sections 4 and 5) and which words of many peers make
 one. Asks nobody; when to ask and whom is the adapter's business."""
 
-import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import Holding, Peer, Sighting
 from content_gateway.errors import InvalidCid, UpstreamNonsense, UpstreamUnavailable
+from content_gateway.ipfs.cluster_words import MAX_REASON, clean, in_words
 from content_gateway.outbound import Answer, json_object
 
 WHO: Final = "The cluster"
 NOT_IN_PINSET: Final = "pin is not part of the pinset"
 NO_PEERS: Final[Sequence[Peer]] = ()
-_MAX_REASON: Final = 500
 _QUEUED: Final = {"pin_queued", "queued"}
 # What a peer says of a pin that names it as long as it knows no pin at all, or only an older one.
 UNHEARD: Final = {"unpinned", "remote"}
-# Where the operator's servers are is not for the people who read a reason.
-_ADDRESS: Final = re.compile(
-    r"https?://[^\s\"]+|/(?:ip[46]|dns[46]?|dnsaddr)/[^\s\])]+"
-    r"|\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?|\[[0-9a-fA-F:]+\](?::\d+)?"
-)
-# The first that fits counts. "context canceled" is how the cluster says that its pin_timeout
-# has passed without a new block (ipfs-cluster#987).
-_IN_WORDS: Final = (
-    (("queue is full", "max_queue_size"), "the queue is full"),
-    (("no space left",), "the disk is full"),
-    (("connection refused", "is it running", "no such host", "dial"), "IPFS cannot be reached"),
-    (("not found", "not find"), "nobody who has it was found"),
-    (("context canceled", "deadline exceeded", "timeout", "timed out"), "not found in time"),
-)
 _COMPLAINTS: Final = {
     "unexpectedly_unpinned": "it was lost and is to be fetched again",
     "cluster_error": "the peer of the cluster could not say what it has",
@@ -65,15 +50,26 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the allocated peers say of a content; *allocations* of them are named in its pin.
+    """What the allocated peers say of a content; *allocations* of them are named in its pin, as the
+    peer knows it that has spoken last.
 
     No allocations are named where every peer is to pin it, and where it is not in the pinset.
-    *silent* has the ids of those that did not answer."""
+    *silent* has the ids of those that did not answer, *remote* by their ids those that say that
+    others are to keep it."""
 
     cid: Cid
     peers: Sequence[Peer]
     allocations: int
     silent: frozenset[str] = frozenset()
+    remote: Mapping[str, Peer] = field(default_factory=dict)
+
+    def as_named(self, named: Collection[str]) -> "Status":
+        """What it means where the pin names the peers with these ids: one of them that leaves it to
+        others has not heard of that."""
+        unheard = [peer for peer_id, peer in self.remote.items() if peer_id in named]
+        if not unheard:
+            return self
+        return replace(self, peers=(*self.peers, *unheard), allocations=len(named))
 
     @property
     def replicas(self) -> int:
@@ -133,7 +129,7 @@ class Status:
             if peer.error or peer.status in words:
                 complaints.setdefault(_complaint(peer), []).append(peer.name)
         lines = (f"{complaint} ({', '.join(names)})" for complaint, names in complaints.items())
-        return "; ".join(sorted(lines))[:_MAX_REASON] or None
+        return "; ".join(sorted(lines))[:MAX_REASON] or None
 
 
 def _complaint(peer: Peer) -> str:
@@ -148,15 +144,6 @@ class Member:
     is_well: bool
 
 
-def in_words(error: str) -> str:
-    """A cluster's or a node's *error*, in words for people and without addresses."""
-    low = error.lower()
-    for signs, words in _IN_WORDS:
-        if any(sign in low for sign in signs):
-            return words
-    return _clean(error) or "no reason given"
-
-
 def read_statuses(body: bytes) -> list[Status]:
     """The status objects in *body*, one a line; raises UpstreamNonsense."""
     return [read_status(json_object(line, who=WHO)) for line in body.splitlines() if line.strip()]
@@ -168,16 +155,13 @@ def read_status(value: Mapping[str, Any]) -> Status:
     if not isinstance(peers, dict) or not isinstance(allocations, list | None):
         raise UpstreamNonsense("The cluster's answer is not a pin status.")
     read = {peer_id: _read_peer(peer_id, peer) for peer_id, peer in peers.items()}
-    # Others are to keep it, says "remote": unless the pin names this one, which does not know it.
-    allocated = [
-        peer
-        for peer_id, peer in sorted(read.items(), key=lambda item: item[1].name)
-        if peer.status != "remote" or peer_id in (allocations or ())
-    ]
+    remote = {peer_id: peer for peer_id, peer in read.items() if peer.status == "remote"}
+    allocated = [peer for peer_id, peer in read.items() if peer_id not in remote]
+    allocated.sort(key=lambda peer: peer.name)
     silent = frozenset(
         peer_id for peer_id, peer in peers.items() if peer["status"] == "cluster_error"
     )
-    return Status(read_cid(value), tuple(allocated), len(allocations or ()), silent)
+    return Status(read_cid(value), tuple(allocated), len(allocations or ()), silent, remote)
 
 
 def read_allocation(value: Mapping[str, Any]) -> Allocation:
@@ -260,7 +244,7 @@ def error_message(body: bytes) -> str | None:
         message = first_object(body).get("message")
     except UpstreamNonsense:
         return None
-    return _clean(message) if isinstance(message, str) else None
+    return clean(message) if isinstance(message, str) else None
 
 
 def _read_peer(peer_id: str, value: Any) -> Peer:
@@ -268,10 +252,10 @@ def _read_peer(peer_id: str, value: Any) -> Peer:
         raise UpstreamNonsense("The cluster's answer is not a pin status.")
     name, error = value.get("peername"), value.get("error")
     return Peer(
-        _clean(name) if isinstance(name, str) and name else peer_id[-8:],
-        _clean(value["status"]),
+        clean(name) if isinstance(name, str) and name else peer_id[-8:],
+        clean(value["status"]),
         _moment(value.get("timestamp")),
-        _clean(error) or None if isinstance(error, str) else None,
+        clean(error) or None if isinstance(error, str) else None,
     )
 
 
@@ -290,10 +274,3 @@ def _moment(value: Any) -> datetime | None:
     if moment.year == 1:
         return None
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def _clean(text: str) -> str:
-    printable = text[:2000]
-    if not printable.isprintable():
-        printable = "".join(letter if letter.isprintable() else " " for letter in printable)
-    return _ADDRESS.sub("...", printable).strip()[:_MAX_REASON]
