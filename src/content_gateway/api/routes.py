@@ -35,6 +35,7 @@ from content_gateway.api.problems import (
     Refused,
 )
 from content_gateway.api.protocol import ENCODED_SLASH, SENT_BODY
+from content_gateway.api.refusals import Refusals
 from content_gateway.api.streams import Send, large_answers, send_stream
 from content_gateway.api.turns import RequestTurns
 from content_gateway.errors import (
@@ -73,6 +74,7 @@ class _Endpoint:
         *,
         answers: FairSemaphore,
         turns: RequestTurns,
+        refusals: Refusals,
     ) -> None:
         self._scope = operation.scope
         self._door = DOORS[operation.scheme] if operation.scheme else None
@@ -82,6 +84,7 @@ class _Endpoint:
         self._body_seconds = body_seconds
         self._answers = answers
         self._turns = turns
+        self._refusals = refusals
 
     async def answer(self, scope: Scope, argument: str, receive: Receive) -> Answer:
         """The answer to the request in *scope*, whose path ends with *argument*."""
@@ -100,7 +103,11 @@ class _Endpoint:
         if ENCODED_SLASH in argument:
             argument = argument.replace(ENCODED_SLASH, "/")
         call = Call(argument, scope["query_string"], headers, admitted, body, charged)
-        answer = await self._handler.answer(call)
+        try:
+            answer = await self._handler.answer(call)
+        except Overloaded:
+            await self._refusals.wait(charged)
+            raise
         if isinstance(answer, Reply) and len(answer.body) > LARGE_BODY:
             permit = self._answers.request(call.charged)
             await permit.granted()
@@ -128,12 +135,19 @@ class Api:
         if wrong := _mismatch(operations, handlers):
             raise WrongSettings("\n".join(wrong))
         self._turns = turns = RequestTurns()
+        refusals = Refusals()
         self._table: dict[str, dict[str, _Endpoint]] = {}
         for operation in operations:
             handler = handlers[operation.id]
             if handler is not None:
                 endpoint = _Endpoint(
-                    operation, handler, keys, body_seconds, answers=answers, turns=turns
+                    operation,
+                    handler,
+                    keys,
+                    body_seconds,
+                    answers=answers,
+                    turns=turns,
+                    refusals=refusals,
                 )
                 self._table.setdefault(_key(operation.path), {})[operation.method] = endpoint
         self._request_ids = request_ids()

@@ -26,6 +26,7 @@ Job = Callable[[sqlite3.Connection], T]
 SEARCH_SECONDS: Final = 10.0
 MAX_WAITING_SEARCHES: Final = 64
 _SEARCHERS: Final = 4
+_BESIDE: Final = 1  # of one requestor's, beside others: each keeps a processor busy
 _MOST_LOG_BYTES: Final = 256 * 1024 * 1024
 _BUSY_MS: Final = 3_000
 _STEPS_A_LOOK: Final = 10_000  # of SQLite's machine, between two looks at the clock
@@ -54,6 +55,7 @@ class Searches:
             waiting=MAX_WAITING_SEARCHES,
             patience=SEARCH_SECONDS,
             detail="Too many searches are waiting.",
+            crowd=_BESIDE,
         )
 
     async def run(
