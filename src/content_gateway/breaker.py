@@ -18,6 +18,11 @@ class Attempt:
     def __init__(self, breaker: "Breaker") -> None:
         self._breaker: Breaker | None = breaker
 
+    @property
+    def is_probe(self) -> bool:
+        """Whether it is the one call that decides how the server is."""
+        return self._breaker is not None and self._breaker.is_decided_by(self)
+
     def succeeded(self) -> None:
         """The call was answered: whatever went before is forgiven if it was the probe."""
         self._tell(good=True)
@@ -66,9 +71,13 @@ class Breaker:
             self._probe = attempt
         return attempt
 
+    def is_decided_by(self, attempt: Attempt) -> bool:
+        """Whether *attempt* is the probe."""
+        return attempt is self._probe
+
     def told(self, attempt: Attempt, good: bool | None) -> None:
         """Take note of how *attempt* has ended; None: nothing can be learned from it."""
-        is_probe = attempt is self._probe
+        is_probe = self.is_decided_by(attempt)
         if is_probe:
             self._probe = None
         # What began before the breaker opened neither closes it nor keeps it open.

@@ -7,6 +7,8 @@ import structlog
 
 from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamUnavailable
 from content_gateway.ethereum.abi import Reverted
+from content_gateway.ethereum.quorum import EthereumQuorum
+from content_gateway.ethereum.rpc import EthereumRpc
 from content_gateway.outbound import Outbound
 from tests.ethereum.nodes import (
     LONG,
@@ -14,6 +16,7 @@ from tests.ethereum.nodes import (
     ask,
     fails,
     held,
+    quorum_of,
     rpc_of,
     until_asked,
     work_of_ours,
@@ -49,6 +52,45 @@ async def test_a_contract_cannot_make_nodes_look_dead(
     before = nodes[0].eth_calls
     assert await ask(rpc) == bytes(32)
     assert nodes[0].eth_calls == before + 1
+
+
+@pytest.mark.parametrize("quorum", [1, 2])
+async def test_names_that_hang_at_the_nodes_close_them_for_nobody(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum], quorum: int
+) -> None:
+    """Whoever asks for many of them at once, and nothing else, finds that they take too long; the
+    nodes that answer whoever asks meanwhile are well."""
+    endless = "0x" + "04" * 20
+    for node in nodes:
+        node.endless.add(endless)
+    rpc: EthereumRpc | EthereumQuorum = rpc_of(outbound, clock, *nodes, seconds=1.0)
+    if quorum > 1:
+        rpc = quorum_of(outbound, clock, *nodes, quorum=quorum, seconds=1.0)
+    for _ in range(3):
+        hanging = [asyncio.create_task(rpc.call(endless, b"", bytes)) for _ in range(10)]
+        await asyncio.gather(*hanging, return_exceptions=True)
+        assert all(isinstance(task.exception(), UpstreamError) for task in hanging)
+        for _ in range(5):
+            assert await ask(rpc) == bytes(32)
+
+
+async def test_a_hanging_name_does_not_keep_a_node_closed(
+    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+) -> None:
+    """Where it was away for a while: whoever comes first afterwards asks it something harmless."""
+    node, endless = nodes[0], "0x" + "04" * 20
+    node.endless.add(endless)
+    rpc = rpc_of(outbound, clock, node, seconds=1.0)
+    node.go_dark()
+    await fails(rpc, 3)
+    node.come_back()
+    clock.pass_(2.0)
+    hanging = asyncio.create_task(rpc.call(endless, b"", bytes))
+    await until_asked(node, 1)
+    assert await ask(rpc) == bytes(32)
+    with pytest.raises(UpstreamError):
+        await hanging
+    assert await ask(rpc) == bytes(32)
 
 
 async def test_a_node_is_not_blamed_for_the_silence_of_the_next(

@@ -167,7 +167,8 @@ async def test_a_probe_that_learns_nothing_makes_room_for_another(
     clock.pass_(2)
     async with held(nodes[1]), held(nodes[2]):
         probe = asyncio.create_task(ask(quorum))
-        await until_asked(nodes[0], nodes[0].eth_calls + 1)
+        before = nodes[0].posts
+        await until(lambda: nodes[0].posts > before)
         await asyncio.sleep(0.05)
     assert await probe == bytes(32)
     nodes[0].come_back()

@@ -4,10 +4,12 @@ Knows how nodes report results, reverts and failures, and remembers how this one
 lately. Which of several nodes is asked is left to rpc.py and quorum.py, what the bytes mean to
 `names/`."""
 
+import asyncio
 import re
 import time
 from binascii import unhexlify
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -19,6 +21,7 @@ from content_gateway.errors import (
     Overloaded,
     UpstreamError,
     UpstreamNonsense,
+    UpstreamTimeout,
     UpstreamUnavailable,
 )
 from content_gateway.ethereum.abi import Reverted
@@ -63,6 +66,8 @@ class Endpoint:
         self.usual_latency: float | None = None
         self.patience = seconds / 4  # what keeps a caller waiting for longer is not well
         self.clock = clock
+        self.answers = 0  # so far, to whatever was asked
+        self.is_knocked_at = False
         self._outbound = outbound
         self._url = url
         self._seconds = seconds
@@ -95,22 +100,36 @@ class Endpoint:
         if answer.status == 429 or answer.status >= 500:
             raise UpstreamUnavailable(f"The Ethereum endpoint answered {answer.status}.")
         took = self.clock() - start
+        self.answers += 1
         usual = took if self.usual_latency is None else self.usual_latency
         self.usual_latency = usual + _FAMILIAR * (took - usual)
         return answer.body
+
+    async def knock(self) -> None:
+        """Ask something harmless, to see whether the node answers at all."""
+        self.is_knocked_at = True
+        try:
+            with suppress(UpstreamError, Overloaded):
+                await self.ask(_BLOCK_NUMBER, lambda: None)
+        finally:
+            self.is_knocked_at = False
 
 
 class Turn:
     """One call of an endpoint, from the moment its breaker has let it in until it ends.
 
-    A contract may be anybody's, and it can make every node refuse, or answer what cannot be
-    read. Such an end counts against a node only if another one does better: else whoever asks a
-    few times for a name of that kind would have all nodes taken for dead."""
+    A contract may be anybody's, and it can make every node refuse, answer what cannot be read, or
+    not answer at all. Such an end counts against a node only if another one does better: else
+    whoever asks a few times for a name of that kind would have all nodes taken for dead. That it is
+    the call that hangs, and not the node, shows in what the node has answered meanwhile; a node
+    that is to prove itself is asked something harmless first."""
 
     def __init__(self, endpoint: Endpoint, attempt: Attempt) -> None:
         self.endpoint = endpoint
         self._attempt = attempt
         self._begun: float | None = None  # while it waits for a connection
+        self._answers = 0  # of the node, when it began
+        self._knocking: asyncio.Task[None] | None = None
         self._is_over = False
 
     async def call(self, request: bytes) -> bytes:
@@ -118,14 +137,33 @@ class Turn:
 
         Raises Reverted when the contract refuses, Overloaded where nothing was asked for want of
         a connection, UpstreamError for any other failure."""
-        return read_call_answer(await self.endpoint.ask(request, self._begin))
+        if self._attempt.is_probe:
+            await self.block_number()
+            self._attempt.succeeded()
+        late = asyncio.get_running_loop().call_later(self.endpoint.patience, self._knock)
+        try:
+            return read_call_answer(await self.endpoint.ask(request, self._begin))
+        finally:
+            late.cancel()
+            if self._knocking is not None:
+                self._knocking.cancel()
+                await asyncio.gather(self._knocking, return_exceptions=True)
 
     async def block_number(self) -> int:
         """The number of the newest block the node knows; raises as `call` does."""
         return read_block_number(await self.endpoint.ask(_BLOCK_NUMBER, self._begin))
 
     def _begin(self) -> None:
-        self._begun = self.endpoint.clock()
+        self._begun, self._answers = self.endpoint.clock(), self.endpoint.answers
+
+    def _knock(self) -> None:
+        if not self.endpoint.is_knocked_at:
+            self._knocking = asyncio.create_task(self.endpoint.knock(), name="knock")
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether the node has answered others since it was asked this."""
+        return self._begun is not None and self.endpoint.answers > self._answers
 
     def answered(self) -> None:
         """The node answered; a revert is a good answer."""
@@ -141,6 +179,8 @@ class Turn:
         name = self.endpoint.name
         log.warning("rpc endpoint failed", endpoint=name, reason=failure.detail, said=said)
         if isinstance(failure, UpstreamNonsense | NodeRefused):
+            return False
+        if isinstance(failure, UpstreamTimeout) and self._is_alone:
             return False
         self._attempt.failed()
         return True
@@ -159,6 +199,7 @@ class Turn:
             not self._is_over
             and begun is not None
             and endpoint.clock() - begun >= endpoint.patience
+            and not self._is_alone
         ):
             self._attempt.failed()
         self._attempt.left()
