@@ -39,9 +39,9 @@ def test_the_first_is_told_at_once() -> None:
     run_virtually(run())
 
 
-@pytest.mark.parametrize(("clients", "most"), [(1, 101), (64, 101), (1_000, 1_020)])
+@pytest.mark.parametrize(("clients", "most"), [(1, 101), (64, 101), (1_000, 800)])
 def test_the_rest_comes_at_a_pace(clients: int, most: int) -> None:
-    """However many ask again at once: a hundred a second, or each after a second at the latest."""
+    """However many ask again at once: a hundred a second, or each within two seconds."""
     told = 0
     longest = 0.0
 
@@ -62,7 +62,7 @@ def test_the_rest_comes_at_a_pace(clients: int, most: int) -> None:
 
     run_virtually(run())
     assert 0.9 * min(clients, 1) <= told / SECONDS <= most
-    assert longest <= 1.01
+    assert longest <= 2.01
 
 
 def test_every_overload_that_is_answered_is_paced() -> None:
