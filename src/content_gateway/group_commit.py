@@ -68,7 +68,7 @@ class GroupWriter:
         limit: int,
         group: int,
         gather: float = 0.0,
-        crowd: int = 16,
+        crowd: int = 8,
     ) -> None:
         self._commit = commit
         self._turns = FairSemaphore(
