@@ -81,6 +81,7 @@ async def kept_pins(
         backend,
         policy=tending(settings),
         health=health,
+        queue=backend if isinstance(backend, IpfsCluster) else None,
         origins=lambda cid: origins.usable(ledger.origins(cid)),
         returned=lambda: sweeper.hasten(),  # noqa: PLW0108 - each of the two wakes the other
     )
@@ -143,6 +144,7 @@ def pin_backend(settings: Settings, outbound: Outbound) -> Kubo | IpfsCluster:
         replication_max=settings.pins.replication_max,
         seconds=cluster.timeout,
         batch_age=cluster.batch_age,
+        workers=cluster.concurrent_pins,
     )
 
 

@@ -12,30 +12,28 @@ from hashlib import sha256
 from content_gateway.content.cid import Cid
 
 from .cluster_parts import Change, Clock, MiniPeer, MiniPin
+from .cluster_workers import Workers
 from .supply import Supply
 
 __all__ = ["Change", "Clock", "MiniCluster", "MiniPeer", "MiniPin"]
 
 MOST_ORIGINS = 10
-TIMED_OUT = "context canceled"
 UNREACHABLE = "failed to dial: dial tcp4 10.0.0.7:9096: connection refused"
 NEED_IPFS = {"pinned", "unexpectedly_unpinned", "sharded", "remote"}
 
 
-class MiniCluster:
+class MiniCluster(Workers):
     """The cluster. Its attributes are its settings, and may be changed at any time.
 
-    A peer's pin waits *queue_seconds*, takes *pin_seconds*, and is given up after *pin_timeout*
-    where somebody who has a block is missing. *refusal* is what every write is refused with."""
+    *refusal* is what every write is refused with."""
 
     def __init__(
         self, peers: int = 3, *, clock: Callable[[], float] | None = None, batch_age: float = 0.0
     ) -> None:
+        super().__init__()
         self.clock = clock or Clock()
         self.batch_age = batch_age
         self.spread_seconds = 0.0  # until other peers see a committed change
-        self.queue_seconds = self.pin_seconds = 0.0
-        self.pin_timeout = 5.0
         self.metric_seconds = 30.0  # how long a peer counts after its last sign of life,
         self.room_seconds = 30.0  # and how long its word that it has room does, with CRDT by itself
         self.factors = (-1, -1)  # what a pin gets that asks for none
@@ -73,7 +71,8 @@ class MiniCluster:
         self.catch_up()
         peer.is_up, peer.died_at = False, self.clock()
         peer.batch.clear()
-        peer.working.clear()
+        for memory in (peer.working, peer.begun, peer.attempts):
+            memory.clear()
         peer.errors.clear()
 
     def stop(self, peer: MiniPeer) -> None:
@@ -94,7 +93,7 @@ class MiniCluster:
     def wipe(self) -> None:
         """Lose the whole pinset; IPFS nodes keep what they have pinned."""
         for peer in self.peers:
-            for memory in (peer.state, peer.versions, peer.working, peer.errors):
+            for memory in (peer.state, peer.versions, peer.working, peer.begun, peer.errors):
                 memory.clear()
             peer.batch.clear()
             peer.inbox.clear()
@@ -141,6 +140,7 @@ class MiniCluster:
             if self.status(other, cid)[0] in ("pin_error", "unexpectedly_unpinned"):
                 other.errors.pop(cid, None)
                 other.working[cid] = self.clock()
+                self._hand_out(other, self.clock())
 
     def members(self) -> list[MiniPeer]:
         """The peers that count: those that run, and those that did a moment ago."""
@@ -194,7 +194,8 @@ class MiniCluster:
             return "pin_error", peer.errors[cid]
         if cid in peer.working:
             waited = self.clock() - peer.working[cid]
-            return ("pin_queued" if waited < self.queue_seconds else "pinning"), ""
+            is_queued = waited < self.queue_seconds or cid not in peer.begun
+            return ("pin_queued" if is_queued else "pinning"), ""
         if not peer.has_ipfs:
             return "cluster_error", "error contacting IPFS: dial tcp 10.0.0.8:5001: refused"
         if cid in peer.pinned:
@@ -219,8 +220,8 @@ class MiniCluster:
                 for change in due:
                     self._apply(peer, change)
             if peer.is_up:
-                for cid in list(peer.working):
-                    self._work(peer, cid, now)
+                self._recover_errors(peer, now)
+                self._work_on(peer, now)
 
     def _accept(self, peer: MiniPeer, cid: str, pin: MiniPin | None) -> None:
         if not peer.batch:
@@ -246,7 +247,9 @@ class MiniCluster:
         peer.versions[cid] = change.version
         peer.errors.pop(cid, None)
         peer.working.pop(cid, None)
+        peer.begun.pop(cid, None)  # whatever was under way is cancelled
         if pin is None:
+            peer.attempts.pop(cid, None)
             peer.state.pop(cid, None)
             peer.pinned.discard(cid)
             return
@@ -255,24 +258,6 @@ class MiniCluster:
             peer.pinned.discard(cid)
         elif cid not in peer.pinned and pin.kind == "pin":
             peer.working[cid] = self.clock()
-
-    def _work(self, peer: MiniPeer, cid: str, now: float) -> None:
-        waited = now - peer.working[cid] - self.queue_seconds
-        if waited < 0:
-            return
-        if not peer.has_ipfs:
-            reason = "IPFS request failed (is it running?): dial tcp 10.0.0.8:5001: refused"
-        elif self._can_be_had(cid, peer.state[cid].origins if cid in peer.state else ()):
-            if waited >= self.pin_seconds:
-                peer.pinned.add(cid)
-                del peer.working[cid]
-            return
-        elif waited < self.pin_timeout:
-            return
-        else:
-            reason = TIMED_OUT
-        peer.errors[cid] = reason
-        del peer.working[cid]
 
     def _allocate(self, cid: str, least: int, most: int, old: tuple[str, ...]) -> tuple[str, ...]:
         if least == -1:

@@ -54,6 +54,7 @@ class MiniPeer:
     is_dark: bool = False  # its REST API cannot be reached; it works on
     loses_answers: bool = False  # it does what it is asked, and hangs up
     has_ipfs: bool = True
+    is_hung: bool = False  # its IPFS node answers, and brings in nothing
     is_deaf: bool = False  # it works, and hears of no other peer's changes
     state: dict[str, MiniPin] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
@@ -61,7 +62,10 @@ class MiniPeer:
     batch_due: float = 0.0
     inbox: list[Change] = field(default_factory=list)
     working: dict[str, float] = field(default_factory=dict)  # since when, by CID
+    begun: dict[str, float] = field(default_factory=dict)  # those that have a worker, since when
     errors: dict[str, str] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)  # of what is not pinned yet
+    recovered_at: float = 0.0
     pinned: set[str] = field(default_factory=set)  # what its IPFS node has pinned
     addresses: list[str] = field(default_factory=list)  # where its IPFS node can be reached
 

@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from content_gateway.app_pins import CLUSTER_SENDS, CLUSTER_WORKERS
 from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import SweepReport
+from content_gateway.content.holdings import ContentState, SweepReport
 from content_gateway.content.pins import NO_LABEL, PinStatus
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from content_gateway.pins.reconciler import Reconciler
@@ -29,33 +28,55 @@ QUESTIONS = ("allocation", "allocations", "status", "statuses", "listing", "peer
 class Fed:
     """A ledger, a reconciler, and a miniature cluster on the same clock; *wire* counts."""
 
-    def __init__(self, database: Database, clock: Clock, batch_age: float, **options: Any) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        batch_age: float,
+        **options: Any,
+    ) -> None:
         self.cluster = MiniCluster(3, clock=clock, batch_age=batch_age)
-        self.cluster.pin_seconds, self.cluster.spread_seconds = 2.0, 0.5
+        self.cluster.pin_seconds, self.cluster.spread_seconds = 0.25, 0.1
         self.wire = Wire(self.cluster)
         self.contents, self.clock = SqliteContents(database, clock=clock), clock
         self.ledger = SqliteLedger(database, grace=0.0, clock=clock)
         self._backend = IpfsCluster(
             self.wire, self.wire.urls, batch_age=batch_age, seconds=3.0, clock=clock, **options
         )
-        policy = replace(Policy(), workers=CLUSTER_WORKERS, sends=CLUSTER_SENDS)
-        self.reconciler = Reconciler(self.contents, self._backend, policy=policy, clock=clock)
+        self.reconciler = self.another_process()
         sweeps = SqliteSweeps(database, clock=clock)
         self.sweeper = Sweeper(sweeps, self._backend, wake=self.reconciler.wake, clock=clock)
+
+    def another_process(self) -> Reconciler:
+        """A reconciler on the same ledger."""
+        # A round ends with its batches: none of them waits for a clock that stands still.
+        policy = Policy(workers=CLUSTER_WORKERS, sends=CLUSTER_SENDS, longest_turn=0.0)
+        return Reconciler(
+            self.contents, self._backend, policy=policy, queue=self._backend, clock=self.clock
+        )
 
     async def promise(self, cids: Sequence[Cid]) -> None:
         """A requestor pins them all, and somebody has them."""
         for cid in cids:
             self.cluster.provide(cid, b"")
+        await self.ask_for("a", cids)
+
+    async def ask_for(self, who: str, cids: Sequence[Cid]) -> None:
+        """The requestor *who* pins them all, whoever has them."""
         for start in range(0, len(cids), AT_ONCE):  # more writes than that may not wait
             some = cids[start : start + AT_ONCE]
-            await asyncio.gather(*(self.ledger.add("a", cid, str(cid), NO_LABEL) for cid in some))
+            await asyncio.gather(*(self.ledger.add(who, cid, str(cid), NO_LABEL) for cid in some))
 
     async def until_settled(self) -> None:
         """Tend everything until nothing is left to do."""
         while (await self.contents.backlog(_at(self.clock))).by_state:
             if not await self.reconciler.round():
                 self.clock.now += 0.25
+
+    def is_waiting(self, who: str, cid: Cid) -> bool:
+        """Whether *who* is not told that it is pinned."""
+        status = self.ledger.status(who, cid)
+        return status is None or status.state is not ContentState.PINNED
 
     def status(self, cid: Cid) -> PinStatus:
         """What the requestor is told."""

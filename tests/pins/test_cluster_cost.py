@@ -54,7 +54,8 @@ async def test_an_import_of_what_the_cluster_holds_takes_a_question_for_fifty(fe
     for cid in cids:
         fed.cluster.provide(cid, b"")
         fed.cluster.pin(fed.cluster.peers[0], MiniPin(str(cid), -1, -1))
-    for _ in range(2):  # the batch closes, and peers fetch what they hear of
+    fed.cluster.concurrent_pins = HELD
+    for _ in range(3):  # the batch closes, and peers fetch what they hear of
         fed.clock.now += 100.0
         fed.cluster.catch_up()
     await fed.promise(cids)

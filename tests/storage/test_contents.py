@@ -283,12 +283,13 @@ async def test_attempts_and_looks_are_counted(
         Outcome(Event.SEEN_PINNING, 0.0, attempted=True),
         Outcome(Event.SEEN_PINNING, 0.0),
         Outcome(Event.SEEN_FAILED, 0.0, attempted=True),
+        Outcome(Event.SEEN_FAILED, 0.0, is_untried=True),
         Outcome(Event.SEEN_PINNED, 0.0),
     ):
         (due,) = await lease(contents)
         told.append((due.looks, due.attempts))
         await contents.settle("a", [(due, outcome)])
-    assert told == [(0, 0), (1, 0), (2, 0), (1, 1), (2, 1), (1, 2)]
+    assert told == [(0, 0), (1, 0), (2, 0), (1, 1), (2, 1), (1, 2), (2, 1)]
     (due,) = await lease(contents)
     assert (due.looks, due.attempts, due.state) == (1, 0, ContentState.PINNED)
 
@@ -347,6 +348,43 @@ async def test_waiting_contents_can_be_hastened(
     assert not contents.any_due(shares(9))
     await contents.expedite()
     assert sorted(numbers(await lease(contents))) == [1, 3]
+
+
+async def test_some_contents_can_be_hastened(
+    ledger: SqliteLedger, contents: SqliteContents
+) -> None:
+    """Those that are named, and that wait; not those that nobody holds, or that somebody tends."""
+    await promise(ledger, 1, 2, 3, 4)
+    dues = {due.cid: due for due in await lease(contents)}
+    for number in (1, 2, 3):
+        await contents.settle("a", [(dues[cid(number)], Outcome(None, 300.0))])
+    await ledger.remove("anna", cid(2))
+    await contents.hasten([dues[cid(number)].id for number in (1, 2, 4)])
+    assert numbers(await lease(contents)) == [1]
+
+
+async def test_what_is_promised_is_taken_out_of_a_queue_only_where_that_is_said(
+    ledger: SqliteLedger, contents: SqliteContents
+) -> None:
+    """An unpin of what somebody holds is refused otherwise."""
+    await promise(ledger, 1)
+    (due,) = await lease(contents)
+    assert await contents.begin("a", due, Sent.UNPIN, None) is None
+    begun = await contents.begin("a", due, Sent.UNPIN, None, though_held=True)
+    assert begun is not None
+    assert begun.sent is Sent.UNPIN
+
+
+async def test_whoever_has_something_waiting_is_in_line(
+    ledger: SqliteLedger, contents: SqliteContents
+) -> None:
+    """Some of them are enough; who has nothing to wait for is not."""
+    assert contents.in_line(2) == []
+    await promise(ledger, 1, 2)
+    (one,) = contents.in_line(2)
+    await promise(ledger, 3, who="ben")
+    assert len(contents.in_line(2)) == len(set(contents.in_line(9))) == 2
+    assert contents.in_line(1) == [one]
 
 
 # How it is read.

@@ -27,7 +27,8 @@ class Cluster:
 
     `credentials` are the same two as a request header; `address` is where other peers find it,
     once it was created; `psa_url` is its own Pinning Service API, which asks for no key. Peers of
-    one cluster share a *secret*. Without a *batch_age* every write is committed at once."""
+    one cluster share a *secret*. Without a *batch_age* every write is committed at once. A pin
+    without progress is given up after *pin_timeout* seconds."""
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class Cluster:
         name: str = "peer0",
         secret: str = "",
         batch_age: float | None = None,
+        pin_timeout: float = 5.0,
         datastore: str = "pebble",
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -55,6 +57,7 @@ class Cluster:
         self._command = [str(require_peer("ipfs-cluster-service")), "-c", str(self._home)]
         self._log = directory / "cluster.log"
         self._env = self._settings(kubo, secret or secrets.token_hex(32), batch_age)
+        self._env["CLUSTER_IPFSHTTP_PINTIMEOUT"] = f"{pin_timeout:g}s"
         for api, at in (("RESTAPI", port), ("PINSVCAPI", psa_port)):
             self._env[f"CLUSTER_{api}_HTTPLISTENMULTIADDRESS"] = f"/ip4/127.0.0.1/tcp/{at}"
         self._daemon = self._process("daemon")
@@ -71,7 +74,6 @@ class Cluster:
             "IPFSPROXY_LISTENMULTIADDRESS": _loopback(),
             "IPFSPROXY_NODEMULTIADDRESS": kubo_api,
             "IPFSHTTP_NODEMULTIADDRESS": kubo_api,
-            "IPFSHTTP_PINTIMEOUT": "5s",
             "MDNSINTERVAL": "0",
             "MONITORPINGINTERVAL": "2s",
             "PINRECOVERINTERVAL": "15s",
@@ -217,6 +219,7 @@ async def running_clusters(
     kubos: Sequence[Kubo],
     *,
     batch_age: float | None = None,
+    pin_timeout: float = 5.0,
     datastore: str = "pebble",
 ) -> AsyncIterator[Sequence[Cluster]]:
     """The peers of one cluster, each before one of *kubos* and all known to each other."""
@@ -228,6 +231,7 @@ async def running_clusters(
             name=f"peer{number}",
             secret=secret,
             batch_age=batch_age,
+            pin_timeout=pin_timeout,
             datastore=datastore,
         )
         for number, kubo in enumerate(kubos)

@@ -252,13 +252,15 @@ class Outcome:
 
     *event* is None where nothing was learned (an outage); *again_in* seconds until the next look,
     None: nothing is left to do. *sighting* is kept for whoever asks for the status; *attempted*
-    says that the backend was asked for it once more."""
+    says that the backend was asked for it once more, *is_untried* that it has not begun with what
+    it was asked for last."""
 
     event: Event | None
     again_in: float | None
     sighting: Sighting | None = None
     error: str | None = None
     attempted: bool = False
+    is_untried: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 import structlog
@@ -16,6 +17,7 @@ import structlog
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import Peer
 from content_gateway.errors import UpstreamError, UpstreamUnavailable
+from content_gateway.ipfs.cluster_in_hand import InHand, TooLong
 from content_gateway.ipfs.cluster_peers import ClusterPeers
 from content_gateway.ipfs.cluster_status import (
     WHO,
@@ -34,9 +36,6 @@ _KEPT_SECONDS: Final = 300.0
 # there are pins. That a peer does not answer shows in the lines of others alone, if there are any.
 UNWELL: Final = "/pins?filter=pin_error,unexpectedly_unpinned,pinning,pin_queued"
 _MOST_UNWELL: Final = 1_000_000
-# What peers have in hand. They read it from a table of their own, of what is queued or under way:
-# neither their nodes nor the pinset are asked, so that it costs little where little is under way.
-_IN_HAND: Final = "/pins?filter=pin_queued,pinning"
 _MOST_ENTRIES: Final = 300_000  # some 40 MB
 _SECONDS: Final = 60.0
 _IDLE_SECONDS: Final = 20.0
@@ -52,7 +51,6 @@ _FEW: Final = 5  # so many times fewer than all of its lines cost
 _WORTH_LINES: Final = 4  # for each content that waits: then it costs a sixth of its pin
 _SHARE: Final = 20  # a listing is taken again after so many times what the last one took
 _LONGEST_WAIT: Final = 15.0
-_HEARD_SECONDS: Final = 0.5  # until all peers have heard of a pin, mostly
 
 T = TypeVar("T")
 
@@ -192,43 +190,19 @@ class Health:
         return max(0, len(peers & self._well) - missing), len(peers)
 
 
-class TooLong(UpstreamUnavailable):
-    """The listing has more lines than are kept."""
-
-
 class Listings:
-    """The listings of one cluster: its *pinset*, and what its peers hold *pinned*."""
+    """The listings of one cluster: its *pinset*, what its peers hold *pinned*, and *in_hand*."""
 
     def __init__(self, peers: ClusterPeers, clock: Callable[[], float]) -> None:
         self._peers = peers
         self._clock = clock
-        self._not_before = -math.inf
+        self.in_hand = InHand(self.members, partial(lines_of, peers), clock)
         self.pinset = Rented(self._pinset, clock, lines=_LINES_A_READ, least=_LEAST_READS)
         self.pinned = Rented(self._pinned, clock, lines=_LINES_A_STATUS, least=_LEAST_STATUSES)
 
     async def members(self) -> list[Member]:
         """Every peer that the cluster counts as its own now; raises UpstreamError."""
         return [read_member(value) async for value in lines_of(self._peers, "/peers")]
-
-    async def done(self, submitted: Mapping[Cid, float]) -> int:
-        """How many of what was *submitted*, and when, no peer has in hand any more: so many a
-        listing may show as pinned. Asked once a second at most; 0 in between.
-
-        It proves nothing: a peer that has not heard of a pin has it not in hand either."""
-        now = self._clock()
-        if now < self._not_before:
-            return 0
-        try:
-            lines = [hash(value.get("cid")) async for value in lines_of(self._peers, _IN_HAND)]
-        except UpstreamError as wrong:
-            log.info("what the cluster has in hand was not read", reason=wrong.detail)
-            return 0
-        finally:
-            took = self._clock() - now
-            self._not_before = now + took + max(1.0, min(_LONGEST_WAIT, _SHARE * took))
-        in_hand = set(lines)
-        old = [cid for cid, at in submitted.items() if at < now - _HEARD_SECONDS]
-        return sum(hash(str(cid)) not in in_hand for cid in old)
 
     async def _pinset(self) -> Mapping[int, Allocation]:
         """What is wanted, by the hash of its CID; not whether anybody holds it."""

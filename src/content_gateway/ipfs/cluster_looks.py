@@ -243,7 +243,7 @@ class ClusterLooks:
     async def _done(self, under_way: Mapping[Cid, float]) -> int:
         """How many of these seem to be done, where that is most of them: before, a listing would
         soon be followed by the next."""
-        done = await self._listings.done(under_way)
+        done = await self._listings.in_hand.done(under_way)
         return done if done >= _MOST_OF_THEM * len(under_way) else 0
 
     def _queued(self, pin: Allocation) -> Sighting:

@@ -43,6 +43,7 @@ from content_gateway.outbound import Answer, Outbound
 
 log = structlog.get_logger(__name__)
 
+CONCURRENT_PINS: Final = 10  # a peer's, by its defaults (pintracker/stateless/config.go)
 _PINSET_SECONDS: Final = 3600.0
 _PINSET_IDLE_SECONDS: Final = 60.0
 _MOST_ADDRESSES: Final = 1000
@@ -53,7 +54,8 @@ class IpfsCluster:
 
     Fewer than *replication_min* replicas are not enough; 0 leaves that to the cluster, -1 wants
     all of its peers. *replication_max* 0 is as many as the least. *seconds* bounds a call that is
-    answered from memory, *status_seconds* one that other peers are asked for. Raises
+    answered from memory, *status_seconds* one that other peers are asked for. Each peer is at
+    *workers* pins at a time. Raises
     WrongSettings for factors that the cluster would refuse."""
 
     def __init__(
@@ -70,6 +72,7 @@ class IpfsCluster:
         seconds: float = 10.0,
         status_seconds: float = STATUS_SECONDS,
         batch_age: float = 60.0,
+        workers: int = CONCURRENT_PINS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._peers = ClusterPeers(
@@ -80,6 +83,7 @@ class IpfsCluster:
         self._status_seconds = max(seconds, status_seconds)
         self._seconds = seconds
         self._batch_age = batch_age
+        self.workers = workers
         self._reported: set[str] = set()
         self._listings = Listings(self._peers, clock)
         self._looks = ClusterLooks(
@@ -191,6 +195,13 @@ class IpfsCluster:
         except UpstreamError as wrong:
             log.warning("what the cluster has lost was not listed", reason=wrong.detail)
         return health
+
+    async def in_hand(self) -> Mapping[str, bool]:
+        """The CIDs, as the cluster spells them, that some peer has queued or is at, whoever has
+        sent them, and whether most of their peers have; raises UpstreamError.
+
+        Costs little: neither pinset nor nodes are asked."""
+        return await self._listings.in_hand.listed()
 
     async def addresses(self) -> Sequence[str]:
         """Where the IPFS nodes of all peers say that they can be reached.

@@ -14,6 +14,9 @@ class DueLedger(Protocol):
     def any_due(self, shares: Shares) -> bool:
         """Whether a content that *shares* has room for seems to wait; it may be gone by now."""
 
+    def in_line(self, limit: int) -> Sequence[int]:
+        """The numbers of so many requestors at most of whom something waits."""
+
     async def lease(self, owner: str, seconds: float, shares: Shares) -> Sequence[Due]:
         """As many due contents as *shares* allows, for *owner* alone for so many *seconds*; in
         turn by requestor."""
@@ -30,12 +33,17 @@ class DueLedger(Protocol):
         more than *longest* seconds from now was told so by a clock that was wrong, and is due; what
         is leased for longer than that is leased for *lease* seconds."""
 
-    async def begin(self, owner: str, due: Due, sent: Sent, event: Event | None) -> Due | None:
+    async def hasten(self, numbers: Sequence[int]) -> None:
+        """Make these contents due now, where somebody holds them and nobody tends them."""
+
+    async def begin(
+        self, owner: str, due: Due, sent: Sent, event: Event | None, *, though_held: bool = False
+    ) -> Due | None:
         """Record *event*, and that *sent* is about to be asked of the backend, durably; the
         content as it is then.
 
         None, and nothing may be sent, if lease or generation have passed on, or if an unpin is
-        meant and somebody holds the content."""
+        meant and somebody holds the content, but *though_held*."""
 
     async def progress(self, owner: str, due: Due, blocks: int, size: int) -> None:
         """Keep that the content is being brought in, and how far that is."""

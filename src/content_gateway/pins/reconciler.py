@@ -45,26 +45,20 @@ and later looks, at most a quarter for those that were tried many times.
 Nor may a requestor stop the others, whatever its contents do. Contents are leased in turn by
 requestor, and of the free workers one requestor gets only as many as leave half of what it has to
 the others, in each lane and in all: so somebody who comes finds a free worker now, and not when a
-slice is over. One requestor alone still has `Policy.workers`."""
+slice is over. One requestor alone still has `Policy.workers`. Where a backend queues what it is
+sent, the same goes for its workers as soon as there are two (window.py): each may have so much
+there as is done soon, and what hangs is taken back by a wish to let go that a pin follows."""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import replace
 from functools import partial
 
 import structlog
 
 from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import (
-    Due,
-    Event,
-    Holding,
-    Outcome,
-    Sent,
-    Sighting,
-)
+from content_gateway.content.holdings import Due, Outcome, Sighting
 from content_gateway.content.multiaddr import Multiaddr
 from content_gateway.errors import StorageUnavailable
 from content_gateway.pins.backend import PinBackend
@@ -74,9 +68,10 @@ from content_gateway.pins.health import Health, HealthLedger
 from content_gateway.pins.leases import Leases, owner_name
 from content_gateway.pins.outage import Outage
 from content_gateway.pins.outcomes import Outcomes
-from content_gateway.pins.progress import Progress
+from content_gateway.pins.queue_watch import BackendQueue, QueueWatch
 from content_gateway.pins.quota import lease_quota
-from content_gateway.pins.tending import LONGEST_STALL, Act, Policy, Rules
+from content_gateway.pins.sending import Sender
+from content_gateway.pins.tending import Act, Policy, Rules
 
 log = structlog.get_logger(__name__)
 
@@ -93,16 +88,17 @@ class Reconciler:
         health: HealthLedger | None = None,
         origins: Callable[[Cid], Sequence[Multiaddr]] = lambda _: (),
         returned: Callable[[], None] = lambda: None,
+        queue: BackendQueue | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Word of the backend is left in *health*; *origins* says who has a content; *returned*
-        is called when the backend answers again."""
+        is called when the backend answers again; *queue* is where it keeps what it was sent, if
+        it does."""
         self._outcomes = Outcomes()
         self._ledger = ledger
         self._backend = backend
         self._policy = policy or Policy()
         self._rules = Rules(self._policy, backend.batch_age)
-        self._origins = origins
         self._clock = clock
         self._owner = owner_name()
         self._awake = asyncio.Event()
@@ -113,6 +109,12 @@ class Reconciler:
         self._main: asyncio.Task[None] | None = None
         self._outage = Outage(self._rules.gap_away, clock)
         self._health = Health(self._outage, health, returned=returned, clock=clock)
+        self._queue = None
+        if queue is not None:
+            self._queue = QueueWatch(queue, self._rules, in_line=ledger.in_line, clock=clock)
+        self._sender = Sender(
+            ledger, backend, self._owner, self._rules, self._health, origins=origins, clock=clock
+        )
         self._watch = ClockWatch(
             ledger, longest=self._rules.longest, lease=self._policy.lease, clock=clock
         )
@@ -184,6 +186,10 @@ class Reconciler:
 
     async def _hand_out(self) -> int:
         """Lease what is due and free workers may take, and begin to tend it."""
+        if self._queue is not None:
+            in_the_way = await self._queue.look(self._awake.set)
+            if in_the_way:
+                await self._ledger.hasten(in_the_way)
         shares = lease_quota(self._policy, self._under_way.values(), self._outage)
         if not shares.most or not self._ledger.any_due(shares):
             return 0
@@ -198,6 +204,10 @@ class Reconciler:
             self._batches.add(batch)
             batch.add_done_callback(self._tended)
         return len(dues)
+
+    def _decide(self, due: Due, seen: Sighting, now: float) -> Act | Outcome:
+        act = self._rules.decide(due, seen, now)
+        return self._queue.judge(due, seen, act) if self._queue else act
 
     def _tended(self, batch: asyncio.Task[None]) -> None:
         self._batches.discard(batch)
@@ -216,7 +226,7 @@ class Reconciler:
                     await self._settle(broke, leases)
                     return
                 now = self._clock()
-                acts = [(due, self._rules.decide(due, seen[due.cid], now)) for due in dues]
+                acts = [(due, self._decide(due, seen[due.cid], now)) for due in dues]
                 wishes = [(due, act) for due, act in acts if isinstance(act, Act)]
                 sending = [
                     asyncio.create_task(self._send(due, act, seen[due.cid], leases), name="send")
@@ -238,7 +248,8 @@ class Reconciler:
     async def _look(self, dues: Sequence[Due]) -> Mapping[Cid, Sighting] | Exception:
         """What the backend holds, or why it could not be seen."""
         now = self._clock()
-        words = [(due.cid, self._rules.oldest_word(due, now)) for due in dues]
+        known = [due for due in dues if not (self._queue and self._queue.is_in_doubt(due))]
+        words = [(due.cid, self._rules.oldest_word(due, now)) for due in known]
         ages = {cid: age for cid, age in words if age is not None}
         try:
             unsent = {due.cid for due in dues if due.sent is None}
@@ -252,59 +263,20 @@ class Reconciler:
 
     async def _send(self, due: Due, act: Act, seen: Sighting, leases: Leases) -> None:
         """Do *act* about *due* if that is still wanted, when its turn has come."""
+        if act is Act.PIN and self._queue and not await self._queue.turn(due):
+            await self._settle([(due, Outcome(None, self._rules.gap(due.looks)))], leases)
+            return
         async with self._turn:
-            await self._send_now(due, act, seen, leases)
-
-    async def _send_now(self, due: Due, act: Act, seen: Sighting, leases: Leases) -> None:
-        """Do *act* about *due*, and write what it has come to."""
-        sent = Sent.PIN if act is Act.PIN else Sent.UNPIN
-        is_lost = seen.holding in (Holding.ABSENT, Holding.LOST) and not seen.replicas
-        event = Event.SEEN_ABSENT if is_lost and act is Act.PIN else None
-        shown = seen if seen.holding is Holding.LOST else None
-        outcome = Outcome(None, 0.0)  # where it is not ours any more: the ledger makes it due again
-        begun = None
-        is_taken_up = seen.holding in (Holding.FAILED, Holding.LOST, Holding.UNHEARD)
-        if not is_taken_up or due.sent is Sent.UNPIN:
-            # What it has may be about to go, so that nothing of it can be taken up again.
-            seen = Sighting(Holding.ABSENT)
-        try:
-            begun = await self._ledger.begin(self._owner, due, sent, event)
-            if begun is None or self._clock() - begun.sent_at > LONGEST_STALL:
-                pass  # held up so long, somebody else may be at it
-            else:
-                wish = self._pin(begun, seen) if act is Act.PIN else self._unpin(begun)
-                outcome = await self._try(begun, wish)
-                if outcome.sighting is None:
-                    # However it went: that replicas are gone is to be known.
-                    outcome = replace(outcome, sighting=shown)
-        finally:
-            await self._settle([(begun or due, outcome)], leases)
-
-    async def _try(self, due: Due, wish: Awaitable[Outcome]) -> Outcome:
-        """What *wish* has come to, in the time that a try about *due* has."""
-        try:
-            async with asyncio.timeout(self._rules.slice(due)):
-                outcome = await wish
-        except Exception as error:
-            self._health.heard(error, wish=True)
-            return self._rules.broke(due, error, attempted=True)
-        self._health.heard(None, wish=True)
-        return outcome
-
-    async def _pin(self, due: Due, seen: Sighting) -> Outcome:
-        async with Progress(partial(self._ledger.progress, self._owner, due)) as progress:
-            origins = self._origins(due.cid)
-            seen = await self._backend.pin(due.cid, seen, progress, origins)
-            return self._rules.pinned(due, seen)
-
-    async def _unpin(self, due: Due) -> Outcome:
-        await self._backend.unpin(due.cid)
-        return self._rules.unpinned()
+            await self._sender.send(
+                due, act, seen, lambda known, outcome: self._settle([(known, outcome)], leases)
+            )
 
     async def _settle(self, outcomes: Sequence[tuple[Due, Outcome]], leases: Leases) -> None:
         if not outcomes:
             return
-        for due, _ in outcomes:
+        for due, outcome in outcomes:
+            if self._queue is not None:
+                self._queue.settled(due, outcome)
             leases.over(due)  # from here on it runs out by itself, should the ledger not take this
         try:
             await self._ledger.settle(self._owner, outcomes)

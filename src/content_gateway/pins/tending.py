@@ -53,7 +53,8 @@ class Policy:
     one has twice as much, up to *longest_slice*. The first look after a wish waits as long as those
     before it have needed, at most *longest_first_gap*; gaps between looks grow to *longest_gap*,
     between tries of what failed to *longest_gap_failed*, between probes of a backend that is away
-    to *longest_away*."""
+    to *longest_away*. Where a backend queues what it is sent, a first try waits at most
+    *longest_turn* for its place there."""
 
     workers: int = 64
     sends: int | None = None
@@ -69,6 +70,7 @@ class Policy:
     longest_gap: float = 300.0
     longest_gap_failed: float = 600.0
     longest_away: float = 10.0
+    longest_turn: float = 10.0
 
 
 class Act(Enum):
@@ -76,6 +78,7 @@ class Act(Enum):
 
     PIN = auto()
     UNPIN = auto()
+    TAKE_BACK = auto()  # out of the backend's queue for a while, although it is promised
 
 
 class Rules:
@@ -182,6 +185,13 @@ class Rules:
         wait = max(self._policy.first_gap, self._pace.seconds(due.sent_at))
         return _seen(seen, self._spread(wait), attempted=True)
 
+    def taken_back(self, due: Due, seen: Sighting) -> Outcome:
+        """What it has come to when the backend, which has shown *seen*, has let go for now."""
+        gap = self.gap_failed(due.attempts)
+        # No worker was at what is still queued: that was no try.
+        is_untried = seen.holding is Holding.QUEUED
+        return Outcome(Event.SEEN_QUEUED, gap, None, _SLOW, is_untried=is_untried)
+
     def unpinned(self) -> Outcome:
         """What it has come to when the backend has heard the wish to let go."""
         return Outcome(None, self._batch_age, attempted=True)
@@ -211,11 +221,21 @@ class Rules:
         gaps = (policy.longest_gap, policy.longest_gap_failed, policy.longest_away)
         return max(*gaps, self._batch_age, 2 * policy.lease)
 
+    @property
+    def longest_turn(self) -> float:
+        """Seconds that a first try waits for its place in a backend's queue."""
+        return self._policy.longest_turn
+
+    @property
+    def first_slice(self) -> float:
+        """Seconds of a first try."""
+        return min(self._policy.longest_slice, self._policy.first_slice)
+
     def slice(self, due: Due) -> float:
         """Seconds that one try may take."""
         policy = self._policy
         if not due.attempts:
-            return min(policy.longest_slice, policy.first_slice)
+            return self.first_slice
         return min(policy.longest_slice, policy.second_slice * 2.0 ** min(due.attempts - 1, 20))
 
     def gap(self, times: int) -> float:

@@ -228,6 +228,9 @@ class Cluster(Group):
         le=3600,
         description="seconds until an accepted change is durable (its batching.max_batch_age)",
     )
+    concurrent_pins: int = Field(
+        10, ge=1, le=1000, description="how many pins a peer is at, at a time (its concurrent_pins)"
+    )
 
 
 class Kubo(Group):

@@ -26,7 +26,7 @@ from content_gateway.content.holdings import (
 )
 from content_gateway.content.moments import at_milliseconds, milliseconds
 from content_gateway.storage.content_rows import kept_sighting, waiting_of
-from content_gateway.storage.gates import Gates, sooner
+from content_gateway.storage.gates import Gates, due_now, sooner
 from content_gateway.storage.leasing import Leasing, any_in_line
 from content_gateway.storage.requestors import give_to_soonest
 from content_gateway.storage.sqlite import Database
@@ -49,6 +49,13 @@ class SqliteContents:
         """Whether a content that *shares* has room for seems to wait; it may be gone by now."""
         now = self._now()
         return self._database.read(lambda connection: any_in_line(connection, now, shares))
+
+    def in_line(self, limit: int) -> Sequence[int]:
+        """The numbers of so many requestors at most of whom something waits."""
+        line = "SELECT DISTINCT requestor FROM turns LIMIT ?"
+        return self._database.read(
+            lambda connection: [number for (number,) in connection.execute(line, (limit,))]
+        )
 
     async def lease(self, owner: str, seconds: float, shares: Shares) -> Sequence[Due]:
         """As many due contents as *shares* allows, for *owner* alone until *seconds* have passed;
@@ -111,20 +118,23 @@ class SqliteContents:
         while await self._database.write(gates.line_up):
             pass
 
-    async def begin(self, owner: str, due: Due, sent: Sent, event: Event | None) -> Due | None:
+    async def begin(
+        self, owner: str, due: Due, sent: Sent, event: Event | None, *, though_held: bool = False
+    ) -> Due | None:
         """Record *event*, and that *sent* is about to be asked of the backend; the content as it
         is then, once that is durable.
 
         None, and nothing may be sent, if the lease or the generation has passed on, or if an
-        unpin is meant and somebody holds the content."""
+        unpin is meant and somebody holds the content, but *though_held*."""
         now = self._now()
         state = due.state if event is None else after(due.state, event)
         values = _key(owner, due) | {"sent": sent, "now": now, "state": state}
+        values["though_held"] = though_held
 
         def job(connection: sqlite3.Connection) -> bool:
             changed = connection.execute(
                 "UPDATE contents SET sent = :sent, sent_at = :now, state = :state, blocks = 0,"  # noqa: S608
-                f" size = 0 WHERE {_OURS} AND (:sent = 'pin'"
+                f" size = 0 WHERE {_OURS} AND (:sent = 'pin' OR :though_held"
                 " OR NOT EXISTS (SELECT 1 FROM pins WHERE content = contents.id))",
                 values,
             )
@@ -165,6 +175,10 @@ class SqliteContents:
                     )
 
         await self._database.write(job)
+
+    async def hasten(self, numbers: Sequence[int]) -> None:
+        """Make these contents due now, where somebody holds them and nobody tends them."""
+        await self._database.write(partial(due_now, numbers=numbers, now=self._now()))
 
     async def expedite(self) -> None:
         """Make everything that waits, and that nobody tends, due now; some of it at a time, so
@@ -254,10 +268,11 @@ def _settle(
         return gone.rowcount > 0
     has_changed = state is not due.state
     is_pinned = state is ContentState.PINNED
+    attempts = max(0, due.attempts + outcome.attempted - outcome.is_untried)
     next_at = None if outcome.again_in is None else now + round(outcome.again_in * 1000)
     values |= {
         "state": state,
-        "attempts": 0 if is_pinned else due.attempts + outcome.attempted,
+        "attempts": 0 if is_pinned else attempts,
         "looks": 1 if has_changed or outcome.attempted else due.looks + 1,
         "next_at": next_at,
         "error": outcome.error,

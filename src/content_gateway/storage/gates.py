@@ -86,3 +86,12 @@ def sooner(connection: sqlite3.Connection, *, above: int, now: int, seconds: flo
         },
     )
     return int(end)
+
+
+def due_now(connection: sqlite3.Connection, *, numbers: Sequence[int], now: int) -> None:
+    """Let these contents wait no more, but those that nobody holds."""
+    connection.execute(
+        "UPDATE contents SET next_at = :now WHERE id IN (SELECT value FROM json_each(:ids))"
+        " AND next_at > :now AND lease_owner IS NULL AND state != 'unpinning'",
+        {"now": now, "ids": msgspec.json.encode(numbers).decode()},
+    )

@@ -1,7 +1,8 @@
 """The miniature cluster of tests/fakes behind the real adapter, as the machine's world.
 
 Does what cluster.py beside this does, and through every word of the REST API: two peers, a batch
-each, one of which may be dark. It takes longer, so fewer steps are taken with it."""
+each, one of which may be dark, and each at two pins at a time. It takes longer, so fewer steps are
+taken with it."""
 
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 
@@ -18,10 +19,12 @@ from tests.pins.model.cluster import Meanwhile, Mood, nothing
 class AdaptedCluster:
     """IpfsCluster over a cluster whose batches commit after *window* seconds."""
 
+    workers = 2
+
     def __init__(self, clock: Clock, window: float) -> None:
         self.meanwhile: Meanwhile = nothing
         self._cluster = MiniCluster(2, clock=clock, batch_age=window)
-        self._cluster.pin_seconds = 2.0
+        self._cluster.pin_seconds, self._cluster.concurrent_pins = 2.0, self.workers
         self._wire = Wire(self._cluster)
         self._adapter = IpfsCluster(self._wire, self._wire.urls, batch_age=window, clock=clock)
         self._mood = Mood.WELL
@@ -60,6 +63,9 @@ class AdaptedCluster:
     async def pinset(self) -> AsyncGenerator[Listed, None]:
         async for listed in self._adapter.pinset():
             yield listed
+
+    async def in_hand(self) -> Mapping[str, bool]:
+        return await self._adapter.in_hand()
 
     # What happens to it.
 

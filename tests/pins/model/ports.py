@@ -94,6 +94,10 @@ class WatchedContents:
         self._points.check()
         return self._ledger.any_due(shares)
 
+    def in_line(self, limit: int) -> Sequence[int]:
+        self._points.check()
+        return self._ledger.in_line(limit)
+
     async def lease(self, owner: str, seconds: float, shares: Shares) -> Sequence[Due]:
         await self._points.passing("before lease")
         dues = await self._ledger.lease(owner, seconds, shares)
@@ -122,12 +126,19 @@ class WatchedContents:
         await self._ledger.rebase(longest, lease, back)
         await self._points.passing("after rebase")
 
-    async def begin(self, owner: str, due: Due, sent: Sent, event: Event | None) -> Due | None:
+    async def hasten(self, numbers: Sequence[int]) -> None:
+        await self._points.passing("before hasten")
+        await self._ledger.hasten(numbers)
+        await self._points.passing("after hasten")
+
+    async def begin(
+        self, owner: str, due: Due, sent: Sent, event: Event | None, *, though_held: bool = False
+    ) -> Due | None:
         await self._points.passing("before begin")
-        begun = await self._ledger.begin(owner, due, sent, event)
+        begun = await self._ledger.begin(owner, due, sent, event, though_held=though_held)
         if begun is not None:
             self.begun[due.cid] = (sent, self._clock())
-            self._model.sends(sent, due.cid)
+            self._model.sends(sent, due.cid, is_back=though_held)
         await self._points.passing("after begin")
         return begun
 

@@ -34,7 +34,7 @@ from tests.pins.model.ports import (
 from tests.pins.model.promises import Promises
 
 Cluster = SimulatedCluster | AdaptedCluster
-POLICY: Final = Policy(workers=4, batch=3, lease=30.0)
+POLICY: Final = Policy(workers=4, batch=3, lease=30.0, longest_turn=0.0)
 
 
 class World:
@@ -68,7 +68,10 @@ class Process:
         sweeps = SqliteSweeps(self._database, clock=world.clock)
         self.contents = WatchedContents(contents, self.points, world.model, world.clock, world.rows)
         backend = WatchedBackend(world.cluster, self.points, self.contents, world.calls)
-        self.reconciler = Reconciler(self.contents, backend, policy=POLICY, clock=world.clock)
+        queue = world.cluster if isinstance(world.cluster, AdaptedCluster) else None
+        self.reconciler = Reconciler(
+            self.contents, backend, policy=POLICY, queue=queue, clock=world.clock
+        )
         self.sweeper = Sweeper(
             WatchedSweeps(sweeps, self.points),
             backend,

@@ -1,0 +1,132 @@
+"""The queue of a backend that takes whatever it is sent, watched: what it has in hand is asked now
+and then, while something of ours may be in it and more than one requestor is there.
+
+What follows from that for each requestor is said by window.py. Where the backend does not say it
+in time, nothing is limited: an outage is not to look like a full queue."""
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from content_gateway.content.holdings import Due, Event, Outcome, Sent, Sighting
+from content_gateway.errors import UpstreamError
+from content_gateway.pins.tending import Act, Rules
+from content_gateway.pins.window import Windows
+
+log = structlog.get_logger(__name__)
+
+_SECONDS: Final = 2.0
+_BETWEEN: Final = 0.5
+_SHARE: Final = 20  # it is asked again after so many times what the last answer took
+_LONGEST: Final = 10.0
+
+
+class BackendQueue(Protocol):
+    """Where a backend keeps what it was sent until it is done with it: a port."""
+
+    @property
+    def workers(self) -> int:
+        """How many contents it is at, at a time."""
+
+    async def in_hand(self) -> Mapping[str, bool]:
+        """The CIDs, as it spells them, that some of its nodes have queued or are at, whoever sent
+        them, and whether most of those that are to keep it have.
+
+        Raises UpstreamError."""
+
+
+class QueueWatch:
+    """What is known of one *queue*; *windows* follows from it."""
+
+    def __init__(
+        self,
+        queue: BackendQueue,
+        rules: Rules,
+        *,
+        in_line: Callable[[int], Sequence[int]],
+        clock: Callable[[], float],
+    ) -> None:
+        """*in_line* tells some requestors of whom something waits, whichever process heard it."""
+        self.windows = Windows(queue.workers, rules, clock)
+        self._queue = queue
+        self._in_line = in_line
+        self._clock = clock
+        self._longest_turn = rules.longest_turn
+        self._not_before = -math.inf
+        self._changed = asyncio.Event()
+
+    async def look(self, again: Callable[[], None]) -> Sequence[int]:
+        """Ask what is in hand if it is time; *again* is called when it will be time next.
+
+        The numbers of contents that are in the way of others, and are to be looked at soon. Raises
+        StorageUnavailable."""
+        began = self._clock()
+        # A clock that was set back must not make the pause longer.
+        if 0 < self._not_before - began <= _LONGEST:
+            return []
+        self._not_before = began + _BETWEEN
+        if not self.windows.is_shared:
+            for requestor in self._in_line(2):
+                self.windows.comes(requestor)
+        if not self.windows.is_shared or self.windows.is_empty:
+            return []
+        in_hand = await self._in_hand()
+        slow = self.windows.heard(in_hand)
+        self._change()
+        now = self._clock()
+        pause = min(_LONGEST, max(_BETWEEN, _SHARE * (now - began)))
+        self._not_before = now + pause
+        asyncio.get_running_loop().call_later(pause + 0.01, again)
+        return slow
+
+    async def _in_hand(self) -> Mapping[str, bool] | None:
+        try:
+            async with asyncio.timeout(_SECONDS):
+                return await self._queue.in_hand()
+        except (UpstreamError, TimeoutError) as wrong:
+            log.info("what the backend has in hand is not known", reason=repr(wrong))
+            return None
+
+    async def turn(self, due: Due) -> bool:
+        """Wait until *due*, which is tried for the first time, may be sent; False: it may not for
+        now."""
+        if due.attempts:
+            return True  # it was asked for when that was decided
+        self.windows.comes(due.requestor)
+        end = asyncio.get_running_loop().time() + self._longest_turn
+        while not self.windows.may_send(due.requestor):
+            try:
+                async with asyncio.timeout_at(end):
+                    await self._changed.wait()
+            except TimeoutError:
+                return False
+        self.windows.sends(due)
+        return True
+
+    def is_in_doubt(self, due: Due) -> bool:
+        """As Windows.is_in_doubt."""
+        return self.windows.is_in_doubt(due)
+
+    def judge(self, due: Due, seen: Sighting, act: Act | Outcome) -> Act | Outcome:
+        """As Windows.judge."""
+        judged = self.windows.judge(due, seen, act)
+        if judged is Act.TAKE_BACK:
+            self._change()
+        return judged
+
+    def settled(self, due: Due, outcome: Outcome) -> None:
+        """What has come of *due*."""
+        if outcome.event in (Event.SEEN_PINNED, Event.SEEN_ABSENT):
+            self.windows.over(due, is_pinned=outcome.event is Event.SEEN_PINNED)
+        elif outcome.attempted and due.sent is Sent.PIN:
+            self.windows.sent(due)
+        else:
+            self.windows.not_sent(due)
+        self._change()
+
+    def _change(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()

@@ -1,0 +1,97 @@
+"""What a backend is asked for about one content: recorded before, and what came of it told after.
+
+Knows the ports of ledger and backend. What is to be asked for is decided by tending.py and
+window.py; whose turn it is, and what becomes of the outcome, is the reconciler's business."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from content_gateway.content.cid import Cid
+from content_gateway.content.holdings import Due, Event, Holding, Outcome, Sent, Sighting
+from content_gateway.content.multiaddr import Multiaddr
+from content_gateway.pins.backend import PinBackend
+from content_gateway.pins.due import DueLedger
+from content_gateway.pins.health import Health
+from content_gateway.pins.progress import Progress
+from content_gateway.pins.tending import LONGEST_STALL, Act, Rules
+
+
+class Sender:
+    """Asks *backend* for what *owner* has leased; *origins* says who has a content."""
+
+    def __init__(
+        self,
+        ledger: DueLedger,
+        backend: PinBackend,
+        owner: str,
+        rules: Rules,
+        health: Health,
+        *,
+        origins: Callable[[Cid], Sequence[Multiaddr]],
+        clock: Callable[[], float],
+    ) -> None:
+        self._ledger = ledger
+        self._backend = backend
+        self._owner = owner
+        self._rules = rules
+        self._health = health
+        self._origins = origins
+        self._clock = clock
+
+    async def send(
+        self,
+        due: Due,
+        act: Act,
+        seen: Sighting,
+        settle: Callable[[Due, Outcome], Awaitable[None]],
+    ) -> None:
+        """Do *act* about *due*, of which *seen* was seen; *settle* is told what it has come to,
+        however it ends."""
+        sent = Sent.PIN if act is Act.PIN else Sent.UNPIN
+        is_lost = seen.holding in (Holding.ABSENT, Holding.LOST) and not seen.replicas
+        event = Event.SEEN_ABSENT if is_lost and act is Act.PIN else None
+        shown = seen if seen.holding is Holding.LOST else None
+        outcome = Outcome(None, 0.0)  # where it is not ours any more: the ledger makes it due again
+        begun, word = None, seen
+        is_taken_up = seen.holding in (Holding.FAILED, Holding.LOST, Holding.UNHEARD)
+        if not is_taken_up or due.sent is Sent.UNPIN:
+            # What it has may be about to go, so that nothing of it can be taken up again.
+            seen = Sighting(Holding.ABSENT)
+        try:
+            is_back = act is Act.TAKE_BACK  # no promise ends with that: it is sent again
+            begun = await self._ledger.begin(self._owner, due, sent, event, though_held=is_back)
+            if begun is None or self._clock() - begun.sent_at > LONGEST_STALL:
+                pass  # held up so long, somebody else may be at it
+            else:
+                wish = self._pin(begun, seen) if act is Act.PIN else self._unpin(begun)
+                outcome = await self._try(begun, wish)
+                if is_back:
+                    outcome = self._rules.taken_back(due, word)
+                if outcome.sighting is None:
+                    # However it went: that replicas are gone is to be known.
+                    outcome = replace(outcome, sighting=shown)
+        finally:
+            await settle(begun or due, outcome)
+
+    async def _try(self, due: Due, wish: Awaitable[Outcome]) -> Outcome:
+        """What *wish* has come to, in the time that a try about *due* has."""
+        try:
+            async with asyncio.timeout(self._rules.slice(due)):
+                outcome = await wish
+        except Exception as error:
+            self._health.heard(error, wish=True)
+            return self._rules.broke(due, error, attempted=True)
+        self._health.heard(None, wish=True)
+        return outcome
+
+    async def _pin(self, due: Due, seen: Sighting) -> Outcome:
+        async with Progress(partial(self._ledger.progress, self._owner, due)) as progress:
+            origins = self._origins(due.cid)
+            seen = await self._backend.pin(due.cid, seen, progress, origins)
+            return self._rules.pinned(due, seen)
+
+    async def _unpin(self, due: Due) -> Outcome:
+        await self._backend.unpin(due.cid)
+        return self._rules.unpinned()
