@@ -4,12 +4,10 @@ A status asks every peer, and each of them its IPFS node; an allocation is read 
 memory, and says only what is wanted. So the pinset is asked first, and no peer is asked about what
 is not in it; what we have submitted ourselves needs no allocation to be understood, and once all of
 its peers have been seen to hold it, only that its pin is still there is left to be confirmed when
-the batch it came with is closed. Listings answer for many (cluster_listings.py), where what they
-prove is enough: a CID that a listing of one peer lacks may have been pinned through another one a
-moment ago, so that it is absent only where it was never submitted at all."""
+the batch it came with is closed. What is wanted is read in cluster_wanted.py; of what is held
+listings answer for many (cluster_listings.py), where what they prove is enough."""
 
 import asyncio
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,13 +22,11 @@ from content_gateway.ipfs.cluster_requests import batches
 from content_gateway.ipfs.cluster_status import (
     Allocation,
     Status,
-    first_object,
     good,
-    is_absent,
-    read_allocation,
     read_statuses,
 )
 from content_gateway.ipfs.cluster_submissions import Submissions
+from content_gateway.ipfs.cluster_wanted import Wanted
 
 # It asks every allocated peer for a status and waits up to 15 s for one that is dead.
 STATUS_SECONDS: Final = 25.0
@@ -61,9 +57,11 @@ class ClusterLooks:
         self._listings = listings
         self._clock = clock
         self._least = least
-        self._batch_age = batch_age
         self._seconds = seconds
         self.submissions = Submissions(clock, batch_age)
+        self._wanted = Wanted(
+            peers, listings, self.submissions, clock=clock, least=least, batch_age=batch_age
+        )
 
     def goal(self, pin: Allocation) -> int | None:
         """How many replicas of *pin* are enough; None: all of its peers'."""
@@ -77,7 +75,7 @@ class ClusterLooks:
         known = [(cid, self.submissions.of(cid, ages)) for cid in wanted]
         ours = {cid: sent for cid, sent in known if sent is not None}
         unheld = {cid: sent.pin for cid, sent in ours.items() if sent.held is None}
-        found = await self._pins([cid for cid in wanted if cid not in unheld], ages, unsent)
+        found = await self._wanted.pins([cid for cid in wanted if cid not in unheld], ages, unsent)
         seen: dict[Cid, Sighting] = {}
         errors: list[UpstreamError] = []
         ask = dict(unheld)
@@ -96,62 +94,6 @@ class ClusterLooks:
             raise most_telling(errors)
         return {cid: seen.get(cid, _UNKNOWN) for cid in wanted}
 
-    # What is wanted.
-
-    async def _pins(
-        self, cids: Sequence[Cid], ages: Mapping[Cid, float], unsent: Collection[Cid]
-    ) -> dict[Cid, Allocation | UpstreamError | None]:
-        """The pins of *cids* as the pinset has them, None where it has none, or why that is not
-        known."""
-        pinset = self._listings.pinset
-        found = self._listed(cids, ages, unsent)
-        pinset.answered(len(found))
-        may_be_listed = [cid for cid in cids if cid not in found and self._oldest(cid, ages) > 0]
-        if await pinset.worth(len(may_be_listed)):
-            found |= self._listed(cids, ages, unsent)
-        at_once = asyncio.Semaphore(_CALLS_AT_ONCE)
-        rest = [cid for cid in cids if cid not in found]
-        read = await asyncio.gather(*(self._read(cid, at_once) for cid in rest))
-        return found | dict(zip(rest, read, strict=True))
-
-    def _listed(
-        self, cids: Sequence[Cid], ages: Mapping[Cid, float], unsent: Collection[Cid]
-    ) -> dict[Cid, Allocation | UpstreamError | None]:
-        """What the last listing is good enough for."""
-        listing = self._listings.pinset.kept()
-        found: dict[Cid, Allocation | UpstreamError | None] = {}
-        if listing is None:
-            return found
-        age = self._clock() - listing.taken_at
-        for cid in cids:
-            pin = listing.of(cid)
-            if pin is None:
-                if cid in unsent and math.isinf(self.submissions.since(cid)):
-                    found[cid] = None
-            elif age < self._oldest(cid, ages) and pin.suffices(self._least):
-                found[cid] = pin
-        return found
-
-    def _oldest(self, cid: Cid, ages: Mapping[Cid, float]) -> float:
-        """How old a listing that has *cid* may be, to prove that its pin is there for good."""
-        since = self.submissions.since(cid)
-        return ages.get(cid, 0.0) if math.isinf(since) else since - self._batch_age
-
-    async def _read(
-        self, cid: Cid, at_once: asyncio.Semaphore
-    ) -> Allocation | UpstreamError | None:
-        errors: list[UpstreamError] = []
-        async with at_once:
-            for peer in self._peers.order(bytes(cid)):
-                try:
-                    answer = await self._peers.ask_one(peer, "GET", f"/allocations/{cid}")
-                    if is_absent(answer):
-                        return None
-                    return read_allocation(first_object(good(answer).body))
-                except UpstreamError as error:
-                    errors.append(error)
-        return most_telling(errors)
-
     def _insufficient(self, cid: Cid, pin: Allocation | None) -> Sighting:
         if pin is None:
             self.submissions.seen_absent(cid)
@@ -162,8 +104,6 @@ class ClusterLooks:
         # A POST makes it whole where there is less of it than was promised.
         reason = None if pin is None else _LESS
         return Sighting(Holding.ABSENT, 0, max(self._least, 1), reason=reason)
-
-    # What is held.
 
     async def _held(
         self, pins: Mapping[Cid, Allocation], ages: Mapping[Cid, float], errors: list[UpstreamError]
@@ -272,7 +212,7 @@ class ClusterLooks:
         self, cid: Cid, status: Status, errors: list[UpstreamError]
     ) -> Sighting | None:
         """What it means that no peer has begun with *cid*: it may have no pin, or not yet."""
-        pin = await self._read(cid, asyncio.Semaphore(1))
+        pin = await self._wanted.read(cid)
         if isinstance(pin, UpstreamError):
             errors.append(pin)
             return None

@@ -1,0 +1,105 @@
+"""What an IPFS Cluster is to keep, by its pinset: read one by one, or from a listing.
+
+An allocation is read from one peer's memory, and says what is wanted and nothing of what is held.
+A listing answers for many where what it proves is enough: that a pin is there for good, once it is
+older than the last wish and its batch; an absence only of what was never submitted at all, as a pin
+may have come through another peer a moment ago. What is held is found out in cluster_looks.py."""
+
+import asyncio
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Final
+
+from content_gateway.content.cid import Cid
+from content_gateway.errors import UpstreamError
+from content_gateway.ipfs.cluster_listings import Listings
+from content_gateway.ipfs.cluster_peers import ClusterPeers, most_telling
+from content_gateway.ipfs.cluster_status import (
+    Allocation,
+    first_object,
+    good,
+    is_absent,
+    read_allocation,
+)
+from content_gateway.ipfs.cluster_submissions import Submissions
+
+_CALLS_AT_ONCE: Final = 8
+
+
+class Wanted:
+    """The pinset of one cluster, into which *submissions* were put by us, for good once they are
+    *batch_age* seconds old; *least* replicas are enough."""
+
+    def __init__(
+        self,
+        peers: ClusterPeers,
+        listings: Listings,
+        submissions: Submissions,
+        *,
+        clock: Callable[[], float],
+        least: int,
+        batch_age: float,
+    ) -> None:
+        self._peers = peers
+        self._listings = listings
+        self._submissions = submissions
+        self._clock = clock
+        self._least = least
+        self._batch_age = batch_age
+
+    async def pins(
+        self, cids: Sequence[Cid], ages: Mapping[Cid, float], unsent: Collection[Cid]
+    ) -> dict[Cid, Allocation | UpstreamError | None]:
+        """The pins of *cids* as the pinset has them, None where it has none, or why that is not
+        known."""
+        pinset = self._listings.pinset
+        found = self._listed(cids, ages, unsent)
+        pinset.answered(len(found))
+        may_be_listed = [cid for cid in cids if cid not in found and self._oldest(cid, ages) > 0]
+        if await pinset.worth(len(may_be_listed)):
+            found |= self._listed(cids, ages, unsent)
+        at_once = asyncio.Semaphore(_CALLS_AT_ONCE)
+        rest = [cid for cid in cids if cid not in found]
+        read = await asyncio.gather(*(self.read(cid, at_once) for cid in rest))
+        return found | dict(zip(rest, read, strict=True))
+
+    def _listed(
+        self, cids: Sequence[Cid], ages: Mapping[Cid, float], unsent: Collection[Cid]
+    ) -> dict[Cid, Allocation | UpstreamError | None]:
+        """What the last listing is good enough for."""
+        listing = self._listings.pinset.kept()
+        found: dict[Cid, Allocation | UpstreamError | None] = {}
+        if listing is None:
+            return found
+        age = self._clock() - listing.taken_at
+        for cid in cids:
+            pin = listing.of(cid)
+            if pin is None:
+                if cid in unsent and math.isinf(self._submissions.since(cid)):
+                    found[cid] = None
+            elif age < self._oldest(cid, ages) and pin.suffices(self._least):
+                found[cid] = pin
+        return found
+
+    def _oldest(self, cid: Cid, ages: Mapping[Cid, float]) -> float:
+        """How old a listing that has *cid* may be, to prove that its pin is there for good."""
+        since = self._submissions.since(cid)
+        return ages.get(cid, 0.0) if math.isinf(since) else since - self._batch_age
+
+    async def read(
+        self, cid: Cid, at_once: asyncio.Semaphore | None = None
+    ) -> Allocation | UpstreamError | None:
+        """The pin of *cid* as one peer has it now, None where it has none, or why that is not
+        known; its turn comes by *at_once*."""
+        errors: list[UpstreamError] = []
+        async with at_once or nullcontext():
+            for peer in self._peers.order(bytes(cid)):
+                try:
+                    answer = await self._peers.ask_one(peer, "GET", f"/allocations/{cid}")
+                    if is_absent(answer):
+                        return None
+                    return read_allocation(first_object(good(answer).body))
+                except UpstreamError as error:
+                    errors.append(error)
+        return most_telling(errors)
