@@ -1,0 +1,231 @@
+"""The rules of windows before a backend's queue: room, credit, and what is taken back."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from content_gateway.content.holdings import (
+    ContentState,
+    Due,
+    Holding,
+    Outcome,
+    Peer,
+    Sent,
+    Sighting,
+)
+from content_gateway.pins.tending import Act, Policy, Rules
+from content_gateway.pins.window import Windows
+from tests.ledgers import Clock
+from tests.pins.promises import raw
+
+PEERS = (Peer("peer0", "pinning"),)
+
+
+class Rows:
+    """Contents of requestors, under a clock, before a queue of ten."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.windows = Windows(10, Rules(Policy(), 0.0), self.clock)
+        self._number = 0
+        self.windows.comes(8)
+        self.windows.comes(9)  # so that there are others
+
+    def due(self, requestor: int, **known: Any) -> Due:
+        self._number += 1
+        cid = raw(b"row %d" % self._number)
+        return Due(self._number, cid, ContentState.QUEUED, 1, True, requestor=requestor, **known)
+
+    def send_all(self, requestor: int) -> list[Due]:
+        """Send as many as may be."""
+        sent: list[Due] = []
+        while self.windows.may_send(requestor) and len(sent) < 1_000:
+            sent.append(self.due(requestor))
+            self.windows.sends(sent[-1])
+            self.windows.sent(sent[-1])
+        return sent
+
+    def judge(self, due: Due, seen: Sighting) -> Act | Outcome:
+        """What is to be done about what would be looked at again."""
+        return self.windows.judge(due, seen, Outcome(None, 1.0))
+
+    def hear(self, in_hand: Sequence[Due] = (), seconds: float = 1.0) -> list[int]:
+        """So many *seconds* later, what the backend still has in hand."""
+        self.clock.now += seconds
+        return self.windows.heard({str(due.cid): True for due in in_hand})
+
+
+def test_one_requestor_leaves_workers_to_the_others() -> None:
+    """The first one gets two thirds, the next one two thirds of the rest."""
+    rows = Rows()
+    assert [len(rows.send_all(requestor)) for requestor in (1, 2, 3)] == [7, 2, 1]
+
+
+def test_what_is_done_soon_earns_room_and_what_hangs_loses_it() -> None:
+    """Twice as much for each round, up to a limit; and all of it is gone where nothing moves."""
+    rows = Rows()
+    sent = []
+    for _ in range(8):
+        sent.append(len(rows.send_all(1)))
+        rows.hear()
+    assert sent[:4] == [7, 14, 28, 56]
+    assert sent[-1] == sent[-2] == 135
+    hanging = rows.send_all(1)
+    rows.hear(hanging, 9.0)
+    assert not rows.windows.may_send(1)
+    rows.hear()
+    assert len(rows.send_all(1)) == 7, "it starts anew"
+
+
+def test_what_is_done_late_costs_room() -> None:
+    """Where its own contents wait for each other, a requestor has too many there."""
+    rows = Rows()
+    for _ in range(3):
+        rows.send_all(1)
+        rows.hear()
+    many = rows.send_all(1)
+    rows.hear(many, 5.0)
+    rows.hear()
+    assert len(rows.send_all(1)) == 7
+
+
+def test_a_few_at_a_time_do_not_save_up_for_a_flood() -> None:
+    """Credit is twice what was made use of, at most."""
+    rows = Rows()
+    for _ in range(500):
+        due = rows.due(1)
+        rows.windows.sends(due)
+        rows.windows.sent(due)
+        rows.hear([due])
+        rows.windows.comes(9)
+        rows.hear()
+    assert len(rows.send_all(1)) == 9
+
+
+def test_what_hangs_is_in_the_way_after_its_slice() -> None:
+    """And its requestor has room for others when it is taken back."""
+    rows = Rows()
+    hanging = rows.send_all(1)
+    assert not rows.hear(hanging, 5.0)
+    assert rows.hear(hanging, 4.0) == [due.id for due in hanging]
+    assert not rows.hear(hanging), "it was told a moment ago"
+    seen = Sighting(Holding.PINNING, 0, 3, PEERS)
+    sent = [replace(due, attempts=1, sent=Sent.PIN) for due in hanging]
+    acts = [rows.judge(due, seen) for due in sent]
+    assert acts == [Act.TAKE_BACK] * 7
+    assert len(rows.send_all(1)) == 7
+
+
+def test_what_hangs_and_leaves_half_of_the_workers_stays() -> None:
+    """It may take long to be found, and is in nobody's way."""
+    rows = Rows()
+    hanging = rows.send_all(1)[:5]
+    assert not rows.hear(hanging, 9.0)
+    assert not rows.hear(hanging, 9.0)
+
+
+def test_what_comes_back_takes_room_again() -> None:
+    """A batch is closed, or the cluster by itself tries again what has failed."""
+    rows = Rows()
+    sent = rows.send_all(1)
+    rows.hear()
+    assert rows.windows.is_empty
+    rows.hear(sent, 60.0)
+    assert not rows.windows.may_send(1)
+
+
+def test_what_one_node_only_has_heard_of_is_not_done() -> None:
+    """The others have it in hand a moment later; when they had time for it, they are done."""
+    rows = Rows()
+    sent = rows.send_all(1)
+    few = {str(due.cid): False for due in sent}
+    for seconds, left in ((0.1, 7), (1.0, 7), (2.0, 0)):
+        rows.clock.now += seconds
+        rows.windows.heard(few)
+        assert len(rows.windows) == left
+
+
+def test_what_was_sent_before_the_start_takes_room() -> None:
+    """It is found by a look. Whether it moves is to be seen, though it has had its slice."""
+    rows = Rows()
+    rows.clock.now += 1_000.0
+    old = [rows.due(1, attempts=1, sent=Sent.PIN, sent_at=rows.clock.now - 60) for _ in range(9)]
+    seen = Sighting(Holding.QUEUED, 0, 3, PEERS)
+    rows.windows.comes(9)
+    assert all(isinstance(rows.judge(due, seen), Outcome) for due in old)
+    assert not rows.hear(old)
+    assert rows.hear(old, 9.0) == [due.id for due in old]
+    assert rows.judge(old[0], seen) is Act.TAKE_BACK
+    assert rows.judge(old[1], seen) is Act.TAKE_BACK
+    assert rows.judge(old[2], seen) is not Act.TAKE_BACK, "its turn comes now, if others' went"
+    assert rows.judge(old[2], Sighting(Holding.PINNING, 0, 3, PEERS)) is Act.TAKE_BACK
+
+
+def test_what_never_came_to_be_sent_takes_no_room() -> None:
+    """Whether it was refused, or its lease was lost before."""
+    rows = Rows()
+    first = rows.due(1)
+    rows.windows.sends(first)
+    rows.windows.not_sent(first)
+    assert rows.windows.is_empty
+    rows.windows.sends(first)
+    rows.hear()
+    assert not rows.windows.is_empty, "it may be about to be sent"
+    rows.hear(seconds=60.0)
+    assert rows.windows.is_empty
+
+
+def test_what_is_not_known_to_us_takes_room_too() -> None:
+    """Another process on the same ledger sends to the same workers."""
+    other = Rows()
+    other.windows.heard({str(raw(b"other %d" % each)): True for each in range(7)})
+    assert len(other.send_all(1)) == 2
+    other.clock.now += 1.0
+    other.windows.heard({})
+    assert len(other.send_all(2)) == 7
+
+
+def test_a_queue_that_is_not_known_limits_nobody() -> None:
+    """In an outage of a part of the cluster its listing fails, and pins go on."""
+    rows = Rows()
+    sent = rows.send_all(1)
+    rows.windows.heard(None)
+    assert all(rows.windows.may_send(1) for _ in range(100))
+    rows.hear(sent)
+    assert not rows.windows.may_send(1)
+
+
+def test_a_clock_that_is_set_back_makes_nothing_last() -> None:
+    """A year ahead, and back: nobody has credit, or is held to be there, until next year."""
+    rows = Rows()
+    rows.clock.now += 1e8
+    rows.windows.comes(8)
+    sent = rows.send_all(1)
+    rows.hear(sent)
+    rows.clock.now -= 1e8
+    assert not rows.windows.is_shared
+    rows.windows.comes(9)
+    rows.windows.comes(1)
+    rows.hear()
+    assert len(rows.send_all(1)) == 7
+
+
+def test_memory_is_bounded() -> None:
+    """However many contents and requestors there are."""
+    rows = Rows()
+    for requestor in range(30_000):
+        rows.windows.sends(rows.due(requestor))
+    assert len(rows.windows) <= 20_000
+    rows.hear(seconds=100.0)
+    assert rows.windows.is_empty
+
+
+def test_retries_have_a_quarter_of_the_workers() -> None:
+    """And what has failed there does not shut out its own next try."""
+    rows = Rows()
+    seen = Sighting(Holding.FAILED)
+    tried = [rows.due(1, attempts=1, sent=Sent.PIN) for _ in range(5)]
+    acts = [rows.windows.judge(due, seen, Act.PIN) for due in tried]
+    assert [act is Act.PIN for act in acts] == [True, True, False, False, False]
+    assert rows.windows.judge(tried[0], seen, Act.PIN) is Act.PIN
+    assert rows.windows.may_send(1)
