@@ -18,9 +18,11 @@ from content_gateway.content.holdings import Holding, Sighting
 from content_gateway.content.multiformats import BASE58BTC, SHA2_256
 from content_gateway.errors import PinDeferred, PinFailed, UpstreamTimeout, UpstreamUnavailable
 from content_gateway.pins.backend import PinBackend
+from content_gateway.pins.tending import IN_VAIN
 
 MOST_SECONDS = 90.0
 OUTAGE = (UpstreamUnavailable, UpstreamTimeout)
+_NOT_THERE = (Holding.ABSENT, Holding.FAILED)
 
 
 class Bench(Protocol):
@@ -68,8 +70,6 @@ async def look(bench: Bench, cid: Cid) -> Sighting:
 
 async def ask_for(bench: Bench, cid: Cid, seen: Sighting) -> Sighting:
     """What is known once the backend was asked for what *seen* shows not to be there."""
-    if seen.holding not in (Holding.ABSENT, Holding.FAILED):
-        return seen
     try:
         return await bench.backend.pin(cid, seen, no_progress)
     except PinFailed as failed:
@@ -96,11 +96,14 @@ async def absent(bench: Bench, cid: Cid) -> None:
 
 
 async def _until(bench: Bench, cid: Cid, holding: Holding, *, asking: bool) -> Sighting:
-    end = time.monotonic() + MOST_SECONDS
+    asked_at = time.monotonic()
+    end = asked_at + MOST_SECONDS
     while True:
         seen = await look(bench, cid)
-        if seen.holding is not holding and asking:
-            seen = await ask_for(bench, cid, seen)
+        # Peers of a real cluster may not hear of each other for minutes.
+        is_unheard = seen.holding is Holding.UNHEARD and time.monotonic() > asked_at + IN_VAIN
+        if asking and seen.holding is not holding and (seen.holding in _NOT_THERE or is_unheard):
+            seen, asked_at = await ask_for(bench, cid, seen), time.monotonic()
         if seen.holding is holding:
             return seen
         assert time.monotonic() < end, f"{seen} and never {holding}"
