@@ -37,7 +37,7 @@ def _around(*calls: str) -> tuple[str, ...]:
     return tuple(f"{when} {call}" for call in calls for when in ("before", "after"))
 
 
-SWEEPING: Final = _around("take_duty", "pinset", "numbers", "settled", "report", "end_duty")
+SWEEPING: Final = _around("take_duty", "pinset", "known", "settled", "report", "end_duty")
 """Passed once in a short life."""
 FAILPOINTS: Final = (
     *_around("add", "remove", "lease", "look", "begin", "pin", "unpin", "settle"),
@@ -71,9 +71,9 @@ class Watched:
         attribute, failpoint = getattr(self._port, name), self._failpoint
         if inspect.isasyncgenfunction(attribute):
 
-            async def listed(*arguments: Any) -> AsyncIterator[Any]:
+            async def listed(*arguments: Any, **named: Any) -> AsyncIterator[Any]:
                 failpoint.passing(f"before {name}")
-                async for each in attribute(*arguments):
+                async for each in attribute(*arguments, **named):
                     yield each
                 failpoint.passing(f"after {name}")
 
@@ -81,9 +81,9 @@ class Watched:
         if not inspect.iscoroutinefunction(attribute):
             return attribute
 
-        async def watched(*arguments: Any) -> Any:
+        async def watched(*arguments: Any, **named: Any) -> Any:
             failpoint.passing(f"before {name}")
-            answer = await attribute(*arguments)
+            answer = await attribute(*arguments, **named)
             failpoint.passing(f"after {name}")
             return answer
 
