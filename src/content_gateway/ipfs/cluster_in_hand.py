@@ -17,12 +17,12 @@ from content_gateway.ipfs.cluster_status import Member
 
 _WORDS: Final = ("pin_queued", "pinning")
 _LISTING: Final = f"/pins?filter={','.join(_WORDS)}"
-_MOST_ENTRIES: Final = 300_000
+MOST_ENTRIES: Final = 300_000  # some 40 MB
 _MEMBERS_SECONDS: Final = 30.0  # for which a peer counts after its last sign of life, about
 _LIKE_NEW: Final = 1.0
 _HEARD_SECONDS: Final = 0.5  # until all peers have heard of a pin, mostly
-_SHARE: Final = 20  # it is listed again after so many times what the last time took
-_LONGEST_WAIT: Final = 15.0
+SHARE: Final = 20  # a listing is taken again after so many times what the last one took
+LONGEST_WAIT: Final = 15.0
 
 log = structlog.get_logger(__name__)
 
@@ -72,7 +72,7 @@ class InHand:
             return 0
         finally:
             took = self._clock() - now
-            self._not_before = now + took + max(1.0, min(_LONGEST_WAIT, _SHARE * took))
+            self._not_before = now + took + max(1.0, min(LONGEST_WAIT, SHARE * took))
         old = [cid for cid, at in submitted.items() if at < self._listed_at - _HEARD_SECONDS]
         return sum(str(cid) not in self._last for cid in old)
 
@@ -82,8 +82,8 @@ class InHand:
             async for value in lines:
                 cid, peers, wanted = read_line(value)
                 found[cid] = 2 * peers > (wanted or self._number)
-                if len(found) > _MOST_ENTRIES:
-                    raise TooLong(f"The cluster has more than {_MOST_ENTRIES} pins in hand.")
+                if len(found) > MOST_ENTRIES:
+                    raise TooLong(f"The cluster has more than {MOST_ENTRIES} pins in hand.")
         self._last, self._listed_at = found.keys(), began
         return found
 

@@ -17,7 +17,13 @@ import structlog
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import Peer
 from content_gateway.errors import UpstreamError, UpstreamUnavailable
-from content_gateway.ipfs.cluster_in_hand import InHand, TooLong
+from content_gateway.ipfs.cluster_in_hand import (
+    LONGEST_WAIT,
+    MOST_ENTRIES,
+    SHARE,
+    InHand,
+    TooLong,
+)
 from content_gateway.ipfs.cluster_peers import ClusterPeers
 from content_gateway.ipfs.cluster_status import (
     WHO,
@@ -36,7 +42,6 @@ _KEPT_SECONDS: Final = 300.0
 # there are pins. That a peer does not answer shows in the lines of others alone, if there are any.
 UNWELL: Final = "/pins?filter=pin_error,unexpectedly_unpinned,pinning,pin_queued"
 _MOST_UNWELL: Final = 1_000_000
-_MOST_ENTRIES: Final = 300_000  # some 40 MB
 _SECONDS: Final = 60.0
 _IDLE_SECONDS: Final = 20.0
 _LINES_AT_ONCE: Final = 100  # the event loop is nobody's own
@@ -49,8 +54,6 @@ _LEAST_READS: Final = 50
 _LEAST_STATUSES: Final = 100
 _FEW: Final = 5  # so many times fewer than all of its lines cost
 _WORTH_LINES: Final = 4  # for each content that waits: then it costs a sixth of its pin
-_SHARE: Final = 20  # a listing is taken again after so many times what the last one took
-_LONGEST_WAIT: Final = 15.0
 
 T = TypeVar("T")
 
@@ -144,7 +147,7 @@ class Rented(Generic[T]):
         if self._turn.locked() or self._clock() < self._not_before:
             return False
         async with self._turn:
-            is_late = min(waited, self._clock() - self._taken_at) >= _LONGEST_WAIT
+            is_late = min(waited, self._clock() - self._taken_at) >= LONGEST_WAIT
             if not is_late:
                 number = await done()
                 if not number or _WORTH_LINES * number < self._size:
@@ -159,11 +162,11 @@ class Rented(Generic[T]):
         except UpstreamError as wrong:
             log.info("a listing of the cluster was not read", reason=wrong.detail)
             if isinstance(wrong, TooLong):
-                self._size = 10 * _MOST_ENTRIES * self._lines
+                self._size = 10 * MOST_ENTRIES * self._lines
             return False
         finally:
             now = self._clock()
-            self._not_before = now + min(_LONGEST_WAIT, max(0.5, _SHARE * (now - taken_at)))
+            self._not_before = now + min(LONGEST_WAIT, max(0.5, SHARE * (now - taken_at)))
         self._kept, self._size = Listing(taken_at, entries), len(entries)
         return True
 
@@ -233,8 +236,8 @@ class Listings:
 
 
 def _put(entries: dict[int, T], value: Mapping[str, Any], entry: T) -> None:
-    if len(entries) == _MOST_ENTRIES:
-        raise TooLong(f"The cluster lists more than {_MOST_ENTRIES} pins.")
+    if len(entries) == MOST_ENTRIES:
+        raise TooLong(f"The cluster lists more than {MOST_ENTRIES} pins.")
     entries[hash(value.get("cid"))] = entry
 
 

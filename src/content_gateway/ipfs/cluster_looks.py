@@ -26,11 +26,10 @@ from content_gateway.ipfs.cluster_status import (
     read_statuses,
 )
 from content_gateway.ipfs.cluster_submissions import Submissions
-from content_gateway.ipfs.cluster_wanted import Wanted
+from content_gateway.ipfs.cluster_wanted import CALLS_AT_ONCE, Wanted
 
 # It asks every allocated peer for a status and waits up to 15 s for one that is dead.
 STATUS_SECONDS: Final = 25.0
-_CALLS_AT_ONCE: Final = 8
 _MANY: Final = 50  # while more of them are under way, none is asked for by itself
 _MOST_OF_THEM: Final = 0.9
 _LESS: Final = "The cluster keeps less of it than was promised."
@@ -225,7 +224,7 @@ class ClusterLooks:
     ) -> dict[Cid, Status]:
         """What all peers say of *cids*, asked through each one's own peer, or the next."""
         orders = {cid: self._peers.order(bytes(cid)) for cid in cids}
-        at_once = asyncio.Semaphore(_CALLS_AT_ONCE)
+        at_once = asyncio.Semaphore(CALLS_AT_ONCE)
         found: dict[Cid, Status] = {}
         for turn in range(len(orders[cids[0]]) if cids else 0):
             groups: dict[ClusterPeer, list[Cid]] = {}

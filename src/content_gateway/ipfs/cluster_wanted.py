@@ -24,7 +24,7 @@ from content_gateway.ipfs.cluster_status import (
 )
 from content_gateway.ipfs.cluster_submissions import Submissions
 
-_CALLS_AT_ONCE: Final = 8
+CALLS_AT_ONCE: Final = 8
 
 
 class Wanted:
@@ -59,7 +59,7 @@ class Wanted:
         may_be_listed = [cid for cid in cids if cid not in found and self._oldest(cid, ages) > 0]
         if await pinset.worth(len(may_be_listed)):
             found |= self._listed(cids, ages, unsent)
-        at_once = asyncio.Semaphore(_CALLS_AT_ONCE)
+        at_once = asyncio.Semaphore(CALLS_AT_ONCE)
         rest = [cid for cid in cids if cid not in found]
         read = await asyncio.gather(*(self.read(cid, at_once) for cid in rest))
         return found | dict(zip(rest, read, strict=True))

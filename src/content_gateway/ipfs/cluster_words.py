@@ -7,7 +7,6 @@ import re
 from typing import Final
 
 MAX_REASON: Final = 500
-# Where the operator's servers are is not for the people who read a reason.
 _ADDRESS: Final = re.compile(
     r"https?://[^\s\"]+|/(?:ip[46]|dns[46]?|dnsaddr)/[^\s\])]+"
     r"|\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?|\[[0-9a-fA-F:]+\](?::\d+)?"

@@ -159,9 +159,8 @@ class Rules:
         gap = min(left, self.gap(due.looks))
         if _is_partly_there(due, seen):
             return Outcome(None, gap, seen, seen.reason)
-        is_usual = (
-            seen.holding is Holding.UNHEARD and due.attempts <= 1
-        )  # for a moment, and no news
+        # For a moment it is usual, and no news.
+        is_usual = seen.holding is Holding.UNHEARD and due.attempts <= 1
         return _seen(seen, gap, error=None if is_usual else seen.reason)
 
     def _let_go(self, due: Due, seen: Sighting, unsure_for: float) -> Act | Outcome:
