@@ -20,17 +20,11 @@ from tests.real.test_pins import gateway
 from tests.service import Service
 from tests.waiting import eventually
 from tests.world.cluster import Cluster, running_clusters
-from tests.world.kubo import Kubo, running_kubos
+from tests.world.kubo import Kubo
 
 TIMED = int(os.environ.get("CLUSTER_FAIR_PINS", "20"))
 ALONE = float(os.environ.get("CLUSTER_FAIR_ALONE", "10"))
 HANGING = [str(raw(b"nobody has %d" % number)) for number in range(500)]
-
-
-@pytest.fixture
-async def kubos(tmp_path: Path) -> AsyncIterator[Sequence[Kubo]]:
-    async with running_kubos(tmp_path / "kubos", 3) as kubos:
-        yield kubos
 
 
 @pytest.fixture

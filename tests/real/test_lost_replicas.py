@@ -3,32 +3,18 @@
 The pinset does not know of it: content that was removed from every Kubo is in it, and so is the
 replica of a peer that is gone for good."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from content_gateway.content.holdings import SweepReport
 from tests.real.test_pins import LONG, gateway, status, until, until_settled
 from tests.service import Service
 from tests.waiting import eventually
-from tests.world.cluster import Cluster, running_clusters
-from tests.world.kubo import Kubo, running_kubos
+from tests.world.cluster import Cluster
+from tests.world.kubo import Kubo
 
 INTERVAL = 3.0
-
-
-@pytest.fixture
-async def kubos(tmp_path: Path) -> AsyncIterator[Sequence[Kubo]]:
-    async with running_kubos(tmp_path / "kubos", 3) as kubos:
-        yield kubos
-
-
-@pytest.fixture
-async def peers(tmp_path: Path, kubos: Sequence[Kubo]) -> AsyncIterator[Sequence[Cluster]]:
-    async with running_clusters(tmp_path / "clusters", kubos) as peers:
-        yield peers
 
 
 async def pinned(service: Service, kubo: Kubo, name: bytes, number: int) -> list[str]:

@@ -18,22 +18,10 @@ from content_gateway.content.multiformats import SHA2_256
 from tests.service import Service, running_service
 from tests.waiting import eventually
 from tests.world.cluster import Cluster, running_clusters, start_all, wipe
-from tests.world.kubo import Kubo, running_kubo, running_kubos
+from tests.world.kubo import Kubo, running_kubo
 from tests.world.peers import ask
 
 LONG = 90.0
-
-
-@pytest.fixture
-async def kubos(tmp_path: Path) -> AsyncIterator[Sequence[Kubo]]:
-    async with running_kubos(tmp_path / "kubos", 3) as kubos:
-        yield kubos
-
-
-@pytest.fixture
-async def peers(tmp_path: Path, kubos: Sequence[Kubo]) -> AsyncIterator[Sequence[Cluster]]:
-    async with running_clusters(tmp_path / "clusters", kubos) as peers:
-        yield peers
 
 
 @asynccontextmanager
