@@ -149,7 +149,10 @@ async def test_ten_thousand_requests_for_one_cold_name_cause_one_call(
     await asyncio.gather(*(ask() for _ in range(10_000)))
     assert len(heard) == 10_000
     assert set(heard) == {(await service.resolve("site.eth")).body}
-    assert (proxy.eth_calls, len(proxy.requests)) == (1, 1)
+    assert proxy.eth_calls == 1
+    # Where this process is too busy to hear the answer, it asks whether the node is well.
+    assert {method for method, _ in proxy.requests} <= {"eth_call", "eth_blockNumber"}
+    assert len(proxy.requests) <= 2
 
 
 async def _nothing() -> dict[str, Any]:

@@ -129,6 +129,7 @@ class Turn:
         self._attempt = attempt
         self._begun: float | None = None  # while it waits for a connection
         self._answers = 0  # of the node, when it began
+        self._late: asyncio.TimerHandle | None = None  # when it takes too long
         self._knocking: asyncio.Task[None] | None = None
         self._is_over = False
 
@@ -140,11 +141,11 @@ class Turn:
         if self._attempt.is_probe:
             await self.block_number()
             self._attempt.succeeded()
-        late = asyncio.get_running_loop().call_later(self.endpoint.patience, self._knock)
         try:
-            return read_call_answer(await self.endpoint.ask(request, self._begin))
+            return read_call_answer(await self.endpoint.ask(request, self._sent))
         finally:
-            late.cancel()
+            if self._late is not None:
+                self._late.cancel()
             if self._knocking is not None:
                 self._knocking.cancel()
                 await asyncio.gather(self._knocking, return_exceptions=True)
@@ -155,6 +156,13 @@ class Turn:
 
     def _begin(self) -> None:
         self._begun, self._answers = self.endpoint.clock(), self.endpoint.answers
+
+    def _sent(self) -> None:
+        self._begin()
+        if self._late is not None:
+            self._late.cancel()
+        loop = asyncio.get_running_loop()
+        self._late = loop.call_later(self.endpoint.patience, self._knock)
 
     def _knock(self) -> None:
         if not self.endpoint.is_knocked_at:
