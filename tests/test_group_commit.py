@@ -19,10 +19,12 @@ class Ledger:
 
     def __init__(self) -> None:
         self.groups: list[list[str]] = []
+        self.have_followed: list[bool] = []
         self.is_free = threading.Event()
         self.is_free.set()
 
-    def commit(self, group: Sequence[Write]) -> None:
+    def commit(self, group: Sequence[Write], follows: bool) -> None:
+        self.have_followed.append(follows)
         assert self.is_free.wait(60)
         self.groups.append([write.note for write in group])
         for write in group:
@@ -106,7 +108,7 @@ async def test_the_services_own_writes_are_never_refused() -> None:
 async def test_a_bug_in_a_commit_is_heard_and_survived() -> None:
     """Whoever waits for that group hears of it, and the next one is committed."""
 
-    def commit(group: Sequence[Write]) -> None:
+    def commit(group: Sequence[Write], follows: bool) -> None:
         for write in group:
             if write.note == "bad":
                 raise ZeroDivisionError
@@ -118,6 +120,23 @@ async def test_a_bug_in_a_commit_is_heard_and_survived() -> None:
         await asyncio.wait_for(writer.put(_nothing, "bad"), 60)
     assert await asyncio.wait_for(writer.put(_nothing, "good"), 60) == "good"
     await writer.close()
+
+
+async def test_a_commit_hears_whether_it_follows_another_at_once() -> None:
+    """Only where a write had come before the last commit was over; not where it came later."""
+    ledger = Ledger()
+    async with writer(ledger) as writes:
+        await writes.put(_nothing, "first")
+        await writes.put(_nothing, "second")
+        ledger.is_free.clear()
+        third = writes.put(_nothing, "third")
+        while len(ledger.have_followed) < 3:
+            await asyncio.sleep(0.001)
+        fourth = writes.put(_nothing, "fourth")
+        ledger.is_free.set()
+        await asyncio.gather(third, fourth)
+        await writes.put(_nothing, "fifth")
+    assert ledger.have_followed == [False, False, False, True, False]
 
 
 async def test_closing_writes_all_that_waits() -> None:

@@ -11,9 +11,10 @@ import os
 import sqlite3
 import stat
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 import structlog
@@ -29,6 +30,18 @@ _TRIES: Final = 20
 _OURS: Final = ("ledger.sqlite", "blocks.sqlite", "demo")
 
 Identity = tuple[int, int]  # device, inode
+
+
+class Found(NamedTuple):
+    """What is at a path; *size* in bytes, *written* in nanoseconds since 1970."""
+
+    device: int
+    inode: int
+    size: int
+    written: int
+
+
+_NOTHING: Final = Found(-1, -1, -1, -1)
 
 log = structlog.get_logger(__name__)
 
@@ -61,6 +74,8 @@ class DatabaseFiles:
         self._log = -1
         # When the database was written, and the index then.
         self._seen: tuple[int, WalIndex] | None = None
+        # The index and what is at the paths, as they were when a look found nothing wrong.
+        self._sound: tuple[bytes, Sequence[Found]] | None = None
         self._problem: str | None = None
         self._has_all = True
         self._files: dict[Identity, int] = {}  # where this process has them open
@@ -102,7 +117,7 @@ class DatabaseFiles:
 
     def check_path(self) -> None:
         """As `check`, for what only reads: costs one look at the path while all is well."""
-        if self._problem is not None or not self._is_same(0):
+        if self._problem is not None or _found(self._names[0])[:2] != self._identities[0]:
             self.check()
 
     def check_turn(self) -> None:
@@ -157,60 +172,65 @@ class DatabaseFiles:
                 self.check()
 
     def _look(self) -> str | None:
-        """What is wrong with the files, if anything is."""
-        lost = [number for number in range(len(self._paths)) if not self._is_same(number)]
-        try:
-            inside = self._look_inside() if lost in ([], [1]) else "it is not at its path"
-        except OSError as wrong:
-            inside = str(wrong)
-        self._has_all = inside is None
-        if not lost:
-            return inside
-        return f"{self._paths[lost[0]].name} is gone, or another file is in its place"
+        """What is wrong with the files, if anything is, by an index that did not change meanwhile.
 
-    def _is_same(self, number: int) -> bool:
-        """Whether the path leads to the file that is open."""
-        try:
-            return _identity(os.stat(self._names[number])) == self._identities[number]
-        except OSError:
-            return False
-
-    def _look_inside(self) -> str | None:
-        """Whether the files hold what they must, by an index that did not change meanwhile."""
+        A look is some ten calls of the system, and each gives the interpreter away: where nothing
+        has changed since they were sound it is half of that."""
         for _ in range(_TRIES):
-            before, found = self._index(), os.stat(self._names[0])
-            index = WalIndex.parse(before)
-            problem = self._problem_of_database(index, found) or self._problem_of_log(index)
-            if self._index() == before:
-                if problem is None and index is not None:
-                    self._seen = found.st_mtime_ns, index
-                return problem
+            lost: Sequence[int] = ()
+            try:
+                before, found = self._index(), [_found(name) for name in self._names]
+                if (before, found) == self._sound:
+                    return None
+                lost = [n for n, file in enumerate(found) if file[:2] != self._identities[n]]
+                inside = self._look_inside(before, found, lost)
+                if not lost and self._index() != before:
+                    continue
+            except OSError as wrong:
+                inside = str(wrong)
+            self._has_all = inside is None
+            self._sound = None if lost or inside else (before, found)
+            if not lost:
+                return inside
+            return f"{self._paths[lost[0]].name} is gone, or another file is in its place"
         return self._problem  # others write without a pause; the next look will find it out
 
-    def _problem_of_database(self, index: WalIndex | None, found: os.stat_result) -> str | None:
+    def _look_inside(self, data: bytes, found: Sequence[Found], lost: Sequence[int]) -> str | None:
+        """Whether the files hold what they must, by the index that begins with *data*."""
+        if lost not in ([], [1]):
+            return "it is not at its path"
+        index = WalIndex.parse(data)
+        database, wal, _ = found
+        size = os.fstat(self._log).st_size if lost else wal.size
+        problem = self._problem_of_database(index, database) or self._problem_of_log(index, size)
+        if problem is None and index is not None:
+            self._seen = database.written, index
+        return problem
+
+    def _problem_of_database(self, index: WalIndex | None, found: Found) -> str | None:
         name = self._paths[0].name
-        file = self._open_file(self._identities[0])
-        if not found.st_size or (file is not None and os.pread(file, len(_MAGIC), 0) != _MAGIC):
-            return f"{name} was emptied or written over"
+        if self._sound is None or found != self._sound[1][0]:
+            file = self._open_file(self._identities[0])
+            if not found.size or (file is not None and os.pread(file, len(_MAGIC), 0) != _MAGIC):
+                return f"{name} was emptied or written over"
         if index is None:
             return None
         is_complete = index.checkpointed >= index.frames
-        if is_complete and found.st_size < index.pages * index.page_bytes:
+        if is_complete and found.size < index.pages * index.page_bytes:
             return f"{name} was cut off"
         # Only a checkpoint writes it, and each of them moves the index: before, and afterwards.
         if self._seen is not None and index.attempted <= index.checkpointed:
             written, seen = self._seen
-            if index.checkpoint == seen.checkpoint and found.st_mtime_ns != written:
+            if index.checkpoint == seen.checkpoint and found.written != written:
                 return f"{name} was written over"
         return None
 
-    def _problem_of_log(self, index: WalIndex | None) -> str | None:
+    def _problem_of_log(self, index: WalIndex | None, size: int) -> str | None:
         if index is None or not index.frames:
             return None  # nothing in it is needed
         last = LOG_HEADER + (index.frames - 1) * (FRAME_HEADER + index.page_bytes)
         header = os.pread(self._log, LOG_HEADER, 0)
         frame = os.pread(self._log, FRAME_HEADER, last)
-        size = os.fstat(self._log).st_size
         if (
             header[16:24] != index.salts
             or frame[8:16] != index.salts
@@ -279,6 +299,15 @@ def _is(file: int, identity: Identity) -> bool:
         return _identity(os.fstat(file)) == identity
     except OSError:
         return False
+
+
+def _found(name: str) -> Found:
+    """What is at *name*; nothing has numbers of its own."""
+    try:
+        found = os.stat(name)
+    except OSError:
+        return _NOTHING
+    return Found(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def _identity(found: os.stat_result) -> Identity:

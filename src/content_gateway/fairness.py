@@ -65,9 +65,9 @@ class FairSemaphore:
         reserves: bool = True,
     ) -> None:
         self._reserves: Final = reserves
-        self._crowd: Final = crowd
-        self._last, self._last_at = "", float("-inf")  # who asked last, and when;
-        self._alone_at = float("-inf")  # when nobody else will have asked for long enough
+        self._crowd: Final = crowd or 0
+        self._last = ""  # who asked last
+        self._crowded_until = 0.0  # by the loop's clock; 0: nobody else has asked for long enough
         self.detail: Final = detail
         self.patience: Final = patience
         self._free = permits
@@ -82,15 +82,35 @@ class FairSemaphore:
         Raises Overloaded where *requestor* may not even wait; never for work that *is_ours*,
         which nobody outside can make more of."""
         permit = Permit(self)
-        if self._crowd is not None and not is_ours:
-            self._note(requestor)
-        if self._may_hold(requestor) and requestor not in self._queues:
-            self._grant(permit, requestor)
+        if self.take(requestor, is_ours=is_ours):
+            permit.holder = requestor
         elif is_ours or self._may_wait(requestor):
             self._enqueue(permit, requestor)
         else:
             raise Overloaded(self.detail)
         return permit
+
+    def take(self, requestor: str, *, is_ours: bool = False) -> bool:
+        """Whether a permit is given now: one without an object of its own, for who makes many in a
+        second. `give_back` it; else `request` one, which waits."""
+        if self._crowd and requestor != self._last and not is_ours:
+            self._note(requestor)
+        if requestor in self._queues or not self._may_hold(requestor):
+            return False
+        self._free -= 1
+        self._held[requestor] = self._held.get(requestor, 0) + 1
+        return True
+
+    def give_back(self, requestor: str) -> None:
+        """Take a permit back that is charged to *requestor*."""
+        self._free += 1
+        held = self._held[requestor] - 1
+        if held:
+            self._held[requestor] = held
+        else:
+            del self._held[requestor]
+        if self._queues:
+            self._serve()
 
     def has_room(self, requestor: str) -> bool:
         """Whether a request of *requestor* would be taken now."""
@@ -116,17 +136,20 @@ class FairSemaphore:
         held, free = self._held.get(requestor), self._free
         if held is None:
             return free > 0
-        if self._crowd is not None and held >= self._crowd and self._is_crowded():
+        if self._crowded_until and held >= self._crowd and self._is_crowded():
             return False
         return held < _FACTOR * (free - 1) if self._reserves else free > 0
 
     def _note(self, requestor: str) -> None:
-        if requestor != self._last:
-            self._last, self._alone_at = requestor, self._last_at + _ALONE_AFTER
-        self._last_at = asyncio.get_running_loop().time()
+        """Another asks than the one before."""
+        if self._last:
+            self._crowded_until = asyncio.get_running_loop().time() + _ALONE_AFTER
+        self._last = requestor
 
     def _is_crowded(self) -> bool:
-        return asyncio.get_running_loop().time() < self._alone_at
+        if asyncio.get_running_loop().time() >= self._crowded_until:
+            self._crowded_until = 0.0
+        return self._crowded_until > 0
 
     def _may_wait(self, requestor: str) -> bool:
         queue, room = self._queues.get(requestor), self._room
@@ -148,19 +171,6 @@ class FairSemaphore:
         self._room += len(permit.queued_by)
         permit.queued_by = ()
 
-    def _grant(self, permit: "Permit", requestor: str) -> None:
-        self._free -= 1
-        self._held[requestor] = self._held.get(requestor, 0) + 1
-        permit.holder = requestor
-
-    def _take_back(self, requestor: str) -> None:
-        self._free += 1
-        held = self._held[requestor] - 1
-        if held:
-            self._held[requestor] = held
-        else:
-            del self._held[requestor]
-
     def _serve(self) -> None:
         """Give what is free to those whose turn it is."""
         while self._free:
@@ -170,7 +180,9 @@ class FairSemaphore:
             self._queues.move_to_end(requestor)
             permit = next(iter(self._queues[requestor]))
             self._leave_queues(permit)
-            self._grant(permit, requestor)
+            self._free -= 1
+            self._held[requestor] = self._held.get(requestor, 0) + 1
+            permit.holder = requestor
             permit.wake()
 
 
@@ -229,11 +241,11 @@ class Permit:
         self._is_over = True
         semaphore = self._semaphore
         if self.holder is not None:
-            semaphore._take_back(self.holder)
+            semaphore.give_back(self.holder)
         else:
             semaphore._leave_queues(self)
-        if semaphore._queues:
-            semaphore._serve()
+            if semaphore._queues:
+                semaphore._serve()
 
     def wake(self) -> None:
         """Tell whoever waits that it is given."""

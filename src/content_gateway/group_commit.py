@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import structlog
 
-from content_gateway.fairness import FairSemaphore, Permit
+from content_gateway.fairness import FairSemaphore
 
 log = structlog.get_logger(__name__)
 
@@ -33,12 +33,13 @@ def roll_back(connection: sqlite3.Connection) -> None:
 
 @dataclass(slots=True)
 class Write:
-    """One queued write: the *job* and what it comes to; *note* is for whoever commits it."""
+    """One queued write: the *job* and what it comes to; *note* is for whoever commits it, and it is
+    charged to the *requestor*."""
 
     job: Callable[..., Any]
     note: Any
     future: asyncio.Future[Any]
-    permit: Permit
+    requestor: str
     result: Any = None
     error: Exception | None = None
 
@@ -55,14 +56,15 @@ class Write:
 class GroupWriter:
     """The writer thread called *name*, between `start` and `close`, which one event loop calls.
 
-    *commit* is called in the thread, with up to *group* writes at a time; it gives each of them a
-    result or an error, and raises nothing. Where several write at once, *gather* seconds pass
-    between two commits. No more than *limit* writes of one requestor wait. What one requestor has
-    in a group while others write too is bounded by *crowd*: so the group is soon committed."""
+    *commit* is called in the thread, with up to *group* writes at a time, and whether one of them
+    waited for the commit before; it gives each of them a result or an error, and raises nothing.
+    Where several write at once, *gather* seconds pass between two commits. No more than *limit*
+    writes of one requestor wait. What one requestor has in a group while others write too is
+    bounded by *crowd*: so the group is soon committed."""
 
     def __init__(
         self,
-        commit: Callable[[Sequence[Write]], None],
+        commit: Callable[[Sequence[Write], bool], None],
         *,
         name: str,
         limit: int,
@@ -123,15 +125,18 @@ class GroupWriter:
 
         It is charged to *requestor*, and to the service itself where that is empty. Raises
         Overloaded when too many of a requestor's wait."""
-        permit = self._turns.request(requestor, is_ours=not requestor)
-        write = Write(job, note, self._loop.create_future(), permit)
+        write = Write(job, note, self._loop.create_future(), requestor)
+        if self._turns.take(requestor, is_ours=not requestor):
+            self._queue.put(write)
+        else:
+            permit = self._turns.request(requestor, is_ours=not requestor)
+            permit.then(partial(self._queue.put, write))
         self._unanswered += 1
-        permit.then(partial(self._queue.put, write))
         return write.future
 
     def _run(self) -> None:
         """The thread: gather, commit, answer, until None arrives."""
-        running, last = True, 0
+        running, last, follows = True, 0, False
         while running:
             group: list[Write] = []
             write = self._queue.get()
@@ -145,13 +150,14 @@ class GroupWriter:
                 write = self._queue.get()
             running, last = write is not None, len(group)
             if group:
-                self._commit_or_fail(group)
+                self._commit_or_fail(group, follows)
+                follows = not self._queue.empty()  # before anybody hears of these
                 self._answer(group)
 
-    def _commit_or_fail(self, group: Sequence[Write]) -> None:
+    def _commit_or_fail(self, group: Sequence[Write], follows: bool) -> None:
         """Whatever happens in it, the thread goes on: else all that comes would wait for ever."""
         try:
-            self._commit(group)
+            self._commit(group, follows)
         except Exception as bug:
             log.exception("writes failed, by a fault of ours", number=len(group))
             for write in group:
@@ -166,7 +172,9 @@ class GroupWriter:
     def _settle(self, group: Sequence[Write]) -> None:
         self._unanswered -= len(group)
         for write in group:
-            write.permit.release()  # and the thread has work while these are answered
+            self._turns.give_back(
+                write.requestor
+            )  # and the thread has work while these are answered
         for write in group:
             write.settle()
         if not self._unanswered:

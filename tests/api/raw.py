@@ -16,7 +16,8 @@ from typing import Any, Final, Self
 
 import uvloop
 
-from content_gateway.api.protocol import Bounds
+from content_gateway.api.bounds import Bounds
+from content_gateway.api.protocol import ANSWER
 from content_gateway.api.server import Server, listen, make_server
 
 LOOPS: Final[dict[str, Callable[[], asyncio.AbstractEventLoop]]] = {
@@ -44,9 +45,11 @@ def eventually(question: Callable[[], bool], seconds: float = PATIENCE) -> bool:
 
 
 class App:
-    """Answers with what it was asked; keeps the path of every call."""
+    """Answers with what it was asked; keeps the path of every call. It answers by ASGI's `send`, or
+    *at_once* as far as the server has a way."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, at_once: bool = False) -> None:
+        self.at_once = at_once
         self.forget()
 
     def forget(self) -> None:
@@ -73,6 +76,8 @@ class App:
             body = bytes(BIG)
         body = body or json.dumps(answer).encode()
         headers = [(b"content-length", str(len(body)).encode()), *extra]
+        if self.at_once and scope["state"][ANSWER](200, headers, body):
+            return
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
@@ -211,8 +216,10 @@ class Wire:
 class Edge:
     """The server under test. *complaints* is what reached its loop's exception handler."""
 
-    def __init__(self, loop: str, bounds: Bounds, application: Any = None) -> None:
-        self.app = App()
+    def __init__(
+        self, loop: str, bounds: Bounds, application: Any = None, *, at_once: bool = False
+    ) -> None:
+        self.app = App(at_once=at_once)
         self.complaints: list[dict[str, Any]] = []
         self._listener = listen("127.0.0.1", 0)
         self.port: int = self._listener.getsockname()[1]
@@ -254,9 +261,11 @@ class Edge:
 
 
 @contextmanager
-def running_edge(loop: str, bounds: Bounds, application: Any = None) -> Iterator[Edge]:
+def running_edge(
+    loop: str, bounds: Bounds, application: Any = None, *, at_once: bool = False
+) -> Iterator[Edge]:
     """A server of *application* (an App, if it is left out) on a free port, stopped at the end."""
-    edge = Edge(loop, bounds, application)
+    edge = Edge(loop, bounds, application, at_once=at_once)
     try:
         yield edge
     finally:

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from content_gateway.api.bounds import Bounds
 from content_gateway.api.call import Call, Handler, Reply, keyed
 from content_gateway.api.contract import Operation
-from content_gateway.api.protocol import MAX_BODY_BYTES, Bounds, HardenedProtocol
+from content_gateway.api.protocol import MAX_BODY_BYTES, HardenedProtocol
 from content_gateway.api.routes import Api
 from content_gateway.keys import OpenKeys
 from tests.api.raw import LOOPS, Edge, Wire, eventually, get, lines_of, running_edge

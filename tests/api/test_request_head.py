@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from content_gateway.api.protocol import Bounds
+from content_gateway.api.bounds import Bounds
 from content_gateway.api.request_head import is_loopback
 from tests.api.raw import Edge, Wire, get, running_edge
 

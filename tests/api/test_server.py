@@ -11,10 +11,12 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
-from content_gateway.api.protocol import ENCODED_SLASH, Bounds, HardenedProtocol
+from content_gateway.api.bounds import Bounds
+from content_gateway.api.protocol import ANSWER, ENCODED_SLASH, HardenedProtocol
 from tests.api.raw import (
     BIG,
     LOOPS,
@@ -31,9 +33,10 @@ BOUNDS = Bounds(head_seconds=0.5, idle=1, linger=0.3, drain=0.1, stop=2)
 SMUGGLED = get("/smuggled")
 
 
-@pytest.fixture(scope="module", params=LOOPS)
+@pytest.fixture(scope="module", params=["asyncio", "uvloop", "asyncio at once", "uvloop at once"])
 def shared(request: pytest.FixtureRequest) -> Iterator[Edge]:
-    with running_edge(request.param, BOUNDS) as edge:
+    loop, _, at_once = request.param.partition(" ")
+    with running_edge(loop, BOUNDS, at_once=bool(at_once)) as edge:
         yield edge
 
 
@@ -392,6 +395,19 @@ def test_a_small_answer_is_one_packet(edge: Edge, path: str) -> None:
             head, _, body = wire.socket.recv(1 << 16).partition(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 200 ")
             assert json.loads(body)["path"] == path
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("value", [b"a\r\nb: c", b"a\n", b"\ra"])
+def test_no_header_field_has_two_lines(loop: str, value: bytes) -> None:
+    """An answer with one is none: the client hears of a fault of ours, and nothing of the field."""
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        scope["state"][ANSWER](200, [(b"content-length", b"0"), (b"x", value)], b"")
+
+    with running_edge(loop, BOUNDS, application) as edge, edge.connect() as wire:
+        answer = wire.ask(get())
+        assert (answer.status, "x" in answer.headers, "b" in answer.headers) == (500, False, False)
 
 
 # -- clients that do not read, or leave -----------------------------------------------------

@@ -16,9 +16,9 @@ import aiohttp
 import pytest
 import structlog
 
+from content_gateway.api.bounds import Bounds
 from content_gateway.api.call import Call, Handler, Reply, length_of
 from content_gateway.api.contract import Operation
-from content_gateway.api.protocol import Bounds
 from content_gateway.api.routes import Api
 from content_gateway.api.streams import LARGE_ANSWERS, large_answers
 from content_gateway.content.cid import RAW, Cid

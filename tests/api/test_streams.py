@@ -10,9 +10,9 @@ from contextlib import suppress
 import pytest
 import structlog
 
+from content_gateway.api.bounds import Bounds
 from content_gateway.api.call import Call, Handler, Stream
 from content_gateway.api.contract import Operation
-from content_gateway.api.protocol import Bounds
 from content_gateway.api.routes import Api
 from content_gateway.errors import NotFound
 from content_gateway.keys import OpenKeys

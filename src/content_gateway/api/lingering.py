@@ -10,13 +10,12 @@ import struct
 import sys
 import termios
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 from uvicorn.protocols.http.flow_control import FlowControl
 
-if TYPE_CHECKING:
-    from content_gateway.api.protocol import Bounds
+from content_gateway.api.bounds import Bounds
 
 # What asking a socket raises where it is gone, and where this is not Linux.
 _GONE: Final = (AttributeError, OSError, ValueError)
@@ -33,7 +32,7 @@ class Lingering:
     a moment later. A client that does not read is the kernel's to cut off. uvicorn writes head
     and body by themselves, which is two packets where one will do."""
 
-    def __init__(self, transport: asyncio.Transport, flow: FlowControl, bounds: "Bounds") -> None:
+    def __init__(self, transport: asyncio.Transport, flow: FlowControl, bounds: Bounds) -> None:
         self.abort = transport.abort
         self.bounds = bounds
         self.is_closed = False
@@ -59,7 +58,11 @@ class Lingering:
         elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 100"):
             self._head = data
             return
-        if len(data) > self.bounds.send_bytes and not self._is_wide:
+        self.send(data)
+
+    def send(self, data: bytes) -> None:
+        """Send *data* now, a head too."""
+        if len(data) > self._most:
             self.widen(True)  # or the client's kernel waits for more before it acknowledges
         self._transport.write(data)
 
@@ -87,7 +90,7 @@ class Lingering:
 
     def widen(self, is_wide: bool, /) -> None:
         """Let the kernel keep more for the client to read, or no longer."""
-        self._is_wide = is_wide
+        self._most = sys.maxsize if is_wide else self.bounds.send_bytes
         size = self.bounds.large_send_bytes if is_wide else self.bounds.send_bytes
         with suppress(*_GONE):
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)

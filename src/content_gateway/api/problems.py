@@ -57,7 +57,8 @@ def _later(seconds: int) -> tuple[tuple[bytes, bytes], ...]:
     return ((b"retry-after", str(seconds).encode()),)
 
 
-_CLOSE: Final = ((b"connection", b"close"),)
+CLOSE: Final = (b"connection", b"close")
+_CLOSE: Final = (CLOSE,)
 
 
 class Refused(Exception):

@@ -6,7 +6,6 @@ behind any other. Knows HTTP/1.1 on the wire, not what is served."""
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
@@ -15,37 +14,11 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from content_gateway.api import problems
+from content_gateway.api.bounds import Bounds
 from content_gateway.api.crowd import Crowd
 from content_gateway.api.lingering import Lingering
 from content_gateway.api.request_head import too_large, wrong_host, wrong_version
 from content_gateway.telemetry import request_ids
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What one client may take: *idle* is how long it may neither ask nor read, *linger* how long
-    it may still read when we hang up, *drain* how long what it sent as we stop may take to arrive,
-    *stop* how long we then wait for what is under way. *connections* is how many there may be in
-    all; with *is_local* only hosts of this machine are answered to. The kernel keeps *send_bytes*
-    for a client to read, *large_send_bytes* for one that reads a large answer; it may keep that
-    waiting for *slow_seconds*, and has a second more for each *slow_rate* bytes that it takes."""
-
-    head_seconds: float = 10.0
-    head_bytes: int = 16 * 1024
-    fields: int = 64
-    path_bytes: int = 2048
-    per_address: int = 2_000
-    idle: int = 30
-    linger: float = 1.0
-    drain: float = 0.25
-    stop: int = 15
-    connections: int = 1_000_000
-    is_local: bool = False
-    send_bytes: int = 16 * 1024
-    large_send_bytes: int = 256 * 1024
-    slow_seconds: float = 10.0
-    slow_rate: int = 16 * 1024
-
 
 # An encoded slash is part of a segment, not a border between two (RFC 3986 section 2.2). It
 # travels to the router as a lone surrogate, which no decoded path can contain otherwise.
@@ -57,8 +30,9 @@ MAX_BODY_BYTES: Final = 64 * 1024
 # A body has no meaning in any other (RFC 9110 section 9.3), and proxies differ about it there.
 _WITH_BODIES: Final = frozenset((b"POST", b"PUT", b"PATCH"))
 _KNOWN_HOSTS: Final = 100
-# Where the application finds its Connection in `scope["state"]`.
+# Where the application finds its Connection in `scope["state"]`, and how to answer at once.
 CONNECTION: Final = "content_gateway.connection"
+ANSWER: Final = "content_gateway.answer"
 
 
 class Connection(Protocol):
@@ -119,7 +93,8 @@ class HardenedProtocol(HttpToolsProtocol):
         """Count the connection and give its first request a deadline."""
         super().connection_made(transport)
         self.transport = Lingering(transport, self.flow, self._bounds)
-        self.app_state = {CONNECTION: self.transport}  # uvicorn copies it into every scope
+        # uvicorn copies it into every scope
+        self.app_state = {CONNECTION: self.transport, ANSWER: self.answer}
         self._await_head()
         self._address = self.client[0] if self.client else ""
         self.server_state.open_by_address[self._address] += 1
@@ -231,6 +206,33 @@ class HardenedProtocol(HttpToolsProtocol):
             self.cycle.more_body = False
             self.cycle.message_event.set()
 
+    def answer(self, status: int, fields: problems.Headers, body: bytes) -> bool:
+        """Send the whole answer to the request under way, whose length *fields* tell; False, and
+        nothing is sent, where that must wait, or nobody is there any more.
+
+        As ASGI's `send` does in two calls that look at each field in Python: those took a sixth of
+        all the time that goes into a small answer."""
+        cycle = self.cycle
+        if cycle.disconnected or cycle.response_started or self.flow.write_paused:
+            return False
+        all_fields = [*self.server_state.default_headers, *fields]
+        head = b"".join([b"%b: %b\r\n" % field for field in all_fields])
+        if not head.count(b"\r") == head.count(b"\n") == len(all_fields):
+            raise ValueError("a header field has the end of a line in it")  # RFC 9110 section 5.5
+        if problems.CLOSE in fields:
+            cycle.keep_alive = False
+        elif not cycle.keep_alive:
+            head += b"connection: close\r\n"
+        sent = b"" if self.scope["method"] == "HEAD" else body
+        self.transport.send(STATUS_LINE[status] + head + b"\r\n" + sent)
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            self.transport.close()
+        cycle.on_response()
+        return True
+
     def on_response_complete(self) -> None:
         """Await the next request, or go on with what has arrived of it."""
         self.transport.flush()
@@ -275,7 +277,7 @@ class HardenedProtocol(HttpToolsProtocol):
             fields = [*self.server_state.default_headers, *problems.headers_of(kind, request_id)]
             head = b"".join(b"%b: %b\r\n" % field for field in fields)
             length = b"content-length: %d\r\n\r\n" % len(body)
-            self.transport.write(STATUS_LINE[kind.status] + head + length + body)
+            self.transport.send(STATUS_LINE[kind.status] + head + length + body)
             self.transport.close()
         return ValueError(kind.code)
 

@@ -34,7 +34,7 @@ from content_gateway.api.problems import (
     Kind,
     Refused,
 )
-from content_gateway.api.protocol import ENCODED_SLASH, SENT_BODY
+from content_gateway.api.protocol import ANSWER, ENCODED_SLASH, SENT_BODY
 from content_gateway.api.refusals import Refusals
 from content_gateway.api.streams import Send, large_answers, send_stream
 from content_gateway.api.turns import RequestTurns
@@ -58,6 +58,7 @@ _PARAMETER: Final = "/{}"
 
 # What is raised before it is known whose request it is; by a handler, too, now and then.
 _AT_THE_DOOR: Final = (KeyRefused, Refused)
+_NO_STATE: Final[dict[str, Any]] = {}
 
 log = structlog.get_logger(__name__)
 
@@ -162,7 +163,7 @@ class Api:
                 await send_stream(reply, request_id, scope, receive, send)
                 return
             headers = [*reply.headers, (b"x-request-id", request_id.encode())]
-            await _send(send, reply.status, headers, reply.body)
+            await _send(scope, send, reply.status, headers, reply.body)
         except Exception as error:
             if isinstance(error, _AT_THE_DOOR):  # nobody's turn yet
                 await self._at_the_door(scope)
@@ -173,7 +174,7 @@ class Api:
             else:
                 body = problems.body_of(kind, detail, request_id)
                 headers = problems.headers_of(kind, request_id)
-            await _send(send, kind.status, [*headers, *extra, length_of(body)], body)
+            await _send(scope, send, kind.status, [*headers, *extra, length_of(body)], body)
 
     async def _at_the_door(self, scope: Scope) -> None:
         """Return in the turn of whoever sent *scope*, of whom only the address is known."""
@@ -255,6 +256,9 @@ def _problem(error: Exception, request_id: str) -> tuple[Kind, str, Headers]:
     return kind, detail, []
 
 
-async def _send(send: Send, status: int, headers: Headers, body: bytes) -> None:
+async def _send(scope: Scope, send: Send, status: int, headers: Headers, body: bytes) -> None:
+    answer = scope.get("state", _NO_STATE).get(ANSWER)  # any other server has none
+    if answer is not None and answer(status, headers, body):
+        return
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -15,8 +15,9 @@ from typing import Any
 
 import uvicorn
 
+from content_gateway.api.bounds import Bounds
 from content_gateway.api.crowd import most_connections
-from content_gateway.api.protocol import Bounds, HardenedProtocol, Shared
+from content_gateway.api.protocol import HardenedProtocol, Shared
 from content_gateway.errors import WrongSettings
 
 

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import importlib
 import os
-import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,9 +42,6 @@ INTERRUPTED: Final = 130  # as shells have it: 128 and the number of SIGINT
 _COLLECTIONS: Final = (2_000, 3, 500)
 # What the first name needs, and nothing before it: 60 to 100 ms of CPU.
 _FIRST_NEEDED: Final = "Crypto.Hash.keccak"
-# How long a thread that wants the interpreter waits until it is asked back. With Python's own 5 ms
-# a write or a search, which needs it a dozen times, takes 50 ms longer beside a busy event loop.
-_SWITCH_SECONDS: Final = 0.0005
 # A command that is over soon says what went wrong itself.
 _QUIET: Final = {"log.level": "error"}
 
@@ -201,11 +197,6 @@ def collect_seldom() -> None:
     gc.set_threshold(*_COLLECTIONS)
 
 
-def switch_soon() -> None:
-    """Let no thread wait long for the one that runs."""
-    sys.setswitchinterval(_SWITCH_SECONDS)
-
-
 async def serve(
     chosen: Settings, announce: Callable[[str], None], zones: "Sequence[ZoneFile]" = ()
 ) -> None:
@@ -227,7 +218,6 @@ async def serve(
             )
             host, port = listener.getsockname()[:2]
             collect_seldom()
-            switch_soon()
             announce(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
             with imported_beside(_FIRST_NEEDED):
                 await server.serve(sockets=[listener])

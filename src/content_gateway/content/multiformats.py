@@ -66,9 +66,12 @@ class Base:
 
     def decode(self, text: str) -> bytes:
         """The bytes behind *text*; ValueError if it is not the one spelling of them."""
-        letters = text.rstrip("=") if self.padded else text
-        data = self._unpack(letters) if self.bits else self._uncount(self._digits(letters))
-        if self.padded and self._pack(data) != text:
+        if not self.bits:
+            return self._uncount(self._digits(text))
+        if not self.padded:
+            return self._unpack(text)
+        data = self._unpack(text.rstrip("="))
+        if self._pack(data) != text:
             raise ValueError("the padding is wrong")
         return data
 

@@ -51,6 +51,7 @@ class Database:
         self._writer: sqlite3.Connection
         self._reader: sqlite3.Connection
         self._files = DatabaseFiles(path, "ledger")
+        self._is_sound = False  # as the files were found behind the last commit
         self._folding = Folding(path, self._files)
         self._watch: asyncio.Task[None]
         self._searches = Searches(path, self._files)
@@ -140,15 +141,20 @@ class Database:
         folded in; and Overloaded when too many of that requestor's wait."""
         return await self._searches.run(job, seconds=seconds, is_ours=is_ours, requestor=requestor)
 
-    def _commit(self, group: Sequence[Write]) -> None:
-        """Run *group* in one transaction; if a job of it fails, each job in its own."""
+    def _commit(self, group: Sequence[Write], follows: bool = False) -> None:
+        """Run *group* in one transaction; if a job of it fails, each job in its own.
+
+        Where it *follows* another at once, the files were looked at just now."""
         try:
-            self._files.check()  # or what is written might spoil what is left
+            if not (follows and self._is_sound):
+                self._files.check()  # or what is written might spoil what is left
+            self._is_sound = False
             self._writer.execute("BEGIN IMMEDIATE")
             failure = self._run(group)
             if failure is None:
                 self._writer.execute("COMMIT")
                 self._files.check()  # or it is durable where nobody will find it
+                self._is_sound = True
                 self._folding.written()
                 return
         except (sqlite3.Error, StorageUnavailable) as wrong:

@@ -56,6 +56,7 @@ class BlockDatabase:
         )
         self._writer: sqlite3.Connection
         self._files = DatabaseFiles(path, "block store")
+        self._is_sound = False  # as the files were found behind the last commit
         self._watch: asyncio.Task[None]
         # One thread each, so that what is long keeps nobody waiting: look-ups and single blocks,
         # walks of what is brought in, and CARs that are sent.
@@ -129,17 +130,22 @@ class BlockDatabase:
             reader.open(self._path, self._busy_ms)
         self._files.opened()
 
-    def _commit(self, group: Sequence[Write]) -> None:
-        """Run *group* in one transaction, each of it in a savepoint."""
+    def _commit(self, group: Sequence[Write], follows: bool) -> None:
+        """Run *group* in one transaction, each of it in a savepoint.
+
+        Where it *follows* another at once, the files were looked at just now."""
         durable = any(write.note for write in group)
         try:
-            self._files.check()  # or what is written might spoil what is left
+            if not (follows and self._is_sound):
+                self._files.check()  # or what is written might spoil what is left
+            self._is_sound = False
             self._writer.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._writer.execute("BEGIN IMMEDIATE")
             for write in group:
                 self._run(write)
             self._writer.execute("COMMIT")
             self._files.check()  # or it is where nobody will find it
+            self._is_sound = True
         except StorageUnavailable as gone:
             for write in group:
                 write.error = gone
