@@ -3,13 +3,12 @@
 In WAL mode SQLite never asks (its unix VFS compares the open file with the path only where it
 opens a rollback journal): it goes on in a file that was unlinked, and takes a log that somebody has
 cut for its own, which spoils the database at the next checkpoint. So whoever answers asks here
-first. Knows the names of the files, their owner and mode, and the two headers that tell what must
-be in them; when to ask, and what is answered then, is left to the databases."""
+first. Knows the names of the files and the two headers that tell what must be in them; who may read
+them is left to file_modes.py, when to ask and what is answered then to the databases."""
 
 import asyncio
 import os
 import sqlite3
-import stat
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,14 +19,12 @@ from urllib.parse import quote
 import structlog
 
 from content_gateway.errors import StorageUnavailable, WrongSettings
+from content_gateway.file_modes import tighten, tighten_folder
 from content_gateway.wal_index import FRAME_HEADER, INDEX_BYTES, LOG_HEADER, WalIndex
 
 LOOK_SECONDS: Final = 1.0
 _MAGIC: Final = b"SQLite format 3\0"
 _TRIES: Final = 20
-
-# What a data folder holds: two databases with all that stands beside them, and the demonstration.
-_OURS: Final = ("ledger.sqlite", "blocks.sqlite", "demo")
 
 Identity = tuple[int, int]  # device, inode
 
@@ -96,7 +93,7 @@ class DatabaseFiles:
         with suppress(FileExistsError):
             # Before SQLite has it open: any close of a file drops the process's locks on it.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        _tighten_folder(path.parent)
+        tighten_folder(path.parent)
         if [file for file in self._paths if tighten(file)]:
             log.info("files were taken from other users", database=self._name, mode="0600")
 
@@ -183,9 +180,12 @@ class DatabaseFiles:
                 if (before, found) == self._sound:
                     return None
                 lost = [n for n, file in enumerate(found) if file[:2] != self._identities[n]]
-                inside = self._look_inside(before, found, lost)
+                index = WalIndex.parse(before)
+                inside = self._look_inside(index, found, lost)
                 if not lost and self._index() != before:
                     continue
+                if inside is None and index is not None:
+                    self._seen = found[0].written, index
             except OSError as wrong:
                 inside = str(wrong)
             self._has_all = inside is None
@@ -195,21 +195,20 @@ class DatabaseFiles:
             return f"{self._paths[lost[0]].name} is gone, or another file is in its place"
         return self._problem  # others write without a pause; the next look will find it out
 
-    def _look_inside(self, data: bytes, found: Sequence[Found], lost: Sequence[int]) -> str | None:
-        """Whether the files hold what they must, by the index that begins with *data*."""
+    def _look_inside(
+        self, index: WalIndex | None, found: Sequence[Found], lost: Sequence[int]
+    ) -> str | None:
+        """Whether the files hold what they must by the *index*."""
         if lost not in ([], [1]):
             return "it is not at its path"
-        index = WalIndex.parse(data)
         database, wal, _ = found
         size = os.fstat(self._log).st_size if lost else wal.size
-        problem = self._problem_of_database(index, database) or self._problem_of_log(index, size)
-        if problem is None and index is not None:
-            self._seen = database.written, index
-        return problem
+        return self._problem_of_database(index, database) or self._problem_of_log(index, size)
 
     def _problem_of_database(self, index: WalIndex | None, found: Found) -> str | None:
         name = self._paths[0].name
-        if self._sound is None or found != self._sound[1][0]:
+        sound = self._sound  # other threads look too
+        if sound is None or found != sound[1][0]:
             file = self._open_file(self._identities[0])
             if not found.size or (file is not None and os.pread(file, len(_MAGIC), 0) != _MAGIC):
                 return f"{name} was emptied or written over"
@@ -263,34 +262,6 @@ def uri_of(path: Path, *, reads_only: bool = False) -> str:
     """What SQLite opens the file at *path* by, and never makes one."""
     mode = "ro" if reads_only else "rw"
     return f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}"
-
-
-def tighten(path: Path, mode: int = 0o600) -> bool:
-    """Take *path* from everybody but its owner, if that is us; whether anything was taken.
-
-    What is not there, is not ours, or cannot be changed is left as it is."""
-    try:
-        found = path.lstat()
-        if found.st_uid != os.geteuid() or stat.S_ISLNK(found.st_mode):
-            return False
-        if not stat.S_IMODE(found.st_mode) & ~mode:
-            return False
-        path.chmod(stat.S_IMODE(found.st_mode) & mode)
-    except OSError:
-        return False
-    return True
-
-
-def _tighten_folder(folder: Path) -> None:
-    """Take a data folder that an earlier version made from everybody else.
-
-    Not one that holds anything but ours: it may be somebody's home, or /tmp."""
-    try:
-        is_ours = all(entry.name.startswith(_OURS) for entry in folder.iterdir())
-    except OSError:
-        return
-    if is_ours and tighten(folder, 0o700):
-        log.info("the data folder was taken from other users", folder=str(folder), mode="0700")
 
 
 def _is(file: int, identity: Identity) -> bool:
