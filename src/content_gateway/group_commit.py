@@ -171,10 +171,8 @@ class GroupWriter:
 
     def _settle(self, group: Sequence[Write]) -> None:
         self._unanswered -= len(group)
-        for write in group:
-            self._turns.give_back(
-                write.requestor
-            )  # and the thread has work while these are answered
+        for write in group:  # first, so that the thread has work while these are answered
+            self._turns.give_back(write.requestor)
         for write in group:
             write.settle()
         if not self._unanswered:

@@ -93,8 +93,7 @@ class HardenedProtocol(HttpToolsProtocol):
         """Count the connection and give its first request a deadline."""
         super().connection_made(transport)
         self.transport = Lingering(transport, self.flow, self._bounds)
-        # uvicorn copies it into every scope
-        self.app_state = {CONNECTION: self.transport, ANSWER: self.answer}
+        self.app_state = {CONNECTION: self.transport, ANSWER: self.answer}  # for every scope
         self._await_head()
         self._address = self.client[0] if self.client else ""
         self.server_state.open_by_address[self._address] += 1
@@ -210,14 +209,13 @@ class HardenedProtocol(HttpToolsProtocol):
         """Send the whole answer to the request under way, whose length *fields* tell; False, and
         nothing is sent, where that must wait, or nobody is there any more.
 
-        As ASGI's `send` does in two calls that look at each field in Python: those took a sixth of
-        all the time that goes into a small answer."""
+        As ASGI's `send` does in two calls, which took a sixth of the time of a small answer."""
         cycle = self.cycle
         if cycle.disconnected or cycle.response_started or self.flow.write_paused:
             return False
-        all_fields = [*self.server_state.default_headers, *fields]
-        head = b"".join([b"%b: %b\r\n" % field for field in all_fields])
-        if not head.count(b"\r") == head.count(b"\n") == len(all_fields):
+        head = self._lines_of(fields)
+        lines = len(self.server_state.default_headers) + len(fields)
+        if not head.count(b"\r") == head.count(b"\n") == lines:
             raise ValueError("a header field has the end of a line in it")  # RFC 9110 section 5.5
         if problems.CLOSE in fields:
             cycle.keep_alive = False
@@ -232,6 +230,11 @@ class HardenedProtocol(HttpToolsProtocol):
             self.transport.close()
         cycle.on_response()
         return True
+
+    def _lines_of(self, fields: problems.Headers) -> bytes:
+        """The lines of *fields* behind those that every answer has."""
+        every = self.server_state.default_headers
+        return b"".join([b"%b: %b\r\n" % field for field in (*every, *fields)])
 
     def on_response_complete(self) -> None:
         """Await the next request, or go on with what has arrived of it."""
@@ -274,8 +277,7 @@ class HardenedProtocol(HttpToolsProtocol):
         if not self.transport.is_closing():
             request_id = next(self.server_state.request_ids)
             body = problems.body_of(kind, kind.detail, request_id)
-            fields = [*self.server_state.default_headers, *problems.headers_of(kind, request_id)]
-            head = b"".join(b"%b: %b\r\n" % field for field in fields)
+            head = self._lines_of(problems.headers_of(kind, request_id))
             length = b"content-length: %d\r\n\r\n" % len(body)
             self.transport.send(STATUS_LINE[kind.status] + head + length + body)
             self.transport.close()
