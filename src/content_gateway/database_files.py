@@ -158,7 +158,7 @@ class DatabaseFiles:
                 )
         if problem is not None:
             raise StorageUnavailable(
-                f"The files of the {self._name} are not what they were; nothing was recorded."
+                f"The files of the {self._name} are not what they were; nothing is promised."
             )
 
     async def watch(self) -> None:

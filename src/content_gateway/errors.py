@@ -157,7 +157,7 @@ class Overloaded(OwnFault):
 
 
 class StorageUnavailable(OwnFault):
-    """The ledger cannot be read or written now; nothing was recorded."""
+    """The ledger cannot be read or written now; nothing is promised."""
 
 
 class ContractBroken(OwnFault):

@@ -86,9 +86,8 @@ async def come_to_rest(data: Path, world: World, journal: Journal) -> None:
     for _ in range(2):
         # A cluster may have lost what was settled; the sweep of the next start finds out.
         async with running("dev", data, world.settings) as service:
-            # Leases of the dead run out first; and what was looked at in vain while the backend was
-            # away, again and again, may wait for the longest of all gaps between looks (300 s).
-            await until(lambda: is_quiet(data / "ledger.sqlite"), seconds=330)
+            # Leases of the dead run out first.
+            await until(lambda: is_quiet(data / "ledger.sqlite"), seconds=150)
             assert await service.stop() == 0
     journal.check(data / "ledger.sqlite")
     assert await world.kept(data) == journal.held()
@@ -113,7 +112,7 @@ async def die_at_points(data: Path, opened: Opened, seed: int) -> None:
         await come_to_rest(data, world, journal)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(600)
 async def test_a_process_that_dies_at_any_point_breaks_no_promise(tmp_path: Path) -> None:
     """Before and after every call of every port: acknowledged pins are kept, removed ones stay
     removed, no row is half, and in the end the backend has what is held and nothing else."""
@@ -160,7 +159,7 @@ async def die_at_random(data: Path, opened: Opened, seed: int) -> None:
         await come_to_rest(data, world, journal)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(600)
 async def test_a_service_that_is_killed_at_random_breaks_no_promise(tmp_path: Path) -> None:
     """The real command, with both backends, again and again."""
     await asyncio.gather(

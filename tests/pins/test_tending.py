@@ -247,6 +247,17 @@ def test_gaps_grow_to_their_limits() -> None:
         assert gaps == sorted(gaps)
 
 
+def test_what_is_held_up_waits_no_longer_afterwards(rules: Rules) -> None:
+    """However long an outage was: looks in vain count until the next gap is some seconds."""
+    looks = 0
+    for _ in range(100):
+        outcome = rules.broke(due(looks=looks), UpstreamUnavailable("away"), attempted=False)
+        assert outcome.again_in is not None
+        assert outcome.again_in <= 10.0
+        looks += not outcome.is_uncounted
+    assert rules.gap(looks) < 5.0
+
+
 def test_gaps_are_spread() -> None:
     """Jitter takes up to a half away, so that many contents do not march in step."""
     least, most = (Rules(Policy(), BATCH, jitter=lambda x=x: x).gap(5) for x in (0.0, 1.0))  # type: ignore[misc]

@@ -9,7 +9,7 @@ from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import ContentState
 from content_gateway.storage.sqlite import Database
 from tests.ledgers import Clock
-from tests.pins.fed import Fed
+from tests.pins.fed import Fed, at
 from tests.pins.promises import raw
 
 HANGING = [raw(b"hanging %d" % number) for number in range(500)]
@@ -144,3 +144,24 @@ async def test_what_somebody_has_is_not_held_up_behind_what_nobody_has(fed: Fed)
         fed.cluster.provide(cid, b"")
     await pass_time(fed, 400.0, 1.0)
     assert await fed.contents.counts() == {ContentState.PINNED: 81}
+
+
+async def test_what_a_cluster_has_forgotten_is_no_retry(database: Database, clock: Clock) -> None:
+    """Its peers die again and again with what they had not committed. When they stay, all of it is
+    there within a minute: nothing of it has hung anywhere, so that it has room like new pins."""
+    fed = Fed(database, clock, 1.0)
+    fed.cluster.pin_seconds = 0.0
+    for who in ("a", "b"):
+        cids = [raw(f"{who} {number}".encode()) for number in range(200)]
+        for cid in cids:
+            fed.cluster.provide(cid, b"")
+        await fed.ask_for(who, cids)
+    for _ in range(40):
+        await pass_time(fed, 1.7, 0.1)
+        for peer in fed.cluster.peers:
+            fed.cluster.kill(peer)
+        await pass_time(fed, 0.1, 0.1)
+        for peer in fed.cluster.peers:
+            fed.cluster.start(peer)
+    await pass_time(fed, 60.0, 0.1)
+    assert not (await fed.contents.backlog(at(clock))).by_state

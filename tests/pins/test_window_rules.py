@@ -14,7 +14,7 @@ from content_gateway.content.holdings import (
     Sighting,
 )
 from content_gateway.pins.tending import Act, Policy, Rules
-from content_gateway.pins.window import Windows
+from content_gateway.pins.window import Windows, is_retry
 from tests.ledgers import Clock
 from tests.pins.promises import raw
 
@@ -229,3 +229,15 @@ def test_retries_have_a_quarter_of_the_workers() -> None:
     assert [act is Act.PIN for act in acts] == [True, True, False, False, False]
     assert rows.windows.judge(tried[0], seen, Act.PIN) is Act.PIN
     assert rows.windows.may_send(1)
+
+
+def test_what_was_forgotten_with_its_wish_is_no_retry() -> None:
+    """Nobody was at it, so that it has room like what is new; what was taken back has hung."""
+    rows = Rows()
+    gone = Sighting(Holding.ABSENT)
+    assert not is_retry(rows.due(1, attempts=3, sent=Sent.PIN), gone)
+    assert is_retry(rows.due(1, attempts=3, sent=Sent.UNPIN), gone)
+    assert is_retry(rows.due(1, attempts=1, sent=Sent.PIN), Sighting(Holding.FAILED))
+    for _ in range(5):
+        due = rows.due(1, attempts=1, sent=Sent.PIN)
+        assert rows.windows.judge(due, gone, Act.PIN) is Act.PIN

@@ -279,6 +279,7 @@ async def test_attempts_and_looks_are_counted(
     told = []
     for outcome in (
         Outcome(None, 0.0),
+        Outcome(None, 0.0, is_uncounted=True),
         Outcome(None, 0.0),
         Outcome(Event.SEEN_PINNING, 0.0, attempted=True),
         Outcome(Event.SEEN_PINNING, 0.0),
@@ -289,7 +290,7 @@ async def test_attempts_and_looks_are_counted(
         (due,) = await lease(contents)
         told.append((due.looks, due.attempts))
         await contents.settle("a", [(due, outcome)])
-    assert told == [(0, 0), (1, 0), (2, 0), (1, 1), (2, 1), (1, 2), (2, 1)]
+    assert told == [(0, 0), (1, 0), (1, 0), (2, 0), (1, 1), (2, 1), (1, 2), (2, 1)]
     (due,) = await lease(contents)
     assert (due.looks, due.attempts, due.state) == (1, 0, ContentState.PINNED)
 

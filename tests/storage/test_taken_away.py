@@ -16,6 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from content_gateway.content.pins import NO_LABEL, Pin, Search
+from content_gateway.database_files import DatabaseFiles
 from content_gateway.errors import StorageUnavailable, WrongSettings
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database
@@ -207,6 +208,33 @@ async def test_what_was_in_a_log_that_was_removed_is_saved(
     assert all(await add(ledger, *range(50)))
     log_of(path).unlink()
     await until(lambda: kept_in_file(path) == 50)
+
+
+async def test_what_follows_at_once_is_not_written_either(
+    database: Database, folder: Path, ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger goes between two commits that follow each other, in the moment after the files
+    were looked at for the first: the second one is refused, and not in what was taken away."""
+    path, is_queued = folder / "ledger.sqlite", threading.Event()
+    check, threads = DatabaseFiles.check, []
+
+    def check_and_take(files: DatabaseFiles) -> None:
+        check(files)
+        if threading.current_thread() is not threading.main_thread():
+            threads.append(threading.current_thread().name)
+            if len(threads) == 2:  # before the first commit, and after it
+                rename(path)
+
+    monkeypatch.setattr(DatabaseFiles, "check", check_and_take)
+    first = asyncio.create_task(database.write(lambda _: is_queued.wait(10)))
+    await until(lambda: len(threads) == 1)
+    second = asyncio.create_task(add(ledger, 2))
+    await asyncio.sleep(0.01)  # it waits for the first
+    is_queued.set()
+    assert await first
+    assert isinstance((await second)[0], StorageUnavailable)
+    folder.joinpath("elsewhere").rename(path)
+    assert kept(path) == 0
 
 
 async def test_an_idle_service_notices_too(database: Database, folder: Path) -> None:

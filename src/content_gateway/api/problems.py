@@ -219,7 +219,7 @@ _TABLE: Final[dict[type[GatewayError], Kind]] = {
         503,
         "storage-unavailable",
         "Storage unavailable",
-        "The ledger is not available; nothing was recorded.",
+        "The ledger is not available; nothing is promised.",
         _later(2),
     ),
     ContractBroken: Kind(

@@ -253,7 +253,7 @@ class Outcome:
     *event* is None where nothing was learned (an outage); *again_in* seconds until the next look,
     None: nothing is left to do. *sighting* is kept for whoever asks for the status; *attempted*
     says that the backend was asked for it once more, *is_untried* that it has not begun with what
-    it was asked for last."""
+    it was asked for last, *is_uncounted* that this look makes no later gap longer."""
 
     event: Event | None
     again_in: float | None
@@ -261,6 +261,7 @@ class Outcome:
     error: str | None = None
     attempted: bool = False
     is_untried: bool = False
+    is_uncounted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import structlog
 from content_gateway.content.holdings import Due, Event, Outcome, Sent, Sighting
 from content_gateway.errors import UpstreamError
 from content_gateway.pins.tending import Act, Rules
-from content_gateway.pins.window import Windows
+from content_gateway.pins.window import Windows, is_retry
 
 log = structlog.get_logger(__name__)
 
@@ -90,10 +90,10 @@ class QueueWatch:
             log.info("what the backend has in hand is not known", reason=repr(wrong))
             return None
 
-    async def turn(self, due: Due) -> bool:
-        """Wait until *due*, which is tried for the first time, may be sent; False: it may not for
-        now."""
-        if due.attempts:
+    async def turn(self, due: Due, seen: Sighting) -> bool:
+        """Wait until *due*, of which *seen* was seen, may be sent where that is no retry; False: it
+        may not for now."""
+        if is_retry(due, seen):
             return True  # it was asked for when that was decided
         self.windows.comes(due.requestor)
         end = asyncio.get_running_loop().time() + self._longest_turn

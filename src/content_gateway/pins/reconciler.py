@@ -263,8 +263,8 @@ class Reconciler:
 
     async def _send(self, due: Due, act: Act, seen: Sighting, leases: Leases) -> None:
         """Do *act* about *due* if that is still wanted, when its turn has come."""
-        if act is Act.PIN and self._queue and not await self._queue.turn(due):
-            await self._settle([(due, Outcome(None, self._rules.gap(due.looks)))], leases)
+        if act is Act.PIN and self._queue and not await self._queue.turn(due, seen):
+            await self._settle([(due, self._rules.held_up(due))], leases)
             return
         async with self._turn:
             await self._sender.send(

@@ -27,6 +27,8 @@ from content_gateway.pins.pace import Pace
 LONGEST_STALL: Final = 5.0
 # Seconds after which a wish that changed nothing may be sent once more, twice as long each time.
 IN_VAIN: Final = 15.0
+# Looks after which those that were held up make no gap longer: that after an outage is 4 s then.
+_HELD_UP_LOOKS: Final = 5
 _SLOW: Final = "It takes long; the next try has more time."
 _NOT_FOUND: Final = "It was not found in time."
 _OUR_FAULT: Final = "Something went wrong on our side; it is tried again."
@@ -203,7 +205,7 @@ class Rules:
             return Outcome(Event.SEEN_FAILED, gap, None, detail, attempted)
         if is_away(error, wish=attempted):
             # No reason: it is the backend's, and kept once, for all that waits (health.py).
-            return Outcome(None, self.gap_away(due.looks))
+            return self.held_up(due)
         if isinstance(error, TimeoutError):
             if self.slice(due) >= self._policy.longest_slice:
                 gap = self.gap_failed(due.attempts)
@@ -212,6 +214,12 @@ class Rules:
         is_busy = isinstance(error, PinDeferred | Overloaded)
         longest = self.gap(due.attempts) if is_busy else None
         return Outcome(None, longest or self.gap_failed(due.looks), None, detail, attempted)
+
+    def held_up(self, due: Due) -> Outcome:
+        """What it has come to where nothing was learned of it, as the backend was away, or nothing
+        done, as there was no room: no fault of its own, so that it is soon looked at again."""
+        is_uncounted = due.looks >= _HELD_UP_LOOKS
+        return Outcome(None, self.gap_away(due.looks), is_uncounted=is_uncounted)
 
     @property
     def longest(self) -> float:

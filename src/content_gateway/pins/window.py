@@ -64,6 +64,15 @@ class _Entry:
     told_at: float = 0.0
 
 
+def is_retry(due: Due, seen: Sighting) -> bool:
+    """Whether *due*, of which *seen* was seen, may hang there as it may have done before.
+
+    What the backend has forgotten with the wish has not: a cluster's peer that dies loses all that
+    it has taken in and not committed, and nobody was at that."""
+    is_forgotten = due.sent is Sent.PIN and seen.holding is Holding.ABSENT
+    return due.attempts > 0 and not is_forgotten
+
+
 class Windows:
     """The windows of all requestors before a backend with so many *workers*."""
 
@@ -113,10 +122,10 @@ class Windows:
         taken = sum(min(self._share, number) for number in self._beyond_credit())
         return held < 0 or fair_share(max(1, self._workers - taken), held) > 0
 
-    def sends(self, due: Due) -> None:
+    def sends(self, due: Due, *, is_retry: bool = False) -> None:
         """It is about to be sent."""
         self.comes(due.requestor)
-        self._add(due, due.attempts, self._clock(), is_sent=False)
+        self._add(due, due.attempts if is_retry else 0, self._clock(), is_sent=False)
 
     def sent(self, due: Due) -> None:
         """The backend has taken it."""
@@ -137,12 +146,12 @@ class Windows:
     def judge(self, due: Due, seen: Sighting, act: Act | Outcome) -> Act | Outcome:
         """What is to be done about *due* instead of *act*, which is what its own state asks for."""
         entry = self._entries.get(due.id)
-        if act is Act.PIN and due.attempts and not seen.replicas:
+        if act is Act.PIN and is_retry(due, seen) and not seen.replicas:
             self.comes(due.requestor)
             has_room = entry is not None and entry.in_hand
             if not has_room and not self.may_send(due.requestor, is_retry=True):
                 return Outcome(None, self._rules.gap(due.looks), seen)
-            self.sends(due)
+            self.sends(due, is_retry=True)
         # What is believed to be queued may be held by some; only who was asked now names peers.
         is_there = seen.holding in (Holding.QUEUED, Holding.PINNING) and seen.peers
         if isinstance(act, Outcome) and is_there and due.is_held and due.sent is not None:

@@ -270,10 +270,11 @@ def _settle(
     is_pinned = state is ContentState.PINNED
     attempts = max(0, due.attempts + outcome.attempted - outcome.is_untried)
     next_at = None if outcome.again_in is None else now + round(outcome.again_in * 1000)
+    looks = due.looks if outcome.is_uncounted else due.looks + 1
     values |= {
         "state": state,
         "attempts": 0 if is_pinned else attempts,
-        "looks": 1 if has_changed or outcome.attempted else due.looks + 1,
+        "looks": 1 if has_changed or outcome.attempted else looks,
         "next_at": next_at,
         "error": outcome.error,
         "has_learned": outcome.event is not None,

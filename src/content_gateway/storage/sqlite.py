@@ -144,10 +144,12 @@ class Database:
     def _commit(self, group: Sequence[Write], follows: bool = False) -> None:
         """Run *group* in one transaction; if a job of it fails, each job in its own.
 
-        Where it *follows* another at once, the files were looked at just now."""
+        Where it *follows* another at once, the files were looked at just now: their path is once
+        more, so that what was asked for after they were taken away is not written."""
         try:
-            if not (follows and self._is_sound):
-                self._files.check()  # or what is written might spoil what is left
+            # Or what is written might spoil what is left.
+            check = self._files.check_path if follows and self._is_sound else self._files.check
+            check()
             self._is_sound = False
             self._writer.execute("BEGIN IMMEDIATE")
             failure = self._run(group)

@@ -133,11 +133,13 @@ class BlockDatabase:
     def _commit(self, group: Sequence[Write], follows: bool) -> None:
         """Run *group* in one transaction, each of it in a savepoint.
 
-        Where it *follows* another at once, the files were looked at just now."""
+        Where it *follows* another at once, the files were looked at just now: their path is once
+        more, so that what was asked for after they were taken away is not written."""
         durable = any(write.note for write in group)
         try:
-            if not (follows and self._is_sound):
-                self._files.check()  # or what is written might spoil what is left
+            # Or what is written might spoil what is left.
+            check = self._files.check_path if follows and self._is_sound else self._files.check
+            check()
             self._is_sound = False
             self._writer.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._writer.execute("BEGIN IMMEDIATE")
