@@ -3,7 +3,7 @@
 Opens and closes on the stack of app.py, and decides nothing that a part could."""
 
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from content_gateway.blocking.blocklist import Blocklist
@@ -124,8 +124,11 @@ def tending(settings: Settings) -> Policy:
     }
     # Each of the three lanes must have a worker of its own.
     most = max(3, workers[settings.pins.backend])
-    sends = CLUSTER_SENDS if settings.pins.backend == "ipfs-cluster" else None
-    return Policy(workers=most, sends=sends, longest_slice=settings.pins.timeout)
+    policy = Policy(workers=most, longest_slice=settings.pins.timeout)
+    if settings.pins.backend == "ipfs-cluster":
+        # It is done with many together, so that they are looked at together.
+        policy = replace(policy, sends=CLUSTER_SENDS, gather_many=0.1)
+    return policy
 
 
 def pin_backend(settings: Settings, outbound: Outbound) -> Kubo | IpfsCluster:

@@ -229,6 +229,24 @@ async def test_an_outage_only_delays(
     assert set(backend.sent.values()) == {1}
 
 
+async def test_many_are_looked_at_together(database: Database) -> None:
+    """Their looks are due at moments of their own: while many are tended they wait for each other a
+    little, so that one question is about several."""
+    backend = Backend(batch_age=1.0)
+    policy = replace(QUICK, batch=10, gather_many=0.2, first_gap=0.1, longest_gap=0.5)
+    reconciler = Reconciler(SqliteContents(database), backend, policy=policy)
+    pinning = Pinning(
+        SqliteLedger(database, grace=0.2), blocking=Blocklist(None, None), wake=reconciler.wake
+    )
+    for number in range(60):
+        await pinning.add("a", str(cid(number)))
+    reconciler.start()
+    for number in range(60):
+        await settled(pinning, number, ContentState.PINNED)
+    await reconciler.close()
+    assert backend.looked.total() >= 5 * backend.calls  # half of it where none waits
+
+
 async def test_a_refused_content_is_failed_and_tried_again(
     pinning: Pinning, reconciler: Reconciler, backend: Backend
 ) -> None:

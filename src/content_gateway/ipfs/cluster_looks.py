@@ -222,25 +222,22 @@ class ClusterLooks:
     async def _statuses(
         self, cids: Sequence[Cid], errors: list[UpstreamError]
     ) -> dict[Cid, Status]:
-        """What all peers say of *cids*, asked through each one's own peer, or the next."""
-        orders = {cid: self._peers.order(bytes(cid)) for cid in cids}
+        """What all peers say of *cids*, asked through one of them, or the next."""
         at_once = asyncio.Semaphore(CALLS_AT_ONCE)
         found: dict[Cid, Status] = {}
-        for turn in range(len(orders[cids[0]]) if cids else 0):
-            groups: dict[ClusterPeer, list[Cid]] = {}
-            for cid in cids:
-                if cid not in found:
-                    groups.setdefault(orders[cid][turn], []).append(cid)
-            asked = [
-                self._ask(peer, batch, at_once)
-                for peer, group in groups.items()
-                for batch in batches(group)
-            ]
+        left = list(cids)
+        if not left:
+            return found
+        for peer in self._peers.order():
+            asked = [self._ask(peer, batch, at_once) for batch in batches(left)]
             for answer in await asyncio.gather(*asked):
                 if isinstance(answer, UpstreamError):
                     errors.append(answer)
                 else:
                     found |= answer
+            left = [cid for cid in left if cid not in found]
+            if not left:
+                break
         return found
 
     async def _ask(

@@ -1,8 +1,10 @@
 """The peers of one IPFS Cluster: who is asked, with which credentials, and who when one is down.
 
-Every CID has its own order of the peers (rendezvous hashing), so that all of its writes go to
-one of them while it is up, and others share the work. Knows HTTP and its refusals; what else an
-answer means is left to whoever asked."""
+The first one is asked while it is well, the next one while it is not: what several peers write at
+once makes a CRDT with many heads, which all of them have to merge. Fed through one a cluster of
+three takes 0.9 of the CPU a pin and brings in 1.3 times as many. And all writes about a CID go to
+one peer, as they must. Knows HTTP and its refusals; what else an answer means is left to whoever
+asked."""
 
 import hmac
 import json
@@ -11,7 +13,6 @@ from base64 import b64encode, urlsafe_b64encode
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Final
 
 from content_gateway.errors import (
@@ -112,14 +113,14 @@ class ClusterPeers:
         self._clock = clock
         self._now = now
 
-    def order(self, key: bytes) -> list[ClusterPeer]:
-        """All peers in the order that *key* has them, those that failed a moment ago last.
+    def order(self) -> list[ClusterPeer]:
+        """All peers as they are to be asked, those that failed a moment ago last.
 
         One that failed longer ago is put back for one caller, who finds out for the others."""
         now = self._clock()
         well: list[ClusterPeer] = []
         skipped: list[ClusterPeer] = []
-        for peer in sorted(self._peers, key=lambda peer: _weight(peer.url, key)):
+        for peer in self._peers:
             (skipped if peer.failing and now < peer.skip_until else well).append(peer)
         if well and well[0].failing:
             well[0].skip_until = now + SKIP_SECONDS + self._seconds
@@ -127,19 +128,18 @@ class ClusterPeers:
 
     async def ask(
         self,
-        key: bytes,
         method: str,
         path: str,
         seconds: float | None = None,
         first: Collection[str] = (),
     ) -> Answer:
-        """The answer of *key*'s first peer that gives one; those named in *first* before others.
+        """The answer of the first peer that gives one; those named in *first* before others.
 
         One that was reached and did not answer in time may do all the same what it was asked, and
         no other is asked meanwhile (facts-pins, trap 6). Raises as `ask_one` does when none
         answers: what most tells people about it."""
         errors: list[UpstreamError] = []
-        order = self.order(key)
+        order = self.order()
         if first:
             await self._learn_names()
             order.sort(key=lambda peer: peer.name not in first)
@@ -154,7 +154,7 @@ class ClusterPeers:
 
     async def _learn_names(self) -> None:
         """Ask the peers what they are called, of those that have not said so yet."""
-        for peer in [peer for peer in self.order(b"names") if not peer.name]:
+        for peer in [peer for peer in self.order() if not peer.name]:
             with suppress(*_FAILURES):
                 answer = await self.ask_one(peer, "GET", "/id")
                 peer.name = str(json_object(answer.body, who=WHO).get("peername", ""))
@@ -189,7 +189,7 @@ class ClusterPeers:
 
         Raises as `ask_one` does, and as Outbound.stream does while it is read."""
         errors: list[UpstreamError] = []
-        for peer in self.order(path.encode()):
+        for peer in self.order():
             async with AsyncExitStack() as stack:
                 try:
                     stream = await stack.enter_async_context(
@@ -233,7 +233,3 @@ class _Refused(UpstreamUnavailable):
 def most_telling(errors: Sequence[UpstreamError]) -> UpstreamError:
     """Of the *errors* of several peers the one that says most about what to do."""
     return next((error for error in errors if isinstance(error, _Refused)), errors[0])
-
-
-def _weight(url: str, key: bytes) -> bytes:
-    return sha256(url.encode() + b"\0" + key).digest()

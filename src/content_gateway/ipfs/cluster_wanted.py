@@ -94,7 +94,7 @@ class Wanted:
         known; its turn comes by *at_once*."""
         errors: list[UpstreamError] = []
         async with at_once or nullcontext():
-            for peer in self._peers.order(bytes(cid)):
+            for peer in self._peers.order():
                 try:
                     answer = await self._peers.ask_one(peer, "GET", f"/allocations/{cid}")
                     if is_absent(answer):

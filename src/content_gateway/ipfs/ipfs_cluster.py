@@ -232,7 +232,7 @@ class IpfsCluster:
         """Whether all of *origins* are in the pin of *cid*; no where there is no such pin."""
         if not origins:
             return True
-        answer = await self._peers.ask(bytes(cid), "GET", f"/allocations/{cid}")
+        answer = await self._peers.ask("GET", f"/allocations/{cid}")
         if answer.status != 200:
             return False
         try:
@@ -261,7 +261,7 @@ class IpfsCluster:
 
         Of a peer named in *first*, if we may ask one of them."""
         try:
-            answer = await self._peers.ask(bytes(cid), method, path, seconds, first)
+            answer = await self._peers.ask(method, path, seconds, first)
         except UpstreamNonsense as wrong:
             raise UpstreamUnavailable(wrong.detail) from wrong
         message = error_message(answer.body)

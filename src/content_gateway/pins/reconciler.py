@@ -50,6 +50,7 @@ sent, the same goes for its workers as soon as there are two (window.py): each m
 there as is done soon, and what hangs is taken back by a wish to let go that a pin follows."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -102,6 +103,7 @@ class Reconciler:
         self._clock = clock
         self._owner = owner_name()
         self._awake = asyncio.Event()
+        self._lately, self._noted_at = 0.0, time.monotonic()
         sends = self._policy.sends
         self._turn = asyncio.Semaphore(sends) if sends else nullcontext()
         self._under_way: dict[int, Due] = {}
@@ -169,7 +171,7 @@ class Reconciler:
             try:
                 await self._watch.look()
                 await self._health.keep()
-                await self._hand_out()
+                self._note(await self._hand_out())
             except StorageUnavailable as wrong:
                 log.error("reconciler cannot read the ledger", reason=wrong.detail)
             except Exception as bug:
@@ -179,10 +181,21 @@ class Reconciler:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._policy.idle):
                     await self._awake.wait()
-            # What is promised together is leased together; in an outage a promise changes nothing.
-            await asyncio.sleep(
-                self._policy.gather if not self._outage.is_on else self._policy.idle
-            )
+            await asyncio.sleep(self._pause())
+
+    def _note(self, number: int) -> None:
+        """So many were leased now; what was leased earlier counts half for each second since."""
+        now = time.monotonic()
+        self._lately = self._lately * math.exp2(self._noted_at - now) + number
+        self._noted_at = now
+
+    def _pause(self) -> float:
+        """Seconds until the ledger is looked at again: what is promised together is leased
+        together, and in an outage a promise changes nothing."""
+        policy = self._policy
+        if self._outage.is_on:
+            return policy.idle
+        return policy.gather_many if self._lately > policy.batch else policy.gather
 
     async def _hand_out(self) -> int:
         """Lease what is due and free workers may take, and begin to tend it."""

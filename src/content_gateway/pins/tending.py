@@ -48,7 +48,8 @@ _EVENTS: Final = {
 class Policy:
     """Seconds and numbers of the reconciler's work.
 
-    *idle* passes at most between two looks at the ledger, *gather* at least. *workers* contents of
+    *idle* passes at most between two looks at the ledger, *gather* at least, and *gather_many* while
+    more than a *batch* a second is leased: what is due soon is looked at together then. *workers* contents of
     one requestor are under way at once, and half as many again are kept for the others; *sends* of
     them are asked of the backend at once (None: all), and a look asks for *batch* of them.
     *first_slice* is the time of a first try, *second_slice* that of the next one, and each later
@@ -64,6 +65,7 @@ class Policy:
     lease: float = 30.0
     idle: float = 1.0
     gather: float = 0.01
+    gather_many: float = 0.01
     first_slice: float = 5.0
     second_slice: float = 30.0
     longest_slice: float = 3600.0
