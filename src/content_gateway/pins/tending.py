@@ -48,16 +48,16 @@ _EVENTS: Final = {
 class Policy:
     """Seconds and numbers of the reconciler's work.
 
-    *idle* passes at most between two looks at the ledger, *gather* at least, and *gather_many* while
-    more than a *batch* a second is leased: what is due soon is looked at together then. *workers* contents of
-    one requestor are under way at once, and half as many again are kept for the others; *sends* of
-    them are asked of the backend at once (None: all), and a look asks for *batch* of them.
-    *first_slice* is the time of a first try, *second_slice* that of the next one, and each later
-    one has twice as much, up to *longest_slice*. The first look after a wish waits as long as those
-    before it have needed, at most *longest_first_gap*; gaps between looks grow to *longest_gap*,
-    between tries of what failed to *longest_gap_failed*, between probes of a backend that is away
-    to *longest_away*. Where a backend queues what it is sent, a first try waits at most
-    *longest_turn* for its place there."""
+    *idle* passes at most between two looks at the ledger, *gather* at least, and *gather_many*
+    while more than a *batch* a second is leased: what is due soon is looked at together then.
+    *workers* contents of one requestor are under way at once, and half as many again are kept for
+    the others; *sends* of them are asked of the backend at once (None: all), and a look asks for
+    *batch* of them. *first_slice* is the time of a first try, *second_slice* that of the next one,
+    and each later one has twice as much, up to *longest_slice*. The first look after a wish waits
+    as long as those before it have needed, at most *longest_first_gap*; gaps between looks grow to
+    *longest_gap*, between tries of what failed to *longest_gap_failed*, between probes of a backend
+    that is away to *longest_away*. Where a backend queues what it is sent, a first try waits at
+    most *longest_turn* for its place there."""
 
     workers: int = 64
     sends: int | None = None
