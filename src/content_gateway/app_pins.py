@@ -35,6 +35,7 @@ from content_gateway.storage.sweeps import SqliteSweeps
 # for one requestor, and half as many more for the others.
 CLUSTER_SENDS: Final = 50
 CLUSTER_WORKERS: Final = 2 * CLUSTER_SENDS
+CLUSTER_GATHER: Final = 0.1  # seconds between leases, where many are tended
 KUBO_WORKERS: Final = 16
 # Of its own: names never wait behind pins. A pin has time, and does not fail for want of a turn.
 CONNECTIONS: Final = PoolLimits(in_all=256, per_server=64, waiting=4096, seconds=60.0)
@@ -127,7 +128,7 @@ def tending(settings: Settings) -> Policy:
     policy = Policy(workers=most, longest_slice=settings.pins.timeout)
     if settings.pins.backend == "ipfs-cluster":
         # It is done with many together, so that they are looked at together.
-        policy = replace(policy, sends=CLUSTER_SENDS, gather_many=0.1)
+        policy = replace(policy, sends=CLUSTER_SENDS, gather_many=CLUSTER_GATHER)
     return policy
 
 

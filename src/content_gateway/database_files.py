@@ -76,6 +76,7 @@ class DatabaseFiles:
         self._problem: str | None = None
         self._has_all = True
         self._files: dict[Identity, int] = {}  # where this process has them open
+        self._is_sound = False  # behind the last commit, and none has begun since
         self._is_right = False  # as far as this turn of the event loop has looked
 
     def prepare(self) -> None:
@@ -160,6 +161,20 @@ class DatabaseFiles:
             raise StorageUnavailable(
                 f"The files of the {self._name} are not what they were; nothing is promised."
             )
+
+    def check_before(self, *, follows: bool) -> None:
+        """As `check`, before a commit; the path alone where that *follows* another at once, behind
+        which all was sound, so that nothing is written that was asked for after they went."""
+        was_sound, self._is_sound = self._is_sound, False
+        if follows and was_sound:
+            self.check_path()
+        else:
+            self.check()
+
+    def check_after(self) -> None:
+        """As `check`, behind a commit."""
+        self.check()
+        self._is_sound = True
 
     async def watch(self) -> None:
         """Look once a second, for the log and for those who only read."""

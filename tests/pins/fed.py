@@ -69,7 +69,7 @@ class Fed:
 
     async def until_settled(self) -> None:
         """Tend everything until nothing is left to do."""
-        while (await self.contents.backlog(at(self.clock))).by_state:
+        while (await self.contents.backlog(_at(self.clock))).by_state:
             if not await self.reconciler.round():
                 self.clock.now += 0.25
 
@@ -101,6 +101,5 @@ class Fed:
         return sum(times for (kind, _), times in self.wire.rest.asked.items() if kind == "statuses")
 
 
-def at(clock: Callable[[], float]) -> datetime:
-    """The moment that *clock* tells, in seconds since 1970."""
+def _at(clock: Callable[[], float]) -> datetime:
     return datetime.fromtimestamp(clock(), UTC)

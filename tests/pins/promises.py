@@ -97,12 +97,15 @@ async def absent(bench: Bench, cid: Cid) -> None:
 
 
 async def gone(bench: Bench, cid: Cid) -> None:
-    """Return once no node would keep the block *cid*: a cluster lets go before its nodes do."""
+    """Return once no node would keep the block *cid*: a cluster lets go before its nodes do, and
+    what is here is gone at once."""
 
     async def is_gone() -> bool:
         return not await bench.keeps(cid)
 
-    await eventually(is_gone)
+    if bench.is_remote:
+        await eventually(is_gone)
+    assert await is_gone()
 
 
 async def _until(bench: Bench, cid: Cid, holding: Holding, *, asking: bool) -> Sighting:

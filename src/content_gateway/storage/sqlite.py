@@ -51,7 +51,6 @@ class Database:
         self._writer: sqlite3.Connection
         self._reader: sqlite3.Connection
         self._files = DatabaseFiles(path, "ledger")
-        self._is_sound = False  # as the files were found behind the last commit
         self._folding = Folding(path, self._files)
         self._watch: asyncio.Task[None]
         self._searches = Searches(path, self._files)
@@ -142,21 +141,15 @@ class Database:
         return await self._searches.run(job, seconds=seconds, is_ours=is_ours, requestor=requestor)
 
     def _commit(self, group: Sequence[Write], follows: bool = False) -> None:
-        """Run *group* in one transaction; if a job of it fails, each job in its own.
-
-        Where it *follows* another at once, the files were looked at just now: their path is once
-        more, so that what was asked for after they were taken away is not written."""
+        """Run *group*, which may *follow* another at once, in one transaction; if a job of it
+        fails, each job in its own."""
         try:
-            # Or what is written might spoil what is left.
-            check = self._files.check_path if follows and self._is_sound else self._files.check
-            check()
-            self._is_sound = False
+            self._files.check_before(follows=follows)  # or it might spoil what is left
             self._writer.execute("BEGIN IMMEDIATE")
             failure = self._run(group)
             if failure is None:
                 self._writer.execute("COMMIT")
-                self._files.check()  # or it is durable where nobody will find it
-                self._is_sound = True
+                self._files.check_after()  # or it is durable where nobody will find it
                 self._folding.written()
                 return
         except (sqlite3.Error, StorageUnavailable) as wrong:

@@ -56,7 +56,6 @@ class BlockDatabase:
         )
         self._writer: sqlite3.Connection
         self._files = DatabaseFiles(path, "block store")
-        self._is_sound = False  # as the files were found behind the last commit
         self._watch: asyncio.Task[None]
         # One thread each, so that what is long keeps nobody waiting: look-ups and single blocks,
         # walks of what is brought in, and CARs that are sent.
@@ -131,23 +130,17 @@ class BlockDatabase:
         self._files.opened()
 
     def _commit(self, group: Sequence[Write], follows: bool) -> None:
-        """Run *group* in one transaction, each of it in a savepoint.
-
-        Where it *follows* another at once, the files were looked at just now: their path is once
-        more, so that what was asked for after they were taken away is not written."""
+        """Run *group*, which may *follow* another at once, in one transaction, each of it in a
+        savepoint."""
         durable = any(write.note for write in group)
         try:
-            # Or what is written might spoil what is left.
-            check = self._files.check_path if follows and self._is_sound else self._files.check
-            check()
-            self._is_sound = False
+            self._files.check_before(follows=follows)  # or it might spoil what is left
             self._writer.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._writer.execute("BEGIN IMMEDIATE")
             for write in group:
                 self._run(write)
             self._writer.execute("COMMIT")
-            self._files.check()  # or it is where nobody will find it
-            self._is_sound = True
+            self._files.check_after()  # or it is where nobody will find it
         except StorageUnavailable as gone:
             for write in group:
                 write.error = gone
