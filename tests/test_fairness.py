@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from content_gateway.errors import Overloaded
-from content_gateway.fairness import FairSemaphore, Permit
+from content_gateway.fairness import ALONE_AFTER, FairSemaphore, Permit
 from tests.virtual import run_virtually
 
 PATIENCE = 30.0
@@ -121,7 +121,7 @@ async def test_joining_a_full_queue_changes_nothing() -> None:
 
 
 def test_in_a_crowd_one_has_less() -> None:
-    """While another has asked in the last second; alone again, one has its whole share."""
+    """While another has asked lately; alone again, one has its whole share."""
 
     async def run() -> None:
         fair = FairSemaphore(100, waiting=100, detail="Too much.", crowd=4)
@@ -135,7 +135,7 @@ def test_in_a_crowd_one_has_less() -> None:
         assert fair.held_by("a") == 4
         other.release()
         fair.request("a").release()  # of those who asked one after the other, the last
-        await asyncio.sleep(1)
+        await asyncio.sleep(ALONE_AFTER)
         alone[66].release()
         assert fair.held_by("a") > 4
         release(alone)

@@ -54,6 +54,10 @@ HOSTILE = {
         CHUNKED + b"4e20\r\n" + bytes(20_000) + b"\r\n",
         b"1\r\nx\r\n" * 60_000,
     ),
+    "one-byte chunks behind large ones": (
+        CHUNKED + (b"10000\r\n" + bytes(65_536) + b"\r\n") * 8,
+        b"1\r\nx\r\n" * 60_000,
+    ),
     "a length": (OK + b"Content-Length: 99999999999999\r\n\r\n", bytes(65_536)),
     "no length": (OK + b"Connection: close\r\n\r\n", bytes(65_536)),
 }

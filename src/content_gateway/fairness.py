@@ -21,8 +21,8 @@ the queue full by the rule above, or waits longer than the *patience*, hears Ove
 own doing, and no upstream's.
 
 Where the work of one takes time that all wait for, as a group of writes does, a *crowd* limit says
-how many permits one may have while others are there too: while another has asked in the last
-second, the service itself not counted. Alone again, it may have its whole share.
+how many permits one may have while others are there too: while another has asked in the last ten
+seconds, the service itself not counted. Alone again, it may have its whole share.
 
 Work that several requestors want is done once. It is charged to whoever began it; one who joins
 while it waits lets it wait in both queues (`Permit.join`), and it is charged to the one whose turn
@@ -40,8 +40,9 @@ from typing import Final
 
 from content_gateway.errors import Overloaded
 
-# After so many seconds without another's request, a requestor is alone.
-_ALONE_AFTER: Final = 1.0
+# After so many seconds without another's request, a requestor is alone: whoever asks now and then
+# is not to wait, each time, behind what one alone may have.
+ALONE_AFTER: Final = 10.0
 # How many times what stays free a requestor may have.
 _FACTOR: Final = 2
 
@@ -143,7 +144,7 @@ class FairSemaphore:
     def _note(self, requestor: str) -> None:
         """Another asks than the one before."""
         if self._last:
-            self._crowded_until = asyncio.get_running_loop().time() + _ALONE_AFTER
+            self._crowded_until = asyncio.get_running_loop().time() + ALONE_AFTER
         self._last = requestor
 
     def _is_crowded(self) -> bool:

@@ -48,7 +48,10 @@ GUARDED = PoolLimits(
     large_bytes=48 * 1024 * 1024,
     reserves=True,
 )
-_READ_AHEAD = 64 * 1024  # bytes of a body that wait for whoever reads it
+# Bytes of a body that wait for whoever reads it (twice as many, where they come at once): a stream
+# is as long as it is, and one that stops at each read of the socket is a tenth slower.
+_READ_AHEAD = 64 * 1024
+_STREAM_AHEAD = 128 * 1024
 _USER_AGENT = "content-gateway"
 
 
@@ -139,7 +142,6 @@ class Outbound:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
             auto_decompress=False,
             trust_env=False,
-            read_bufsize=_READ_AHEAD,
             max_line_size=8190,
             max_field_size=8190,
         )
@@ -249,6 +251,7 @@ class Outbound:
                         data=body,
                         allow_redirects=False,
                         timeout=aiohttp.ClientTimeout(total=None, sock_read=idle_seconds),
+                        read_bufsize=_READ_AHEAD if idle_seconds is None else _STREAM_AHEAD,
                     ) as response,
                 ):
                     if idle_seconds is not None:

@@ -6,10 +6,11 @@ to `outbound.py`.
 
 Theory of operation. A loop that is handed 256 KiB at once parses them before anybody else has a
 turn, and aiohttp waits for the end of interim answers without a turn at all. So the parser gets
-a piece at a time, and after each piece we ask what it was good for. Until the head is complete,
-all is head: at most 32 KiB, and four interim answers. Behind it, a byte is body or framing;
-framing is free up to half of the body it came with, and the rest is paid from 16 KiB for the
-whole answer. So a server decides how fast it is thrown out, and never how long it holds us."""
+a piece at a time, larger ones where next to nothing of them was framing, and after each piece we
+ask what it was good for. Until the head is complete, all is head: at most 32 KiB, and four
+interim answers. Behind it, a byte is body or framing; framing is free up to half of the body it
+came with, and the rest is paid from 16 KiB for the whole answer. So a server decides how fast it
+is thrown out, and never how long it holds us."""
 
 import asyncio
 import functools
@@ -30,8 +31,10 @@ MAX_INTERIM: Final = 4
 MAX_HEAD_BYTES: Final = 32 * 1024
 MAX_FRAMING_BYTES: Final = 16 * 1024
 _HEAD_STEP: Final = 4 * 1024
+# Of a body: the most where there is next to no framing, and the least where there is more.
 _STEP: Final = 16 * 1024
-_BODY_STEP: Final = 64 * 1024  # of a body without chunks
+_LARGE_STEP: Final = 256 * 1024  # which is what uvloop reads at once
+_NEXT_TO_NONE: Final = 1 / 64
 
 
 class Wasteful(aiohttp.ClientError):
@@ -92,12 +95,12 @@ class ResponseProtocol(ResponseHandler):
         """Parse *data*, now as far as this turn goes, and the rest in another."""
         if not data:  # aiohttp's word for: parse on with what is left
             self._feed(data)
-        left = memoryview(bytes(self._rest) + data if self._rest and data else data or self._rest)
-        self._rest = memoryview(b"")
+        whole = bytes(self._rest) + data if self._rest else data
+        self._rest, left = memoryview(b""), memoryview(whole)
         while left and self._goes_on and not (self._is_held or self._turns.is_over):
             piece, left = left[: self._step], left[self._step :]
             with self._turns.taking():
-                self._feed(bytes(piece))
+                self._feed(whole if len(piece) == len(whole) else bytes(piece))
         if not left or not self._goes_on:
             self._tell_lost()
         elif not self._is_open:
@@ -176,7 +179,11 @@ class ResponseProtocol(ResponseHandler):
         if self._is_held:
             return
         gained = body.total_raw_bytes - self._judged_body
-        self._framing += max(0, self._unjudged - gained - gained // 2)
+        framing = self._unjudged - gained
+        self._framing += max(0, framing - gained // 2)
+        # Small chunks take as long to parse as many large ones: only of these more at a time.
+        is_little = framing <= self._unjudged * _NEXT_TO_NONE
+        self._step = min(2 * self._step, _LARGE_STEP) if is_little else _STEP
         self._unjudged, self._judged_body = 0, body.total_raw_bytes
         if self._framing > MAX_FRAMING_BYTES:
             self._refuse("The answer is cut into too many pieces.")
@@ -191,7 +198,7 @@ class ResponseProtocol(ResponseHandler):
         if self._body is not None:
             self.force_close()  # a second answer to one request
         elif message.code >= 200:
-            self._body, self._step = body, _STEP if message.chunked else _BODY_STEP
+            self._body, self._step = body, _STEP if message.chunked else _LARGE_STEP
             self._turns.spend_on_one()  # whoever asked goes on with it in the next turn
             super().feed_data(data, size)
             body.on_eof(self._end)

@@ -82,7 +82,7 @@ async def test_a_list_from_a_node_that_shuts_down_is_not_believed(kubo: Kubo, no
 
 async def test_whoever_has_read_enough_of_a_pinset_may_stop(kubo: Kubo, node: Node) -> None:
     """Nothing of it is left running."""
-    for number in range(5_000):
+    for number in range(20_000):
         node.pin(raw(b"%d" % number)[0])
     pins = kubo.pinset()
     async for _ in pins:

@@ -12,9 +12,10 @@ import sys
 from collections import deque
 from typing import Final
 
-_ALONE: Final = 64
+from content_gateway.fairness import ALONE_AFTER
+
+_ALONE: Final = 32
 _BESIDE: Final = 2
-_ALONE_AFTER: Final = 1.0  # seconds
 # How long a thread that wants the interpreter waits until it is asked back. With Python's own 5 ms
 # a write or a search, which needs it a dozen times, takes 50 ms longer beside a busy event loop;
 # with 0.5 ms a tenth of the time goes into changing places.
@@ -24,8 +25,7 @@ _SWITCH_BESIDE: Final = 0.0005
 
 class RequestTurns:
     """At most *beside* requests begin in a turn, of all requestors in turn, and one of each that
-    has none yet; *alone* once a second has passed since two of them asked, which is more than most
-    clients have connections.
+    has none yet; *alone* once ALONE_AFTER has passed since two of them asked.
 
     A turn is counted as over only behind one in which so many have begun: to have the loop tell the
     end of each would cost as much as all the rest here."""
@@ -64,7 +64,7 @@ class RequestTurns:
         if self._last:
             if not self._crowded_until:
                 sys.setswitchinterval(_SWITCH_BESIDE)
-            self._crowded_until = asyncio.get_running_loop().time() + _ALONE_AFTER
+            self._crowded_until = asyncio.get_running_loop().time() + ALONE_AFTER
             self._left = min(self._left, self._beside)
         self._last = requestor
 

@@ -37,9 +37,10 @@ INTERRUPTED: Final = 130  # as shells have it: 128 and the number of SIGINT
 
 # How much must be new until collections look for cycles, of which requests leave next to none:
 # with Python 3.11's own numbers (700, 10, 10) they take a sixth of the time of a new pin. A
-# collection holds the loop, at a microsecond or two an object: these look at 8,000 at most, but for
-# the rare whole ones, in one per cent of the time of a new pin. (10,000, 20, 20) took 120 ms.
-_COLLECTIONS: Final = (2_000, 3, 500)
+# collection holds the loop, at a microsecond or so an object: these look at 10,000 at most, but for
+# the rare whole ones; (10,000, 20, 20) took 120 ms. With fewer at first, what the requests under
+# way have made is looked at again and again: with 1,000 in three per cent of a new pin's time.
+_COLLECTIONS: Final = (5_000, 1, 500)
 # What the first name needs, and nothing before it: 60 to 100 ms of CPU.
 _FIRST_NEEDED: Final = "Crypto.Hash.keccak"
 # A command that is over soon says what went wrong itself.

@@ -87,8 +87,9 @@ class Retrieval:
                 jobs = self._cars | self._raws | ({self._flush} if self._flush else set())
                 done, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
                 self._forget(done)
-                for job in done:
-                    job.result()
+                failures = [failure for job in done if (failure := job.exception())]
+                if failures:
+                    raise failures[0]
         except UpstreamError:
             await self._stop()
             await self._write_fetched()
