@@ -1,6 +1,7 @@
 """Requests begin in turn by requestor, so that nobody waits behind all that another has ready."""
 
 import asyncio
+import gc
 from collections import Counter
 from typing import Any
 
@@ -163,3 +164,25 @@ async def test_who_leaves_takes_nothing_along() -> None:
     assert 0 < sum(isinstance(one, asyncio.CancelledError) for one in done) <= READY // 2
     for _ in range(10):  # and nothing is lost
         await asyncio.gather(*(begin(turns, who) for who in ("one", "two", "three")))
+
+
+async def test_what_is_new_is_looked_at_while_it_is_little() -> None:
+    """Where requests come as others leave, Python alone would look at all new objects at once."""
+    turns = RequestTurns()
+    old = [[[] for _ in range(100)] for _ in range(1_000)]  # type: ignore[var-annotated]
+    gc.collect()
+    kept = []
+    before, thresholds = gc.get_stats(), gc.get_threshold()
+    gc.set_threshold(100_000, 1, 500)  # as it is where as many are freed as made
+    try:
+        most = 0
+        for _ in range(1_000):
+            old.pop()
+            kept.append([[] for _ in range(100)])  # type: ignore[var-annotated]
+            if not turns.begins("one"):
+                await turns.wait("one")
+            most = max(most, len(gc.get_objects(generation=0)))
+    finally:
+        gc.set_threshold(*thresholds)
+    assert most < 20_000
+    assert gc.get_stats()[1]["collections"] > before[1]["collections"] + 10
