@@ -17,6 +17,7 @@ from bench.__main__ import CONNECTIONS, DOMAIN
 from bench.load import Load, requests_per_second
 from bench.pins import CLIENTS, NOBODY, additions, repeats
 from bench.servers import Started, on_one_core, service
+from content_gateway.fairness import ALONE_AFTER
 
 ROUNDS = 41  # of fewer the median is a matter of chance: half of them are five per cent off
 STARTS = 9
@@ -39,6 +40,7 @@ async def main(other: Path) -> None:
             service(folder / "before", NOBODY, python=python) as before,
             service(folder / "after", NOBODY) as after,
         ):
+            await asyncio.sleep(ALONE_AFTER)  # whoever waited for their first answer was another
             with on_one_core(before, after):
                 for what, measure in (
                     ("warm resolve", _resolves),

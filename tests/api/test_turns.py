@@ -169,16 +169,17 @@ async def test_who_leaves_takes_nothing_along() -> None:
 async def test_what_is_new_is_looked_at_while_it_is_little() -> None:
     """Where requests come as others leave, Python alone would look at all new objects at once."""
     turns = RequestTurns()
-    old = [[[] for _ in range(100)] for _ in range(1_000)]  # type: ignore[var-annotated]
+    turns.begins("other")
+    old: list[list[list[int]]] = [[[] for _ in range(100)] for _ in range(1_000)]
     gc.collect()
-    kept = []
+    kept: list[list[list[int]]] = []
     before, thresholds = gc.get_stats(), gc.get_threshold()
     gc.set_threshold(100_000, 1, 500)  # as it is where as many are freed as made
     try:
         most = 0
         for _ in range(1_000):
             old.pop()
-            kept.append([[] for _ in range(100)])  # type: ignore[var-annotated]
+            kept.append([[] for _ in range(100)])
             if not turns.begins("one"):
                 await turns.wait("one")
             most = max(most, len(gc.get_objects(generation=0)))
