@@ -110,10 +110,10 @@ def let_leases_run_out(ledger: Path) -> None:
         connection.commit()
 
 
-def is_quiet(ledger: Path) -> bool:
-    """Whether everything that is in the ledger is pinned, for all that is known."""
+def unsettled(ledger: Path) -> int:
+    """How many contents of the ledger are not pinned yet, for all that is known."""
     with closing(sqlite3.connect(ledger, timeout=10)) as connection:
         (waiting,) = connection.execute(
             "SELECT count(*) FROM contents WHERE state != 'pinned' OR next_at IS NOT NULL"
         ).fetchone()
-    return not waiting
+    return int(waiting)

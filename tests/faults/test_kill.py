@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, closing
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -20,7 +21,7 @@ import pytest
 from content_gateway.keys import OpenKeys
 from tests.faults.backends import World, batching, embedded
 from tests.faults.failpoints import FAILPOINTS, SWEEPING
-from tests.faults.journal import Journal, block, is_quiet, let_leases_run_out
+from tests.faults.journal import Journal, block, let_leases_run_out, unsettled
 from tests.process import QUIET, running
 from tests.waiting import until
 
@@ -80,6 +81,11 @@ async def talk(child: asyncio.subprocess.Process, journal: Journal, seconds: flo
     await child.wait()
 
 
+def has_fewer(ledger: Path, left: int) -> bool:
+    """Whether less than before is unsettled, and one in a hundred at least."""
+    return unsettled(ledger) <= left * 0.99 or not unsettled(ledger)
+
+
 async def come_to_rest(data: Path, world: World, journal: Journal) -> None:
     """A service that nobody kills brings everything about, and then the backend has just that."""
 
@@ -87,7 +93,11 @@ async def come_to_rest(data: Path, world: World, journal: Journal) -> None:
         # A cluster may have lost what was settled; the sweep of the next start finds out.
         async with running("dev", data, world.settings) as service:
             # Leases of the dead run out first.
-            await until(lambda: is_quiet(data / "ledger.sqlite"), seconds=150)
+            # However many there are by then, as long as they become fewer.
+            left = unsettled(data / "ledger.sqlite")
+            while left:
+                await until(partial(has_fewer, data / "ledger.sqlite", left), seconds=60)
+                left = unsettled(data / "ledger.sqlite")
             assert await service.stop() == 0
     journal.check(data / "ledger.sqlite")
     assert await world.kept(data) == journal.held()

@@ -6,6 +6,7 @@ which ends with the process, however that ends; what follows is left to the comm
 
 import fcntl
 import os
+import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +20,9 @@ from content_gateway.file_modes import tighten
 from content_gateway.settings.model import Settings
 
 _SIZE: Final = 256  # always as long, so that one write replaces all of it
-_PROBES: Final = 3  # another command may be probing in this very moment
-_BETWEEN_PROBES: Final = 0.02
+# Another command may be probing in this very moment, and many in step with each other.
+_PROBES: Final = 6
+_BETWEEN_PROBES: Final = 0.02  # at most
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -67,7 +69,7 @@ def _take(file: int, mark: Mark) -> None:
         if other is not None and other.backend == mark.backend:
             _write(file, mark)
             return
-        time.sleep(_BETWEEN_PROBES)  # whoever probes has it alone for a moment, too
+        _pause()  # whoever probes has it alone for a moment, too
     backend = "another backend" if other is None else other.backend
     raise WrongSettings(
         f"pins.backend: a service with {backend} runs on this ledger; one ledger has one"
@@ -96,10 +98,14 @@ def is_held(settings: Settings) -> bool:
         for _ in range(_PROBES):
             if _locked(file, fcntl.LOCK_EX):
                 return False
-            time.sleep(_BETWEEN_PROBES)
+            _pause()
         return True
     finally:
         os.close(file)
+
+
+def _pause() -> None:
+    time.sleep(random.uniform(0, _BETWEEN_PROBES))  # noqa: S311 - out of step, not secret
 
 
 def _locked(file: int, kind: int) -> bool:
