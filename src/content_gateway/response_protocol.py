@@ -100,6 +100,7 @@ class ResponseProtocol(ResponseHandler):
         while left and self._goes_on and not (self._is_held or self._turns.is_over):
             piece, left = left[: self._step], left[self._step :]
             with self._turns.taking():
+                # The parser takes bytes: most reads are one piece, and need no copy.
                 self._feed(whole if len(piece) == len(whole) else bytes(piece))
         if not left or not self._goes_on:
             self._tell_lost()

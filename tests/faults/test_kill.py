@@ -82,8 +82,8 @@ async def talk(child: asyncio.subprocess.Process, journal: Journal, seconds: flo
 
 
 def has_fewer(ledger: Path, left: int) -> bool:
-    """Whether less than before is unsettled, and one in a hundred at least."""
-    return unsettled(ledger) <= left * 0.99 or not unsettled(ledger)
+    """Whether less is unsettled than the *left* of before, by one in a hundred at least."""
+    return unsettled(ledger) <= left * 0.99
 
 
 async def come_to_rest(data: Path, world: World, journal: Journal) -> None:
