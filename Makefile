@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PEERS_DIR ?= $(HOME)/.cache/content-gateway/peers
 export PEERS_DIR
 
-.PHONY: setup run test check bench bench-before docs peers lock clean
+.PHONY: setup run test check bench bench-before same-answers docs peers lock clean
 
 setup: $(VENV)/.runtime ## build .venv from requirements.lock
 
@@ -27,6 +27,9 @@ bench: $(VENV)/.dev ## speed against a bare ASGI function, in one run
 
 bench-before: $(VENV)/.dev ## the service's speed as a part of that of the checkout BEFORE=DIR
 	$(BIN)/python -m bench.before $(BEFORE)
+
+same-answers: $(VENV)/.dev ## whether 700 requests are answered as by the checkout BEFORE=DIR
+	$(BIN)/python -m tools.same_answers $(BEFORE)
 
 peers: ## install the real servers that tests use into PEERS_DIR
 	tools/peers
