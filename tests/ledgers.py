@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from content_gateway.codecs.multiformats import SHA2_256
 from content_gateway.content.cid import RAW, Cid
 from content_gateway.content.holdings import Due, Shares
-from content_gateway.content.multiformats import SHA2_256
 from content_gateway.content.pins import Page
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger

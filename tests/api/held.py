@@ -9,8 +9,8 @@ from pathlib import Path
 from time import time
 from typing import Any
 
+from content_gateway.codecs.multiformats import SHA2_256
 from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.multiformats import SHA2_256
 from tests.fakes.cluster import MiniCluster
 from tests.fakes.cluster_rest import MiniRest
 from tests.fakes.cluster_wire import running_servers

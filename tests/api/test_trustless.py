@@ -8,8 +8,8 @@ import cbor2
 import pytest
 from aiohttp import ClientError
 
+from content_gateway.codecs.multiformats import IDENTITY
 from content_gateway.content.cid import DAG_PB, Cid
-from content_gateway.content.multiformats import IDENTITY
 from tests.contract import Answer
 from tests.fakes.origin import Origin
 from tests.ipfs import dags

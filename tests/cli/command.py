@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
 
+from content_gateway.codecs.multiformats import SHA2_256
 from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.multiformats import SHA2_256
 
 COMMAND = [sys.executable, "-m", "content_gateway"]
 

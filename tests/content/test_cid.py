@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from content_gateway.codecs.multiformats import BASE58BTC, MULTIBASES, varint
 from content_gateway.content.cid import CODECS, DAG_PB, RAW, Cid
-from content_gateway.content.multiformats import BASE58BTC, MULTIBASES, varint
 from content_gateway.errors import InvalidCid
 
 # The same directory in both versions (multiformats/cid; docs.ipfs.tech, "CID conversion").

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from multiformats.multihash import raw as package_hashes
 
+from content_gateway.codecs.multiformats import HASHES, MULTIBASES
 from content_gateway.content.cid import CODECS, DAG_PB, LIBP2P_KEY, Cid
 from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.multiformats import HASHES, MULTIBASES
 from content_gateway.errors import InvalidCid, InvalidIpnsName
 
 # Examples of each test; the rest of 100,000 is in test_fuzz_multiformats.py and

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from multiformats import multihash
 
-from content_gateway.content.multiformats import (
+from content_gateway.codecs.multiformats import (
     HASHES,
     IDENTITY,
     MULTIBASES,

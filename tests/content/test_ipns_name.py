@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from content_gateway.codecs.multiformats import BASE58BTC, MULTIBASES, varint
 from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.multiformats import BASE58BTC, MULTIBASES, varint
 from content_gateway.errors import InvalidIpnsName
 
 # ENSIP-7's examples (ensdomains/content-hash, src/index.test.ts).

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from content_gateway.content.multiformats import MULTIBASES, decode_multibase
+from content_gateway.codecs.multiformats import MULTIBASES, decode_multibase
 
 # multiformats/multibase, tests/basic.csv. Its base8 row once counted bits from the right; like
 # go-multibase and `multiformats` we read them from the left, as RFC 4648 does.

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from content_gateway.content.multiformats import (
+from content_gateway.codecs.multiformats import (
     HASHES,
     IDENTITY,
     MAX_IDENTITY_BYTES,

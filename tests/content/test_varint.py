@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from content_gateway.content.multiformats import read_varint, varint
+from content_gateway.codecs.multiformats import read_varint, varint
 
 # multiformats/unsigned-varint, README: "Examples"
 PUBLISHED = {

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from eth_abi.abi import decode, encode
 
-from content_gateway.ethereum.abi import Reverted
+from content_gateway.codecs.abi import Reverted
 from content_gateway.ethereum.ccip import LOCAL_BATCH, CcipRead
 from content_gateway.ethereum.gateways import Gateways
 from content_gateway.guard import Guard

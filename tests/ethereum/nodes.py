@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import content_gateway
+from content_gateway.codecs.abi import Reverted
 from content_gateway.errors import UpstreamError
-from content_gateway.ethereum.abi import Reverted
 from content_gateway.ethereum.quorum import EthereumQuorum
 from content_gateway.ethereum.rpc import EthereumRpc
 from content_gateway.outbound import Outbound

@@ -6,7 +6,7 @@ from eth_abi.exceptions import DecodingError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from content_gateway.ethereum import abi
+from content_gateway.codecs import abi
 
 CHUNKS = st.lists(st.binary(max_size=100), max_size=6)
 

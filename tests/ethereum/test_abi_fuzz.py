@@ -1,6 +1,6 @@
 """The ABI codec against eth-abi: 50,000 values written and read, and as many lies as possible.
 
-Every function of `ethereum/abi.py` is compared with the reference. Where the reference reads a
+Every function of `codecs/abi.py` is compared with the reference. Where the reference reads a
 value we read the same one, but for arrays of more than 64 elements, which we refuse; where it
 refuses we do too, but for three things that Solidity's own decoder accepts as well:
 padding that is not zero, padding that was left off at the end of the data, and offsets that lead
@@ -21,7 +21,7 @@ from eth_abi.exceptions import (
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from content_gateway.ethereum import abi
+from content_gateway.codecs import abi
 
 # Examples of each test; together with tests/content/test_fuzz_*.py there are 100,000.
 SHARES: Final = {"written": 8_000, "read": 8_000, "bytes": 9_000, "array": 11_000, "lookup": 14_000}

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 import structlog
 
+from content_gateway.codecs.abi import Reverted
 from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamUnavailable
-from content_gateway.ethereum.abi import Reverted
 from content_gateway.ethereum.quorum import EthereumQuorum
 from content_gateway.ethereum.rpc import EthereumRpc
 from content_gateway.outbound import Outbound

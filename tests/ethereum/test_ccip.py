@@ -4,13 +4,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from content_gateway.codecs.abi import Reverted
 from content_gateway.errors import (
     UpstreamError,
     UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from content_gateway.ethereum.abi import Reverted
 from content_gateway.ethereum.ccip import LOCAL_BATCH, MAX_BATCH, MAX_ROUNDS
 from tests.ethereum.lookups import (
     CALL,

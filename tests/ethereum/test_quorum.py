@@ -5,8 +5,8 @@ import asyncio
 import pytest
 import structlog
 
+from content_gateway.codecs.abi import Reverted
 from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamUnavailable
-from content_gateway.ethereum.abi import Reverted
 from content_gateway.ethereum.quorum import EthereumQuorum
 from content_gateway.outbound import Outbound
 from tests.ethereum.nodes import LONG, ROOT_OWNER, ask, held, quorum_of, until_asked

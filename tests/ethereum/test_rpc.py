@@ -10,13 +10,13 @@ import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from content_gateway.codecs.abi import Reverted
 from content_gateway.errors import (
     UpstreamError,
     UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from content_gateway.ethereum.abi import Reverted
 from content_gateway.ethereum.endpoint import read_call_answer
 from content_gateway.ethereum.rpc import EthereumRpc
 from content_gateway.outbound import Outbound

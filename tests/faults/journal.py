@@ -10,8 +10,8 @@ from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
+from content_gateway.codecs.multiformats import SHA2_256
 from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.multiformats import SHA2_256
 
 REQUESTORS = ("anna", "ben")
 

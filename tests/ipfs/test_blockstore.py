@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import pytest
 
+from content_gateway.codecs.multiformats import HASHES, digest_of
 from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.multiformats import HASHES, digest_of
 from content_gateway.errors import StorageUnavailable, WrongSettings
 from content_gateway.ipfs.embedded.block import is_block_of
 from content_gateway.ipfs.embedded.blockstore import Blockstore

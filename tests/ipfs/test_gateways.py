@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from content_gateway.codecs.multiformats import digest_of
 from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.multiformats import digest_of
 from content_gateway.errors import PinDeferred, PinFailed, UpstreamError, UpstreamUnavailable
 from content_gateway.ipfs.embedded.block import MAX_BLOCK_BYTES
 from content_gateway.ipfs.embedded.gateways import WRONG_SECONDS, Gateways, Manners

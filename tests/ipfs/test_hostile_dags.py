@@ -10,9 +10,9 @@ from hashlib import sha256
 
 import pytest
 
+from content_gateway.codecs.multiformats import BASE32
 from content_gateway.content.cid import DAG_CBOR, DAG_JSON, DAG_PB, Cid
 from content_gateway.content.holdings import Holding
-from content_gateway.content.multiformats import BASE32
 from content_gateway.errors import Overloaded, PinFailed
 from content_gateway.ipfs.embedded import taking
 from content_gateway.ipfs.embedded.block import MAX_BLOCK_BYTES

@@ -5,9 +5,9 @@ from hashlib import sha256
 
 import pytest
 
+from content_gateway.codecs.multiformats import BASE58BTC, IDENTITY, SHA2_256
 from content_gateway.content.cid import DAG_PB, RAW, Cid
 from content_gateway.content.holdings import Holding, Sighting
-from content_gateway.content.multiformats import BASE58BTC, IDENTITY, SHA2_256
 from content_gateway.errors import (
     PinDeferred,
     PinFailed,

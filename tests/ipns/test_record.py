@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from content_gateway.codecs.multiformats import IDENTITY
 from content_gateway.content.cid import Cid
-from content_gateway.content.multiformats import IDENTITY
 from content_gateway.demo.publisher import ipns_name, sign_record
 from content_gateway.ipns.record import IpnsRecord, verify
 from tests.ipns.signing import (

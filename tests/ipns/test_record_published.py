@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from content_gateway.codecs.multiformats import read_varint
 from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.multiformats import read_varint
 from content_gateway.errors import UpstreamNonsense
 from content_gateway.ipns.record import IpnsRecord, verify
 from tests.ipns.signing import NOW, PUBLIC_KEY, SIGNATURE_V1

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from content_gateway.codecs.multiformats import varint
 from content_gateway.content.cid import Cid
 from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.multiformats import varint
 from content_gateway.content.records import IpfsContent, IpnsContent, OtherContent
 from content_gateway.names.contenthash import MAX_BYTES, decode
 

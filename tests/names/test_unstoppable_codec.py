@@ -8,10 +8,10 @@ from eth_utils.address import to_checksum_address
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from content_gateway.codecs.multiformats import BASE58BTC
 from content_gateway.content.cid import Cid
 from content_gateway.content.domain import DomainName
 from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.multiformats import BASE58BTC
 from content_gateway.content.records import (
     ContentRecord,
     Failed,

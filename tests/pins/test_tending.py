@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from content_gateway.codecs.multiformats import SHA2_256
 from content_gateway.content.cid import RAW, Cid
 from content_gateway.content.holdings import (
     ContentState,
@@ -14,7 +15,6 @@ from content_gateway.content.holdings import (
     Sent,
     Sighting,
 )
-from content_gateway.content.multiformats import SHA2_256
 from content_gateway.errors import (
     GatewayError,
     Overloaded,

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from content_gateway.codecs.multiformats import BASE58BTC
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import Holding, Sighting
-from content_gateway.content.multiformats import BASE58BTC
 from content_gateway.errors import PinDeferred, UpstreamUnavailable
 from content_gateway.ipfs.cluster_peers import signed_token
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from content_gateway.codecs.multiformats import IDENTITY
 from content_gateway.content.cid import RAW, Cid
 from content_gateway.content.multiaddr import Multiaddr
-from content_gateway.content.multiformats import IDENTITY
 from tests.content.test_multiaddr import GOOD
 from tests.service import Service, running_service
 from tests.waiting import eventually

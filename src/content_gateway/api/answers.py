@@ -10,9 +10,9 @@ import msgspec
 
 from content_gateway.api.call import Reply, confirmed, keyed
 from content_gateway.api.problems import Headers
+from content_gateway.codecs.timestamps import rfc3339
 from content_gateway.content.content_path import IpfsPath
 from content_gateway.content.domain import DomainName
-from content_gateway.content.moments import rfc3339
 from content_gateway.content.records import (
     IpfsContent,
     IpnsContent,

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from content_gateway import bounded_yaml
+from content_gateway.codecs import bounded_yaml
 from content_gateway.errors import ContractBroken
 from content_gateway.files import Stamp, read_bytes, stamp_of
 

@@ -23,10 +23,7 @@ from typing import Final
 import yaml
 
 from content_gateway.blocking.rules import Rules, denies, next_run
-from content_gateway.content.cid import LIBP2P_KEY, MAX_TEXT, Cid
-from content_gateway.content.domain import DomainName
-from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.multiformats import (
+from content_gateway.codecs.multiformats import (
     BASE32,
     BASE58BTC,
     IDENTITY,
@@ -37,6 +34,9 @@ from content_gateway.content.multiformats import (
     read_varint,
     varint,
 )
+from content_gateway.content.cid import LIBP2P_KEY, MAX_TEXT, Cid
+from content_gateway.content.domain import DomainName
+from content_gateway.content.ipns_name import IpnsName
 from content_gateway.errors import CallerError
 from content_gateway.files import lines
 

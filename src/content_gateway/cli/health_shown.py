@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from content_gateway.codecs.timestamps import rfc3339
 from content_gateway.content.backend_health import BackendHealth
-from content_gateway.content.moments import rfc3339
 
 
 def health_lines(health: BackendHealth | None, now: datetime) -> Iterator[str]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from content_gateway.codecs.timestamps import rfc3339
 from content_gateway.content.backlog import COMING, Waiting
 from content_gateway.content.holdings import ContentState
-from content_gateway.content.moments import rfc3339
 from content_gateway.content.pins import PinStatus
 
 _WAITING: Final = frozenset({*COMING, ContentState.FAILED})

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Self
 
-from content_gateway.content.multiformats import (
+from content_gateway.codecs.multiformats import (
     BASE32,
     BASE58BTC,
     SHA2_256,

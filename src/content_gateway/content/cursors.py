@@ -7,7 +7,7 @@ import re
 from datetime import datetime
 from typing import Final
 
-from content_gateway.content.moments import at_microseconds, microseconds
+from content_gateway.codecs.timestamps import at_microseconds, microseconds
 from content_gateway.content.pins import Pin
 from content_gateway.errors import InvalidCursor
 

@@ -7,8 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Self
 
-from content_gateway.content.cid import DAG_PB, LIBP2P_KEY, MAX_TEXT
-from content_gateway.content.multiformats import (
+from content_gateway.codecs.multiformats import (
     BASE36,
     BASE58BTC,
     IDENTITY,
@@ -18,6 +17,7 @@ from content_gateway.content.multiformats import (
     read_varint,
     varint,
 )
+from content_gateway.content.cid import DAG_PB, LIBP2P_KEY, MAX_TEXT
 from content_gateway.errors import InvalidIpnsName
 
 MAX_RECORD_BYTES: Final = 10 * 1024  # ipfs/specs ipns-record.md

@@ -11,14 +11,14 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Final, Self
 from urllib.parse import quote, unquote
 
-from content_gateway.content.addresses import Address, is_public, is_public_name
-from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.multiformats import (
+from content_gateway.codecs.multiformats import (
     BASE58BTC,
     check_multihash,
     decode_multibase,
     read_varint,
 )
+from content_gateway.content.addresses import Address, is_public, is_public_name
+from content_gateway.content.ipns_name import IpnsName
 from content_gateway.errors import InvalidIpnsName
 
 MAX_CHARS: Final = 1024

@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
+from content_gateway.codecs.timestamps import rfc3339
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import ContentState, Peer
-from content_gateway.content.moments import rfc3339
 
 MAX_LABEL_BYTES: Final = 4096
 MAX_PAGE_BYTES: Final = 1024 * 1024

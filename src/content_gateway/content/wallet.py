@@ -12,7 +12,7 @@ from hashlib import sha256
 from operator import xor
 from typing import Final, NewType
 
-from content_gateway.content.multiformats import BASE58BTC
+from content_gateway.codecs.multiformats import BASE58BTC
 from content_gateway.errors import InvalidCoinType
 
 CoinType = NewType("CoinType", int)

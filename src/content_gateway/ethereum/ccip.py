@@ -11,9 +11,9 @@ from time import monotonic
 from typing import Final, Protocol, TypeVar
 
 from content_gateway.byte_room import ByteRoom, Hold
+from content_gateway.codecs import abi, http_error
+from content_gateway.codecs.abi import Reverted
 from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamTimeout
-from content_gateway.ethereum import abi, http_error
-from content_gateway.ethereum.abi import Reverted
 from content_gateway.ethereum.gateways import (
     MAX_URL_BYTES,
     Attempts,

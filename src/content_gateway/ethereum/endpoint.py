@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from content_gateway.breaker import Attempt, Breaker
+from content_gateway.codecs.abi import Reverted
 from content_gateway.errors import (
     NoContract,
     Overloaded,
@@ -24,7 +25,6 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from content_gateway.ethereum.abi import Reverted
 from content_gateway.outbound import Outbound, host_of, json_object
 
 # In hexadecimal: half a megabyte of records, or of a contract's wish for a lookup.

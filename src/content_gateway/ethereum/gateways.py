@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from content_gateway.codecs.http_error import is_refusal
 from content_gateway.errors import (
     ResolverFailed,
     UpstreamError,
@@ -19,7 +20,6 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from content_gateway.ethereum.http_error import is_refusal
 from content_gateway.outbound import Answer, Outbound, host_of, json_object
 
 # EIP-3668 bounds neither; but whoever owns a name must not have us ask half the world.

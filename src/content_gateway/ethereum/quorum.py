@@ -17,6 +17,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 import structlog
 
+from content_gateway.codecs.abi import Reverted
 from content_gateway.errors import (
     AnswerTooLarge,
     Overloaded,
@@ -24,7 +25,6 @@ from content_gateway.errors import (
     UpstreamNonsense,
     UpstreamUnavailable,
 )
-from content_gateway.ethereum.abi import Reverted
 from content_gateway.ethereum.endpoint import Endpoint, Turn, encode_call, understood
 from content_gateway.outbound import Outbound
 

@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
+from content_gateway.codecs.abi import Reverted
 from content_gateway.errors import (
     AnswerTooLarge,
     Overloaded,
     UpstreamError,
     UpstreamUnavailable,
 )
-from content_gateway.ethereum.abi import Reverted
 from content_gateway.ethereum.endpoint import Endpoint, Turn, encode_call, understood
 from content_gateway.outbound import Outbound
 

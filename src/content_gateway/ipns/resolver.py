@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final, Literal, Protocol
 
+from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
 from content_gateway.content.cid import Cid
 from content_gateway.content.content_path import MAX_PATH, IpfsPath
 from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.moments import at_milliseconds, milliseconds
 from content_gateway.errors import InvalidIpnsName, TaskNotFound
 from content_gateway.ipns.link import NEVER, Link
 from content_gateway.ipns.links import Links

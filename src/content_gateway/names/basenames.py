@@ -6,6 +6,8 @@ else about a name, and every other name, is left to the ENS it stands before."""
 
 from typing import Final
 
+from content_gateway.codecs import abi
+from content_gateway.codecs.abi import Reverted
 from content_gateway.content.domain import DomainName
 from content_gateway.content.records import ContentRecord, Failed, OtherContent, Records
 from content_gateway.content.wallet import ETHEREUM, CoinType, address_text
@@ -15,8 +17,6 @@ from content_gateway.errors import (
     UpstreamNonsense,
     UpstreamUnavailable,
 )
-from content_gateway.ethereum import abi
-from content_gateway.ethereum.abi import Reverted
 from content_gateway.names.ens import (
     CONTENTHASH,
     OWNER,

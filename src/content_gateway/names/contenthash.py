@@ -6,9 +6,9 @@ bytes, odd lengths and unknown namespaces are refused with ValueError. Does no I
 from base64 import urlsafe_b64encode
 from typing import Final
 
+from content_gateway.codecs.multiformats import read_varint
 from content_gateway.content.cid import Cid
 from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.multiformats import read_varint
 from content_gateway.content.records import (
     ContentRecord,
     IpfsContent,

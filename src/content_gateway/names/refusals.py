@@ -6,6 +6,7 @@ was asked for, and what follows, is left to the callers."""
 
 from typing import Final
 
+from content_gateway.codecs import abi, http_error
 from content_gateway.errors import (
     GatewayError,
     NameNotFound,
@@ -14,7 +15,6 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from content_gateway.ethereum import abi, http_error
 
 RESOLVER_ERROR: Final = bytes.fromhex("95c0c752")  # ResolverError(bytes), ENSIP-23
 MAX_QUOTED: Final = 100  # characters of what a resolver's owner had to say

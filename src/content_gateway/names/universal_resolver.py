@@ -10,9 +10,9 @@ from typing import Final
 
 import structlog
 
+from content_gateway.codecs import abi
+from content_gateway.codecs.abi import Reverted
 from content_gateway.errors import NoContract, Overloaded, UpstreamError, UpstreamNonsense
-from content_gateway.ethereum import abi
-from content_gateway.ethereum.abi import Reverted
 from content_gateway.names.ens import EthereumCalls
 
 _SUPPORTS_INTERFACE: Final = bytes.fromhex("01ffc9a7")  # supportsInterface(bytes4), ERC-165

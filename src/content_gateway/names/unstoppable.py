@@ -11,6 +11,8 @@ from typing import Final
 
 import structlog
 
+from content_gateway.codecs import abi
+from content_gateway.codecs.abi import Reverted
 from content_gateway.content.cid import Cid
 from content_gateway.content.domain import DomainName
 from content_gateway.content.ipns_name import IpnsName
@@ -34,8 +36,6 @@ from content_gateway.errors import (
     UpstreamNonsense,
     UpstreamUnavailable,
 )
-from content_gateway.ethereum import abi
-from content_gateway.ethereum.abi import Reverted
 from content_gateway.names.ens import TOO_LARGE, Address, EthereumCalls, records_of
 from content_gateway.together import both
 

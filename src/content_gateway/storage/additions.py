@@ -12,9 +12,9 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from content_gateway.codecs.timestamps import at_microseconds
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import ContentState, Event, after
-from content_gateway.content.moments import at_microseconds
 from content_gateway.content.pins import Label, Pin
 from content_gateway.storage.pin_rows import kept_label
 from content_gateway.storage.requestors import give_to_soonest, number_for

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
 
-from content_gateway.content.moments import at_milliseconds, milliseconds
+from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
 from content_gateway.keys import KeyRecord
 from content_gateway.storage.sqlite import Database
 

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import structlog
 
+from content_gateway.codecs.timestamps import at_milliseconds
 from content_gateway.content.backlog import Waiting
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import ContentState, Due, Sent, Sighting
-from content_gateway.content.moments import at_milliseconds
 from content_gateway.errors import InvalidCid
 
 log = structlog.get_logger(__name__)

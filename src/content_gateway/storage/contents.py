@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
 from content_gateway.content.backlog import COMING, Backlog, Waiting
 from content_gateway.content.holdings import (
     ContentState,
@@ -24,7 +25,6 @@ from content_gateway.content.holdings import (
     Shares,
     after,
 )
-from content_gateway.content.moments import at_milliseconds, milliseconds
 from content_gateway.storage.content_rows import kept_sighting, waiting_of
 from content_gateway.storage.gates import Gates, due_now, sooner
 from content_gateway.storage.leasing import Leasing, any_in_line

@@ -13,8 +13,8 @@ from typing import Any, Final, Self, TypeVar
 
 import structlog
 
+from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
 from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.moments import at_milliseconds, milliseconds
 from content_gateway.content.records import (
     ContentRecord,
     IpfsContent,

@@ -13,9 +13,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from content_gateway.codecs.timestamps import microseconds
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import ContentState, Event, after
-from content_gateway.content.moments import microseconds
 from content_gateway.content.pins import (
     MAX_PAGE_BYTES,
     Label,

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from hypothesis.stateful import RuleBasedStateMachine
 
+from content_gateway.codecs.multiformats import SHA2_256
 from content_gateway.content.cid import RAW, Cid
 from content_gateway.content.holdings import SweepReport
-from content_gateway.content.multiformats import SHA2_256
 from content_gateway.content.pins import Label
 from content_gateway.errors import PinNotFound, UpstreamError
 from tests.ledgers import Clock

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from content_gateway.codecs.timestamps import microseconds
 from content_gateway.content.cid import Cid
 from content_gateway.content.holdings import ContentState, SweepReport
-from content_gateway.content.moments import microseconds
 from tests.pins.model.process import World
 
 _PINS: Final = "SELECT cid, created_at, name FROM pins JOIN contents ON id = content"

@@ -6,14 +6,14 @@ are kept is left to the gateways and the block store."""
 from hashlib import sha256
 from typing import Final
 
-from content_gateway.content.cid import CBOR, CODECS, DAG_CBOR, DAG_JSON, DAG_PB, JSON, RAW, Cid
-from content_gateway.content.multiformats import (
+from content_gateway.codecs.multiformats import (
     HASHES,
     IDENTITY,
     SHA2_256,
     digest_of,
     read_varint,
 )
+from content_gateway.content.cid import CBOR, CODECS, DAG_CBOR, DAG_JSON, DAG_PB, JSON, RAW, Cid
 
 # The largest block that IPFS nodes exchange (ipfs/specs `bitswap-protocol.md`).
 MAX_BLOCK_BYTES: Final = 2 * 1024 * 1024

@@ -9,14 +9,14 @@ from typing import Final
 
 import cbor2
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.multiformats import (
+from content_gateway.codecs.multiformats import (
     IDENTITY,
     MAX_VARINT_BYTES,
     SHA2_256,
     read_varint,
     varint,
 )
+from content_gateway.content.cid import Cid
 from content_gateway.ipfs.embedded.block import MAX_BLOCK_BYTES
 from content_gateway.ipfs.embedded.dag_cbor import cbor_links
 

@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
+from content_gateway.codecs.multiformats import read_varint
 from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.multiformats import read_varint
 from content_gateway.errors import UpstreamError
 from content_gateway.ipfs.embedded.block import matches
 from content_gateway.ipfs.embedded.car import CarReader, Section

@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
+from content_gateway.codecs.multiformats import MAX_VARINT_BYTES, read_varint
 from content_gateway.content.cid import CBOR, DAG_CBOR, DAG_JSON, DAG_PB, JSON, RAW, Cid
-from content_gateway.content.multiformats import MAX_VARINT_BYTES, read_varint
 from content_gateway.errors import InvalidCid
 from content_gateway.ipfs.embedded.dag_cbor import cbor_links
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from content_gateway.codecs.multiformats import SHA2_256
 from content_gateway.content.cid import DAG_PB, RAW, Cid
-from content_gateway.content.multiformats import SHA2_256
 from content_gateway.errors import Overloaded
 from content_gateway.ipfs.embedded.block import LEAVES
 from content_gateway.ipfs.embedded.car import Section

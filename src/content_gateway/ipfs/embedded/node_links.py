@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from content_gateway.codecs.multiformats import IDENTITY, SHA2_256, read_varint, varint
 from content_gateway.content.cid import DAG_PB, RAW, Cid
-from content_gateway.content.multiformats import IDENTITY, SHA2_256, read_varint, varint
 from content_gateway.ipfs.embedded.block import LEAVES, refusal
 from content_gateway.ipfs.embedded.dag import spelt_links
 

@@ -12,8 +12,8 @@ from typing import Final, Literal
 
 import structlog
 
+from content_gateway.codecs.multiformats import IDENTITY
 from content_gateway.content.cid import DAG_PB, Cid
-from content_gateway.content.multiformats import IDENTITY
 from content_gateway.errors import Blocked, NotFound, OwnFault
 from content_gateway.ipfs.embedded import car
 from content_gateway.ipfs.embedded.block import LEAVES, matches, multihash_of

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from content_gateway.codecs.multiformats import read_varint
 from content_gateway.content.cid import DAG_CBOR, DAG_JSON, DAG_PB, RAW, Cid
-from content_gateway.content.multiformats import read_varint
 from content_gateway.errors import PinDeferred
 from content_gateway.ipfs.embedded import garbage
 from content_gateway.ipfs.embedded.block import LEAVES, matches

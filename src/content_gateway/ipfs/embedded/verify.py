@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from content_gateway.codecs.multiformats import read_varint
 from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.multiformats import read_varint
 from content_gateway.ipfs.embedded import garbage
 from content_gateway.ipfs.embedded.block import matches
 from content_gateway.ipfs.embedded.blockstore import Blockstore

@@ -5,7 +5,7 @@ what follows from it, is left to the callers."""
 
 from typing import Final
 
-from content_gateway.ethereum import abi
+from content_gateway.codecs import abi
 
 SELECTOR: Final = bytes.fromhex("01800152")
 TIMEOUT: Final = 504  # as a proxy says that its server did not answer in time
