@@ -19,8 +19,8 @@ import msgspec
 
 from bench.load import KEY
 from bench.servers import Started, service
-from content_gateway.content.domain import DomainName
-from content_gateway.content.wallet import ETHEREUM
+from content_gateway.model.domain import DomainName
+from content_gateway.model.wallet import ETHEREUM
 from content_gateway.names import ens
 from tests.world.ens import EnsWorld
 from tests.world.ethereum import Anvil, running_anvil

@@ -11,10 +11,10 @@ from typing import TypeVar
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from eth_abi.abi import encode
 
-from content_gateway.content.domain import DomainName
-from content_gateway.content.wallet import ETHEREUM
 from content_gateway.demo.publisher import ipns_name, sign_record
 from content_gateway.ipns.record import verify
+from content_gateway.model.domain import DomainName
+from content_gateway.model.wallet import ETHEREUM
 from content_gateway.names import ens
 
 RUNS = 2_000

@@ -17,8 +17,8 @@ from typing import Final
 from bench.load import KEY, Load
 from bench.servers import Started, bare, on_one_core, service
 from content_gateway.codecs.multiformats import SHA2_256
-from content_gateway.content.cid import RAW, Cid
 from content_gateway.keys import OpenKeys
+from content_gateway.model.cid import RAW, Cid
 
 CLIENTS: Final = 64
 ROUNDS: Final = 9

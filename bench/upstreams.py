@@ -14,7 +14,7 @@ import uvloop
 from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from content_gateway.content.ipns_name import IpnsName
+from content_gateway.model.ipns_name import IpnsName
 from tests.ipns.signing import Signer, data, field, when
 
 PUBLISHERS: Final = 2_000

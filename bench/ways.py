@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from content_gateway.codecs.multiformats import SHA2_256
-from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.ipns_name import IpnsName
+from content_gateway.model.cid import RAW, Cid
+from content_gateway.model.ipns_name import IpnsName
 
 HOG: Final = "bench"  # whose pins `fill` makes
 QUIET: Final = "quiet"

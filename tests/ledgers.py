@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from content_gateway.codecs.multiformats import SHA2_256
-from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.holdings import Due, Shares
-from content_gateway.content.pins import Page
+from content_gateway.model.cid import RAW, Cid
+from content_gateway.model.content_state import Due, Shares
+from content_gateway.model.pins import Page
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database

@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from content_gateway.content.addresses import Address
 from content_gateway.errors import UpstreamUnavailable
 from content_gateway.guard import Guard
+from content_gateway.model.addresses import Address
 from content_gateway.outbound import Answer, Outbound
 from tests.fakes.dns import Zone
 

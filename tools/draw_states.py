@@ -1,4 +1,4 @@
-"""Draws the state diagram in docs/pins.md from the table in content/holdings.py.
+"""Draws the state diagram in docs/pins.md from the table in model/content_state.py.
 
 `make docs` writes it; a test fails where the two differ. Knows Mermaid's words for states and
 arrows; what the states mean is said in the table."""
@@ -6,7 +6,7 @@ arrows; what the states mean is said in the table."""
 import sys
 from pathlib import Path
 
-from content_gateway.content.holdings import TRANSITIONS, ContentState
+from content_gateway.model.content_state import TRANSITIONS, ContentState
 
 BEGIN, END = "<!-- drawn by tools/draw_states.py -->", "<!-- end of the drawing -->"
 DOCUMENT = Path(__file__).parents[1] / "docs" / "pins.md"

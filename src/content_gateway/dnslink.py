@@ -25,7 +25,6 @@ import dns.rdatatype
 import dns.rdtypes.ANY.TXT
 import dns.resolver
 
-from content_gateway.content.content_path import parse_content_path
 from content_gateway.descriptors import own_lack
 from content_gateway.errors import (
     GatewayError,
@@ -34,6 +33,7 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from content_gateway.model.content_path import parse_content_path
 
 PREFIX: Final = b"dnslink="
 # What fits into one unfragmented datagram (DNS flag day 2020); longer answers come over TCP.

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from yarl import URL
 
-from content_gateway.content.addresses import is_public
 from content_gateway.descriptors import open_socket
 from content_gateway.errors import UpstreamNonsense
 from content_gateway.guard import AddressRefused, Guard
+from content_gateway.model.addresses import is_public
 
 if TYPE_CHECKING:
     from aiohappyeyeballs import AddrInfoType

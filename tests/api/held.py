@@ -10,7 +10,7 @@ from time import time
 from typing import Any
 
 from content_gateway.codecs.multiformats import SHA2_256
-from content_gateway.content.cid import RAW, Cid
+from content_gateway.model.cid import RAW, Cid
 from tests.fakes.cluster import MiniCluster
 from tests.fakes.cluster_rest import MiniRest
 from tests.fakes.cluster_wire import running_servers

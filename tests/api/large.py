@@ -5,7 +5,7 @@ import asyncio
 import aiohttp
 import msgspec
 
-from content_gateway.content.pins import Label
+from content_gateway.model.pins import Label
 from content_gateway.pins.pinning import PinLedger
 from tests.ledgers import cid
 

@@ -9,8 +9,8 @@ import pytest
 
 from content_gateway.api.discretion import without_addresses
 from content_gateway.api.problems import kind_of
-from content_gateway.content.holdings import Peer
 from content_gateway.errors import InvalidDomain, UpstreamNonsense
+from content_gateway.model.content_state import Peer
 from tests.cli.command import content
 from tests.service import running_service
 

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import pytest
 
-from content_gateway.content.pins import Label
 from content_gateway.keys import OpenKeys
+from content_gateway.model.pins import Label
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database
 from tests.api.held import EVERY_STATUS, V1, add, found

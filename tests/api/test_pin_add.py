@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.content.cid import RAW, Cid
+from content_gateway.model.cid import RAW, Cid
 from tests.api.held import V0, V1
 from tests.service import Service, running_service
 

@@ -9,9 +9,9 @@ from urllib.parse import quote
 import pytest
 
 from content_gateway.api.psa_query import STATES
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import ContentState
-from content_gateway.content.pins import NO_LABEL
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import ContentState
+from content_gateway.model.pins import NO_LABEL
 from tests.api.held import (
     DELEGATE,
     EVERY_STATUS,

@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 import pytest
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.pins import Label
+from content_gateway.model.cid import Cid
+from content_gateway.model.pins import Label
 from tests.api.held import EVERY_STATUS, V1, add, cid_of, found
 from tests.service import Service
 from tests.waiting import eventually

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from content_gateway.api.answers import RenderedResolutions
-from content_gateway.content.domain import DomainName
-from content_gateway.content.records import Records, Resolution
-from content_gateway.content.wallet import CoinType
 from content_gateway.errors import WrongSettings
+from content_gateway.model.domain import DomainName
+from content_gateway.model.records import Records, Resolution
+from content_gateway.model.wallet import CoinType
 from content_gateway.settings.sources import load
 from tests.api.restarts import let_age, serving
 from tests.fakes.ethereum import Ethereum as FakeEthereum

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import ClientError
 
 from content_gateway.codecs.multiformats import IDENTITY
-from content_gateway.content.cid import DAG_PB, Cid
+from content_gateway.model.cid import DAG_PB, Cid
 from tests.contract import Answer
 from tests.fakes.origin import Origin
 from tests.ipfs import dags

@@ -7,10 +7,10 @@ import pytest
 import structlog
 
 from content_gateway.blocking.blocklist import Blocklist
-from content_gateway.content.cid import Cid
-from content_gateway.content.domain import DomainName
-from content_gateway.content.ipns_name import IpnsName
 from content_gateway.errors import Blocked, WrongSettings
+from content_gateway.model.cid import Cid
+from content_gateway.model.domain import DomainName
+from content_gateway.model.ipns_name import IpnsName
 from tests.blocking.spelling import legacy
 from tests.names.services import Clock
 

@@ -10,9 +10,9 @@ from multiformats import CID
 
 from content_gateway.blocking.denylist import Denylist, parse_denylist
 from content_gateway.codecs.multiformats import HASHES, varint
-from content_gateway.content.cid import Cid
-from content_gateway.content.domain import DomainName
-from content_gateway.content.ipns_name import IpnsName
+from content_gateway.model.cid import Cid
+from content_gateway.model.domain import DomainName
+from content_gateway.model.ipns_name import IpnsName
 from tests.blocking.spelling import bare_multihash, base58, legacy, modern
 
 # Three CIDs of one multihash (test.deny, rule 1), and another in both versions (rule 12).

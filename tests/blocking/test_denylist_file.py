@@ -13,7 +13,7 @@ from content_gateway.blocking.denylist import (
     Denylist,
     parse_denylist,
 )
-from content_gateway.content.cid import Cid
+from content_gateway.model.cid import Cid
 from tests.blocking.spelling import base58
 
 DAG = "bafybeihvvulpp4evxj7x7armbqcyg6uezzuig6jp3lktpbovlqfkuqeuoq"

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from content_gateway.blocking.name_list import NameList, parse_names
-from content_gateway.content.domain import DomainName
+from content_gateway.model.domain import DomainName
 
 LIST = """
 # what we do not serve

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from threading import Lock
 
 from content_gateway.codecs.multiformats import SHA2_256
-from content_gateway.content.cid import RAW, Cid
+from content_gateway.model.cid import RAW, Cid
 
 COMMAND = [sys.executable, "-m", "content_gateway"]
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from content_gateway.cli.importing import UNDER_WAY, Import, Tally, parse_line
 from content_gateway.cli.lines import MAX_LINE, Splitter
-from content_gateway.content.cid import Cid
-from content_gateway.content.pins import Label, Pin
 from content_gateway.errors import Blocked, GatewayError, StorageUnavailable
+from content_gateway.model.cid import Cid
+from content_gateway.model.pins import Label, Pin
 from tests.cli.command import cids
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from content_gateway.content.cursors import parse_cursor
 from content_gateway.errors import InvalidCursor
+from content_gateway.model.cursors import parse_cursor
 from tests.cli.command import cids, content, run
 from tests.process import running
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from content_gateway.codecs.multiformats import BASE58BTC, MULTIBASES, varint
-from content_gateway.content.cid import CODECS, DAG_PB, RAW, Cid
 from content_gateway.errors import InvalidCid
+from content_gateway.model.cid import CODECS, DAG_PB, RAW, Cid
 
 # The same directory in both versions (multiformats/cid; docs.ipfs.tech, "CID conversion").
 V0 = "QmbWqxBEKC3P8tqsKc98xmWNzrzDtRLMiMPL8wBuTGsMnR"

@@ -5,8 +5,8 @@ from ens_normalize import DisallowedSequence, ens_normalize
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from content_gateway.content.domain import DomainName
 from content_gateway.errors import InvalidDomain
+from content_gateway.model.domain import DomainName
 from tests.fakes import ethereum
 
 LABEL = st.text("abcxyzABCXYZ019-_", min_size=1, max_size=8)

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from content_gateway.content.domain import MAX_TEXT, DomainName
 from content_gateway.errors import InvalidDomain
+from content_gateway.model.domain import MAX_TEXT, DomainName
 from tests.world.peers import absent, require_peer
 
 PUBLISHED = 38_614  # with the first entry, which tells the version and is the valid name "version"

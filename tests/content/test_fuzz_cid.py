@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from multiformats.multihash import raw as package_hashes
 
 from content_gateway.codecs.multiformats import HASHES, MULTIBASES
-from content_gateway.content.cid import CODECS, DAG_PB, LIBP2P_KEY, Cid
-from content_gateway.content.ipns_name import IpnsName
 from content_gateway.errors import InvalidCid, InvalidIpnsName
+from content_gateway.model.cid import CODECS, DAG_PB, LIBP2P_KEY, Cid
+from content_gateway.model.ipns_name import IpnsName
 
 # Examples of each test; the rest of 100,000 is in test_fuzz_multiformats.py and
 # tests/ethereum/test_abi_fuzz.py.

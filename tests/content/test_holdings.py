@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.content.holdings import TRANSITIONS, ContentState, Event, after
+from content_gateway.model.content_state import TRANSITIONS, ContentState, Event, after
 
 HELD = frozenset(ContentState) - {ContentState.UNPINNING}
 SEEN = [event for event in Event if event.name.startswith("SEEN")]

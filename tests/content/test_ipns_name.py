@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from content_gateway.codecs.multiformats import BASE58BTC, MULTIBASES, varint
-from content_gateway.content.ipns_name import IpnsName
 from content_gateway.errors import InvalidIpnsName
+from content_gateway.model.ipns_name import IpnsName
 
 # ENSIP-7's examples (ensdomains/content-hash, src/index.test.ts).
 ED25519 = "k51qzi5uqu5dihst24f3rp2ej4co9berxohfkxaenbq1wjty7nrd5e9xp4afx1"

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from content_gateway.content.wallet import (
+from content_gateway.errors import InvalidCoinType
+from content_gateway.model.wallet import (
     ETHEREUM,
     CoinType,
     address_text,
@@ -13,7 +14,6 @@ from content_gateway.content.wallet import (
     parse_coin_type,
     parse_evm_address,
 )
-from content_gateway.errors import InvalidCoinType
 
 BITCOIN, LITECOIN, DOGECOIN, SOLANA = (CoinType(n) for n in (0, 2, 3, 501))
 BASE = CoinType(0x80000000 | 8453)

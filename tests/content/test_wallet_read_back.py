@@ -8,7 +8,7 @@ from eth_utils.address import to_checksum_address
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from content_gateway.content.wallet import CoinType, address_text, checksummed, parse_evm_address
+from content_gateway.model.wallet import CoinType, address_text, checksummed, parse_evm_address
 
 BITCOIN, LITECOIN, DOGECOIN, SOLANA = (CoinType(n) for n in (0, 2, 3, 501))
 

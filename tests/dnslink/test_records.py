@@ -2,9 +2,9 @@
 
 import pytest
 
-from content_gateway.content.cid import Cid
 from content_gateway.dnslink import read_dnslink
 from content_gateway.errors import UpstreamNonsense
+from content_gateway.model.cid import Cid
 from tests.dnslink.links import IPFS, KEY
 
 OLD = "QmUNLLsPACCz1vLxQVkXqqLX5R1X345qqfHbsf67hvA3Nn"

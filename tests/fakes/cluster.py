@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from hashlib import sha256
 
-from content_gateway.content.cid import Cid
+from content_gateway.model.cid import Cid
 
 from .cluster_parts import Change, Clock, MiniPeer, MiniPin
 from .cluster_workers import Workers

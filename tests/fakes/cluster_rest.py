@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.multiaddr import Multiaddr
 from content_gateway.errors import InvalidCid
+from content_gateway.model.cid import Cid
+from content_gateway.model.multiaddr import Multiaddr
 
 from .cluster import UNREACHABLE, MiniCluster, MiniPeer, MiniPin
 

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from aiohttp import web
 
-from content_gateway.content.cid import Cid
 from content_gateway.ipfs.embedded.dag import links
+from content_gateway.model.cid import Cid
 from tests.fakes.miniature import Miniature, running
 
 Trouble = Literal[

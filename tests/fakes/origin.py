@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from content_gateway.content.cid import Cid
 from content_gateway.errors import InvalidCid
 from content_gateway.ipfs.embedded import car
 from content_gateway.ipfs.embedded.dag import links
+from content_gateway.model.cid import Cid
 from tests.fakes.miniature import PAGE, Miniature, running
 
 RAW = "application/vnd.ipld.raw"

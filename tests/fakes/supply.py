@@ -4,7 +4,7 @@ Reads the links of dag-pb nodes with a parser of its own; other codecs have none
 
 from collections.abc import Iterator, Set
 
-from content_gateway.content.cid import DAG_PB, Cid
+from content_gateway.model.cid import DAG_PB, Cid
 
 
 class Supply:

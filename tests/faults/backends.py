@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Holding
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.store import EmbeddedStore
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import Holding
 from content_gateway.outbound import Outbound
 from tests.fakes.cluster import MiniCluster
 from tests.fakes.cluster_rest import MiniRest

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from content_gateway.app_pins import embedded_store, pin_backend, tending
 from content_gateway.blocking.blocklist import Blocklist
-from content_gateway.content.cid import Cid
 from content_gateway.errors import PinNotFound
 from content_gateway.ipfs.embedded.blockstore import Blockstore
+from content_gateway.model.cid import Cid
 from content_gateway.outbound import Outbound
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from content_gateway.codecs.multiformats import SHA2_256
-from content_gateway.content.cid import RAW, Cid
+from content_gateway.model.cid import RAW, Cid
 
 REQUESTORS = ("anna", "ben")
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Holding, Sighting
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.ipfs.embedded.verify import Rotten, verify
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import Holding, Sighting
 from content_gateway.outbound import Outbound
 from tests.fakes.origin import Origin
 from tests.ipfs.dags import file

@@ -2,9 +2,9 @@
 
 import pytest
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Holding, Sighting
 from content_gateway.errors import PinFailed
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import Holding, Sighting
 from content_gateway.pins.backend import PinBackend
 from tests.fakes.miniature import Mood
 

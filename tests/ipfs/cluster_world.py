@@ -4,8 +4,8 @@ from hashlib import sha256
 from typing import Any
 
 from content_gateway.codecs.multiformats import SHA2_256
-from content_gateway.content.cid import RAW, Cid
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
+from content_gateway.model.cid import RAW, Cid
 from content_gateway.outbound import Outbound
 from tests.fakes.cluster import Clock
 from tests.fakes.cluster_rest import MiniRest

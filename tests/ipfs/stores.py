@@ -2,8 +2,8 @@
 
 import asyncio
 
-from content_gateway.content.cid import Cid
 from content_gateway.ipfs.embedded.blockstore import Blockstore
+from content_gateway.model.cid import Cid
 
 
 async def number(blocks: Blockstore, question: str) -> int:

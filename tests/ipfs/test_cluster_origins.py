@@ -2,9 +2,9 @@
 
 from urllib.parse import quote
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Holding, Sighting
-from content_gateway.content.multiaddr import Multiaddr
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import Holding, Sighting
+from content_gateway.model.multiaddr import Multiaddr
 from tests.fakes.cluster_rest import MOST_HEADER_BYTES
 from tests.ipfs.backends import ABSENT, look, pin, silent
 from tests.ipfs.cluster_world import World

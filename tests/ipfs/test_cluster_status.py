@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from content_gateway.content.holdings import Holding
 from content_gateway.errors import UpstreamNonsense
 from content_gateway.ipfs.cluster_status import (
     error_message,
@@ -17,6 +16,7 @@ from content_gateway.ipfs.cluster_status import (
     read_statuses,
 )
 from content_gateway.ipfs.cluster_words import in_words
+from content_gateway.model.content_state import Holding
 
 CID = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
 AT = "2026-11-21T15:16:06.650047803Z"

@@ -2,10 +2,10 @@
 
 from time import monotonic
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.content_path import IpfsPath
 from content_gateway.ipfs.delegated_router import DelegatedRouter
 from content_gateway.ipns.link import Policy
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_path import IpfsPath
 from content_gateway.outbound import Outbound
 from tests.fakes.origin import Origin
 from tests.ipns.signing import PATH, Signer

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from content_gateway.blocking.blocklist import Blocklist
-from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.holdings import Holding
 from content_gateway.errors import Blocked, PinFailed
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.denied import Denied, denied
 from content_gateway.ipfs.embedded.frontier import Check
 from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.store import EmbeddedStore
+from content_gateway.model.cid import RAW, Cid
+from content_gateway.model.content_state import Holding
 from tests.blocking.spelling import bare_multihash, legacy, modern
 from tests.fakes.origin import Origin
 from tests.ipfs.backends import holding, pin

@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from content_gateway.content.holdings import Holding
-from content_gateway.content.multiaddr import Multiaddr
 from content_gateway.errors import PinFailed, UpstreamError, UpstreamNonsense
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.store import EmbeddedStore
+from content_gateway.model.content_state import Holding
+from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.origin_guard import OriginGuard
 from content_gateway.outbound import Outbound
 from tests.fakes.origin import Origin, running_origin

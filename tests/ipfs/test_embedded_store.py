@@ -6,8 +6,6 @@ from time import monotonic
 
 import pytest
 
-from content_gateway.content.cid import DAG_PB, RAW, Cid
-from content_gateway.content.holdings import Holding
 from content_gateway.demo.publisher import directory
 from content_gateway.errors import (
     Overloaded,
@@ -23,6 +21,8 @@ from content_gateway.ipfs.embedded.database import MAX_GROUP, MAX_QUEUED_WRITES
 from content_gateway.ipfs.embedded.frontier import Frontier, Limits
 from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.store import PARALLEL_BLOCKS, EmbeddedStore
+from content_gateway.model.cid import DAG_PB, RAW, Cid
+from content_gateway.model.content_state import Holding
 from content_gateway.outbound import Outbound
 from tests.fakes.origin import Origin
 from tests.ipfs.backends import ABSENT, holding, pin, silent

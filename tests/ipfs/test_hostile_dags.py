@@ -11,8 +11,6 @@ from hashlib import sha256
 import pytest
 
 from content_gateway.codecs.multiformats import BASE32
-from content_gateway.content.cid import DAG_CBOR, DAG_JSON, DAG_PB, Cid
-from content_gateway.content.holdings import Holding
 from content_gateway.errors import Overloaded, PinFailed
 from content_gateway.ipfs.embedded import taking
 from content_gateway.ipfs.embedded.block import MAX_BLOCK_BYTES
@@ -20,6 +18,8 @@ from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.frontier import Frontier, Limits, Room
 from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.store import EmbeddedStore
+from content_gateway.model.cid import DAG_CBOR, DAG_JSON, DAG_PB, Cid
+from content_gateway.model.content_state import Holding
 from tests.fakes.origin import Origin
 from tests.ipfs.backends import holding, pin
 from tests.ipfs.dags import Dag, block, cbor, file, link, pb, raw

@@ -6,8 +6,6 @@ from hashlib import sha256
 import pytest
 
 from content_gateway.codecs.multiformats import BASE58BTC, IDENTITY, SHA2_256
-from content_gateway.content.cid import DAG_PB, RAW, Cid
-from content_gateway.content.holdings import Holding, Sighting
 from content_gateway.errors import (
     PinDeferred,
     PinFailed,
@@ -16,6 +14,8 @@ from content_gateway.errors import (
     WrongSettings,
 )
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
+from content_gateway.model.cid import DAG_PB, RAW, Cid
+from content_gateway.model.content_state import Holding, Sighting
 from content_gateway.outbound import Outbound
 from tests.fakes.cluster import MiniPin
 from tests.ipfs.backends import look, pin, pinset

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from content_gateway.content.ipns_name import MAX_RECORD_BYTES
 from content_gateway.errors import (
     UpstreamError,
     UpstreamNonsense,
@@ -16,6 +15,7 @@ from content_gateway.errors import (
 from content_gateway.ipfs.delegated_router import DelegatedRouter
 from content_gateway.ipfs.ipns_gateway import IpnsGateway
 from content_gateway.ipfs.kubo_records import MAX_ANSWER_BYTES, KuboRecords, read_value
+from content_gateway.model.ipns_name import MAX_RECORD_BYTES
 from content_gateway.outbound import Outbound
 from tests.fakes.miniature import Mood
 from tests.fakes.origin import Origin

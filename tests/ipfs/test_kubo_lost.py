@@ -2,9 +2,9 @@
 
 Its index says "pinned" all the while, and adding the pin again would drop it first."""
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Holding, Listed
 from content_gateway.ipfs.kubo import Kubo
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import Holding, Listed
 from tests.fakes.kubo import Kubo as Node
 from tests.ipfs.backends import FAILED, pin, refused
 from tests.ipfs.dags import Dag, pb, raw

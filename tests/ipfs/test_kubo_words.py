@@ -4,11 +4,11 @@ from hashlib import sha256
 
 import pytest
 
-from content_gateway.content.cid import DAG_PB, Cid
 from content_gateway.errors import (
     UpstreamNonsense,
 )
 from content_gateway.ipfs import kubo_words
+from content_gateway.model.cid import DAG_PB, Cid
 from tests.ipfs.backends import V0
 from tests.ipfs.dags import raw
 

@@ -7,7 +7,6 @@ from email.utils import format_datetime
 
 import pytest
 
-from content_gateway.content.holdings import Holding
 from content_gateway.errors import PinDeferred, PinFailed
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.gateways import Gateways
@@ -19,6 +18,7 @@ from content_gateway.ipfs.embedded.pace import (
     parse_retry_after,
 )
 from content_gateway.ipfs.embedded.store import EmbeddedStore
+from content_gateway.model.content_state import Holding
 from content_gateway.outbound import Outbound
 from tests.fakes.origin import Origin
 from tests.ipfs.backends import holding, pin

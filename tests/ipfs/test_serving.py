@@ -5,8 +5,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from content_gateway.content.cid import DAG_PB, RAW, Cid
-from content_gateway.content.holdings import Holding
 from content_gateway.demo.publisher import directory
 from content_gateway.errors import NotFound
 from content_gateway.ipfs.embedded.blockstore import Blockstore
@@ -14,6 +12,8 @@ from content_gateway.ipfs.embedded.car import CarReader, Section, header
 from content_gateway.ipfs.embedded.frontier import Frontier, Limits
 from content_gateway.ipfs.embedded.serving import Scope
 from content_gateway.ipfs.embedded.store import EmbeddedStore
+from content_gateway.model.cid import DAG_PB, RAW, Cid
+from content_gateway.model.content_state import Holding
 from tests.ipfs.backends import holding
 from tests.ipfs.dags import Dag, block, cbor, file, in_order, link, pb, raw
 from tests.ipfs.stores import corrupt, count

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.content.holdings import Holding
 from content_gateway.demo.publisher import directory
 from content_gateway.errors import PinDeferred, PinFailed
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.frontier import Frontier, Limits
 from content_gateway.ipfs.embedded.store import EmbeddedStore
+from content_gateway.model.content_state import Holding
 from tests.fakes.origin import Origin
 from tests.ipfs.backends import holding, pin
 from tests.ipfs.dags import Dag, file, in_order, pb, raw

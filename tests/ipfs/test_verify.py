@@ -2,12 +2,12 @@
 
 import pytest
 
-from content_gateway.content.holdings import Holding
 from content_gateway.errors import PinDeferred
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.frontier import Frontier, Limits
 from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.ipfs.embedded.verify import Rotten, stock, verify
+from content_gateway.model.content_state import Holding
 from tests.fakes.origin import Origin
 from tests.ipfs.backends import holding, pin, pinset, silent
 from tests.ipfs.dags import file, in_order, pb, raw

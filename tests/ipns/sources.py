@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from content_gateway.blocking.blocklist import Blocklist
-from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.records import KnownLink
 from content_gateway.errors import UpstreamUnavailable
 from content_gateway.ipns.link import Policy
 from content_gateway.ipns.links import Links, RecordSource
 from content_gateway.ipns.resolver import Blocking, IpnsResolver
+from content_gateway.model.ipns_name import IpnsName
+from content_gateway.model.records import KnownLink
 from tests.ipns.signing import NOW
 
 

@@ -8,9 +8,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from content_gateway.codecs.multiformats import IDENTITY
-from content_gateway.content.cid import Cid
 from content_gateway.demo.publisher import ipns_name, sign_record
 from content_gateway.ipns.record import IpnsRecord, verify
+from content_gateway.model.cid import Cid
 from tests.ipns.signing import (
     CURVES,
     LATER,

@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, x448
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from content_gateway.content.ipns_name import IpnsName
 from content_gateway.errors import UpstreamNonsense
 from content_gateway.ipns.record import verify
+from content_gateway.model.ipns_name import IpnsName
 from tests.ipns.signing import NOW, PATH, RsaSigner, Signer, data, field, when
 
 SIGNER = Signer()

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from content_gateway.codecs.multiformats import read_varint
-from content_gateway.content.ipns_name import IpnsName
 from content_gateway.errors import UpstreamNonsense
 from content_gateway.ipns.record import IpnsRecord, verify
+from content_gateway.model.ipns_name import IpnsName
 from tests.ipns.signing import NOW, PUBLIC_KEY, SIGNATURE_V1
 from tests.world.peers import absent, require_peer
 

@@ -7,10 +7,10 @@ from time import monotonic
 
 import pytest
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.content_path import IpfsPath
 from content_gateway.ipns.link import Policy
 from content_gateway.ipns.resolver import IpnsResolver
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_path import IpfsPath
 from tests.ipns.signing import NOW, Signer, data, when
 from tests.ipns.sources import Clock, Source, resolver_of, settle
 

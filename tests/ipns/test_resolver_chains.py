@@ -4,12 +4,12 @@ from datetime import timedelta
 
 import pytest
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.content_path import MAX_PATH, IpfsPath
-from content_gateway.content.ipns_name import IpnsName
 from content_gateway.errors import Blocked, TaskNotFound
 from content_gateway.ipns.link import Policy
 from content_gateway.ipns.resolver import MAX_DEPTH
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_path import MAX_PATH, IpfsPath
+from content_gateway.model.ipns_name import IpnsName
 from tests.ipns.signing import NOW, Signer, data, when
 from tests.ipns.sources import Clock, Dns, Memory, Source, Txt, resolver_of, settle
 

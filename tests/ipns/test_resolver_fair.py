@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 import pytest
 
 from content_gateway.blocking.blocklist import Blocklist
-from content_gateway.content.ipns_name import IpnsName
 from content_gateway.errors import Overloaded
 from content_gateway.ipns.link import Policy
 from content_gateway.ipns.links import Links
 from content_gateway.ipns.resolver import IpnsResolver
+from content_gateway.model.ipns_name import IpnsName
 from tests.ipns.signing import NOW
 from tests.ipns.sources import Dns, Memory, Txt
 from tests.virtual import run_virtually

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.content_path import IpfsPath
 from content_gateway.ipns.link import Policy
 from content_gateway.ipns.resolver import IpnsResolver
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_path import IpfsPath
 from tests.ipns.signing import Signer, data
 from tests.ipns.sources import Memory, Source, resolver_of, settle
 

@@ -6,7 +6,7 @@ answer was given in which role; what an answer says is read by oracle.py."""
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from content_gateway.content.wallet import ETHEREUM, CoinType
+from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.outbound import Answer
 from tests.fakes.ethereum import NAME_WRAPPER
 from tests.mutations.cases import Wrong

@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from content_gateway.content.wallet import ETHEREUM
+from content_gateway.model.wallet import ETHEREUM
 from content_gateway.outbound import Answer
 from tests.fakes.ethereum import Name
 from tests.mutations.cases import Case, run, share

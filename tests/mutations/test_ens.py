@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 from eth_abi.abi import encode
 
-from content_gateway.content.wallet import ETHEREUM, CoinType
+from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.outbound import Answer
 from tests.fakes.ethereum import Name, selector
 from tests.mutations.cases import Case, run, share

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from content_gateway.content.wallet import ETHEREUM
+from content_gateway.model.wallet import ETHEREUM
 from content_gateway.outbound import Answer
 from tests.fakes.gateway import Gateway
 from tests.mutations.cases import Case, run, share

@@ -13,10 +13,10 @@ from content_gateway.api.answers import resolution_body, resolution_headers
 from content_gateway.api.problems import INTERNAL, kind_of
 from content_gateway.app_names import name_services
 from content_gateway.blocking.blocklist import Blocklist
-from content_gateway.content.domain import DomainName
-from content_gateway.content.wallet import ETHEREUM, CoinType
 from content_gateway.ethereum.gateways import Gateways
 from content_gateway.guard import Guard
+from content_gateway.model.domain import DomainName
+from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.cache import Cache
 from content_gateway.names.directory import Directory, IpnsLookup
 from content_gateway.settings.model import Settings

@@ -5,13 +5,13 @@ import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.content_path import IpfsPath
-from content_gateway.content.domain import DomainName
-from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.records import Learned, Records
-from content_gateway.content.wallet import ETHEREUM, CoinType
 from content_gateway.errors import Blocked, NameNotFound, UpstreamUnavailable
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_path import IpfsPath
+from content_gateway.model.domain import DomainName
+from content_gateway.model.ipns_name import IpnsName
+from content_gateway.model.records import Learned, Records
+from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.cache import Ages, Cache
 from content_gateway.names.directory import Directory, LocalNames, NameService, Policy
 

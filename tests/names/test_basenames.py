@@ -5,10 +5,6 @@ from collections.abc import AsyncIterator
 import pytest
 from eth_abi.abi import encode
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.domain import DomainName
-from content_gateway.content.records import Failed, IpfsContent, OtherContent, Records
-from content_gateway.content.wallet import ETHEREUM, CoinType
 from content_gateway.errors import (
     NameNotFound,
     ResolverFailed,
@@ -18,6 +14,10 @@ from content_gateway.errors import (
     UpstreamUnavailable,
 )
 from content_gateway.ethereum.rpc import EthereumRpc
+from content_gateway.model.cid import Cid
+from content_gateway.model.domain import DomainName
+from content_gateway.model.records import Failed, IpfsContent, OtherContent, Records
+from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.basenames import Basenames
 from content_gateway.names.ens import EnsNames
 from content_gateway.outbound import Outbound

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from content_gateway.content.records import Learned, Records, Staleness
-from content_gateway.content.wallet import ETHEREUM, CoinType
+from content_gateway.model.records import Learned, Records, Staleness
+from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.cache import Ages, Cache, Entry, Question
 from tests.names.services import Clock, Memory
 

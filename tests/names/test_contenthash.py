@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from content_gateway.codecs.multiformats import varint
-from content_gateway.content.cid import Cid
-from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.records import IpfsContent, IpnsContent, OtherContent
+from content_gateway.model.cid import Cid
+from content_gateway.model.ipns_name import IpnsName
+from content_gateway.model.records import IpfsContent, IpnsContent, OtherContent
 from content_gateway.names.contenthash import MAX_BYTES, decode
 
 CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from content_gateway.content.domain import DomainName
-from content_gateway.content.records import Records, Resolution
 from content_gateway.errors import NameNotFound, Overloaded, UpstreamUnavailable
+from content_gateway.model.domain import DomainName
+from content_gateway.model.records import Records, Resolution
 from content_gateway.names.directory import Directory, Policy
 from tests.names.services import Clock, Ipns, Service, directory_of, settle
 

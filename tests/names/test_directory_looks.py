@@ -4,13 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.content_path import IpfsPath
-from content_gateway.content.domain import DomainName
-from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.records import IpfsContent, IpnsContent, Learned, Records, Resolution
-from content_gateway.content.wallet import ETHEREUM, CoinType
 from content_gateway.errors import Blocked, NameNotFound
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_path import IpfsPath
+from content_gateway.model.domain import DomainName
+from content_gateway.model.ipns_name import IpnsName
+from content_gateway.model.records import IpfsContent, IpnsContent, Learned, Records, Resolution
+from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.directory import Directory
 from tests.names.services import Blocks, Clock, Ipns, Memory, Service, Zone
 

@@ -4,15 +4,15 @@ from datetime import timedelta
 
 import pytest
 
-from content_gateway.content.domain import DomainName
-from content_gateway.content.records import Learned, Records, Resolution, Staleness
-from content_gateway.content.wallet import ETHEREUM, CoinType
 from content_gateway.errors import (
     NameNotFound,
     UpstreamError,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from content_gateway.model.domain import DomainName
+from content_gateway.model.records import Learned, Records, Resolution, Staleness
+from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.directory import Directory, Policy
 from tests.names.services import Clock, Ipns, Memory, Service, directory_of, settle
 

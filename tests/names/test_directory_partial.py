@@ -5,17 +5,6 @@ from datetime import timedelta
 
 import pytest
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.domain import DomainName
-from content_gateway.content.records import (
-    Failed,
-    IpfsContent,
-    Learned,
-    Records,
-    Resolution,
-    Staleness,
-)
-from content_gateway.content.wallet import ETHEREUM
 from content_gateway.errors import (
     AnswerTooLarge,
     ResolverFailed,
@@ -23,6 +12,17 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from content_gateway.model.cid import Cid
+from content_gateway.model.domain import DomainName
+from content_gateway.model.records import (
+    Failed,
+    IpfsContent,
+    Learned,
+    Records,
+    Resolution,
+    Staleness,
+)
+from content_gateway.model.wallet import ETHEREUM
 from content_gateway.names.directory import Directory
 from tests.names.services import Clock, Memory, Service, directory_of
 

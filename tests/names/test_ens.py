@@ -7,11 +7,6 @@ import pytest
 from eth_abi.abi import encode
 from eth_utils.address import to_checksum_address
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.domain import DomainName
-from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.records import Failed, IpfsContent, IpnsContent, OtherContent, Records
-from content_gateway.content.wallet import CoinType
 from content_gateway.errors import (
     NameNotFound,
     UpstreamError,
@@ -20,6 +15,11 @@ from content_gateway.errors import (
     UpstreamUnavailable,
 )
 from content_gateway.ethereum.rpc import EthereumRpc
+from content_gateway.model.cid import Cid
+from content_gateway.model.domain import DomainName
+from content_gateway.model.ipns_name import IpnsName
+from content_gateway.model.records import Failed, IpfsContent, IpnsContent, OtherContent, Records
+from content_gateway.model.wallet import CoinType
 from content_gateway.names.ens import EnsNames
 from content_gateway.outbound import Outbound
 from tests.fakes.ethereum import (

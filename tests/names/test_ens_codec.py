@@ -6,10 +6,6 @@ from eth_utils.address import to_checksum_address
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.domain import DomainName
-from content_gateway.content.records import ContentRecord, Failed, IpfsContent, OtherContent
-from content_gateway.content.wallet import ETHEREUM, CoinType
 from content_gateway.errors import (
     GatewayError,
     NameNotFound,
@@ -21,6 +17,10 @@ from content_gateway.errors import (
 )
 from content_gateway.ethereum.ccip import encode_failure
 from content_gateway.ethereum.gateways import GatewayFailed
+from content_gateway.model.cid import Cid
+from content_gateway.model.domain import DomainName
+from content_gateway.model.records import ContentRecord, Failed, IpfsContent, OtherContent
+from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.ens import (
     Address,
     encode_query,

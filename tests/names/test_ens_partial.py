@@ -6,10 +6,6 @@ from typing import Final
 import pytest
 from eth_abi.abi import encode
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.domain import DomainName
-from content_gateway.content.records import Failed, IpfsContent, Records
-from content_gateway.content.wallet import CoinType
 from content_gateway.errors import (
     AnswerTooLarge,
     NameNotFound,
@@ -21,6 +17,10 @@ from content_gateway.errors import (
 from content_gateway.ethereum.endpoint import MAX_ANSWER_BYTES
 from content_gateway.ethereum.quorum import EthereumQuorum
 from content_gateway.ethereum.rpc import EthereumRpc
+from content_gateway.model.cid import Cid
+from content_gateway.model.domain import DomainName
+from content_gateway.model.records import Failed, IpfsContent, Records
+from content_gateway.model.wallet import CoinType
 from content_gateway.names.ens import EnsNames
 from content_gateway.outbound import Outbound
 from tests.fakes.ethereum import (

@@ -9,11 +9,11 @@ from contextlib import suppress
 import pytest
 
 from content_gateway.blocking.blocklist import Blocklist
-from content_gateway.content.domain import DomainName
-from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.records import IpnsContent, Records, Resolution
-from content_gateway.content.wallet import CoinType
 from content_gateway.errors import GatewayError, NameNotFound, Overloaded, UpstreamTimeout
+from content_gateway.model.domain import DomainName
+from content_gateway.model.ipns_name import IpnsName
+from content_gateway.model.records import IpnsContent, Records, Resolution
+from content_gateway.model.wallet import CoinType
 from content_gateway.names.cache import Cache
 from content_gateway.names.directory import Directory
 from tests.names.services import Ipns, Memory, directory_of

@@ -7,11 +7,11 @@ import pytest
 from eth_abi.abi import encode
 from structlog.testing import capture_logs
 
-from content_gateway.content.domain import DomainName
-from content_gateway.content.records import Records
-from content_gateway.content.wallet import ETHEREUM
 from content_gateway.errors import NameNotFound, UpstreamNonsense
 from content_gateway.ethereum.rpc import EthereumRpc
+from content_gateway.model.domain import DomainName
+from content_gateway.model.records import Records
+from content_gateway.model.wallet import ETHEREUM
 from content_gateway.names.ens import EnsNames
 from content_gateway.names.universal_resolver import Backoff, UniversalResolverCheck
 from content_gateway.outbound import Outbound

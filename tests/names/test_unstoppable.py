@@ -8,14 +8,6 @@ from typing import TypeVar
 import pytest
 from eth_utils.address import to_checksum_address
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.domain import DomainName
-from content_gateway.content.records import (
-    Failed,
-    IpfsContent,
-    Records,
-)
-from content_gateway.content.wallet import CoinType
 from content_gateway.errors import (
     AnswerTooLarge,
     InvalidCoinType,
@@ -28,6 +20,14 @@ from content_gateway.errors import (
 )
 from content_gateway.ethereum.endpoint import MAX_ANSWER_BYTES
 from content_gateway.ethereum.rpc import EthereumRpc
+from content_gateway.model.cid import Cid
+from content_gateway.model.domain import DomainName
+from content_gateway.model.records import (
+    Failed,
+    IpfsContent,
+    Records,
+)
+from content_gateway.model.wallet import CoinType
 from content_gateway.names.unstoppable import (
     CONTENT_KEYS,
     TLDS,

@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from content_gateway.codecs.multiformats import BASE58BTC
-from content_gateway.content.cid import Cid
-from content_gateway.content.domain import DomainName
-from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.records import (
+from content_gateway.errors import ResolverFailed
+from content_gateway.model.cid import Cid
+from content_gateway.model.domain import DomainName
+from content_gateway.model.ipns_name import IpnsName
+from content_gateway.model.records import (
     ContentRecord,
     Failed,
     IpfsContent,
     IpnsContent,
     OtherContent,
 )
-from content_gateway.content.wallet import parse_evm_address
-from content_gateway.errors import ResolverFailed
+from content_gateway.model.wallet import parse_evm_address
 from content_gateway.names.ens import Address
 from content_gateway.names.unstoppable import (
     CONTENT_KEYS,

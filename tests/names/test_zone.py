@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.domain import DomainName
-from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.records import IpfsContent, IpnsContent, Records
 from content_gateway.errors import NameNotFound, WrongSettings
+from content_gateway.model.cid import Cid
+from content_gateway.model.domain import DomainName
+from content_gateway.model.ipns_name import IpnsName
+from content_gateway.model.records import IpfsContent, IpnsContent, Records
 from content_gateway.names.zone import ZoneFile, parse_zone
 from tests.names.services import Clock
 

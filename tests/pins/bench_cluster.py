@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from content_gateway.content.cid import CODECS, Cid
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
+from content_gateway.model.cid import CODECS, Cid
 from content_gateway.outbound import Outbound
 from tests.fakes.cluster import Clock, MiniCluster
 from tests.fakes.cluster_rest import MiniRest

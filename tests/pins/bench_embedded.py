@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from content_gateway.content.cid import Cid
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.store import EmbeddedStore
+from content_gateway.model.cid import Cid
 from content_gateway.outbound import Outbound
 from tests.fakes.origin import Origin, running_origin
 from tests.pins.promises import Bench

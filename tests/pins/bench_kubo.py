@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from content_gateway.content.cid import CODECS, Cid
 from content_gateway.ipfs.kubo import Kubo
+from content_gateway.model.cid import CODECS, Cid
 from content_gateway.outbound import Outbound
 from tests.fakes import kubo as fakes
 from tests.pins.promises import Bench

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from content_gateway.app_pins import CLUSTER_SENDS, CLUSTER_WORKERS
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import ContentState, SweepReport
-from content_gateway.content.pins import NO_LABEL, PinStatus
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import ContentState, SweepReport
+from content_gateway.model.pins import NO_LABEL, PinStatus
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.sweep import Sweeper
 from content_gateway.pins.tending import Policy

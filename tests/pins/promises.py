@@ -14,9 +14,9 @@ from typing import Protocol
 import pytest
 
 from content_gateway.codecs.multiformats import BASE58BTC, SHA2_256
-from content_gateway.content.cid import DAG_PB, RAW, Cid
-from content_gateway.content.holdings import Holding, Sighting
 from content_gateway.errors import PinDeferred, PinFailed, UpstreamTimeout, UpstreamUnavailable
+from content_gateway.model.cid import DAG_PB, RAW, Cid
+from content_gateway.model.content_state import Holding, Sighting
 from content_gateway.pins.backend import PinBackend
 from content_gateway.pins.tending import IN_VAIN
 from tests.waiting import eventually

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from content_gateway.blocking.blocklist import Blocklist
-from content_gateway.content.holdings import ContentState, Event, Outcome, Sent, Shares
-from content_gateway.content.pins import NO_LABEL
+from content_gateway.model.content_state import ContentState, Event, Outcome, Sent, Shares
+from content_gateway.model.pins import NO_LABEL
 from content_gateway.pins.clock_watch import ClockWatch
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from content_gateway.content.holdings import ContentState
+from content_gateway.model.content_state import ContentState
 from content_gateway.storage.sqlite import Database
 from tests.fakes.cluster import MiniPin
 from tests.ledgers import Clock

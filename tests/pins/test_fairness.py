@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable
 import pytest
 
 from content_gateway.blocking.blocklist import Blocklist
-from content_gateway.content.holdings import ContentState, shared_by_all
+from content_gateway.model.content_state import ContentState, shared_by_all
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.tending import Policy

@@ -8,10 +8,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from content_gateway.blocking.blocklist import Blocklist
-from content_gateway.content.backend_health import BackendHealth
-from content_gateway.content.holdings import ContentState, Holding, Peer, Sighting
-from content_gateway.content.pins import Page, PinStatus, Search
 from content_gateway.errors import UpstreamUnavailable
+from content_gateway.model.backend_health import BackendHealth
+from content_gateway.model.content_state import ContentState, Holding, Peer, Sighting
+from content_gateway.model.pins import Page, PinStatus, Search
 from content_gateway.pins.health import Health
 from content_gateway.pins.outage import Outage
 from content_gateway.pins.pinning import Pinning

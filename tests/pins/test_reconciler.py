@@ -11,11 +11,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from content_gateway.blocking.blocklist import Blocklist
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import ContentState, Event, Holding, Listed, Outcome, Sighting
-from content_gateway.content.multiaddr import Multiaddr
-from content_gateway.content.pins import Label, PinStatus, Removal
 from content_gateway.errors import PinDeferred, PinFailed, PinNotFound, UpstreamUnavailable
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import (
+    ContentState,
+    Event,
+    Holding,
+    Listed,
+    Outcome,
+    Sighting,
+)
+from content_gateway.model.multiaddr import Multiaddr
+from content_gateway.model.pins import Label, PinStatus, Removal
 from content_gateway.pins.origins import OriginRules
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler

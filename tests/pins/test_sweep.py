@@ -5,11 +5,11 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 
 import pytest
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Event, Holding, Listed, Outcome, Sighting
-from content_gateway.content.multiaddr import Multiaddr
-from content_gateway.content.pins import NO_LABEL
 from content_gateway.errors import StorageUnavailable, UpstreamUnavailable
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import Event, Holding, Listed, Outcome, Sighting
+from content_gateway.model.multiaddr import Multiaddr
+from content_gateway.model.pins import NO_LABEL
 from content_gateway.pins.sweep import Schedule, Sweeper
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger

@@ -5,16 +5,6 @@ from typing import Any
 import pytest
 
 from content_gateway.codecs.multiformats import SHA2_256
-from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.holdings import (
-    ContentState,
-    Due,
-    Event,
-    Holding,
-    Outcome,
-    Sent,
-    Sighting,
-)
 from content_gateway.errors import (
     GatewayError,
     Overloaded,
@@ -24,6 +14,16 @@ from content_gateway.errors import (
     UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
+)
+from content_gateway.model.cid import RAW, Cid
+from content_gateway.model.content_state import (
+    ContentState,
+    Due,
+    Event,
+    Holding,
+    Outcome,
+    Sent,
+    Sighting,
 )
 from content_gateway.pins.outage import is_away
 from content_gateway.pins.tending import LONGEST_STALL, Act, Policy, Rules

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import ContentState
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import ContentState
 from content_gateway.storage.sqlite import Database
 from tests.ledgers import Clock
 from tests.pins.fed import Fed

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from content_gateway.content.holdings import (
+from content_gateway.model.content_state import (
     ContentState,
     Due,
     Holding,

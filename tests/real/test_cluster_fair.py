@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import ContentState
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import ContentState
 from tests.pins.promises import raw
 from tests.real.test_pins import gateway
 from tests.service import Service

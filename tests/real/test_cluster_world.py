@@ -15,11 +15,11 @@ import pytest
 import pytest_asyncio
 
 from content_gateway.codecs.multiformats import BASE58BTC
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Holding, Sighting
 from content_gateway.errors import PinDeferred, UpstreamUnavailable
 from content_gateway.ipfs.cluster_peers import signed_token
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import Holding, Sighting
 from content_gateway.outbound import Outbound
 from tests.ipfs.backends import look, pin, pinset
 from tests.pins.promises import node, raw

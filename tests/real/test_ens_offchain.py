@@ -10,9 +10,6 @@ import pytest
 import pytest_asyncio
 from eth_abi.abi import encode
 
-from content_gateway.content.domain import DomainName
-from content_gateway.content.records import Failed, IpfsContent, Records
-from content_gateway.content.wallet import ETHEREUM, CoinType
 from content_gateway.errors import (
     NameNotFound,
     ResolverFailed,
@@ -25,6 +22,9 @@ from content_gateway.ethereum.ccip import CcipRead
 from content_gateway.ethereum.gateways import Gateways
 from content_gateway.ethereum.rpc import EthereumRpc
 from content_gateway.guard import Guard
+from content_gateway.model.domain import DomainName
+from content_gateway.model.records import Failed, IpfsContent, Records
+from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.ens import EnsNames
 from content_gateway.outbound import Outbound
 from tests.fakes.gateway import Gateway, running_gateway

@@ -11,12 +11,12 @@ from urllib.parse import urlencode
 import aiohttp
 import pytest
 
-from content_gateway.content.ipns_name import IpnsName
 from content_gateway.errors import UpstreamNonsense, UpstreamUnavailable
 from content_gateway.ipfs.delegated_router import DelegatedRouter
 from content_gateway.ipfs.ipns_gateway import IpnsGateway
 from content_gateway.ipfs.kubo_records import KuboRecords
 from content_gateway.ipns.record import verify
+from content_gateway.model.ipns_name import IpnsName
 from content_gateway.outbound import Outbound
 from tests.ipns.signing import CURVES, PATH, EcSigner, RsaSigner, Signer, data, field, when
 from tests.world.kubo import Kubo, running_kubo

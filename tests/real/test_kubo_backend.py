@@ -12,10 +12,10 @@ import aiohttp
 import pytest
 
 from content_gateway.codecs.multiformats import BASE32, SHA2_256
-from content_gateway.content.cid import CODECS, DAG_CBOR, DAG_PB, RAW, Cid
-from content_gateway.content.holdings import Holding
 from content_gateway.errors import PinFailed, UpstreamTimeout, UpstreamUnavailable
 from content_gateway.ipfs.kubo import Kubo
+from content_gateway.model.cid import CODECS, DAG_CBOR, DAG_PB, RAW, Cid
+from content_gateway.model.content_state import Holding
 from content_gateway.outbound import Outbound
 from tests.ipfs.backends import ABSENT, holding, look, pin, pinset, refused
 from tests.ipfs.dags import Dag, pb, raw

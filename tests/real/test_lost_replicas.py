@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from content_gateway.content.holdings import SweepReport
+from content_gateway.model.content_state import SweepReport
 from tests.real.test_pins import LONG, gateway, status, until, until_settled
 from tests.service import Service
 from tests.waiting import eventually

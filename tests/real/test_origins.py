@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from content_gateway.codecs.multiformats import IDENTITY
-from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.multiaddr import Multiaddr
+from content_gateway.model.cid import RAW, Cid
+from content_gateway.model.multiaddr import Multiaddr
 from tests.content.test_multiaddr import GOOD
 from tests.service import Service, running_service
 from tests.waiting import eventually

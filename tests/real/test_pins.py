@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from content_gateway.codecs.multiformats import SHA2_256
-from content_gateway.content.cid import RAW, Cid
+from content_gateway.model.cid import RAW, Cid
 from tests.service import Service, running_service
 from tests.waiting import eventually
 from tests.world.cluster import Cluster, running_clusters, start_all, wipe

@@ -16,8 +16,8 @@ import pytest
 import pytest_asyncio
 
 from content_gateway.codecs.multiformats import BASE58BTC
-from content_gateway.content.cid import Cid
-from content_gateway.content.ipns_name import IpnsName
+from content_gateway.model.cid import Cid
+from content_gateway.model.ipns_name import IpnsName
 from tests.service import Service, running_service
 from tests.world.clients import ask_client
 from tests.world.ens import EnsWorld, checksummed

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.domain import DomainName
-from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.records import IpfsContent, IpnsContent, Records
 from content_gateway.errors import NameNotFound, UpstreamNonsense, UpstreamUnavailable
 from content_gateway.ethereum.rpc import EthereumRpc
+from content_gateway.model.cid import Cid
+from content_gateway.model.domain import DomainName
+from content_gateway.model.ipns_name import IpnsName
+from content_gateway.model.records import IpfsContent, IpnsContent, Records
 from content_gateway.names.unstoppable import TLDS, Chain, UnstoppableNames
 from content_gateway.outbound import Outbound
 from tests.world.ethereum import Anvil, CountingProxy, running_anvil

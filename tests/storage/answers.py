@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from content_gateway.content.records import Records
+from content_gateway.model.records import Records
 from content_gateway.storage.last_known import Bounds, SqliteLastKnown
 from content_gateway.storage.sqlite import Database
 from tests.waiting import until

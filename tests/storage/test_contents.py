@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.content.holdings import (
+from content_gateway.model.content_state import (
     ContentState,
     Due,
     Event,
@@ -20,7 +20,7 @@ from content_gateway.content.holdings import (
     Shares,
     Sighting,
 )
-from content_gateway.content.pins import NO_LABEL, PinStatus, Search
+from content_gateway.model.pins import NO_LABEL, PinStatus, Search
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.pin_rows import STATUS, conditions_of

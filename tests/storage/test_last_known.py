@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.records import (
+from content_gateway.ipns.record import verify
+from content_gateway.model.cid import Cid
+from content_gateway.model.ipns_name import IpnsName
+from content_gateway.model.records import (
     ContentRecord,
     IpfsContent,
     IpnsContent,
@@ -20,8 +21,7 @@ from content_gateway.content.records import (
     OtherContent,
     Records,
 )
-from content_gateway.content.wallet import ETHEREUM, CoinType
-from content_gateway.ipns.record import verify
+from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.storage.last_known import Bounds, SqliteLastKnown
 from content_gateway.storage.sqlite import Database
 from tests.ipns.signing import NOW, RsaSigner, Signer, data
@@ -235,7 +235,7 @@ async def test_the_largest_sequences_are_kept(tmp_path: Path, sequence: int) -> 
 READER = """
 import asyncio, sys
 from pathlib import Path
-from content_gateway.content.wallet import ETHEREUM
+from content_gateway.model.wallet import ETHEREUM
 from content_gateway.storage.last_known import SqliteLastKnown
 from content_gateway.storage.sqlite import Database
 

@@ -7,9 +7,16 @@ from itertools import pairwise, permutations
 
 import pytest
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import ContentState, Event, Holding, Outcome, Shares, Sighting
-from content_gateway.content.pins import NO_LABEL, Label, Match, Page, Pin, Removal, Search
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import (
+    ContentState,
+    Event,
+    Holding,
+    Outcome,
+    Shares,
+    Sighting,
+)
+from content_gateway.model.pins import NO_LABEL, Label, Match, Page, Pin, Removal, Search
 from content_gateway.storage.additions import MOST_ROWS, next_moment
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from content_gateway.codecs.timestamps import microseconds
-from content_gateway.content.holdings import ContentState
-from content_gateway.content.pins import NO_LABEL, Match, Search
 from content_gateway.errors import WrongSettings
+from content_gateway.model.content_state import ContentState
+from content_gateway.model.pins import NO_LABEL, Match, Search
 from content_gateway.storage import sqlite
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger

@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 
 from content_gateway.codecs.multiformats import SHA2_256
-from content_gateway.content.cid import RAW, Cid
+from content_gateway.model.cid import RAW, Cid
 from tests.cli.command import content
 from tests.fakes.origin import Origin
 from tests.faults.test_hostile import encoded

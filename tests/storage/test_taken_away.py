@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from content_gateway.content.pins import NO_LABEL, Pin, Search
 from content_gateway.database_files import DatabaseFiles
 from content_gateway.errors import StorageUnavailable, WrongSettings
+from content_gateway.model.pins import NO_LABEL, Pin, Search
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database
 from tests.ledgers import as_it_is, cid

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from content_gateway.content.holdings import (
+from content_gateway.model.content_state import (
     Due,
     Event,
     Lane,
@@ -15,7 +15,7 @@ from content_gateway.content.holdings import (
     fair_share,
     shared_by_all,
 )
-from content_gateway.content.pins import NO_LABEL
+from content_gateway.model.pins import NO_LABEL
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.sqlite import Database

@@ -11,9 +11,10 @@ import msgspec
 from content_gateway.api.call import Reply, confirmed, keyed
 from content_gateway.api.problems import Headers
 from content_gateway.codecs.timestamps import rfc3339
-from content_gateway.content.content_path import IpfsPath
-from content_gateway.content.domain import DomainName
-from content_gateway.content.records import (
+from content_gateway.ipns.resolver import Progress
+from content_gateway.model.content_path import IpfsPath
+from content_gateway.model.domain import DomainName
+from content_gateway.model.records import (
     IpfsContent,
     IpnsContent,
     Learned,
@@ -21,7 +22,6 @@ from content_gateway.content.records import (
     Records,
     Resolution,
 )
-from content_gateway.ipns.resolver import Progress
 
 
 def records_known(name: DomainName, learned: Learned, cached: IpfsPath | None) -> Reply:

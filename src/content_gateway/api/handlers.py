@@ -29,11 +29,11 @@ from content_gateway.api.call import (
     listed,
 )
 from content_gateway.api.contract import Contract
-from content_gateway.content.domain import DomainName
-from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.wallet import ETHEREUM, CoinType, parse_coin_type
 from content_gateway.errors import InvalidCoinType
 from content_gateway.ipns.resolver import IpnsResolver
+from content_gateway.model.domain import DomainName
+from content_gateway.model.ipns_name import IpnsName
+from content_gateway.model.wallet import ETHEREUM, CoinType, parse_coin_type
 from content_gateway.names.directory import Directory
 
 _COIN_TYPE: Final = re.compile(r"coin[-_]?(type)?", re.IGNORECASE)  # and what is meant for it

@@ -12,9 +12,9 @@ import msgspec
 from content_gateway.api.call import Reply, confirmed, keyed
 from content_gateway.api.discretion import without_addresses
 from content_gateway.codecs.timestamps import rfc3339
-from content_gateway.content.cursors import cursor_behind
-from content_gateway.content.holdings import ContentState, Peer
-from content_gateway.content.pins import MAX_PAGE_BYTES, Page, Pin, PinStatus
+from content_gateway.model.content_state import ContentState, Peer
+from content_gateway.model.cursors import cursor_behind
+from content_gateway.model.pins import MAX_PAGE_BYTES, Page, Pin, PinStatus
 
 _AROUND: Final = 256  # bytes of an answer beside its results
 _EXISTS: Final = keyed(

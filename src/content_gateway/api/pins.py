@@ -16,10 +16,10 @@ from content_gateway.api.pin_answers import (
     pins_listed,
 )
 from content_gateway.api.query import choices, number, parse_query
-from content_gateway.content.cid import Cid
-from content_gateway.content.cursors import parse_cursor
-from content_gateway.content.holdings import ContentState
-from content_gateway.content.pins import Search
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import ContentState
+from content_gateway.model.cursors import parse_cursor
+from content_gateway.model.pins import Search
 from content_gateway.pins.pinning import Pinning
 
 # A pin that somebody holds is never in the state `unpinning`.

@@ -19,10 +19,10 @@ from content_gateway.api.psa_query import (
     request_id,
 )
 from content_gateway.api.query import parse_query
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import ContentState
-from content_gateway.content.pins import Page, PinStatus
 from content_gateway.errors import PinNotFound
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import ContentState
+from content_gateway.model.pins import Page, PinStatus
 from content_gateway.pins.delegates import Delegates
 from content_gateway.pins.origins import OriginRules
 from content_gateway.pins.pinning import Pinning

@@ -14,10 +14,10 @@ from msgspec import Meta
 
 from content_gateway.api.query import choice, choices, moment, number, parse_query
 from content_gateway.codecs.timestamps import at_microseconds, microseconds
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import ContentState
-from content_gateway.content.pins import MAX_LABEL_BYTES, Label, Match, Pin, Search
 from content_gateway.errors import InvalidBody, InvalidCid, InvalidQuery, PinNotFound
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import ContentState
+from content_gateway.model.pins import MAX_LABEL_BYTES, Label, Match, Pin, Search
 from content_gateway.pins.origins import MOST_ORIGINS, OriginRules
 
 MAX_NAME: Final = 255

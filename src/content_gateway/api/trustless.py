@@ -32,9 +32,9 @@ from content_gateway.api.problems import (
     Refused,
 )
 from content_gateway.api.query import choice, parse_query
-from content_gateway.content.cid import Cid
 from content_gateway.errors import InvalidQuery, NotFound
 from content_gateway.fairness import FairSemaphore
+from content_gateway.model.cid import Cid
 from content_gateway.pins.pinning import Blocking
 
 Scope: TypeAlias = Literal["all", "block", "entity"]

@@ -34,11 +34,11 @@ from content_gateway.codecs.multiformats import (
     read_varint,
     varint,
 )
-from content_gateway.content.cid import LIBP2P_KEY, MAX_TEXT, Cid
-from content_gateway.content.domain import DomainName
-from content_gateway.content.ipns_name import IpnsName
 from content_gateway.errors import CallerError
 from content_gateway.files import lines
+from content_gateway.model.cid import LIBP2P_KEY, MAX_TEXT, Cid
+from content_gateway.model.domain import DomainName
+from content_gateway.model.ipns_name import IpnsName
 
 MAX_HEADER_BYTES: Final = 1024 * 1024  # this and the next: the specification's own limits
 MAX_LINE_BYTES: Final = 2 * 1024 * 1024

@@ -4,9 +4,9 @@ Knows the file's syntax and how a name is looked up. When the file is read, and 
 a name that is blocked, is left to blocklist.py."""
 
 from content_gateway.blocking.rules import Rules, denies, next_run
-from content_gateway.content.domain import DomainName
 from content_gateway.errors import InvalidDomain
 from content_gateway.files import lines
+from content_gateway.model.domain import DomainName
 
 _ANY_BELOW = "*."
 

@@ -17,9 +17,9 @@ from click.core import ParameterSource
 
 from content_gateway import telemetry
 from content_gateway.cli import service_mark
-from content_gateway.content.pins import PinStatus
 from content_gateway.errors import GatewayError, ScopeMissing
 from content_gateway.keys import OpenKeys
+from content_gateway.model.pins import PinStatus
 from content_gateway.settings import sources
 from content_gateway.settings.model import Settings
 from content_gateway.settings.sources import Loaded

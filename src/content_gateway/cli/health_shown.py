@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from content_gateway.codecs.timestamps import rfc3339
-from content_gateway.content.backend_health import BackendHealth
+from content_gateway.model.backend_health import BackendHealth
 
 
 def health_lines(health: BackendHealth | None, now: datetime) -> Iterator[str]:

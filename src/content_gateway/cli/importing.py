@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from content_gateway.cli.lines import MAX_LINE
-from content_gateway.content.pins import NO_LABEL, Label, Pin
 from content_gateway.errors import Blocked, GatewayError, InvalidCid, StorageUnavailable
+from content_gateway.model.pins import NO_LABEL, Label, Pin
 
 UNDER_WAY: Final = 256  # as many as the ledger commits in one group
 MAX_NAME: Final = 255

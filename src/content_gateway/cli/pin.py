@@ -16,10 +16,10 @@ from content_gateway.cli.importing import label_of
 from content_gateway.cli.keeper import Keeper
 from content_gateway.cli.pin_wait import until_pinned
 from content_gateway.cli.status_line import StatusLine, plain
-from content_gateway.content.cid import Cid
-from content_gateway.content.cursors import cursor_behind, parse_cursor
-from content_gateway.content.holdings import ContentState
-from content_gateway.content.pins import Page, PinStatus, Removal, Search
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import ContentState
+from content_gateway.model.cursors import cursor_behind, parse_cursor
+from content_gateway.model.pins import Page, PinStatus, Removal, Search
 from content_gateway.settings.sources import Loaded
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import Final
 from content_gateway.cli.keeper import Keeper
 from content_gateway.cli.pin_shown import how_far, progress
 from content_gateway.cli.status_line import StatusLine
-from content_gateway.content.holdings import ContentState
-from content_gateway.content.pins import PinStatus
 from content_gateway.errors import StorageUnavailable
+from content_gateway.model.content_state import ContentState
+from content_gateway.model.pins import PinStatus
 
 _BETWEEN_LOOKS: Final = 0.2
 _MOST_BLIND_LOOKS: Final = 100  # twenty seconds, one after the other

@@ -24,10 +24,10 @@ from content_gateway.cli.health_shown import (
 from content_gateway.cli.keeper import Keeper
 from content_gateway.cli.status_line import StatusLine, plain
 from content_gateway.codecs.timestamps import rfc3339
-from content_gateway.content.backend_health import BackendHealth
-from content_gateway.content.backlog import COMING, Backlog, Waiting
-from content_gateway.content.holdings import ContentState, SweepReport
 from content_gateway.errors import GatewayError, UpstreamError
+from content_gateway.model.backend_health import BackendHealth
+from content_gateway.model.backlog import COMING, Backlog, Waiting
+from content_gateway.model.content_state import ContentState, SweepReport
 from content_gateway.settings.model import Settings
 
 if TYPE_CHECKING:

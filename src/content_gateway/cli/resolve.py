@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from content_gateway.cli import common
-from content_gateway.content.records import IpfsContent, IpnsContent, OtherContent, Resolution
+from content_gateway.model.records import IpfsContent, IpnsContent, OtherContent, Resolution
 from content_gateway.settings.model import Settings
 
 
@@ -39,8 +39,8 @@ def command(
 
 async def _resolve(chosen: Settings, text: str, coin_type: str, fresh: bool) -> Resolution:
     from content_gateway.app import opened
-    from content_gateway.content.domain import DomainName
-    from content_gateway.content.wallet import parse_coin_type
+    from content_gateway.model.domain import DomainName
+    from content_gateway.model.wallet import parse_coin_type
 
     name, coin = DomainName.parse(text), parse_coin_type(coin_type)
     async with opened(chosen, common.zones_of(chosen)) as gateway:

@@ -13,10 +13,10 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from content_gateway.content.cid import Cid
 from content_gateway.demo.origin import origin, serving
 from content_gateway.demo.publisher import ipns_name, sign_record, site
 from content_gateway.errors import WrongSettings
+from content_gateway.model.cid import Cid
 
 WALLET: Final = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
 

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.ipns_name import IpnsName
 from content_gateway.errors import InvalidCid
 from content_gateway.ipfs import record_http
 from content_gateway.ipfs.embedded import gateway
+from content_gateway.model.cid import Cid
+from content_gateway.model.ipns_name import IpnsName
 
 
 def origin(blocks: Mapping[Cid, bytes], records: Mapping[IpnsName, bytes]) -> web.Application:

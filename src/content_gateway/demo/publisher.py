@@ -13,10 +13,10 @@ import cbor2
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from content_gateway.codecs.multiformats import IDENTITY, SHA2_256, varint
-from content_gateway.content.cid import DAG_PB, RAW, Cid
-from content_gateway.content.ipns_name import IpnsName
 from content_gateway.ipns.keys import KEY_ED25519
 from content_gateway.ipns.record import DATA, SIGNATURE_PREFIX, SIGNATURE_V2
+from content_gateway.model.cid import DAG_PB, RAW, Cid
+from content_gateway.model.ipns_name import IpnsName
 
 SITE: Final = Path(__file__).with_name("site")
 _UNIXFS_DIRECTORY: Final = b"\x08\x01"  # field 1 (Type) of UnixFS Data: Directory

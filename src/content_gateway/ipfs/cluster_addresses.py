@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from content_gateway.content.multiaddr import Multiaddr
+from content_gateway.model.multiaddr import Multiaddr
 
 
 def read_origins(pin: Mapping[str, Any]) -> list[Multiaddr]:

@@ -14,8 +14,6 @@ from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Peer
 from content_gateway.errors import UpstreamError, UpstreamUnavailable
 from content_gateway.ipfs.cluster_in_hand import (
     LONGEST_WAIT,
@@ -34,6 +32,8 @@ from content_gateway.ipfs.cluster_status import (
     read_status,
     read_unwell,
 )
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import Peer
 from content_gateway.outbound import json_object
 
 MAX_LINE_BYTES: Final = 256 * 1024

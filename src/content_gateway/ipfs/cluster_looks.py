@@ -13,8 +13,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Holding, Sighting
 from content_gateway.errors import UpstreamError
 from content_gateway.ipfs.cluster_listings import Listings
 from content_gateway.ipfs.cluster_peers import ClusterPeer, ClusterPeers, most_telling
@@ -27,6 +25,8 @@ from content_gateway.ipfs.cluster_status import (
 )
 from content_gateway.ipfs.cluster_submissions import Submissions
 from content_gateway.ipfs.cluster_wanted import CALLS_AT_ONCE, Wanted
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import Holding, Sighting
 
 # It asks every allocated peer for a status and waits up to 15 s for one that is dead.
 STATUS_SECONDS: Final = 25.0

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.multiaddr import Multiaddr
 from content_gateway.errors import WrongSettings
+from content_gateway.model.cid import Cid
+from content_gateway.model.multiaddr import Multiaddr
 
 EVERYWHERE: Final = -1
 # The cluster reads no more than 4096 bytes of request line and headers.

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Holding, Peer, Sighting
 from content_gateway.errors import InvalidCid, UpstreamNonsense, UpstreamUnavailable
 from content_gateway.ipfs.cluster_words import MAX_REASON, clean, in_words
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import Holding, Peer, Sighting
 from content_gateway.outbound import Answer, json_object
 
 WHO: Final = "The cluster"

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Sighting
 from content_gateway.ipfs.cluster_status import Allocation
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import Sighting
 
 _MOST: Final = 20_000
 _PATIENCE: Final = 30.0

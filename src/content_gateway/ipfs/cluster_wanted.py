@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Final
 
-from content_gateway.content.cid import Cid
 from content_gateway.errors import UpstreamError
 from content_gateway.ipfs.cluster_listings import Listings
 from content_gateway.ipfs.cluster_peers import ClusterPeers, most_telling
@@ -23,6 +22,7 @@ from content_gateway.ipfs.cluster_status import (
     read_allocation,
 )
 from content_gateway.ipfs.cluster_submissions import Submissions
+from content_gateway.model.cid import Cid
 
 CALLS_AT_ONCE: Final = 8
 

@@ -3,8 +3,8 @@
 Knows that API's path; what an answer means is told by record_http.py. Nothing it returns is
 believed here: verification is the resolver's business."""
 
-from content_gateway.content.ipns_name import IpnsName
 from content_gateway.ipfs.record_http import ask_for_record
+from content_gateway.model.ipns_name import IpnsName
 from content_gateway.outbound import Outbound
 
 

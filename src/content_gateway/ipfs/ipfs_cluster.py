@@ -12,9 +12,6 @@ from typing import Any, Final
 
 import structlog
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Holding, Listed, Sighting
-from content_gateway.content.multiaddr import Multiaddr
 from content_gateway.errors import (
     InvalidCid,
     PinDeferred,
@@ -39,6 +36,9 @@ from content_gateway.ipfs.cluster_status import (
     read_entry,
     read_status,
 )
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import Holding, Listed, Sighting
+from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.outbound import Answer, Outbound
 
 log = structlog.get_logger(__name__)

@@ -4,8 +4,8 @@ Knows how such a gateway is asked for the record instead of for what it points a
 answer means is told by record_http.py. Nothing it returns is believed here: verification is
 the resolver's business."""
 
-from content_gateway.content.ipns_name import IpnsName
 from content_gateway.ipfs.record_http import ask_for_record
+from content_gateway.model.ipns_name import IpnsName
 from content_gateway.outbound import Outbound
 
 

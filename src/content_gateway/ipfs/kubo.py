@@ -12,9 +12,6 @@ from urllib.parse import quote
 
 import structlog
 
-from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.holdings import Holding, Listed, Peer, Sighting
-from content_gateway.content.multiaddr import Multiaddr
 from content_gateway.errors import (
     PinDeferred,
     PinFailed,
@@ -35,6 +32,9 @@ from content_gateway.ipfs.kubo_words import (
     read_unpinned,
     refusal,
 )
+from content_gateway.model.cid import RAW, Cid
+from content_gateway.model.content_state import Holding, Listed, Peer, Sighting
+from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.outbound import Answer, Outbound, Stream
 from content_gateway.together import all_of
 

@@ -6,9 +6,9 @@ believed here, though the node is the operator's own: verification is the resolv
 from base64 import b64decode
 from typing import Any, Final
 
-from content_gateway.content.ipns_name import MAX_RECORD_BYTES, IpnsName
 from content_gateway.errors import UpstreamNonsense, UpstreamUnavailable
 from content_gateway.ipfs.record_http import NOT_FOUND
+from content_gateway.model.ipns_name import MAX_RECORD_BYTES, IpnsName
 from content_gateway.outbound import Answer, Outbound, json_object
 
 MAX_ANSWER_BYTES: Final = 64 * 1024  # a record in base64 needs 14 KiB; other events may precede it

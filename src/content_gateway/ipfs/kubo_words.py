@@ -6,7 +6,6 @@ section 6). Does no I/O; what to ask, and when, is left to kubo.py."""
 from dataclasses import dataclass
 from typing import Any, Final
 
-from content_gateway.content.cid import Cid
 from content_gateway.errors import (
     InvalidCid,
     PinDeferred,
@@ -14,6 +13,7 @@ from content_gateway.errors import (
     UpstreamNonsense,
     UpstreamUnavailable,
 )
+from content_gateway.model.cid import Cid
 from content_gateway.outbound import json_object
 
 MAX_ENTRY_BYTES: Final = 64 * 1024

@@ -5,8 +5,8 @@ Knows the record's media type (ipfs/specs `ipns-record.md`), its size, and which
 
 from typing import Final
 
-from content_gateway.content.ipns_name import MAX_RECORD_BYTES
 from content_gateway.errors import UpstreamNonsense, UpstreamUnavailable
+from content_gateway.model.ipns_name import MAX_RECORD_BYTES
 from content_gateway.outbound import Outbound
 
 MEDIA_TYPE: Final = "application/vnd.ipfs.ipns-record"

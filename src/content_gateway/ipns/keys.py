@@ -9,7 +9,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from content_gateway.codecs.multiformats import IDENTITY, SHA2_256, digest_of, read_varint
-from content_gateway.content.ipns_name import IpnsName
+from content_gateway.model.ipns_name import IpnsName
 
 KEY_RSA: Final = 0
 KEY_ED25519: Final = 1

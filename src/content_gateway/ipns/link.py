@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from content_gateway.content.content_path import ContentPath
+from content_gateway.model.content_path import ContentPath
 
 DEFAULT_TTL: Final = timedelta(seconds=60)
 NEVER: Final = datetime.min.replace(tzinfo=UTC)

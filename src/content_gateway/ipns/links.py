@@ -15,13 +15,13 @@ from typing import Protocol
 
 import structlog
 
-from content_gateway.content.content_path import parse_content_path
-from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.records import KnownLink
 from content_gateway.errors import Overloaded, UpstreamError
 from content_gateway.fairness import FairSemaphore, Permit
 from content_gateway.ipns.link import DEFAULT_TTL, NEVER, Link, Policy
 from content_gateway.ipns.record import IpnsRecord, verify
+from content_gateway.model.content_path import parse_content_path
+from content_gateway.model.ipns_name import IpnsName
+from content_gateway.model.records import KnownLink
 
 log = structlog.get_logger(__name__)
 

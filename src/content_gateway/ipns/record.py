@@ -15,10 +15,10 @@ from typing import Any, Final, TypeGuard
 
 import cbor2
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.ipns_name import MAX_RECORD_BYTES, IpnsName
 from content_gateway.errors import InvalidCid, UpstreamNonsense
 from content_gateway.ipns.keys import INVALID_SIGNATURE, check_signature, public_key
+from content_gateway.model.cid import Cid
+from content_gateway.model.ipns_name import MAX_RECORD_BYTES, IpnsName
 
 SIGNATURE_PREFIX: Final = b"ipns-signature:"
 _MAX_UINT64: Final = 2**64 - 1

@@ -12,12 +12,12 @@ from functools import lru_cache
 from typing import Final, Literal, Protocol
 
 from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
-from content_gateway.content.cid import Cid
-from content_gateway.content.content_path import MAX_PATH, IpfsPath
-from content_gateway.content.ipns_name import IpnsName
 from content_gateway.errors import InvalidIpnsName, TaskNotFound
 from content_gateway.ipns.link import NEVER, Link
 from content_gateway.ipns.links import Links
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_path import MAX_PATH, IpfsPath
+from content_gateway.model.ipns_name import IpnsName
 
 MAX_DEPTH: Final = 32  # names on the way, as many as boxo follows (namesys.DefaultDepthLimit)
 _TASK_LIFETIME: Final = timedelta(hours=1)

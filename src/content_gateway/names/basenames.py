@@ -8,15 +8,15 @@ from typing import Final
 
 from content_gateway.codecs import abi
 from content_gateway.codecs.abi import Reverted
-from content_gateway.content.domain import DomainName
-from content_gateway.content.records import ContentRecord, Failed, OtherContent, Records
-from content_gateway.content.wallet import ETHEREUM, CoinType, address_text
 from content_gateway.errors import (
     AnswerTooLarge,
     UpstreamError,
     UpstreamNonsense,
     UpstreamUnavailable,
 )
+from content_gateway.model.domain import DomainName
+from content_gateway.model.records import ContentRecord, Failed, OtherContent, Records
+from content_gateway.model.wallet import ETHEREUM, CoinType, address_text
 from content_gateway.names.ens import (
     CONTENTHASH,
     OWNER,

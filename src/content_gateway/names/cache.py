@@ -12,8 +12,8 @@ from typing import Protocol
 
 import structlog
 
-from content_gateway.content.records import Learned, Records, Staleness
-from content_gateway.content.wallet import CoinType
+from content_gateway.model.records import Learned, Records, Staleness
+from content_gateway.model.wallet import CoinType
 
 Question = tuple[str, CoinType]  # a normalised domain, and the coin whose address is wanted
 

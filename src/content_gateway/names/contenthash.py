@@ -7,15 +7,15 @@ from base64 import urlsafe_b64encode
 from typing import Final
 
 from content_gateway.codecs.multiformats import read_varint
-from content_gateway.content.cid import Cid
-from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.records import (
+from content_gateway.errors import InvalidCid, InvalidIpnsName
+from content_gateway.model.cid import Cid
+from content_gateway.model.ipns_name import IpnsName
+from content_gateway.model.records import (
     ContentRecord,
     IpfsContent,
     IpnsContent,
     OtherContent,
 )
-from content_gateway.errors import InvalidCid, InvalidIpnsName
 
 MAX_BYTES: Final = 512
 

@@ -42,12 +42,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.content_path import IpfsPath
-from content_gateway.content.domain import DomainName
-from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.records import IpfsContent, IpnsContent, Learned, Records, Resolution
-from content_gateway.content.wallet import ETHEREUM, CoinType
 from content_gateway.errors import (
     InvalidCoinType,
     NameNotFound,
@@ -56,6 +50,12 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_path import IpfsPath
+from content_gateway.model.domain import DomainName
+from content_gateway.model.ipns_name import IpnsName
+from content_gateway.model.records import IpfsContent, IpnsContent, Learned, Records, Resolution
+from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.cache import Cache, Entry, Question
 from content_gateway.names.lookups import Lookups
 

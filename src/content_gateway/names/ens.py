@@ -14,10 +14,10 @@ import structlog
 
 from content_gateway.codecs import abi
 from content_gateway.codecs.abi import Reverted
-from content_gateway.content.domain import DomainName
-from content_gateway.content.records import ContentRecord, Failed, OtherContent, Records
-from content_gateway.content.wallet import ETHEREUM, CoinType, address_text
 from content_gateway.errors import AnswerTooLarge, GatewayError, ResolverFailed, UpstreamError
+from content_gateway.model.domain import DomainName
+from content_gateway.model.records import ContentRecord, Failed, OtherContent, Records
+from content_gateway.model.wallet import ETHEREUM, CoinType, address_text
 from content_gateway.names import contenthash
 from content_gateway.names.refusals import read_refusal, read_resolver_error
 from content_gateway.together import both

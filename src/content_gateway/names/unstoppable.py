@@ -13,18 +13,6 @@ import structlog
 
 from content_gateway.codecs import abi
 from content_gateway.codecs.abi import Reverted
-from content_gateway.content.cid import Cid
-from content_gateway.content.domain import DomainName
-from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.records import (
-    ContentRecord,
-    Failed,
-    IpfsContent,
-    IpnsContent,
-    OtherContent,
-    Records,
-)
-from content_gateway.content.wallet import ETHEREUM, CoinType, checksummed, parse_evm_address
 from content_gateway.errors import (
     AnswerTooLarge,
     InvalidCid,
@@ -36,6 +24,18 @@ from content_gateway.errors import (
     UpstreamNonsense,
     UpstreamUnavailable,
 )
+from content_gateway.model.cid import Cid
+from content_gateway.model.domain import DomainName
+from content_gateway.model.ipns_name import IpnsName
+from content_gateway.model.records import (
+    ContentRecord,
+    Failed,
+    IpfsContent,
+    IpnsContent,
+    OtherContent,
+    Records,
+)
+from content_gateway.model.wallet import ETHEREUM, CoinType, checksummed, parse_evm_address
 from content_gateway.names.ens import TOO_LARGE, Address, EthereumCalls, records_of
 from content_gateway.together import both
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from content_gateway.content.domain import DomainName
-from content_gateway.content.records import ContentRecord, Records, parse_link
-from content_gateway.content.wallet import checksummed
 from content_gateway.errors import CallerError, NameNotFound
 from content_gateway.files import WatchedFile
+from content_gateway.model.domain import DomainName
+from content_gateway.model.records import ContentRecord, Records, parse_link
+from content_gateway.model.wallet import checksummed
 
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{40}")

@@ -6,9 +6,9 @@ checker proves in app.py that they fit."""
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Listed, Sighting
-from content_gateway.content.multiaddr import Multiaddr
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import Listed, Sighting
+from content_gateway.model.multiaddr import Multiaddr
 
 Progress = Callable[[int, int], None]
 """Told the blocks and bytes that one attempt has brought in so far."""

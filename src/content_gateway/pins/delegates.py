@@ -11,8 +11,8 @@ from typing import Final, Protocol
 
 import structlog
 
-from content_gateway.content.multiaddr import Multiaddr
 from content_gateway.errors import UpstreamError
+from content_gateway.model.multiaddr import Multiaddr
 
 MOST_DELEGATES: Final = 20  # Pinning Service API, PinStatus
 REFRESH_SECONDS: Final = 600.0

@@ -5,7 +5,7 @@ Adapters do not import this; the type checker proves in app.py that they fit."""
 from collections.abc import Sequence
 from typing import Protocol
 
-from content_gateway.content.holdings import Due, Event, Outcome, Sent, Shares
+from content_gateway.model.content_state import Due, Event, Outcome, Sent, Shares
 
 
 class DueLedger(Protocol):

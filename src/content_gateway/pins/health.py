@@ -12,9 +12,9 @@ from typing import Final, Protocol
 
 import structlog
 
-from content_gateway.content.backend_health import BackendHealth, Node
-from content_gateway.content.holdings import Holding, Sighting
 from content_gateway.errors import GatewayError, OwnFault, StorageUnavailable, UpstreamError
+from content_gateway.model.backend_health import BackendHealth, Node
+from content_gateway.model.content_state import Holding, Sighting
 from content_gateway.pins.outage import Outage, is_away
 
 _BETWEEN_WORDS: Final = 10.0

@@ -13,8 +13,8 @@ from typing import Self
 
 import structlog
 
-from content_gateway.content.holdings import Due
 from content_gateway.errors import StorageUnavailable
+from content_gateway.model.content_state import Due
 
 log = structlog.get_logger(__name__)
 

@@ -1,7 +1,7 @@
 """Origins: who has the content of a pin, as its requestor says; and which of them are believed.
 
 Knows what is refused: what is no multiaddr, and hosts that a stranger may not send us to, by the
-rule of content/addresses.py. A name may lead anywhere by the time that a node asks for it: where
+rule of model/addresses.py. A name may lead anywhere by the time that a node asks for it: where
 we connect ourselves the guard looks again, and a Kubo has Swarm.AddrFilters of its own."""
 
 from collections.abc import Iterable, Sequence
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Final
 
-from content_gateway.content.multiaddr import Multiaddr
 from content_gateway.errors import InvalidBody
+from content_gateway.model.multiaddr import Multiaddr
 
 MOST_ORIGINS: Final = 20
 

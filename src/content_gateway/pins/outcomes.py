@@ -6,7 +6,7 @@ process has learned is told. What the word is, is read from the ledger by whoeve
 import asyncio
 from typing import Final
 
-from content_gateway.content.cid import Cid
+from content_gateway.model.cid import Cid
 
 # A caller that waits asks for nothing else meanwhile: were all to wait, so would their next pins.
 MOST_WAITING: Final = 4

@@ -9,9 +9,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Protocol, TypeVar
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import ContentState
-from content_gateway.content.pins import (
+from content_gateway.errors import InvalidCid, PinNotFound
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import ContentState
+from content_gateway.model.pins import (
     NO_LABEL,
     Label,
     Page,
@@ -20,7 +21,6 @@ from content_gateway.content.pins import (
     Removal,
     Search,
 )
-from content_gateway.errors import InvalidCid, PinNotFound
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from typing import Final, Protocol
 
 import structlog
 
-from content_gateway.content.holdings import Due, Event, Outcome, Sent, Sighting
 from content_gateway.errors import UpstreamError
+from content_gateway.model.content_state import Due, Event, Outcome, Sent, Sighting
 from content_gateway.pins.tending import Act, Rules
 from content_gateway.pins.window import Windows, is_retry
 

@@ -6,7 +6,7 @@ the ledger, in turn by requestor."""
 from collections import Counter
 from collections.abc import Collection
 
-from content_gateway.content.holdings import Due, Lane, Shares, shared_by_all
+from content_gateway.model.content_state import Due, Lane, Shares, shared_by_all
 from content_gateway.pins.outage import Outage
 from content_gateway.pins.tending import Policy
 

@@ -24,7 +24,7 @@ A cluster that batches its changes says yes before it knows them, and a look doe
 yet. So the ledger records, durably and before it is sent, *what* was last wished and *when*; until
 that wish is older than the backend's batch age, an absence is no reason to send it again, and a
 presence after an unpin is no proof of a pin. A pin counts as settled when it was seen once more
-after that age. The rules are in tending.py, the states in content/holdings.py.
+after that age. The rules are in tending.py, the states in model/content_state.py.
 
 What nobody holds stays for a grace period, in case it is pinned again. Whether anybody holds it
 is counted again under the lease, in the transaction that records the wish to let go; the row is
@@ -58,10 +58,10 @@ from functools import partial
 
 import structlog
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Due, Outcome, Sighting
-from content_gateway.content.multiaddr import Multiaddr
 from content_gateway.errors import StorageUnavailable
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import Due, Outcome, Sighting
+from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.pins.backend import PinBackend
 from content_gateway.pins.clock_watch import ClockWatch
 from content_gateway.pins.due import DueLedger

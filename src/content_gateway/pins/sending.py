@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Due, Event, Holding, Outcome, Sent, Sighting
-from content_gateway.content.multiaddr import Multiaddr
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import Due, Event, Holding, Outcome, Sent, Sighting
+from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.pins.backend import PinBackend
 from content_gateway.pins.due import DueLedger
 from content_gateway.pins.health import Health

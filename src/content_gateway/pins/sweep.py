@@ -17,9 +17,9 @@ from typing import Final, Protocol, Self
 
 import structlog
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Known, Listed, SweepReport
 from content_gateway.errors import StorageUnavailable, UpstreamError
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import Known, Listed, SweepReport
 from content_gateway.pins.backend import PinBackend
 from content_gateway.pins.leases import owner_name
 

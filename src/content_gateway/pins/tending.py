@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from content_gateway.content.holdings import (
+from content_gateway.errors import GatewayError, Overloaded, PinDeferred, PinFailed
+from content_gateway.model.content_state import (
     ContentState,
     Due,
     Event,
@@ -19,7 +20,6 @@ from content_gateway.content.holdings import (
     Sent,
     Sighting,
 )
-from content_gateway.errors import GatewayError, Overloaded, PinDeferred, PinFailed
 from content_gateway.pins.outage import is_away
 from content_gateway.pins.pace import Pace
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
-from content_gateway.content.holdings import Due, Holding, Outcome, Sent, Sighting, fair_share
+from content_gateway.model.content_state import Due, Holding, Outcome, Sent, Sighting, fair_share
 from content_gateway.pins.tending import Act, Rules
 
 _MOST_CREDIT: Final = 128  # a second and a half of what a cluster of three brings in

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator
 
-from content_gateway.content import multiaddr
+from content_gateway.model import multiaddr
 
 
 def _http_url(text: str) -> str:

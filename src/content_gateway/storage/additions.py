@@ -13,9 +13,9 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from content_gateway.codecs.timestamps import at_microseconds
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import ContentState, Event, after
-from content_gateway.content.pins import Label, Pin
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import ContentState, Event, after
+from content_gateway.model.pins import Label, Pin
 from content_gateway.storage.pin_rows import kept_label
 from content_gateway.storage.requestors import give_to_soonest, number_for
 

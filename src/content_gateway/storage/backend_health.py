@@ -1,6 +1,6 @@
 """The word that is left of the pin backend, in SQL: one row, for every process of the ledger.
 
-Knows the table `backend_health`. What the word says, content/backend_health.py knows, and when it
+Knows the table `backend_health`. What the word says, model/backend_health.py knows, and when it
 is left pins/health.py."""
 
 import sqlite3
@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import msgspec
 
-from content_gateway.content.backend_health import BackendHealth
+from content_gateway.model.backend_health import BackendHealth
 from content_gateway.storage.sqlite import Database
 
 

@@ -10,10 +10,10 @@ import msgspec
 import structlog
 
 from content_gateway.codecs.timestamps import at_milliseconds
-from content_gateway.content.backlog import Waiting
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import ContentState, Due, Sent, Sighting
 from content_gateway.errors import InvalidCid
+from content_gateway.model.backlog import Waiting
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import ContentState, Due, Sent, Sighting
 
 log = structlog.get_logger(__name__)
 

@@ -2,7 +2,7 @@
 
 Knows the tables `contents`, `duties` and `sweeps`. A lease is a row that has an owner and a
 moment to come; whose lease has passed on, or whose generation is old, writes nothing. What an
-event leads to is said by content/holdings.py, and when to look again by whoever tends."""
+event leads to is said by model/content_state.py, and when to look again by whoever tends."""
 
 import sqlite3
 import time
@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
-from content_gateway.content.backlog import COMING, Backlog, Waiting
-from content_gateway.content.holdings import (
+from content_gateway.model.backlog import COMING, Backlog, Waiting
+from content_gateway.model.content_state import (
     ContentState,
     Due,
     Event,

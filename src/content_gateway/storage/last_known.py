@@ -14,8 +14,9 @@ from typing import Any, Final, Self, TypeVar
 import structlog
 
 from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
-from content_gateway.content.ipns_name import IpnsName
-from content_gateway.content.records import (
+from content_gateway.errors import CallerError, StorageUnavailable
+from content_gateway.model.ipns_name import IpnsName
+from content_gateway.model.records import (
     ContentRecord,
     IpfsContent,
     IpnsContent,
@@ -25,8 +26,7 @@ from content_gateway.content.records import (
     Records,
     parse_link,
 )
-from content_gateway.content.wallet import CoinType
-from content_gateway.errors import CallerError, StorageUnavailable
+from content_gateway.model.wallet import CoinType
 from content_gateway.storage.sqlite import Database
 
 _BATCH: Final = 500

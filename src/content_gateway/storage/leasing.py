@@ -4,12 +4,12 @@ Every requestor has a queue in each lane, in the order of `next_at`; the table `
 queues that are not empty, in the order in which they were served. Who was served goes to the end of
 that line, so that ten thousand contents of one requestor delay another's by one. A row of `turns`
 may stand before its time, as what made it wait may be gone: whoever finds it puts it right. Knows
-the tables `contents` and `turns`; how many one requestor may have, content/holdings.py says."""
+the tables `contents` and `turns`; how many one requestor may have, model/content_state.py says."""
 
 import sqlite3
 from typing import Any, Final
 
-from content_gateway.content.holdings import STUBBORN_ATTEMPTS, Due, Lane, Room, Shares
+from content_gateway.model.content_state import STUBBORN_ATTEMPTS, Due, Lane, Room, Shares
 from content_gateway.storage.content_rows import due_of
 
 LANE: Final = f"(attempts + looks > 0) + (attempts > {STUBBORN_ATTEMPTS})"

@@ -1,7 +1,7 @@
 """The pin ledger in SQL, as requestors see it: their pins, and what became of the contents.
 
 Knows the tables `pins` and `contents`. A pin and its content change in one transaction; what a
-state leads to is said by content/holdings.py, and what the reconciler reads and writes is in
+state leads to is said by model/content_state.py, and what the reconciler reads and writes is in
 contents.py beside this."""
 
 import sqlite3
@@ -14,9 +14,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from content_gateway.codecs.timestamps import microseconds
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import ContentState, Event, after
-from content_gateway.content.pins import (
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import ContentState, Event, after
+from content_gateway.model.pins import (
     MAX_PAGE_BYTES,
     Label,
     Page,

@@ -8,9 +8,9 @@ from typing import Any, Final
 import msgspec
 
 from content_gateway.codecs.timestamps import at_microseconds, at_milliseconds, microseconds
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import ContentState, Peer
-from content_gateway.content.pins import NO_LABEL, Label, Match, Pin, PinStatus, Search
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import ContentState, Peer
+from content_gateway.model.pins import NO_LABEL, Label, Match, Pin, PinStatus, Search
 
 _FAR: Final = 2**62  # later than any moment
 _PIN: Final = "cid, spelling, created_at, name, origins, meta"

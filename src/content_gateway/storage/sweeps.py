@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Known, SweepReport
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import Known, SweepReport
 from content_gateway.storage.sqlite import Database
 
 _KEPT_REPORTS: Final = 100

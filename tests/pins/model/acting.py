@@ -15,10 +15,10 @@ from typing import Any, Final
 from hypothesis.stateful import RuleBasedStateMachine
 
 from content_gateway.codecs.multiformats import SHA2_256
-from content_gateway.content.cid import RAW, Cid
-from content_gateway.content.holdings import SweepReport
-from content_gateway.content.pins import Label
 from content_gateway.errors import PinNotFound, UpstreamError
+from content_gateway.model.cid import RAW, Cid
+from content_gateway.model.content_state import SweepReport
+from content_gateway.model.pins import Label
 from tests.ledgers import Clock
 from tests.pins.model.cluster import CALL_SECONDS, Mood, SimulatedCluster
 from tests.pins.model.points import Crashed, Deed

@@ -6,10 +6,10 @@ taken with it."""
 
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Listed, Sighting
-from content_gateway.content.multiaddr import Multiaddr
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import Listed, Sighting
+from content_gateway.model.multiaddr import Multiaddr
 from tests.fakes.cluster import MiniCluster, MiniPin
 from tests.fakes.cluster_wire import Wire
 from tests.ledgers import Clock

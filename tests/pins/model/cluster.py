@@ -9,15 +9,15 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Map
 from enum import Enum, auto
 from math import inf
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Holding, Listed, Sent, Sighting
-from content_gateway.content.multiaddr import Multiaddr
 from content_gateway.errors import (
     PinDeferred,
     PinFailed,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import Holding, Listed, Sent, Sighting
+from content_gateway.model.multiaddr import Multiaddr
 from tests.ledgers import Clock
 
 FETCH_SECONDS = 2.0

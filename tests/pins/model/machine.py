@@ -15,8 +15,8 @@ from typing import Final
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.pins import Label, Search
+from content_gateway.model.cid import Cid
+from content_gateway.model.pins import Label, Search
 from tests.ledgers import as_it_is
 from tests.pins.model.acting import OURS, STRANGE, Acting
 from tests.pins.model.cluster import Mood

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Due, Event, Listed, Outcome, Sent, Shares, Sighting
-from content_gateway.content.multiaddr import Multiaddr
-from content_gateway.content.pins import Label, Page, Pin, PinStatus, Removal, Search
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import Due, Event, Listed, Outcome, Sent, Shares, Sighting
+from content_gateway.model.multiaddr import Multiaddr
+from content_gateway.model.pins import Label, Page, Pin, PinStatus, Removal, Search
 from content_gateway.pins.backend import PinBackend
 from content_gateway.pins.due import DueLedger
 from content_gateway.pins.pinning import PinLedger

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from content_gateway.blocking.blocklist import Blocklist
-from content_gateway.content.cid import Cid
+from content_gateway.model.cid import Cid
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.sweep import Sweeper

@@ -6,9 +6,9 @@ it, and says where that was wrong."""
 from collections import defaultdict
 from collections.abc import Callable
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Sent
-from content_gateway.content.pins import Label, Pin, Removal
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import Sent
+from content_gateway.model.pins import Label, Pin, Removal
 
 
 class Promises:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from content_gateway.codecs.timestamps import microseconds
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import ContentState, SweepReport
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import ContentState, SweepReport
 from tests.pins.model.process import World
 
 _PINS: Final = "SELECT cid, created_at, name FROM pins JOIN contents ON id = content"

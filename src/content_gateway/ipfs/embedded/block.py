@@ -13,7 +13,7 @@ from content_gateway.codecs.multiformats import (
     digest_of,
     read_varint,
 )
-from content_gateway.content.cid import CBOR, CODECS, DAG_CBOR, DAG_JSON, DAG_PB, JSON, RAW, Cid
+from content_gateway.model.cid import CBOR, CODECS, DAG_CBOR, DAG_JSON, DAG_PB, JSON, RAW, Cid
 
 # The largest block that IPFS nodes exchange (ipfs/specs `bitswap-protocol.md`).
 MAX_BLOCK_BYTES: Final = 2 * 1024 * 1024

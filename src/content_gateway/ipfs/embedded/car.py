@@ -16,9 +16,9 @@ from content_gateway.codecs.multiformats import (
     read_varint,
     varint,
 )
-from content_gateway.content.cid import Cid
 from content_gateway.ipfs.embedded.block import MAX_BLOCK_BYTES
 from content_gateway.ipfs.embedded.dag_cbor import cbor_links
+from content_gateway.model.cid import Cid
 
 MEDIA_TYPE: Final = "application/vnd.ipld.car"
 MAX_HEADER_BYTES: Final = 64 * 1024

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from content_gateway.codecs.multiformats import SHA2_256
-from content_gateway.content.cid import DAG_PB, RAW, Cid
 from content_gateway.errors import Overloaded
 from content_gateway.ipfs.embedded.block import LEAVES
 from content_gateway.ipfs.embedded.car import Section
@@ -21,6 +20,7 @@ from content_gateway.ipfs.embedded.node_links import (
     one_link,
     read_links,
 )
+from content_gateway.model.cid import DAG_PB, RAW, Cid
 
 # Blocks that came before the one that links to them, where a CAR is not in depth-first order.
 MAX_STRAY_BYTES: Final = 8 * 1024 * 1024

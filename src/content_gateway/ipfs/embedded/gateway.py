@@ -12,7 +12,6 @@ from typing import Final
 import structlog
 
 from content_gateway.breaker import Breaker
-from content_gateway.content.cid import Cid
 from content_gateway.errors import (
     PinDeferred,
     UpstreamError,
@@ -22,6 +21,7 @@ from content_gateway.errors import (
 from content_gateway.ipfs.embedded import car
 from content_gateway.ipfs.embedded.block import MAX_BLOCK_BYTES, is_block_of
 from content_gateway.ipfs.embedded.pace import Pace, parse_retry_after
+from content_gateway.model.cid import Cid
 from content_gateway.outbound import Outbound, Stream, host_of
 
 MEDIA_TYPE: Final = "application/vnd.ipld.raw"

@@ -10,7 +10,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from content_gateway.content.cid import Cid
 from content_gateway.errors import (
     PinDeferred,
     PinFailed,
@@ -18,6 +17,7 @@ from content_gateway.errors import (
     UpstreamUnavailable,
 )
 from content_gateway.ipfs.embedded.gateway import Busy, Gateway, NotGiven, WrongBytes
+from content_gateway.model.cid import Cid
 from content_gateway.outbound import Outbound
 
 HEDGE_SECONDS: Final = 2.0

@@ -13,7 +13,6 @@ from typing import Final, Literal
 import structlog
 
 from content_gateway.codecs.multiformats import IDENTITY
-from content_gateway.content.cid import DAG_PB, Cid
 from content_gateway.errors import Blocked, NotFound, OwnFault
 from content_gateway.ipfs.embedded import car
 from content_gateway.ipfs.embedded.block import LEAVES, matches, multihash_of
@@ -29,6 +28,7 @@ from content_gateway.ipfs.embedded.node_links import (
 )
 from content_gateway.ipfs.embedded.taking import drop_if_rotten, known_links, remember
 from content_gateway.ipfs.embedded.unixfs import entity_links
+from content_gateway.model.cid import DAG_PB, Cid
 
 Scope = Literal["all", "block", "entity"]
 

@@ -12,9 +12,6 @@ from typing import Final
 
 import structlog
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import Holding, Listed, Peer, Sighting
-from content_gateway.content.multiaddr import Multiaddr
 from content_gateway.errors import Blocked, PinDeferred, PinFailed
 from content_gateway.ipfs.embedded.block import refusal
 from content_gateway.ipfs.embedded.blockstore import Begun, Blockstore
@@ -23,6 +20,9 @@ from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.retrieval import Retrieval
 from content_gateway.ipfs.embedded.serving import MAX_LINKS, Scope, read_block, read_car
 from content_gateway.ipfs.embedded.verify import verify_some
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import Holding, Listed, Peer, Sighting
+from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.outbound import Outbound
 
 log = structlog.get_logger(__name__)

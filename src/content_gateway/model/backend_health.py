@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from content_gateway.codecs.timestamps import rfc3339
-from content_gateway.content.backlog import COMING, Waiting
-from content_gateway.content.holdings import ContentState
-from content_gateway.content.pins import PinStatus
+from content_gateway.model.backlog import COMING, Waiting
+from content_gateway.model.content_state import ContentState
+from content_gateway.model.pins import PinStatus
 
 _WAITING: Final = frozenset({*COMING, ContentState.FAILED})
 # Whoever has left word of an outage tries every few seconds; from one that is silent for so long

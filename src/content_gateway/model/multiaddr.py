@@ -17,9 +17,9 @@ from content_gateway.codecs.multiformats import (
     decode_multibase,
     read_varint,
 )
-from content_gateway.content.addresses import Address, is_public, is_public_name
-from content_gateway.content.ipns_name import IpnsName
 from content_gateway.errors import InvalidIpnsName
+from content_gateway.model.addresses import Address, is_public, is_public_name
+from content_gateway.model.ipns_name import IpnsName
 
 MAX_CHARS: Final = 1024
 _MAX_PARTS: Final = 16

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from posixpath import normpath
 from typing import Final
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.ipns_name import IpnsName
 from content_gateway.errors import CallerError
+from content_gateway.model.cid import Cid
+from content_gateway.model.ipns_name import IpnsName
 
 MAX_PATH: Final = 8 * 1024
 """Characters below a CID; whoever writes a record decides what we repeat in every answer."""

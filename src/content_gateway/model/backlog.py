@@ -1,6 +1,6 @@
 """What is still to be done about contents, as operators see it: values without I/O.
 
-Knows the states of content/holdings.py; a content that is pinned for good is in no backlog. Who
+Knows the states of model/content_state.py; a content that is pinned for good is in no backlog. Who
 works it off is left to `pins/`."""
 
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import ContentState
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import ContentState
 
 # Promised, not there yet, and nobody has said that it cannot be.
 COMING: Final = (ContentState.QUEUED, ContentState.PINNING, ContentState.UNPINNED)

@@ -1,15 +1,15 @@
 """Cursors: where the next page of a requestor's pins begins, as text.
 
 Knows that pins are ordered by their moment of creation, which no two of a requestor share. What a
-page holds is said by content/pins.py."""
+page holds is said by model/pins.py."""
 
 import re
 from datetime import datetime
 from typing import Final
 
 from content_gateway.codecs.timestamps import at_microseconds, microseconds
-from content_gateway.content.pins import Pin
 from content_gateway.errors import InvalidCursor
+from content_gateway.model.pins import Pin
 
 _CURSOR: Final = re.compile(r"[0-9a-f]{1,15}", re.ASCII)
 

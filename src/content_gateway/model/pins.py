@@ -1,8 +1,8 @@
 """Pins, as their requestors see them: values without I/O.
 
 Knows the fields of the interface specification's section 2.4 and of the Pinning Service API's Pin
-object. How far a backend is with the content behind a pin is in content/holdings.py; what follows
-from that is decided in `pins/`."""
+object. How far a backend is with the content behind a pin is in model/content_state.py; what
+follows from that is decided in `pins/`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from content_gateway.codecs.timestamps import rfc3339
-from content_gateway.content.cid import Cid
-from content_gateway.content.holdings import ContentState, Peer
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_state import ContentState, Peer
 
 MAX_LABEL_BYTES: Final = 4096
 MAX_PAGE_BYTES: Final = 1024 * 1024

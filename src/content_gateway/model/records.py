@@ -11,9 +11,6 @@ from typing import Final
 
 import msgspec
 
-from content_gateway.content.cid import Cid
-from content_gateway.content.content_path import IpfsPath
-from content_gateway.content.ipns_name import IpnsName
 from content_gateway.errors import (
     AnswerTooLarge,
     NameNotFound,
@@ -23,6 +20,9 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from content_gateway.model.cid import Cid
+from content_gateway.model.content_path import IpfsPath
+from content_gateway.model.ipns_name import IpnsName
 
 
 @dataclass(frozen=True, slots=True)

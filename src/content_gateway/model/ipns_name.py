@@ -17,8 +17,8 @@ from content_gateway.codecs.multiformats import (
     read_varint,
     varint,
 )
-from content_gateway.content.cid import DAG_PB, LIBP2P_KEY, MAX_TEXT
 from content_gateway.errors import InvalidIpnsName
+from content_gateway.model.cid import DAG_PB, LIBP2P_KEY, MAX_TEXT
 
 MAX_RECORD_BYTES: Final = 10 * 1024  # ipfs/specs ipns-record.md
 _LIBP2P_KEY_HEAD: Final = b"\x01" + varint(LIBP2P_KEY)

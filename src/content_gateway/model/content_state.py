@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import Enum, IntEnum, StrEnum, auto
 from typing import Final
 
-from content_gateway.content.cid import Cid
+from content_gateway.model.cid import Cid
 
 
 class ContentState(StrEnum):

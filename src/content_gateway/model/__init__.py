@@ -1,0 +1,1 @@
+"""The values of the domain: frozen, valid once parsed, without I/O."""
