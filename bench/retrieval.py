@@ -20,11 +20,11 @@ import uvloop
 from aiohttp import web
 
 from content_gateway.cli.common import collect_seldom
-from content_gateway.ipfs.embedded import car
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.frontier import Frontier, Limits
 from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.store import EmbeddedStore
+from content_gateway.ipld import car
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Holding, Sighting
 from content_gateway.outbound import Outbound

@@ -22,7 +22,7 @@ from content_gateway.api.contract import Operation
 from content_gateway.api.routes import Api
 from content_gateway.api.streams import LARGE_ANSWERS, large_answers
 from content_gateway.codecs.multiformats import SHA2_256
-from content_gateway.ipfs.embedded.block import MAX_BLOCK_BYTES
+from content_gateway.ipld.block import MAX_BLOCK_BYTES
 from content_gateway.keys import OpenKeys
 from content_gateway.model.cid import RAW, Cid
 from tests.api.raw import LOOPS, Edge, eventually, get, running_edge

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from aiohttp import web
 
-from content_gateway.ipfs.embedded.dag import links
+from content_gateway.ipld.links import links
 from content_gateway.model.cid import Cid
 from tests.fakes.miniature import Miniature, running
 

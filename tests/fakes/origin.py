@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from content_gateway.errors import InvalidCid
-from content_gateway.ipfs.embedded import car
-from content_gateway.ipfs.embedded.dag import links
+from content_gateway.ipld import car
+from content_gateway.ipld.links import links
 from content_gateway.model.cid import Cid
 from tests.fakes.miniature import PAGE, Miniature, running
 

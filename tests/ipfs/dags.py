@@ -8,7 +8,7 @@ from typing import Any
 
 import cbor2
 
-from content_gateway.ipfs.embedded.dag import links
+from content_gateway.ipld.links import links
 from content_gateway.model.cid import DAG_CBOR, DAG_JSON, DAG_PB, RAW, Cid
 
 Dag = tuple[Cid, dict[Cid, bytes]]

@@ -12,12 +12,12 @@ import pytest
 
 from content_gateway.codecs.multiformats import HASHES, digest_of
 from content_gateway.errors import StorageUnavailable, WrongSettings
-from content_gateway.ipfs.embedded.block import is_block_of
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.database import VERSION, WAL_BYTES, Job
 from content_gateway.ipfs.embedded.frontier import Frontier, Limits
 from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.store import EmbeddedStore
+from content_gateway.ipld.block import is_block_of
 from content_gateway.model.cid import RAW, Cid
 from content_gateway.outbound import Outbound
 from tests.ipfs.dags import Dag, file, in_order, raw

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from content_gateway.codecs.multiformats import BASE58BTC, digest_of, varint
-from content_gateway.ipfs.embedded import car
-from content_gateway.ipfs.embedded.block import MAX_BLOCK_BYTES, matches
-from content_gateway.ipfs.embedded.car import CarReader, Section
+from content_gateway.ipld import car
+from content_gateway.ipld.block import MAX_BLOCK_BYTES, matches
+from content_gateway.ipld.car import CarReader, Section
 from content_gateway.model.cid import DAG_PB, RAW, Cid
 from tests.ipfs.dags import file, in_order, pb, raw
 

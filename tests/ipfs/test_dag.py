@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from content_gateway.demo.publisher import directory
-from content_gateway.ipfs.embedded.dag import links
+from content_gateway.ipld.links import links
 from content_gateway.model.cid import CBOR, DAG_CBOR, DAG_JSON, DAG_PB, JSON, RAW, Cid
 from tests.ipfs.dags import Dag, as_json, block, cbor, link, pb, raw
 

@@ -14,13 +14,13 @@ from content_gateway.errors import (
     StorageUnavailable,
     UpstreamUnavailable,
 )
-from content_gateway.ipfs.embedded import car
-from content_gateway.ipfs.embedded.block import MAX_BLOCK_BYTES
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.database import MAX_GROUP, MAX_QUEUED_WRITES
 from content_gateway.ipfs.embedded.frontier import Frontier, Limits
 from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.store import PARALLEL_BLOCKS, EmbeddedStore
+from content_gateway.ipld import car
+from content_gateway.ipld.block import MAX_BLOCK_BYTES
 from content_gateway.model.cid import DAG_PB, RAW, Cid
 from content_gateway.model.content_state import Holding
 from content_gateway.outbound import Outbound

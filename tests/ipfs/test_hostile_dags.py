@@ -13,11 +13,11 @@ import pytest
 from content_gateway.codecs.multiformats import BASE32
 from content_gateway.errors import Overloaded, PinFailed
 from content_gateway.ipfs.embedded import taking
-from content_gateway.ipfs.embedded.block import MAX_BLOCK_BYTES
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.frontier import Frontier, Limits, Room
 from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.store import EmbeddedStore
+from content_gateway.ipld.block import MAX_BLOCK_BYTES
 from content_gateway.model.cid import DAG_CBOR, DAG_JSON, DAG_PB, Cid
 from content_gateway.model.content_state import Holding
 from tests.fakes.origin import Origin

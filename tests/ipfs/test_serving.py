@@ -8,10 +8,10 @@ import pytest
 from content_gateway.demo.publisher import directory
 from content_gateway.errors import NotFound
 from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.car import CarReader, Section, header
 from content_gateway.ipfs.embedded.frontier import Frontier, Limits
 from content_gateway.ipfs.embedded.serving import Scope
 from content_gateway.ipfs.embedded.store import EmbeddedStore
+from content_gateway.ipld.car import CarReader, Section, header
 from content_gateway.model.cid import DAG_PB, RAW, Cid
 from content_gateway.model.content_state import Holding
 from tests.ipfs.backends import holding

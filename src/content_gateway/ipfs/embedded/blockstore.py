@@ -18,10 +18,10 @@ import structlog
 
 from content_gateway.errors import OwnFault
 from content_gateway.ipfs.embedded import garbage, taking
-from content_gateway.ipfs.embedded.car import Section
 from content_gateway.ipfs.embedded.database import BUSY_MS, BlockDatabase
 from content_gateway.ipfs.embedded.frontier import Check, Frontier
 from content_gateway.ipfs.embedded.taking import Here
+from content_gateway.ipld.car import Section
 from content_gateway.model.cid import Cid
 
 # AUTOINCREMENT: the id of a pin that is gone never comes back, so that a late write for it is

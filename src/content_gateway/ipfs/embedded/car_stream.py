@@ -13,9 +13,9 @@ from typing import Final
 
 from content_gateway.codecs.multiformats import read_varint
 from content_gateway.errors import UpstreamError
-from content_gateway.ipfs.embedded.block import matches
-from content_gateway.ipfs.embedded.car import CarReader, Section
 from content_gateway.ipfs.embedded.gateway import Busy, Gateway, NotGiven
+from content_gateway.ipld.block import matches
+from content_gateway.ipld.car import CarReader, Section
 from content_gateway.model.cid import RAW, Cid
 
 _PART_BYTES: Final = 4 * 1024 * 1024

@@ -11,9 +11,9 @@ from typing import Final
 
 from content_gateway.codecs.multiformats import SHA2_256
 from content_gateway.errors import Overloaded
-from content_gateway.ipfs.embedded.block import LEAVES
-from content_gateway.ipfs.embedded.car import Section
-from content_gateway.ipfs.embedded.node_links import (
+from content_gateway.ipld.block import LEAVES
+from content_gateway.ipld.car import Section
+from content_gateway.ipld.node_links import (
     NodeLinks,
     codec_in,
     multihash_in,

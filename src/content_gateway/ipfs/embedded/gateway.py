@@ -18,9 +18,9 @@ from content_gateway.errors import (
     UpstreamNonsense,
     UpstreamUnavailable,
 )
-from content_gateway.ipfs.embedded import car
-from content_gateway.ipfs.embedded.block import MAX_BLOCK_BYTES, is_block_of
 from content_gateway.ipfs.embedded.pace import Pace, parse_retry_after
+from content_gateway.ipld import car
+from content_gateway.ipld.block import MAX_BLOCK_BYTES, is_block_of
 from content_gateway.model.cid import Cid
 from content_gateway.outbound import Outbound, Stream, host_of
 

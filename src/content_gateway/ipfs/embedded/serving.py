@@ -14,11 +14,12 @@ import structlog
 
 from content_gateway.codecs.multiformats import IDENTITY
 from content_gateway.errors import Blocked, NotFound, OwnFault
-from content_gateway.ipfs.embedded import car
-from content_gateway.ipfs.embedded.block import LEAVES, matches, multihash_of
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.frontier import Check, Memo
-from content_gateway.ipfs.embedded.node_links import (
+from content_gateway.ipfs.embedded.taking import drop_if_rotten, known_links, remember
+from content_gateway.ipld import car
+from content_gateway.ipld.block import LEAVES, matches, multihash_of
+from content_gateway.ipld.node_links import (
     NO_LINKS,
     NodeLinks,
     codec_in,
@@ -26,8 +27,7 @@ from content_gateway.ipfs.embedded.node_links import (
     one_link,
     read_links,
 )
-from content_gateway.ipfs.embedded.taking import drop_if_rotten, known_links, remember
-from content_gateway.ipfs.embedded.unixfs import entity_links
+from content_gateway.ipld.unixfs import entity_links
 from content_gateway.model.cid import DAG_PB, Cid
 
 Scope = Literal["all", "block", "entity"]

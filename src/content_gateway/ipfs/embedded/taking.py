@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 from content_gateway.codecs.multiformats import read_varint
 from content_gateway.errors import PinDeferred
 from content_gateway.ipfs.embedded import garbage
-from content_gateway.ipfs.embedded.block import LEAVES, matches
-from content_gateway.ipfs.embedded.car import Section
 from content_gateway.ipfs.embedded.frontier import Check, Frontier, Limits, Memo
-from content_gateway.ipfs.embedded.node_links import NodeLinks, codec_in, multihash_in
+from content_gateway.ipld.block import LEAVES, matches
+from content_gateway.ipld.car import Section
+from content_gateway.ipld.node_links import NodeLinks, codec_in, multihash_in
 from content_gateway.model.cid import DAG_CBOR, DAG_JSON, DAG_PB, RAW, Cid
 
 # How much one step may look up, read or adopt, so that others get their turn.

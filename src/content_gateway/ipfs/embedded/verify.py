@@ -12,8 +12,8 @@ from typing import Final
 
 from content_gateway.codecs.multiformats import read_varint
 from content_gateway.ipfs.embedded import garbage
-from content_gateway.ipfs.embedded.block import matches
 from content_gateway.ipfs.embedded.blockstore import Blockstore
+from content_gateway.ipld.block import matches
 from content_gateway.model.cid import RAW, Cid
 
 _BLOCKS_AT_ONCE: Final = 64

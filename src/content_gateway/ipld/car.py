@@ -16,8 +16,8 @@ from content_gateway.codecs.multiformats import (
     read_varint,
     varint,
 )
-from content_gateway.ipfs.embedded.block import MAX_BLOCK_BYTES
-from content_gateway.ipfs.embedded.dag_cbor import cbor_links
+from content_gateway.ipld.block import MAX_BLOCK_BYTES
+from content_gateway.ipld.dag_cbor import cbor_links
 from content_gateway.model.cid import Cid
 
 MEDIA_TYPE: Final = "application/vnd.ipld.car"

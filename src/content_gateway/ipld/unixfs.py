@@ -6,8 +6,8 @@ list of names, which a large one has spread over shards, and not the files in it
 from typing import Final
 
 from content_gateway.codecs.multiformats import IDENTITY, read_varint
-from content_gateway.ipfs.embedded.dag import named_links, node_data
-from content_gateway.ipfs.embedded.node_links import NodeLinks, one_link, read_links
+from content_gateway.ipld.links import named_links, node_data
+from content_gateway.ipld.node_links import NodeLinks, one_link, read_links
 from content_gateway.model.cid import DAG_PB, Cid
 
 _DIRECTORY: Final = 1

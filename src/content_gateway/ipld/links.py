@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from content_gateway.codecs.multiformats import MAX_VARINT_BYTES, read_varint
 from content_gateway.errors import InvalidCid
-from content_gateway.ipfs.embedded.dag_cbor import cbor_links
+from content_gateway.ipld.dag_cbor import cbor_links
 from content_gateway.model.cid import CBOR, DAG_CBOR, DAG_JSON, DAG_PB, JSON, RAW, Cid
 
 _PB_LINKS: Final = 0x12  # field 2 of PBNode, length-delimited

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from content_gateway.codecs.multiformats import IDENTITY, SHA2_256, read_varint, varint
-from content_gateway.ipfs.embedded.block import LEAVES, refusal
-from content_gateway.ipfs.embedded.dag import spelt_links
+from content_gateway.ipld.block import LEAVES, refusal
+from content_gateway.ipld.links import spelt_links
 from content_gateway.model.cid import DAG_PB, RAW, Cid
 
 # Most links: version 1, raw or dag-pb, sha2-256, 32 bytes.
