@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from content_gateway.concurrency.fair_semaphore import ALONE_AFTER, FairSemaphore, Permit
 from content_gateway.errors import Overloaded
-from content_gateway.fairness import ALONE_AFTER, FairSemaphore, Permit
 from tests.virtual import run_virtually
 
 PATIENCE = 30.0

@@ -10,10 +10,10 @@ from contextlib import ExitStack, asynccontextmanager
 import aiohttp
 import pytest
 
+from content_gateway.concurrency.loop_turns import Turns
 from content_gateway.connection_slots import PoolLimits
 from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamTimeout
 from content_gateway.guard import Guard
-from content_gateway.loop_turns import Turns
 from content_gateway.outbound import Answer, Outbound
 from content_gateway.response_protocol import (
     MAX_FRAMING_BYTES,

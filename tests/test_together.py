@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from content_gateway.concurrency.gather import both
 from content_gateway.errors import NameNotFound, UpstreamUnavailable
-from content_gateway.together import both
 
 
 async def say(word: str, *, after: int = 0) -> str:

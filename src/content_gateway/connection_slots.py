@@ -1,8 +1,8 @@
 """Connection slots: how many requests one HTTP client has under way, in all and to one server.
 
 Waiting for a slot is our doing and not the server's, so it has a limit of its own and spends no
-server's deadline; slots go in turn by requestor (fairness.py). Knows counts only; what a request
-is, is left to `outbound.py`."""
+server's deadline; slots go in turn by requestor (fair_semaphore.py). Knows counts only; what a
+request is, is left to `outbound.py`."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from content_gateway.concurrency.fair_semaphore import FairSemaphore, Permit
 from content_gateway.errors import Overloaded
-from content_gateway.fairness import FairSemaphore, Permit
 
 _LATE: Final = "No connection was free in time."
 _ENOUGH: Final = 1_000_000

@@ -1,9 +1,9 @@
 """One thread that writes for a whole process: what waits is committed together, then answered.
 
 Knows threads, the queue between them and the event loop, who waits for which write, and how SQLite
-takes a group back. Writes come into a group in turn by requestor (fairness.py), so that nobody's
-flood delays another's. What a commit is, and which of its writes fail, is left to whoever owns the
-database."""
+takes a group back. Writes come into a group in turn by requestor (fair_semaphore.py), so that
+nobody's flood delays another's. What a commit is, and which of its writes fail, is left to whoever
+owns the database."""
 
 import asyncio
 import queue
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import structlog
 
-from content_gateway.fairness import FairSemaphore
+from content_gateway.concurrency.fair_semaphore import FairSemaphore
 
 log = structlog.get_logger(__name__)
 

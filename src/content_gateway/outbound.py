@@ -19,6 +19,7 @@ import structlog
 from yarl import URL
 
 from content_gateway.byte_room import ByteRoom
+from content_gateway.concurrency.loop_turns import Turns
 from content_gateway.connection_slots import ConnectionSlots, PoolLimits
 from content_gateway.content_coding import decoder_of
 from content_gateway.descriptors import open_socket, own_lack
@@ -29,7 +30,6 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from content_gateway.loop_turns import Turns
 from content_gateway.response_protocol import Wasteful, with_bounds
 
 if TYPE_CHECKING:

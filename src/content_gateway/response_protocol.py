@@ -21,7 +21,7 @@ import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.http import HttpProcessingError
 
-from content_gateway.loop_turns import Turns
+from content_gateway.concurrency.loop_turns import Turns
 
 if TYPE_CHECKING:
     from aiohttp.http import RawResponseMessage

@@ -11,7 +11,7 @@ from content_gateway.api.call import Answer, Call, Handler, Reply, length_of
 from content_gateway.api.contract import Operation
 from content_gateway.api.routes import Api
 from content_gateway.api.turns import RequestTurns
-from content_gateway.fairness import ALONE_AFTER
+from content_gateway.concurrency.fair_semaphore import ALONE_AFTER
 from content_gateway.keys import OpenKeys
 from tests.virtual import run_virtually
 

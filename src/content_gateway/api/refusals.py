@@ -2,7 +2,7 @@
 
 A client that asks again as soon as it is refused would keep the event loop busy with saying no,
 thousands of times a second, and everybody else waiting. Knows requestors and the time, and nothing
-of what was refused; what there is too much of is said by whoever refuses (fairness.py)."""
+of what was refused; what there is too much of is said by whoever refuses (fair_semaphore.py)."""
 
 import asyncio
 import random

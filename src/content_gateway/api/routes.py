@@ -38,6 +38,7 @@ from content_gateway.api.protocol import ANSWER, ENCODED_SLASH, SENT_BODY
 from content_gateway.api.refusals import Refusals
 from content_gateway.api.streams import Send, large_answers, send_stream
 from content_gateway.api.turns import RequestTurns
+from content_gateway.concurrency.fair_semaphore import FairSemaphore
 from content_gateway.errors import (
     Blocked,
     KeyRefused,
@@ -47,7 +48,6 @@ from content_gateway.errors import (
     UpstreamError,
     WrongSettings,
 )
-from content_gateway.fairness import FairSemaphore
 from content_gateway.telemetry import request_ids
 
 # ASGI 3.0, as asgi.readthedocs.io has it.

@@ -15,8 +15,8 @@ from content_gateway.api.bodies import Receive
 from content_gateway.api.call import LARGE_BODY, Stream, address_of
 from content_gateway.api.problems import OLD_HTTP, Refused
 from content_gateway.api.protocol import CONNECTION, Connection
+from content_gateway.concurrency.fair_semaphore import FairSemaphore
 from content_gateway.errors import GatewayError
-from content_gateway.fairness import FairSemaphore
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 

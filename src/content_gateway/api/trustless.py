@@ -32,8 +32,8 @@ from content_gateway.api.problems import (
     Refused,
 )
 from content_gateway.api.query import choice, parse_query
+from content_gateway.concurrency.fair_semaphore import FairSemaphore
 from content_gateway.errors import InvalidQuery, NotFound
-from content_gateway.fairness import FairSemaphore
 from content_gateway.model.cid import Cid
 from content_gateway.pins.pinning import Blocking
 

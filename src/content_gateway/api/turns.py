@@ -4,8 +4,8 @@ All requests share one event loop, which would take what is ready first come fir
 with a thousand connections has a thousand requests ready at once, and another's one waits behind
 them all, however little each costs. So a request begins in this turn of the loop or waits for one
 of the next, as soon as it is known whose it is. Knows how the loop turns, and nothing of what a
-request does; what is held for longer than a turn is shared by fairness.py, whose permits would
-cost a fifth of a cheap request here."""
+request does; what is held for longer than a turn is shared by fair_semaphore.py, whose permits
+would cost a fifth of a cheap request here."""
 
 import asyncio
 import gc
@@ -13,7 +13,7 @@ import sys
 from collections import deque
 from typing import Final
 
-from content_gateway.fairness import ALONE_AFTER
+from content_gateway.concurrency.fair_semaphore import ALONE_AFTER
 
 _ALONE: Final = 32
 _BESIDE: Final = 2

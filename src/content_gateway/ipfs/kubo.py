@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import structlog
 
+from content_gateway.concurrency.gather import all_of
 from content_gateway.errors import (
     PinDeferred,
     PinFailed,
@@ -36,7 +37,6 @@ from content_gateway.model.cid import RAW, Cid
 from content_gateway.model.content_state import Holding, Listed, Peer, Sighting
 from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.outbound import Answer, Outbound, Stream
-from content_gateway.together import all_of
 
 log = structlog.get_logger(__name__)
 

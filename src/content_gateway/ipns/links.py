@@ -15,8 +15,8 @@ from typing import Protocol
 
 import structlog
 
+from content_gateway.concurrency.fair_semaphore import FairSemaphore, Permit
 from content_gateway.errors import Overloaded, UpstreamError
-from content_gateway.fairness import FairSemaphore, Permit
 from content_gateway.ipns.link import DEFAULT_TTL, NEVER, Link, Policy
 from content_gateway.ipns.record import IpnsRecord, verify
 from content_gateway.model.content_path import parse_content_path

@@ -8,6 +8,7 @@ from typing import Final
 
 from content_gateway.codecs import abi
 from content_gateway.codecs.abi import Reverted
+from content_gateway.concurrency.gather import both
 from content_gateway.errors import (
     AnswerTooLarge,
     UpstreamError,
@@ -29,7 +30,6 @@ from content_gateway.names.ens import (
     refused,
 )
 from content_gateway.names.refusals import read_resolver_error
-from content_gateway.together import both
 
 SUFFIX: Final = ".base.eth"
 _RESOLVER: Final = bytes.fromhex("0178b8bf")  # resolver(bytes32)

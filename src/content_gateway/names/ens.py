@@ -14,13 +14,13 @@ import structlog
 
 from content_gateway.codecs import abi
 from content_gateway.codecs.abi import Reverted
+from content_gateway.concurrency.gather import both
 from content_gateway.errors import AnswerTooLarge, GatewayError, ResolverFailed, UpstreamError
 from content_gateway.model.domain import DomainName
 from content_gateway.model.records import ContentRecord, Failed, OtherContent, Records
 from content_gateway.model.wallet import ETHEREUM, CoinType, address_text
 from content_gateway.names import contenthash
 from content_gateway.names.refusals import read_refusal, read_resolver_error
-from content_gateway.together import both
 
 _RESOLVE: Final = bytes.fromhex("9061b923")  # resolve(bytes,bytes)
 _MULTICALL: Final = bytes.fromhex("ac9650d8")  # multicall(bytes[])

@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from content_gateway.fairness import FairSemaphore, Permit
-from content_gateway.loop_turns import Turns
+from content_gateway.concurrency.fair_semaphore import FairSemaphore, Permit
+from content_gateway.concurrency.loop_turns import Turns
 from content_gateway.names.cache import Entry, Question
 
 Work: TypeAlias = Callable[[float, str], Coroutine[Any, Any, Entry]]

@@ -13,6 +13,7 @@ import structlog
 
 from content_gateway.codecs import abi
 from content_gateway.codecs.abi import Reverted
+from content_gateway.concurrency.gather import both
 from content_gateway.errors import (
     AnswerTooLarge,
     InvalidCid,
@@ -37,7 +38,6 @@ from content_gateway.model.records import (
 )
 from content_gateway.model.wallet import ETHEREUM, CoinType, checksummed, parse_evm_address
 from content_gateway.names.ens import TOO_LARGE, Address, EthereumCalls, records_of
-from content_gateway.together import both
 
 # The contracts of uns-config.json. A name moved from Ethereum to another chain leaves its token
 # behind with a bridge, so Ethereum is asked as well but believed last.

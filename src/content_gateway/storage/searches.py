@@ -2,7 +2,7 @@
 
 Each runs in one of a few threads, on a connection of its own that is kept for the next one, and
 reads of one moment. Knows how long a search may take, and that the log of writes cannot begin anew
-while searches overlap; what is read is left to the stores, and the turns to fairness.py."""
+while searches overlap; what is read is left to the stores, and the turns to fair_semaphore.py."""
 
 import asyncio
 import sqlite3
@@ -15,9 +15,9 @@ from typing import Final, TypeVar
 
 import structlog
 
+from content_gateway.concurrency.fair_semaphore import FairSemaphore, Permit
 from content_gateway.database_files import DatabaseFiles
 from content_gateway.errors import StorageUnavailable
-from content_gateway.fairness import FairSemaphore, Permit
 from content_gateway.storage.connection import connect
 
 T = TypeVar("T")

@@ -1,0 +1,2 @@
+"""Concurrency: who goes next where many wait, and how much of one turn of the event loop each
+has."""
