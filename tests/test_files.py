@@ -10,7 +10,13 @@ import pytest
 import structlog
 
 from content_gateway.errors import WrongSettings
-from content_gateway.files import IN_PLACE_BYTES, LOOK_SECONDS, WatchedFile, lines, read_bytes
+from content_gateway.files.watched_file import (
+    IN_PLACE_BYTES,
+    LOOK_SECONDS,
+    WatchedFile,
+    lines,
+    read_bytes,
+)
 from tests.names.services import Clock
 
 LARGE = "x" * IN_PLACE_BYTES + "\n"

@@ -4,7 +4,7 @@ In WAL mode SQLite never asks (its unix VFS compares the open file with the path
 opens a rollback journal): it goes on in a file that was unlinked, and takes a log that somebody has
 cut for its own, which spoils the database at the next checkpoint. So whoever answers asks here
 first. Knows the names of the files and the two headers that tell what must be in them; who may read
-them is left to file_modes.py, when to ask and what is answered then to the databases."""
+them is left to permissions.py, when to ask and what is answered then to the databases."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from urllib.parse import quote
 import structlog
 
 from content_gateway.errors import StorageUnavailable, WrongSettings
-from content_gateway.file_modes import tighten, tighten_folder
+from content_gateway.files.permissions import tighten, tighten_folder
 from content_gateway.wal_index import FRAME_HEADER, INDEX_BYTES, LOG_HEADER, WalIndex
 
 LOOK_SECONDS: Final = 1.0

@@ -25,7 +25,6 @@ import dns.rdatatype
 import dns.rdtypes.ANY.TXT
 import dns.resolver
 
-from content_gateway.descriptors import own_lack
 from content_gateway.errors import (
     GatewayError,
     Overloaded,
@@ -33,6 +32,7 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from content_gateway.files.descriptors import own_lack
 from content_gateway.model.content_path import parse_content_path
 
 PREFIX: Final = b"dnslink="

@@ -17,8 +17,8 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 from yarl import URL
 
-from content_gateway.descriptors import open_socket
 from content_gateway.errors import UpstreamNonsense
+from content_gateway.files.descriptors import open_socket
 from content_gateway.model.addresses import DNS_NAME, Address, is_public
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from yarl import URL
 
-from content_gateway.descriptors import open_socket
 from content_gateway.errors import UpstreamNonsense
+from content_gateway.files.descriptors import open_socket
 from content_gateway.guard import AddressRefused, Guard
 from content_gateway.model.addresses import is_public
 

@@ -22,7 +22,6 @@ from content_gateway.byte_room import ByteRoom
 from content_gateway.concurrency.loop_turns import Turns
 from content_gateway.connection_slots import ConnectionSlots, PoolLimits
 from content_gateway.content_coding import decoder_of
-from content_gateway.descriptors import open_socket, own_lack
 from content_gateway.errors import (
     AnswerTooLarge,
     Overloaded,
@@ -30,6 +29,7 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from content_gateway.files.descriptors import open_socket, own_lack
 from content_gateway.response_protocol import Wasteful, with_bounds
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import dns.nameserver
 import dns.resolver
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from content_gateway.descriptors import own_lack
+from content_gateway.files.descriptors import own_lack
 
 MAX_ADDRESSES: Final = 4  # a hostile zone may list thousands
 SECONDS: Final = 2.0

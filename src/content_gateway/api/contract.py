@@ -17,7 +17,7 @@ import structlog
 
 from content_gateway.codecs import bounded_yaml
 from content_gateway.errors import ContractBroken
-from content_gateway.files import Stamp, read_bytes, stamp_of
+from content_gateway.files.watched_file import Stamp, read_bytes, stamp_of
 
 MAX_FILE_BYTES: Final = 512 * 1024
 # How long an answer waits for a version that is being read; then the last good one serves.

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from content_gateway.descriptors import is_for_files, most_files
+from content_gateway.files.descriptors import is_for_files, most_files
 
 # For the databases, the upstreams' pools and what Python itself opens.
 OWN_FILES: Final = 1_024

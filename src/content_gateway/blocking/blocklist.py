@@ -11,7 +11,7 @@ from typing import Final
 from content_gateway.blocking.denylist import Denylist, parse_denylist
 from content_gateway.blocking.name_list import parse_names
 from content_gateway.errors import Blocked
-from content_gateway.files import WatchedFile
+from content_gateway.files.watched_file import WatchedFile
 from content_gateway.model.cid import Cid
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName

@@ -35,7 +35,7 @@ from content_gateway.codecs.multiformats import (
     varint,
 )
 from content_gateway.errors import CallerError
-from content_gateway.files import lines
+from content_gateway.files.watched_file import lines
 from content_gateway.model.cid import LIBP2P_KEY, MAX_TEXT, Cid
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName

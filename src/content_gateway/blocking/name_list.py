@@ -5,7 +5,7 @@ a name that is blocked, is left to blocklist.py."""
 
 from content_gateway.blocking.rules import Rules, denies, next_run
 from content_gateway.errors import InvalidDomain
-from content_gateway.files import lines
+from content_gateway.files.watched_file import lines
 from content_gateway.model.domain import DomainName
 
 _ANY_BELOW = "*."

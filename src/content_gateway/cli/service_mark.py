@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from content_gateway.errors import WrongSettings
-from content_gateway.file_modes import tighten
+from content_gateway.files.permissions import tighten
 from content_gateway.settings.model import Settings
 
 _SIZE: Final = 256  # always as long, so that one write replaces all of it

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from content_gateway.errors import CallerError, NameNotFound
-from content_gateway.files import WatchedFile
+from content_gateway.files.watched_file import WatchedFile
 from content_gateway.model.domain import DomainName
 from content_gateway.model.records import ContentRecord, Records, parse_link
 from content_gateway.model.wallet import checksummed

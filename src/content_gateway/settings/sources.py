@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from content_gateway.errors import WrongSettings
-from content_gateway.files import read_bytes
+from content_gateway.files.watched_file import read_bytes
 from content_gateway.settings.model import Settings, fields
 
 ENV_PREFIX: Final = "CONTENT_GATEWAY_"
