@@ -27,7 +27,7 @@ from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.ipld import car
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Holding, Sighting
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.ipfs.dags import Dag, file, in_order
 
 ROUNDS = 7

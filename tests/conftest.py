@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.fakes.ethereum import Ethereum, running_ethereum
 from tests.fakes.origin import Origin, running_origin
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from content_gateway.breaker import Attempt, Breaker
+from content_gateway.net.circuit_breaker import Attempt, Breaker
 from tests.names.services import Clock
 
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from content_gateway.byte_room import FREE_BYTES, ByteRoom
-from content_gateway.connection_slots import PoolLimits
 from content_gateway.errors import Overloaded
-from content_gateway.outbound import Outbound
+from content_gateway.net.byte_budget import FREE_BYTES, ByteRoom
+from content_gateway.net.connection_slots import PoolLimits
+from content_gateway.net.http_client import Outbound
 from tests.fakes.flood import flooding
 from tests.waiting import until
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from content_gateway.connection_slots import ConnectionSlots, PoolLimits
 from content_gateway.errors import Overloaded, UpstreamTimeout
-from content_gateway.outbound import Outbound
+from content_gateway.net.connection_slots import ConnectionSlots, PoolLimits
+from content_gateway.net.http_client import Outbound
 from tests.fakes.flood import flooding
 from tests.waiting import until
 

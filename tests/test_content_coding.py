@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from content_gateway.content_coding import MAX_MEMBERS, PIECE, decoder_of
 from content_gateway.errors import UpstreamNonsense
-from content_gateway.guard import Guard
-from content_gateway.outbound import Outbound
+from content_gateway.net.content_coding import MAX_MEMBERS, PIECE, decoder_of
+from content_gateway.net.http_client import Outbound
+from content_gateway.net.ssrf_guard import Guard
 from tests.fakes.flood import flooding
 from tests.lag import loop_lag
 

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamUnavailable
-from content_gateway.guard import AddressRefused, Guard
 from content_gateway.model.addresses import Address, is_public
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
+from content_gateway.net.ssrf_guard import AddressRefused, Guard
 from tests.fakes.dns import Zone
 from tests.world.peers import free_port
 

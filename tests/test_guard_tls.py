@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from content_gateway.errors import UpstreamUnavailable
-from content_gateway.guard import Guard
 from content_gateway.model.addresses import Address
-from content_gateway.outbound import Answer, Outbound
+from content_gateway.net.http_client import Answer, Outbound
+from content_gateway.net.ssrf_guard import Guard
 from tests.fakes.dns import Zone
 
 NOW = datetime.now(UTC)

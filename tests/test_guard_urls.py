@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from content_gateway.errors import UpstreamNonsense, UpstreamUnavailable
-from content_gateway.guard import MAX_URL_CHARS, Guard
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
+from content_gateway.net.ssrf_guard import MAX_URL_CHARS, Guard
 from tests.fakes.dns import Zone
 from tests.fakes.miniature import Miniature, running
 

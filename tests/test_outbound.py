@@ -16,7 +16,7 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from content_gateway.outbound import Answer, Outbound
+from content_gateway.net.http_client import Answer, Outbound
 from tests.limits import without_descriptors
 
 OK = b"HTTP/1.1 200 OK\r\n"

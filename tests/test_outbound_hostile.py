@@ -11,17 +11,17 @@ import aiohttp
 import pytest
 
 from content_gateway.concurrency.loop_turns import Turns
-from content_gateway.connection_slots import PoolLimits
 from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamTimeout
-from content_gateway.guard import Guard
-from content_gateway.outbound import Answer, Outbound
-from content_gateway.response_protocol import (
+from content_gateway.net.connection_slots import PoolLimits
+from content_gateway.net.http_client import Answer, Outbound
+from content_gateway.net.response_protocol import (
     MAX_FRAMING_BYTES,
     MAX_HEAD_BYTES,
     MAX_INTERIM,
     ResponseProtocol,
     with_bounds,
 )
+from content_gateway.net.ssrf_guard import Guard
 from tests.fakes.flood import Flood, flooding
 from tests.lag import loop_lag
 from tests.waiting import until

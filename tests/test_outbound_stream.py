@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from content_gateway.errors import UpstreamNonsense, UpstreamTimeout, UpstreamUnavailable
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.test_outbound import OK, Peer, listening
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from content_gateway.public_dns import MAX_ADDRESSES, PublicDns
+from content_gateway.net.public_dns import MAX_ADDRESSES, PublicDns
 from tests.fakes.dns import Nameserver, running_nameserver
 from tests.limits import without_descriptors
 

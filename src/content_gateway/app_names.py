@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from content_gateway.blocking.blocklist import Blocklist
-from content_gateway.connection_slots import PoolLimits
 from content_gateway.dnslink import DnsLinks
 from content_gateway.ethereum.ccip import CcipRead
 from content_gateway.ethereum.gateways import Gateways
 from content_gateway.ethereum.quorum import EthereumQuorum
 from content_gateway.ethereum.rpc import EthereumRpc
-from content_gateway.guard import Guard
 from content_gateway.ipfs.delegated_router import DelegatedRouter
 from content_gateway.ipfs.ipns_gateway import IpnsGateway
 from content_gateway.ipfs.kubo_records import KuboRecords
@@ -28,7 +26,9 @@ from content_gateway.names.ens import EnsNames, EthereumCalls
 from content_gateway.names.universal_resolver import UniversalResolverCheck
 from content_gateway.names.unstoppable import Chain, UnstoppableNames
 from content_gateway.names.zone import ZoneFile
-from content_gateway.outbound import Outbound
+from content_gateway.net.connection_slots import PoolLimits
+from content_gateway.net.http_client import Outbound
+from content_gateway.net.ssrf_guard import Guard
 from content_gateway.settings.model import Settings
 from content_gateway.storage.last_known import SqliteLastKnown
 from content_gateway.storage.sqlite import Database

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from content_gateway.blocking.blocklist import Blocklist
-from content_gateway.connection_slots import PoolLimits
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.frontier import Limits
 from content_gateway.ipfs.embedded.gateways import Gateways
@@ -15,8 +14,9 @@ from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from content_gateway.ipfs.kubo import Kubo
 from content_gateway.ipld.block import refusal
-from content_gateway.origin_guard import OriginGuard
-from content_gateway.outbound import Outbound
+from content_gateway.net.connection_slots import PoolLimits
+from content_gateway.net.http_client import Outbound
+from content_gateway.net.origin_guard import OriginGuard
 from content_gateway.pins.delegates import Delegates
 from content_gateway.pins.origins import OriginRules
 from content_gateway.pins.pinning import Pinning

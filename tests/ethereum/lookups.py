@@ -12,8 +12,8 @@ from eth_abi.abi import decode, encode
 from content_gateway.codecs.abi import Reverted
 from content_gateway.ethereum.ccip import LOCAL_BATCH, CcipRead
 from content_gateway.ethereum.gateways import Gateways
-from content_gateway.guard import Guard
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
+from content_gateway.net.ssrf_guard import Guard
 from tests.fakes.ethereum import selector
 from tests.fakes.gateway import Gateway, running_gateway
 

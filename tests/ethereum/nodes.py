@@ -12,7 +12,7 @@ from content_gateway.codecs.abi import Reverted
 from content_gateway.errors import UpstreamError
 from content_gateway.ethereum.quorum import EthereumQuorum
 from content_gateway.ethereum.rpc import EthereumRpc
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.fakes.ethereum import REGISTRY, Ethereum, selector
 from tests.names.services import Clock
 from tests.waiting import until

@@ -9,7 +9,7 @@ from content_gateway.codecs.abi import Reverted
 from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamUnavailable
 from content_gateway.ethereum.quorum import EthereumQuorum
 from content_gateway.ethereum.rpc import EthereumRpc
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.ethereum.nodes import (
     LONG,
     ROOT_OWNER,

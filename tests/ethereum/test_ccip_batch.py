@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 import pytest
 from eth_abi.abi import decode
 
-from content_gateway.connection_slots import PoolLimits
 from content_gateway.errors import Overloaded
 from content_gateway.ethereum.ccip import LOCAL_BATCH, MAX_BATCH, MAX_RESPONSE_BYTES
 from content_gateway.ethereum.gateways import Gateways
-from content_gateway.guard import Guard
-from content_gateway.outbound import Outbound
+from content_gateway.net.connection_slots import PoolLimits
+from content_gateway.net.http_client import Outbound
+from content_gateway.net.ssrf_guard import Guard
 from tests.ethereum.lookups import World, query, running_world
 from tests.fakes.ethereum import selector
 from tests.fakes.miniature import Mood

@@ -26,8 +26,8 @@ from content_gateway.ethereum.gateways import (
     Request,
     read_gateway_answer,
 )
-from content_gateway.guard import Guard
-from content_gateway.outbound import MAX_IN_FLIGHT, Answer, Outbound
+from content_gateway.net.http_client import MAX_IN_FLIGHT, Answer, Outbound
+from content_gateway.net.ssrf_guard import Guard
 from tests.fakes.gateway import Asked, Gateway, running_gateway
 from tests.fakes.miniature import Mood
 

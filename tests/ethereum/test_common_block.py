@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from content_gateway.errors import UpstreamNonsense, UpstreamUnavailable
 from content_gateway.ethereum.quorum import EthereumQuorum, common_block
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.ethereum.nodes import LONG, ask
 from tests.fakes.ethereum import Ethereum
 from tests.names.services import Clock

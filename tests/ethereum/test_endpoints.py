@@ -7,7 +7,7 @@ import pytest
 
 from content_gateway.errors import UpstreamNonsense, UpstreamUnavailable
 from content_gateway.ethereum.endpoint import read_block_number
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.ethereum.nodes import (
     LONG,
     ROOT_OWNER,

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from content_gateway.connection_slots import ConnectionSlots, PoolLimits
 from content_gateway.errors import Overloaded
 from content_gateway.ethereum.ccip import CcipRead
 from content_gateway.ethereum.gateways import Gateways
-from content_gateway.guard import Guard
-from content_gateway.outbound import GUARDED, MAX_IN_FLIGHT, Outbound
+from content_gateway.net.connection_slots import ConnectionSlots, PoolLimits
+from content_gateway.net.http_client import GUARDED, MAX_IN_FLIGHT, Outbound
+from content_gateway.net.ssrf_guard import Guard
 from tests.ethereum.lookups import CALL, CONTRACT, Chain, lookup, query, returned
 from tests.fakes.gateway import running_gateway
 from tests.virtual import run_virtually

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from content_gateway.connection_slots import PoolLimits
 from content_gateway.errors import Overloaded
-from content_gateway.outbound import Outbound
+from content_gateway.net.connection_slots import PoolLimits
+from content_gateway.net.http_client import Outbound
 from tests.ethereum.nodes import ask, held, quorum_of, rpc_of
 from tests.fakes.ethereum import Ethereum, running_ethereum
 from tests.names.services import Clock

@@ -8,7 +8,7 @@ import structlog
 from content_gateway.codecs.abi import Reverted
 from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamUnavailable
 from content_gateway.ethereum.quorum import EthereumQuorum
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.ethereum.nodes import LONG, ROOT_OWNER, ask, held, quorum_of, until_asked
 from tests.fakes.ethereum import REGISTRY, Ethereum, Revert
 from tests.fakes.miniature import Mood

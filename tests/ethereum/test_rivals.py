@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from content_gateway.ethereum.rpc import EthereumRpc
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.ethereum.nodes import LONG, answered, ask, held, rpc_of, until_asked, work_of_ours
 from tests.fakes.ethereum import Ethereum
 from tests.names.services import Clock

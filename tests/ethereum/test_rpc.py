@@ -19,7 +19,7 @@ from content_gateway.errors import (
 )
 from content_gateway.ethereum.endpoint import read_call_answer
 from content_gateway.ethereum.rpc import EthereumRpc
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.fakes.ethereum import REGISTRY, Ethereum, running_ethereum, selector
 from tests.fakes.miniature import Mood
 

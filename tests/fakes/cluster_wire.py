@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from content_gateway.errors import UpstreamUnavailable
-from content_gateway.outbound import Answer, Outbound, Stream
+from content_gateway.net.http_client import Answer, Outbound, Stream
 
 from .cluster import MiniCluster, MiniPeer
 from .cluster_rest import MiniRest, Reply

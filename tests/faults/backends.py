@@ -14,7 +14,7 @@ from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Holding
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.fakes.cluster import MiniCluster
 from tests.fakes.cluster_rest import MiniRest
 from tests.fakes.cluster_wire import running_servers

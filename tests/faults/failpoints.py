@@ -19,7 +19,7 @@ from content_gateway.blocking.blocklist import Blocklist
 from content_gateway.errors import PinNotFound
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.model.cid import Cid
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.sweep import Schedule, Sweeper

@@ -15,7 +15,7 @@ from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.ipfs.embedded.verify import Rotten, verify
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Holding, Sighting
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.fakes.origin import Origin
 from tests.ipfs.dags import file
 from tests.ipfs.stores import collected, count, number

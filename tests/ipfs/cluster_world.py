@@ -6,7 +6,7 @@ from typing import Any
 from content_gateway.codecs.multiformats import SHA2_256
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from content_gateway.model.cid import RAW, Cid
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.fakes.cluster import Clock
 from tests.fakes.cluster_rest import MiniRest
 from tests.fakes.cluster_wire import MiniServer

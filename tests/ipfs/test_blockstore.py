@@ -19,7 +19,7 @@ from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.ipld.block import is_block_of
 from content_gateway.model.cid import RAW, Cid
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.ipfs.dags import Dag, file, in_order, raw
 from tests.ipfs.stores import count, number
 from tests.ledgers import cid

@@ -15,7 +15,7 @@ from content_gateway.errors import (
 from content_gateway.ipfs.cluster_peers import SKIP_SECONDS, signed_token
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from content_gateway.model.content_state import Holding
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.fakes.miniature import Mood
 from tests.ipfs.backends import FAILED, look, pin, pinset
 from tests.ipfs.cluster_world import World

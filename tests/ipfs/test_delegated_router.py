@@ -6,7 +6,7 @@ from content_gateway.ipfs.delegated_router import DelegatedRouter
 from content_gateway.ipns.link import Policy
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import IpfsPath
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.fakes.origin import Origin
 from tests.ipns.signing import PATH, Signer
 from tests.ipns.sources import Clock, resolver_of

@@ -10,8 +10,8 @@ from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.model.content_state import Holding
 from content_gateway.model.multiaddr import Multiaddr
-from content_gateway.origin_guard import OriginGuard
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
+from content_gateway.net.origin_guard import OriginGuard
 from tests.fakes.origin import Origin, running_origin
 from tests.ipfs.backends import ABSENT, holding, silent
 from tests.ipfs.dags import file, raw

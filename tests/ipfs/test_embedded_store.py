@@ -23,7 +23,7 @@ from content_gateway.ipld import car
 from content_gateway.ipld.block import MAX_BLOCK_BYTES
 from content_gateway.model.cid import DAG_PB, RAW, Cid
 from content_gateway.model.content_state import Holding
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.fakes.origin import Origin
 from tests.ipfs.backends import ABSENT, holding, pin, silent
 from tests.ipfs.dags import Dag, as_json, block, cbor, chain, file, link, pb, raw

@@ -9,7 +9,7 @@ from content_gateway.errors import PinDeferred, PinFailed, UpstreamError, Upstre
 from content_gateway.ipfs.embedded.gateways import WRONG_SECONDS, Gateways, Manners
 from content_gateway.ipld.block import MAX_BLOCK_BYTES
 from content_gateway.model.cid import RAW, Cid
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.fakes.miniature import Mood
 from tests.fakes.origin import Origin
 from tests.ipfs.dags import raw

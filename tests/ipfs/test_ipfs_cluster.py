@@ -16,7 +16,7 @@ from content_gateway.errors import (
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from content_gateway.model.cid import DAG_PB, RAW, Cid
 from content_gateway.model.content_state import Holding, Sighting
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.fakes.cluster import MiniPin
 from tests.ipfs.backends import look, pin, pinset
 from tests.ipfs.cluster_world import World

@@ -2,7 +2,6 @@
 
 import pytest
 
-from content_gateway.connection_slots import PoolLimits
 from content_gateway.errors import (
     Overloaded,
     PinDeferred,
@@ -14,7 +13,8 @@ from content_gateway.errors import (
 from content_gateway.ipfs.kubo import LOOKS_AT_ONCE, Kubo
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Holding, Peer, Sighting
-from content_gateway.outbound import Outbound
+from content_gateway.net.connection_slots import PoolLimits
+from content_gateway.net.http_client import Outbound
 from tests.fakes.kubo import NAME
 from tests.fakes.kubo import Kubo as Node
 from tests.fakes.miniature import Mood

@@ -12,7 +12,7 @@ from content_gateway.ipfs.kubo import MAX_LINE_BYTES, Kubo
 from content_gateway.model.cid import DAG_PB, Cid
 from content_gateway.model.content_state import Holding, Peer, Sighting
 from content_gateway.model.multiaddr import Multiaddr
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.fakes.kubo import NAME, Trouble, running_kubo
 from tests.fakes.kubo import Kubo as Node
 from tests.fakes.miniature import Mood

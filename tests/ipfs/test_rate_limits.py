@@ -19,7 +19,7 @@ from content_gateway.ipfs.embedded.pace import (
 )
 from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.model.content_state import Holding
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.fakes.origin import Origin
 from tests.ipfs.backends import holding, pin
 from tests.ipfs.dags import file, raw

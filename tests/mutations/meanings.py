@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from content_gateway.model.wallet import ETHEREUM, CoinType
-from content_gateway.outbound import Answer
+from content_gateway.net.http_client import Answer
 from tests.fakes.ethereum import NAME_WRAPPER
 from tests.mutations.cases import Wrong
 from tests.mutations.contents import Unreadable

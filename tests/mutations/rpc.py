@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from eth_abi.abi import decode, encode
 
-from content_gateway.outbound import Answer
+from content_gateway.net.http_client import Answer
 from tests.mutations.cases import Case
 from tests.mutations.changes import respell, spoil_abi, spoil_bytes
 from tests.mutations.json_changes import respell_json, spoil_json

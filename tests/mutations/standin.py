@@ -14,8 +14,8 @@ from eth_abi.abi import decode
 from eth_abi.exceptions import DecodingError
 
 from content_gateway.errors import AnswerTooLarge, UpstreamUnavailable
-from content_gateway.guard import Guard
-from content_gateway.outbound import Answer, Outbound
+from content_gateway.net.http_client import Answer, Outbound
+from content_gateway.net.ssrf_guard import Guard
 from tests.fakes.ethereum import selector
 from tests.fakes.miniature import Miniature
 

@@ -5,7 +5,7 @@ from typing import Final
 import pytest
 
 from content_gateway.model.wallet import ETHEREUM
-from content_gateway.outbound import Answer
+from content_gateway.net.http_client import Answer
 from tests.fakes.ethereum import Name
 from tests.mutations.cases import Case, run, share
 from tests.mutations.chain import Base, Chain

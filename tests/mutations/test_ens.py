@@ -8,7 +8,7 @@ import pytest
 from eth_abi.abi import encode
 
 from content_gateway.model.wallet import ETHEREUM, CoinType
-from content_gateway.outbound import Answer
+from content_gateway.net.http_client import Answer
 from tests.fakes.ethereum import Name, selector
 from tests.mutations.cases import Case, run, share
 from tests.mutations.chain import Chain

@@ -25,7 +25,7 @@ from content_gateway.model.domain import DomainName
 from content_gateway.model.records import IpnsContent, KnownLink, Records
 from content_gateway.names.cache import Cache
 from content_gateway.names.directory import Directory
-from content_gateway.outbound import Answer
+from content_gateway.net.http_client import Answer
 from tests.fakes.origin import Origin
 from tests.ipns.signing import DATA, SIGNATURE_V2, RsaSigner, Signer, data, field, when
 from tests.ipns.sources import Memory as IpnsMemory

@@ -16,7 +16,7 @@ import uvloop
 from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from content_gateway.outbound import Answer
+from content_gateway.net.http_client import Answer
 from tests.fakes.ethereum import Name
 from tests.fakes.gateway import Gateway
 from tests.fakes.miniature import Miniature, Mood, running

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from content_gateway.outbound import Answer
+from content_gateway.net.http_client import Answer
 from tests.mutations.cases import Case, Wrong, run, share
 from tests.mutations.rpc import spoil_rpc
 from tests.mutations.standin import Role

@@ -7,7 +7,7 @@ from typing import Final
 import multiformats
 import pytest
 
-from content_gateway.outbound import Answer
+from content_gateway.net.http_client import Answer
 from tests.fakes.unstoppable import PROXY_READER, Name, UnstoppableChain
 from tests.mutations.cases import Case, run, share
 from tests.mutations.contents import Unreadable, content_of

@@ -14,11 +14,11 @@ from content_gateway.api.problems import INTERNAL, kind_of
 from content_gateway.app_names import name_services
 from content_gateway.blocking.blocklist import Blocklist
 from content_gateway.ethereum.gateways import Gateways
-from content_gateway.guard import Guard
 from content_gateway.model.domain import DomainName
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.cache import Cache
 from content_gateway.names.directory import Directory, IpnsLookup
+from content_gateway.net.ssrf_guard import Guard
 from content_gateway.settings.model import Settings
 from content_gateway.settings.sources import load
 from tests.fakes.miniature import Miniature

@@ -20,7 +20,7 @@ from content_gateway.model.records import Failed, IpfsContent, OtherContent, Rec
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.basenames import Basenames
 from content_gateway.names.ens import EnsNames
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.ethereum.nodes import work_of_ours
 from tests.fakes.ethereum import (
     NOBODY,

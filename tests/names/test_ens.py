@@ -21,7 +21,7 @@ from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import Failed, IpfsContent, IpnsContent, OtherContent, Records
 from content_gateway.model.wallet import CoinType
 from content_gateway.names.ens import EnsNames
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.fakes.ethereum import (
     NAME_WRAPPER,
     REGISTRY,

@@ -22,7 +22,7 @@ from content_gateway.model.domain import DomainName
 from content_gateway.model.records import Failed, IpfsContent, Records
 from content_gateway.model.wallet import CoinType
 from content_gateway.names.ens import EnsNames
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.fakes.ethereum import (
     REGISTRY,
     UNIVERSAL_RESOLVER,

@@ -14,7 +14,7 @@ from content_gateway.model.records import Records
 from content_gateway.model.wallet import ETHEREUM
 from content_gateway.names.ens import EnsNames
 from content_gateway.names.universal_resolver import Backoff, UniversalResolverCheck
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.ethereum.nodes import work_of_ours
 from tests.fakes.ethereum import REGISTRY, UNIVERSAL_RESOLVER, Ethereum, Name, Revert
 from tests.fakes.miniature import Mood

@@ -35,7 +35,7 @@ from content_gateway.names.unstoppable import (
     Chain,
     UnstoppableNames,
 )
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.fakes.miniature import Mood
 from tests.fakes.unstoppable import (
     NOBODY,

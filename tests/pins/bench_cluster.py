@@ -9,7 +9,7 @@ from pathlib import Path
 
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from content_gateway.model.cid import CODECS, Cid
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.fakes.cluster import Clock, MiniCluster
 from tests.fakes.cluster_rest import MiniRest
 from tests.fakes.cluster_wire import Wire, running_servers

@@ -11,7 +11,7 @@ from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.gateways import Gateways
 from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.model.cid import Cid
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.fakes.origin import Origin, running_origin
 from tests.pins.promises import Bench
 

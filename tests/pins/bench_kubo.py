@@ -10,7 +10,7 @@ from pathlib import Path
 
 from content_gateway.ipfs.kubo import Kubo
 from content_gateway.model.cid import CODECS, Cid
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.fakes import kubo as fakes
 from tests.pins.promises import Bench
 from tests.world import kubo as world

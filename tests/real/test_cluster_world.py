@@ -20,7 +20,7 @@ from content_gateway.ipfs.cluster_peers import signed_token
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Holding, Sighting
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.ipfs.backends import look, pin, pinset
 from tests.pins.promises import node, raw
 from tests.waiting import eventually

@@ -21,12 +21,12 @@ from content_gateway.errors import (
 from content_gateway.ethereum.ccip import CcipRead
 from content_gateway.ethereum.gateways import Gateways
 from content_gateway.ethereum.rpc import EthereumRpc
-from content_gateway.guard import Guard
 from content_gateway.model.domain import DomainName
 from content_gateway.model.records import Failed, IpfsContent, Records
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.ens import EnsNames
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
+from content_gateway.net.ssrf_guard import Guard
 from tests.fakes.gateway import Gateway, running_gateway
 from tests.fakes.miniature import Mood
 from tests.world.ens import EnsWorld, calldata, dns_wire, namehash

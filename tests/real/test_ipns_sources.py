@@ -17,7 +17,7 @@ from content_gateway.ipfs.ipns_gateway import IpnsGateway
 from content_gateway.ipfs.kubo_records import KuboRecords
 from content_gateway.ipns.record import verify
 from content_gateway.model.ipns_name import IpnsName
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.ipns.signing import CURVES, PATH, EcSigner, RsaSigner, Signer, data, field, when
 from tests.world.kubo import Kubo, running_kubo
 from tests.world.peers import Process, ask

@@ -16,7 +16,7 @@ from content_gateway.errors import PinFailed, UpstreamTimeout, UpstreamUnavailab
 from content_gateway.ipfs.kubo import Kubo
 from content_gateway.model.cid import CODECS, DAG_CBOR, DAG_PB, RAW, Cid
 from content_gateway.model.content_state import Holding
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.ipfs.backends import ABSENT, holding, look, pin, pinset, refused
 from tests.ipfs.dags import Dag, pb, raw
 from tests.waiting import eventually

@@ -15,7 +15,7 @@ from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import IpfsContent, IpnsContent, Records
 from content_gateway.names.unstoppable import TLDS, Chain, UnstoppableNames
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 from tests.world.ethereum import Anvil, CountingProxy, running_anvil
 from tests.world.unstoppable import UnstoppableWorld
 

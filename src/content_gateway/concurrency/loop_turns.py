@@ -2,7 +2,7 @@
 
 Starting a request or a look-up and parsing what came are each short; hundreds that are ready in
 one turn would hold the loop. Knows CPU time and who waits; what is done in a turn is left to
-`outbound.py`, `response_protocol.py` and `names/lookups.py`."""
+`http_client.py`, `response_protocol.py` and `names/lookups.py`."""
 
 import asyncio
 import time

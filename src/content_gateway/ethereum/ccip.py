@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Final, Protocol, TypeVar
 
-from content_gateway.byte_room import ByteRoom, Hold
 from content_gateway.codecs import abi, http_error
 from content_gateway.codecs.abi import Reverted
 from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamTimeout
@@ -22,6 +21,7 @@ from content_gateway.ethereum.gateways import (
     Gateways,
     Request,
 )
+from content_gateway.net.byte_budget import ByteRoom, Hold
 
 MAX_ROUNDS: Final = 4
 MAX_BATCH: Final = 8

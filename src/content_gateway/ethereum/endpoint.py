@@ -15,7 +15,6 @@ from typing import Any, Final, TypeVar
 import msgspec
 import structlog
 
-from content_gateway.breaker import Attempt, Breaker
 from content_gateway.codecs.abi import Reverted
 from content_gateway.errors import (
     NoContract,
@@ -25,7 +24,8 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from content_gateway.outbound import Outbound, host_of, json_object
+from content_gateway.net.circuit_breaker import Attempt, Breaker
+from content_gateway.net.http_client import Outbound, host_of, json_object
 
 # In hexadecimal: half a megabyte of records, or of a contract's wish for a lookup.
 MAX_ANSWER_BYTES: Final = 1024 * 1024 + 64 * 1024

@@ -20,7 +20,7 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from content_gateway.outbound import Answer, Outbound, host_of, json_object
+from content_gateway.net.http_client import Answer, Outbound, host_of, json_object
 
 # EIP-3668 bounds neither; but whoever owns a name must not have us ask half the world.
 MAX_URLS: Final = 16  # tried for one request

@@ -23,7 +23,7 @@ from content_gateway.errors import (
     UpstreamUnavailable,
 )
 from content_gateway.ethereum.endpoint import Endpoint, Turn, encode_call, understood
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 
 T = TypeVar("T")
 

@@ -34,7 +34,7 @@ from content_gateway.ipfs.cluster_status import (
 )
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Peer
-from content_gateway.outbound import json_object
+from content_gateway.net.http_client import json_object
 
 MAX_LINE_BYTES: Final = 256 * 1024
 _KEPT_SECONDS: Final = 300.0

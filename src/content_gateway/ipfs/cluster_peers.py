@@ -23,7 +23,7 @@ from content_gateway.errors import (
     WrongSettings,
 )
 from content_gateway.ipfs.cluster_status import WHO, error_message
-from content_gateway.outbound import Answer, Outbound, Stream, json_object
+from content_gateway.net.http_client import Answer, Outbound, Stream, json_object
 
 MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 SKIP_SECONDS: Final = 5.0

@@ -12,7 +12,7 @@ from content_gateway.errors import InvalidCid, UpstreamNonsense, UpstreamUnavail
 from content_gateway.ipfs.cluster_words import MAX_REASON, clean, in_words
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Holding, Peer, Sighting
-from content_gateway.outbound import Answer, json_object
+from content_gateway.net.http_client import Answer, json_object
 
 WHO: Final = "The cluster"
 NOT_IN_PINSET: Final = "pin is not part of the pinset"

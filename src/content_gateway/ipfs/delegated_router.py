@@ -5,7 +5,7 @@ believed here: verification is the resolver's business."""
 
 from content_gateway.ipfs.record_http import ask_for_record
 from content_gateway.model.ipns_name import IpnsName
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 
 
 class DelegatedRouter:

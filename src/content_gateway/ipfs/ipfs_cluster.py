@@ -39,7 +39,7 @@ from content_gateway.ipfs.cluster_status import (
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Holding, Listed, Sighting
 from content_gateway.model.multiaddr import Multiaddr
-from content_gateway.outbound import Answer, Outbound
+from content_gateway.net.http_client import Answer, Outbound
 
 log = structlog.get_logger(__name__)
 

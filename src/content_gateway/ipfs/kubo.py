@@ -36,7 +36,7 @@ from content_gateway.ipfs.kubo_words import (
 from content_gateway.model.cid import RAW, Cid
 from content_gateway.model.content_state import Holding, Listed, Peer, Sighting
 from content_gateway.model.multiaddr import Multiaddr
-from content_gateway.outbound import Answer, Outbound, Stream
+from content_gateway.net.http_client import Answer, Outbound, Stream
 
 log = structlog.get_logger(__name__)
 

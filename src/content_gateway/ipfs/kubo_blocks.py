@@ -14,7 +14,7 @@ from typing import Final
 from content_gateway.errors import UpstreamError, UpstreamUnavailable
 from content_gateway.ipfs.kubo_words import read_ref
 from content_gateway.model.cid import Cid
-from content_gateway.outbound import Stream
+from content_gateway.net.http_client import Stream
 
 Open = Callable[[str, float, float], AbstractAsyncContextManager[Stream]]
 

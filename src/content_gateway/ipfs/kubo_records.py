@@ -9,7 +9,7 @@ from typing import Any, Final
 from content_gateway.errors import UpstreamNonsense, UpstreamUnavailable
 from content_gateway.ipfs.record_http import NOT_FOUND
 from content_gateway.model.ipns_name import MAX_RECORD_BYTES, IpnsName
-from content_gateway.outbound import Answer, Outbound, json_object
+from content_gateway.net.http_client import Answer, Outbound, json_object
 
 MAX_ANSWER_BYTES: Final = 64 * 1024  # a record in base64 needs 14 KiB; other events may precede it
 _VALUE: Final = 5  # go-libp2p routing.QueryEvent: the type of the event that holds the value

@@ -14,7 +14,7 @@ from content_gateway.errors import (
     UpstreamUnavailable,
 )
 from content_gateway.model.cid import Cid
-from content_gateway.outbound import json_object
+from content_gateway.net.http_client import json_object
 
 MAX_ENTRY_BYTES: Final = 64 * 1024
 _MAX_WORDS: Final = 300

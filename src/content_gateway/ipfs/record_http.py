@@ -7,7 +7,7 @@ from typing import Final
 
 from content_gateway.errors import UpstreamNonsense, UpstreamUnavailable
 from content_gateway.model.ipns_name import MAX_RECORD_BYTES
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 
 MEDIA_TYPE: Final = "application/vnd.ipfs.ipns-record"
 # What Kubo says, with status 500, on its RPC API and on its gateway, when it looked and there is

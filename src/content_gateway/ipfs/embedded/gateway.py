@@ -11,7 +11,6 @@ from typing import Final
 
 import structlog
 
-from content_gateway.breaker import Breaker
 from content_gateway.errors import (
     PinDeferred,
     UpstreamError,
@@ -22,7 +21,8 @@ from content_gateway.ipfs.embedded.pace import Pace, parse_retry_after
 from content_gateway.ipld import car
 from content_gateway.ipld.block import MAX_BLOCK_BYTES, is_block_of
 from content_gateway.model.cid import Cid
-from content_gateway.outbound import Outbound, Stream, host_of
+from content_gateway.net.circuit_breaker import Breaker
+from content_gateway.net.http_client import Outbound, Stream, host_of
 
 MEDIA_TYPE: Final = "application/vnd.ipld.raw"
 _IN_PLACE_BYTES: Final = 128 * 1024

@@ -18,7 +18,7 @@ from content_gateway.errors import (
 )
 from content_gateway.ipfs.embedded.gateway import Busy, Gateway, NotGiven, WrongBytes
 from content_gateway.model.cid import Cid
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 
 HEDGE_SECONDS: Final = 2.0
 WRONG_SECONDS: Final = 3600.0

@@ -23,7 +23,7 @@ from content_gateway.ipld.block import refusal
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Holding, Listed, Peer, Sighting
 from content_gateway.model.multiaddr import Multiaddr
-from content_gateway.outbound import Outbound
+from content_gateway.net.http_client import Outbound
 
 log = structlog.get_logger(__name__)
 

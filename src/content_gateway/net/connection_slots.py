@@ -2,7 +2,7 @@
 
 Waiting for a slot is our doing and not the server's, so it has a limit of its own and spends no
 server's deadline; slots go in turn by requestor (fair_semaphore.py). Knows counts only; what a
-request is, is left to `outbound.py`."""
+request is, is left to `http_client.py`."""
 
 import asyncio
 from collections.abc import AsyncIterator

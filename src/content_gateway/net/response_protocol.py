@@ -2,7 +2,7 @@
 
 Knows how much a server may send that is no answer: interim answers, header fields, the framing
 of chunks, bytes that nobody asked for. What an answer may weigh and how long it may take is left
-to `outbound.py`.
+to `http_client.py`.
 
 Theory of operation. A loop that is handed 256 KiB at once parses them before anybody else has a
 turn, and aiohttp waits for the end of interim answers without a turn at all. So the parser gets

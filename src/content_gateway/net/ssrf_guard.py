@@ -133,6 +133,6 @@ def _is_host(host: str) -> bool:
 
 
 def _public_dns() -> AbstractResolver:
-    from content_gateway.public_dns import PublicDns  # noqa: PLC0415 - 120 ms to import
+    from content_gateway.net.public_dns import PublicDns  # noqa: PLC0415 - 120 ms to import
 
     return PublicDns()

@@ -18,10 +18,7 @@ import msgspec
 import structlog
 from yarl import URL
 
-from content_gateway.byte_room import ByteRoom
 from content_gateway.concurrency.loop_turns import Turns
-from content_gateway.connection_slots import ConnectionSlots, PoolLimits
-from content_gateway.content_coding import decoder_of
 from content_gateway.errors import (
     AnswerTooLarge,
     Overloaded,
@@ -30,12 +27,15 @@ from content_gateway.errors import (
     UpstreamUnavailable,
 )
 from content_gateway.files.descriptors import open_socket, own_lack
-from content_gateway.response_protocol import Wasteful, with_bounds
+from content_gateway.net.byte_budget import ByteRoom
+from content_gateway.net.connection_slots import ConnectionSlots, PoolLimits
+from content_gateway.net.content_coding import decoder_of
+from content_gateway.net.response_protocol import Wasteful, with_bounds
 
 if TYPE_CHECKING:
     from aiohttp.connector import AddrInfoType
 
-    from content_gateway.guard import Guard
+    from content_gateway.net.ssrf_guard import Guard
 
 log = structlog.get_logger(__name__)
 

@@ -2,7 +2,7 @@
 
 Such a gateway may speak plain HTTP, and listen where gateways do: on the ports of the web, or on
 one that no well-known service has. Where it is, is looked at when the socket is made, as for every
-URL that somebody else chose (guard.py)."""
+URL that somebody else chose (ssrf_guard.py)."""
 
 import socket
 from typing import TYPE_CHECKING, Final
@@ -11,8 +11,8 @@ from yarl import URL
 
 from content_gateway.errors import UpstreamNonsense
 from content_gateway.files.descriptors import open_socket
-from content_gateway.guard import AddressRefused, Guard
 from content_gateway.model.addresses import is_public
+from content_gateway.net.ssrf_guard import AddressRefused, Guard
 
 if TYPE_CHECKING:
     from aiohappyeyeballs import AddrInfoType
