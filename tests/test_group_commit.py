@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from content_gateway.errors import Overloaded
-from content_gateway.group_commit import GroupWriter, Write
+from content_gateway.sqlite.group_commit import GroupWriter, Write
 
 GROUP, CROWD = 64, 8
 

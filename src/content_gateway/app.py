@@ -32,10 +32,10 @@ from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.sweep import Sweeper
 from content_gateway.settings.model import PACKAGED_SPEC, Settings
+from content_gateway.sqlite.database import Database
 from content_gateway.storage.api_keys import SqliteKeys
 from content_gateway.storage.backend_health import SqliteBackendHealth
 from content_gateway.storage.contents import SqliteContents
-from content_gateway.storage.sqlite import Database
 from content_gateway.storage.sweeps import SqliteSweeps
 
 log = structlog.get_logger(__name__)

@@ -30,8 +30,8 @@ from content_gateway.net.connection_slots import PoolLimits
 from content_gateway.net.http_client import Outbound
 from content_gateway.net.ssrf_guard import Guard
 from content_gateway.settings.model import Settings
+from content_gateway.sqlite.database import Database
 from content_gateway.storage.last_known import SqliteLastKnown
-from content_gateway.storage.sqlite import Database
 
 _SERVERS: Final = 4  # that all look-ups may ask at the same time
 

@@ -24,10 +24,10 @@ from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.sweep import Schedule, Sweeper
 from content_gateway.pins.tending import Policy
 from content_gateway.settings.model import Settings
+from content_gateway.sqlite.database import Database
 from content_gateway.storage.backend_health import SqliteBackendHealth
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
-from content_gateway.storage.sqlite import Database
 from content_gateway.storage.sweeps import SqliteSweeps
 
 # facts-pins section 10: a cluster is well served with 20 to 50 wishes at a time. With fewer, each

@@ -25,9 +25,9 @@ from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.sweep import Schedule, Sweeper
 from content_gateway.settings.model import Settings
 from content_gateway.settings.sources import load
+from content_gateway.sqlite.database import Database
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
-from content_gateway.storage.sqlite import Database
 from content_gateway.storage.sweeps import SqliteSweeps
 from content_gateway.telemetry import configure
 

@@ -13,9 +13,9 @@ from content_gateway.model.pins import NO_LABEL, PinStatus
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.sweep import Sweeper
 from content_gateway.pins.tending import Policy
+from content_gateway.sqlite.database import Database
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
-from content_gateway.storage.sqlite import Database
 from content_gateway.storage.sweeps import SqliteSweeps
 from tests.fakes.cluster import MiniCluster
 from tests.fakes.cluster_wire import Wire

@@ -13,9 +13,9 @@ from content_gateway.pins.clock_watch import ClockWatch
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.sweep import Schedule, Sweeper
+from content_gateway.sqlite.database import Database
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
-from content_gateway.storage.sqlite import Database
 from content_gateway.storage.sweeps import SqliteSweeps
 from tests.ledgers import GRACE, Clock, cid, numbers, shares
 from tests.pins.test_reconciler import QUICK, Backend

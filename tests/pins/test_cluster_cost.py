@@ -9,7 +9,7 @@ import os
 import pytest
 
 from content_gateway.model.content_state import ContentState
-from content_gateway.storage.sqlite import Database
+from content_gateway.sqlite.database import Database
 from tests.fakes.cluster import MiniPin
 from tests.ledgers import Clock
 from tests.pins.fed import Fed

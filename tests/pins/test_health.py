@@ -16,10 +16,10 @@ from content_gateway.pins.health import Health
 from content_gateway.pins.outage import Outage
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
+from content_gateway.sqlite.database import Database
 from content_gateway.storage.backend_health import SqliteBackendHealth
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
-from content_gateway.storage.sqlite import Database
 from tests.ledgers import Clock, cid
 from tests.pins.test_reconciler import QUICK, Backend
 from tests.waiting import until

@@ -11,9 +11,9 @@ from content_gateway.model.content_state import Event, Holding, Listed, Outcome,
 from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.model.pins import NO_LABEL
 from content_gateway.pins.sweep import Schedule, Sweeper
+from content_gateway.sqlite.database import Database
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
-from content_gateway.storage.sqlite import Database
 from content_gateway.storage.sweeps import SqliteSweeps
 from tests.ledgers import Clock, cid, numbers, shares
 from tests.waiting import until

@@ -21,10 +21,10 @@ from content_gateway.model.content_state import (
     Sighting,
 )
 from content_gateway.model.pins import NO_LABEL, PinStatus, Search
+from content_gateway.sqlite.database import Database
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
 from content_gateway.storage.pin_rows import STATUS, conditions_of
-from content_gateway.storage.sqlite import Database
 from tests.ledgers import Clock, cid, numbers, shares
 
 LEASE = 30.0

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from content_gateway.storage import folding
-from content_gateway.storage.folding import Folding
-from content_gateway.storage.sqlite import Database
+from content_gateway.sqlite import checkpointer
+from content_gateway.sqlite.checkpointer import Folding
+from content_gateway.sqlite.database import Database
 from tests.waiting import until
 
 
@@ -82,7 +82,7 @@ async def test_without_pauses_a_long_log_is_begun_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where something new is always there before the old is folded, writers wait for a moment."""
-    monkeypatch.setattr(folding, "LONGEST_LOG", 500)
+    monkeypatch.setattr(checkpointer, "LONGEST_LOG", 500)
     path = tmp_path / "ledger.sqlite"
     async with Database(path) as database:
         await add(database, 0)

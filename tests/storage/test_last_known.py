@@ -22,8 +22,8 @@ from content_gateway.model.records import (
     Records,
 )
 from content_gateway.model.wallet import ETHEREUM, CoinType
+from content_gateway.sqlite.database import Database
 from content_gateway.storage.last_known import Bounds, SqliteLastKnown
-from content_gateway.storage.sqlite import Database
 from tests.ipns.signing import NOW, RsaSigner, Signer, data
 from tests.names.services import Clock
 from tests.storage.answers import ALICE, AT, BOB, EAGER, WALLET, kept, opened
@@ -237,7 +237,7 @@ import asyncio, sys
 from pathlib import Path
 from content_gateway.model.wallet import ETHEREUM
 from content_gateway.storage.last_known import SqliteLastKnown
-from content_gateway.storage.sqlite import Database
+from content_gateway.sqlite.database import Database
 
 async def main():
     async with Database(Path(sys.argv[1])) as database, SqliteLastKnown(database) as known:

@@ -17,10 +17,10 @@ from content_gateway.model.content_state import (
     Sighting,
 )
 from content_gateway.model.pins import NO_LABEL, Label, Match, Page, Pin, Removal, Search
+from content_gateway.sqlite.database import Database
 from content_gateway.storage.additions import MOST_ROWS, next_moment
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
-from content_gateway.storage.sqlite import Database
 from tests.ledgers import GRACE, Clock, as_it_is, cid, shares
 
 SECOND = 1_000_000

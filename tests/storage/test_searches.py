@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.database_files import DatabaseFiles
 from content_gateway.errors import Overloaded, StorageUnavailable
-from content_gateway.storage.searches import MAX_WAITING_SEARCHES, Searches
-from content_gateway.storage.sqlite import Database
+from content_gateway.sqlite.database import Database
+from content_gateway.sqlite.database_files import DatabaseFiles
+from content_gateway.sqlite.searches import MAX_WAITING_SEARCHES, Searches
 
 
 @pytest.fixture

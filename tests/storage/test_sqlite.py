@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from content_gateway.errors import Overloaded, StorageUnavailable, WrongSettings
-from content_gateway.storage.sqlite import (
+from content_gateway.sqlite.database import (
     MAX_GROUP,
     MAX_QUEUED_WRITES,
     Database,

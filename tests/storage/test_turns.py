@@ -16,9 +16,9 @@ from content_gateway.model.content_state import (
     shared_by_all,
 )
 from content_gateway.model.pins import NO_LABEL
+from content_gateway.sqlite.database import Database
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
-from content_gateway.storage.sqlite import Database
 from tests.ledgers import Clock, cid, numbers, shares
 
 LEASE = 30.0

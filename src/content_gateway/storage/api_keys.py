@@ -6,7 +6,7 @@ from datetime import datetime
 
 from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
 from content_gateway.keys import KeyRecord
-from content_gateway.storage.sqlite import Database
+from content_gateway.sqlite.database import Database
 
 _COLUMNS = "id, name, prefix, secret_hash, scopes, created_at, expires_at, revoked_at"
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 import msgspec
 
 from content_gateway.model.backend_health import BackendHealth
-from content_gateway.storage.sqlite import Database
+from content_gateway.sqlite.database import Database
 
 
 class SqliteBackendHealth:

@@ -25,11 +25,11 @@ from content_gateway.model.content_state import (
     Shares,
     after,
 )
+from content_gateway.sqlite.database import Database
 from content_gateway.storage.content_rows import kept_sighting, waiting_of
 from content_gateway.storage.gates import Gates, due_now, sooner
 from content_gateway.storage.leasing import Leasing, any_in_line
 from content_gateway.storage.requestors import give_to_soonest
-from content_gateway.storage.sqlite import Database
 
 _REPORT_SECONDS: Final = 120.0
 _OURS: Final = "id = :id AND lease_owner = :owner AND generation = :generation"

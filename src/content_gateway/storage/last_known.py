@@ -27,7 +27,7 @@ from content_gateway.model.records import (
     parse_link,
 )
 from content_gateway.model.wallet import CoinType
-from content_gateway.storage.sqlite import Database
+from content_gateway.sqlite.database import Database
 
 _BATCH: Final = 500
 

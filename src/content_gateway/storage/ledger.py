@@ -25,6 +25,7 @@ from content_gateway.model.pins import (
     Removal,
     Search,
 )
+from content_gateway.sqlite.database import Database
 from content_gateway.storage.additions import Addition, add_all, hasten
 from content_gateway.storage.backend_health import last_word
 from content_gateway.storage.pin_rows import (
@@ -36,7 +37,6 @@ from content_gateway.storage.pin_rows import (
     text_in,
 )
 from content_gateway.storage.requestors import give_to_soonest
-from content_gateway.storage.sqlite import Database
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ import msgspec
 
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Known, SweepReport
-from content_gateway.storage.sqlite import Database
+from content_gateway.sqlite.database import Database
 
 _KEPT_REPORTS: Final = 100
 

@@ -16,9 +16,9 @@ from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.sweep import Sweeper
 from content_gateway.pins.tending import Policy
+from content_gateway.sqlite.database import Database
 from content_gateway.storage.contents import SqliteContents
 from content_gateway.storage.ledger import SqliteLedger
-from content_gateway.storage.sqlite import Database
 from content_gateway.storage.sweeps import SqliteSweeps
 from tests.ledgers import Clock
 from tests.pins.model.adapted import AdaptedCluster

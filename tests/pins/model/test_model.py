@@ -14,7 +14,7 @@ import structlog
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from content_gateway.storage.sqlite import Database
+from content_gateway.sqlite.database import Database
 from tests.pins.model.acting import Tally
 from tests.pins.model.adapted import AdaptedCluster
 from tests.pins.model.machine import ASKING, SWEEPING, TENDING, PinMachine

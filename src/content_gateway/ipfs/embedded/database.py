@@ -14,9 +14,9 @@ from typing import Final, Self, TypeVar, cast
 
 import structlog
 
-from content_gateway.database_files import DatabaseFiles, uri_of, use_wal
 from content_gateway.errors import Overloaded, StorageUnavailable, WrongSettings
-from content_gateway.group_commit import GroupWriter, Write, roll_back
+from content_gateway.sqlite.database_files import DatabaseFiles, uri_of, use_wal
+from content_gateway.sqlite.group_commit import GroupWriter, Write, roll_back
 
 T = TypeVar("T")
 Job = Callable[[sqlite3.Connection], T]

@@ -20,7 +20,7 @@ import structlog
 
 from content_gateway.errors import StorageUnavailable, WrongSettings
 from content_gateway.files.permissions import tighten, tighten_folder
-from content_gateway.wal_index import FRAME_HEADER, INDEX_BYTES, LOG_HEADER, WalIndex
+from content_gateway.sqlite.wal_index import FRAME_HEADER, INDEX_BYTES, LOG_HEADER, WalIndex
 
 LOOK_SECONDS: Final = 1.0
 _MAGIC: Final = b"SQLite format 3\0"

@@ -16,9 +16,9 @@ from typing import Final, TypeVar
 import structlog
 
 from content_gateway.concurrency.fair_semaphore import FairSemaphore, Permit
-from content_gateway.database_files import DatabaseFiles
 from content_gateway.errors import StorageUnavailable
-from content_gateway.storage.connection import connect
+from content_gateway.sqlite.connection import connect
+from content_gateway.sqlite.database_files import DatabaseFiles
 
 T = TypeVar("T")
 Job = Callable[[sqlite3.Connection], T]

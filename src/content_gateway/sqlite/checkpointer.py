@@ -17,8 +17,8 @@ from typing import Final
 
 import structlog
 
-from content_gateway.database_files import DatabaseFiles
-from content_gateway.storage.connection import connect
+from content_gateway.sqlite.connection import connect
+from content_gateway.sqlite.database_files import DatabaseFiles
 
 _SECONDS: Final = 0.5  # between two folds, each of which makes commits a little slower
 _REST_SECONDS: Final = 0.02  # before the last one, so that it is short

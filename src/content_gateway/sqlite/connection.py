@@ -2,15 +2,15 @@
 
 Knows how SQLite is set up so that a commit is durable (WAL, synchronous=FULL), that nothing is
 opened which is not there, and the numbered migrations. Who writes and who reads is left to
-sqlite.py."""
+database.py."""
 
 import sqlite3
 from importlib import resources
 from pathlib import Path
 from typing import Final
 
-from content_gateway.database_files import uri_of, use_wal
 from content_gateway.errors import WrongSettings
+from content_gateway.sqlite.database_files import uri_of, use_wal
 
 _LOG_BYTES: Final = 64 * 1024 * 1024  # what a large write has made of the log is given back
 
@@ -26,7 +26,7 @@ def connect(path: Path, busy_ms: int, *, reads_only: bool = False) -> sqlite3.Co
     use_wal(connection, busy_ms)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
-    connection.execute("PRAGMA wal_autocheckpoint = 0")  # folding.py does it, and says why
+    connection.execute("PRAGMA wal_autocheckpoint = 0")  # checkpointer.py does it, and says why
     return connection
 
 
@@ -35,7 +35,10 @@ def migrate(connection: sqlite3.Connection) -> None:
 
     Raises WrongSettings when a newer version of this program has made the file."""
     steps = sorted(
-        (step for step in resources.files(__package__).joinpath("migrations").iterdir()),
+        (
+            step
+            for step in resources.files("content_gateway.storage").joinpath("migrations").iterdir()
+        ),
         key=lambda step: step.name,
     )
     connection.create_function("casefold", 1, str.casefold)  # SQLite's lower() knows ASCII only

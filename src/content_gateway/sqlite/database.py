@@ -14,12 +14,12 @@ from typing import Any, Final, Self, TypeVar, cast
 
 import structlog
 
-from content_gateway.database_files import DatabaseFiles
 from content_gateway.errors import GatewayError, StorageUnavailable, WrongSettings
-from content_gateway.group_commit import GroupWriter, Write, roll_back
-from content_gateway.storage.connection import connect, migrate
-from content_gateway.storage.folding import Folding
-from content_gateway.storage.searches import SEARCH_SECONDS, Searches
+from content_gateway.sqlite.checkpointer import Folding
+from content_gateway.sqlite.connection import connect, migrate
+from content_gateway.sqlite.database_files import DatabaseFiles
+from content_gateway.sqlite.group_commit import GroupWriter, Write, roll_back
+from content_gateway.sqlite.searches import SEARCH_SECONDS, Searches
 
 T = TypeVar("T")
 Item = TypeVar("Item")
