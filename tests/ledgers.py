@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from content_gateway.codecs.multiformats import SHA2_256
+from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.cid import RAW, Cid
 from content_gateway.model.content_state import Due, Shares
 from content_gateway.model.pins import Page
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.contents import SqliteContents
-from content_gateway.storage.ledger import SqliteLedger
 
 GRACE = 60.0
 

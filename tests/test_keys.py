@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from content_gateway.errors import KeyRefused, StorageUnavailable
 from content_gateway.keys import IssuedKeys, OpenKeys, hashed, is_well_formed, mint
+from content_gateway.ledger.api_keys import SqliteKeys
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.api_keys import SqliteKeys
 
 LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

@@ -24,6 +24,10 @@ from content_gateway.errors import ContractBroken
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.keys import IssuedKeys, OpenKeys
+from content_gateway.ledger.api_keys import SqliteKeys
+from content_gateway.ledger.backend_health import SqliteBackendHealth
+from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.resyncs import SqliteSweeps
 from content_gateway.names.directory import Directory
 from content_gateway.names.universal_resolver import UniversalResolverCheck
 from content_gateway.names.zone import ZoneFile
@@ -33,10 +37,6 @@ from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.sweep import Sweeper
 from content_gateway.settings.model import PACKAGED_SPEC, Settings
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.api_keys import SqliteKeys
-from content_gateway.storage.backend_health import SqliteBackendHealth
-from content_gateway.storage.contents import SqliteContents
-from content_gateway.storage.sweeps import SqliteSweeps
 
 log = structlog.get_logger(__name__)
 

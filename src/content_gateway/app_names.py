@@ -19,6 +19,7 @@ from content_gateway.ipfs.kubo_records import KuboRecords
 from content_gateway.ipns.link import Policy as IpnsPolicy
 from content_gateway.ipns.links import Links, LinkStore, RecordSource
 from content_gateway.ipns.resolver import IpnsResolver
+from content_gateway.ledger.last_known import SqliteLastKnown
 from content_gateway.names.basenames import Basenames
 from content_gateway.names.cache import Ages, Cache
 from content_gateway.names.directory import Directory, NameService, Policy
@@ -31,7 +32,6 @@ from content_gateway.net.http_client import Outbound
 from content_gateway.net.ssrf_guard import Guard
 from content_gateway.settings.model import Settings
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.last_known import SqliteLastKnown
 
 _SERVERS: Final = 4  # that all look-ups may ask at the same time
 

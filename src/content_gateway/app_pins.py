@@ -14,6 +14,10 @@ from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from content_gateway.ipfs.kubo import Kubo
 from content_gateway.ipld.block import refusal
+from content_gateway.ledger.backend_health import SqliteBackendHealth
+from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.pins import SqliteLedger
+from content_gateway.ledger.resyncs import SqliteSweeps
 from content_gateway.net.connection_slots import PoolLimits
 from content_gateway.net.http_client import Outbound
 from content_gateway.net.origin_guard import OriginGuard
@@ -25,10 +29,6 @@ from content_gateway.pins.sweep import Schedule, Sweeper
 from content_gateway.pins.tending import Policy
 from content_gateway.settings.model import Settings
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.backend_health import SqliteBackendHealth
-from content_gateway.storage.contents import SqliteContents
-from content_gateway.storage.ledger import SqliteLedger
-from content_gateway.storage.sweeps import SqliteSweeps
 
 # facts-pins section 10: a cluster is well served with 20 to 50 wishes at a time. With fewer, each
 # takes it twice the CPU (measured): others are looked at and written down meanwhile. So many are

@@ -8,9 +8,9 @@ from urllib.parse import quote
 import pytest
 
 from content_gateway.keys import OpenKeys
+from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.pins import Label
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.ledger import SqliteLedger
 from tests.api.held import EVERY_STATUS, V1, add, found
 from tests.api.large import LARGE, MIB, encoded, hold_large, sizes_of_lists
 from tests.lag import loop_lag

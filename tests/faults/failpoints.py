@@ -18,6 +18,9 @@ from content_gateway.app_pins import embedded_store, pin_backend, tending
 from content_gateway.blocking.blocklist import Blocklist
 from content_gateway.errors import PinNotFound
 from content_gateway.ipfs.embedded.blockstore import Blockstore
+from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.pins import SqliteLedger
+from content_gateway.ledger.resyncs import SqliteSweeps
 from content_gateway.model.cid import Cid
 from content_gateway.net.http_client import Outbound
 from content_gateway.pins.pinning import Pinning
@@ -26,9 +29,6 @@ from content_gateway.pins.sweep import Schedule, Sweeper
 from content_gateway.settings.model import Settings
 from content_gateway.settings.sources import load
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.contents import SqliteContents
-from content_gateway.storage.ledger import SqliteLedger
-from content_gateway.storage.sweeps import SqliteSweeps
 from content_gateway.telemetry import configure
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import aiohttp
 
 from content_gateway.keys import OpenKeys
+from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.ledger import SqliteLedger
 from tests.api.large import hold_large, sizes_of_lists
 from tests.api.test_slow_readers import BLOCK, CID, pinned, readers
 from tests.ethereum.lookups import lookup

@@ -7,6 +7,9 @@ from typing import Any
 
 from content_gateway.app_pins import CLUSTER_SENDS, CLUSTER_WORKERS
 from content_gateway.ipfs.ipfs_cluster import IpfsCluster
+from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.pins import SqliteLedger
+from content_gateway.ledger.resyncs import SqliteSweeps
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState, SweepReport
 from content_gateway.model.pins import NO_LABEL, PinStatus
@@ -14,9 +17,6 @@ from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.sweep import Sweeper
 from content_gateway.pins.tending import Policy
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.contents import SqliteContents
-from content_gateway.storage.ledger import SqliteLedger
-from content_gateway.storage.sweeps import SqliteSweeps
 from tests.fakes.cluster import MiniCluster
 from tests.fakes.cluster_wire import Wire
 from tests.ledgers import Clock

@@ -7,6 +7,9 @@ from dataclasses import replace
 import pytest
 
 from content_gateway.blocking.blocklist import Blocklist
+from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.pins import SqliteLedger
+from content_gateway.ledger.resyncs import SqliteSweeps
 from content_gateway.model.content_state import ContentState, Event, Outcome, Sent, Shares
 from content_gateway.model.pins import NO_LABEL
 from content_gateway.pins.clock_watch import ClockWatch
@@ -14,9 +17,6 @@ from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.sweep import Schedule, Sweeper
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.contents import SqliteContents
-from content_gateway.storage.ledger import SqliteLedger
-from content_gateway.storage.sweeps import SqliteSweeps
 from tests.ledgers import GRACE, Clock, cid, numbers, shares
 from tests.pins.test_reconciler import QUICK, Backend
 from tests.waiting import until

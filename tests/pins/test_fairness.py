@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Iterable
 import pytest
 
 from content_gateway.blocking.blocklist import Blocklist
+from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.content_state import ContentState, shared_by_all
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.tending import Policy
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.contents import SqliteContents
-from content_gateway.storage.ledger import SqliteLedger
 from tests.ledgers import cid
 from tests.pins.test_reconciler import Backend
 from tests.waiting import until

@@ -9,6 +9,9 @@ from structlog.testing import capture_logs
 
 from content_gateway.blocking.blocklist import Blocklist
 from content_gateway.errors import UpstreamUnavailable
+from content_gateway.ledger.backend_health import SqliteBackendHealth
+from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.backend_health import BackendHealth
 from content_gateway.model.content_state import ContentState, Holding, Peer, Sighting
 from content_gateway.model.pins import Page, PinStatus, Search
@@ -17,9 +20,6 @@ from content_gateway.pins.outage import Outage
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.backend_health import SqliteBackendHealth
-from content_gateway.storage.contents import SqliteContents
-from content_gateway.storage.ledger import SqliteLedger
 from tests.ledgers import Clock, cid
 from tests.pins.test_reconciler import QUICK, Backend
 from tests.waiting import until

@@ -12,6 +12,8 @@ import pytest
 
 from content_gateway.blocking.blocklist import Blocklist
 from content_gateway.errors import PinDeferred, PinFailed, PinNotFound, UpstreamUnavailable
+from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import (
     ContentState,
@@ -28,8 +30,6 @@ from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.tending import Policy
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.contents import SqliteContents
-from content_gateway.storage.ledger import SqliteLedger
 from tests.ledgers import cid, shares
 from tests.waiting import eventually, until
 

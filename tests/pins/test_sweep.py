@@ -6,15 +6,15 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 import pytest
 
 from content_gateway.errors import StorageUnavailable, UpstreamUnavailable
+from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.pins import SqliteLedger
+from content_gateway.ledger.resyncs import SqliteSweeps
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Event, Holding, Listed, Outcome, Sighting
 from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.model.pins import NO_LABEL
 from content_gateway.pins.sweep import Schedule, Sweeper
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.contents import SqliteContents
-from content_gateway.storage.ledger import SqliteLedger
-from content_gateway.storage.sweeps import SqliteSweeps
 from tests.ledgers import Clock, cid, numbers, shares
 from tests.waiting import until
 

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from content_gateway.ledger.last_known import Bounds, SqliteLastKnown
 from content_gateway.model.records import Records
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.last_known import Bounds, SqliteLastKnown
 from tests.waiting import until
 
 AT = datetime(2026, 11, 21, 12, 0, 0, 123_000, tzinfo=UTC)

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.pin_rows import STATUS, conditions_of
+from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.content_state import (
     ContentState,
     Due,
@@ -22,9 +25,6 @@ from content_gateway.model.content_state import (
 )
 from content_gateway.model.pins import NO_LABEL, PinStatus, Search
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.contents import SqliteContents
-from content_gateway.storage.ledger import SqliteLedger
-from content_gateway.storage.pin_rows import STATUS, conditions_of
 from tests.ledgers import Clock, cid, numbers, shares
 
 LEASE = 30.0

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from content_gateway.ipns.record import verify
+from content_gateway.ledger.last_known import Bounds, SqliteLastKnown
 from content_gateway.model.cid import Cid
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import (
@@ -23,7 +24,6 @@ from content_gateway.model.records import (
 )
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.last_known import Bounds, SqliteLastKnown
 from tests.ipns.signing import NOW, RsaSigner, Signer, data
 from tests.names.services import Clock
 from tests.storage.answers import ALICE, AT, BOB, EAGER, WALLET, kept, opened
@@ -236,7 +236,7 @@ READER = """
 import asyncio, sys
 from pathlib import Path
 from content_gateway.model.wallet import ETHEREUM
-from content_gateway.storage.last_known import SqliteLastKnown
+from content_gateway.ledger.last_known import SqliteLastKnown
 from content_gateway.sqlite.database import Database
 
 async def main():
@@ -272,7 +272,7 @@ async def test_another_process_that_writes_is_heard(tmp_path: Path) -> None:
 
 async def test_a_ledger_of_an_earlier_version_gets_the_tables(tmp_path: Path) -> None:
     """Opening it is enough."""
-    first = resources.files("content_gateway.storage").joinpath("migrations", "0001_ledger.sql")
+    first = resources.files("content_gateway.ledger").joinpath("migrations", "0001_ledger.sql")
     db = sqlite3.connect(tmp_path / "ledger.sqlite")
     db.executescript(first.read_text() + "PRAGMA user_version = 1")
     db.close()

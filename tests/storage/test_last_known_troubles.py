@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import structlog
 
+from content_gateway.ledger.last_known import Bounds, SqliteLastKnown
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import KnownLink, Learned
 from content_gateway.model.wallet import ETHEREUM
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.last_known import Bounds, SqliteLastKnown
 from tests.storage.answers import ALICE, AT, BOB, EAGER, kept, opened
 from tests.waiting import until
 

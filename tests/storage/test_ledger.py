@@ -7,6 +7,9 @@ from itertools import pairwise, permutations
 
 import pytest
 
+from content_gateway.ledger.additions import MOST_ROWS, next_moment
+from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import (
     ContentState,
@@ -18,9 +21,6 @@ from content_gateway.model.content_state import (
 )
 from content_gateway.model.pins import NO_LABEL, Label, Match, Page, Pin, Removal, Search
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.additions import MOST_ROWS, next_moment
-from content_gateway.storage.contents import SqliteContents
-from content_gateway.storage.ledger import SqliteLedger
 from tests.ledgers import GRACE, Clock, as_it_is, cid, shares
 
 SECOND = 1_000_000

@@ -10,11 +10,11 @@ import pytest
 
 from content_gateway.codecs.timestamps import microseconds
 from content_gateway.errors import WrongSettings
+from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.content_state import ContentState
 from content_gateway.model.pins import NO_LABEL, Match, Search
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.contents import SqliteContents
-from content_gateway.storage.ledger import SqliteLedger
 from tests.ledgers import as_it_is, cid, shares
 
 AT = 1_790_000_000_123  # milliseconds
@@ -25,7 +25,7 @@ STATES = ("queued", "pinning", "pinned", "failed")
 def old(tmp_path: Path) -> Path:
     """A ledger as version 0.1 left it: forty contents, two requestors, one lease."""
     path = tmp_path / "ledger.sqlite"
-    scripts = resources.files("content_gateway.storage").joinpath("migrations")
+    scripts = resources.files("content_gateway.ledger").joinpath("migrations")
     with closing(sqlite3.connect(path)) as connection:
         for name in ("0001_ledger.sql", "0002_last_known.sql"):
             connection.executescript(scripts.joinpath(name).read_text())
@@ -125,7 +125,7 @@ async def test_names_are_folded_for_searches(tmp_path: Path) -> None:
     """Those that were kept before names were folded are found like new ones, whatever their case;
     what is folded already is not kept twice."""
     path = tmp_path / "ledger.sqlite"
-    scripts = resources.files("content_gateway.storage").joinpath("migrations")
+    scripts = resources.files("content_gateway.ledger").joinpath("migrations")
     names = ["Straße", "strasse", "ЖУК", None]
     with closing(sqlite3.connect(path)) as connection:
         for step in sorted(step.name for step in scripts.iterdir())[:7]:

@@ -16,10 +16,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from content_gateway.errors import StorageUnavailable, WrongSettings
+from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.pins import NO_LABEL, Pin, Search
 from content_gateway.sqlite.database import Database
 from content_gateway.sqlite.database_files import DatabaseFiles
-from content_gateway.storage.ledger import SqliteLedger
 from tests.ledgers import as_it_is, cid
 from tests.waiting import until
 

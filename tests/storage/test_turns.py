@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.content_state import (
     Due,
     Event,
@@ -17,8 +19,6 @@ from content_gateway.model.content_state import (
 )
 from content_gateway.model.pins import NO_LABEL
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.contents import SqliteContents
-from content_gateway.storage.ledger import SqliteLedger
 from tests.ledgers import Clock, cid, numbers, shares
 
 LEASE = 30.0

@@ -2,7 +2,7 @@
 
 Knows what follows for a pin that waits while the backend is unreachable, and the words for it,
 which name no host: requestors hear the kind, the operator the reason. Who talks to the backend is
-left to `pins/`, and where the word is kept to `storage/`."""
+left to `pins/`, and where the word is kept to `ledger/`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

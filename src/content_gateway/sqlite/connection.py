@@ -37,7 +37,7 @@ def migrate(connection: sqlite3.Connection) -> None:
     steps = sorted(
         (
             step
-            for step in resources.files("content_gateway.storage").joinpath("migrations").iterdir()
+            for step in resources.files("content_gateway.ledger").joinpath("migrations").iterdir()
         ),
         key=lambda step: step.name,
     )

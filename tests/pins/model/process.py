@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Final
 
 from content_gateway.blocking.blocklist import Blocklist
+from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.pins import SqliteLedger
+from content_gateway.ledger.resyncs import SqliteSweeps
 from content_gateway.model.cid import Cid
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.sweep import Sweeper
 from content_gateway.pins.tending import Policy
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.contents import SqliteContents
-from content_gateway.storage.ledger import SqliteLedger
-from content_gateway.storage.sweeps import SqliteSweeps
 from tests.ledgers import Clock
 from tests.pins.model.adapted import AdaptedCluster
 from tests.pins.model.cluster import SimulatedCluster

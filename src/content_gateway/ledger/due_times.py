@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from content_gateway.storage.leasing import LANE
+from content_gateway.ledger.leasing import LANE
 
 _AT_ONCE: Final = 2_000
 _ROWS_AT_ONCE: Final = 5_000

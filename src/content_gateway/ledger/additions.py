@@ -13,11 +13,11 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from content_gateway.codecs.timestamps import at_microseconds
+from content_gateway.ledger.pin_rows import kept_label
+from content_gateway.ledger.requestors import give_to_soonest, number_for
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState, Event, after
 from content_gateway.model.pins import Label, Pin
-from content_gateway.storage.pin_rows import kept_label
-from content_gateway.storage.requestors import give_to_soonest, number_for
 
 _SECOND: Final = 1_000_000  # microseconds
 _MILLISECOND: Final = 1_000

@@ -14,6 +14,17 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from content_gateway.codecs.timestamps import microseconds
+from content_gateway.ledger.additions import Addition, add_all, hasten
+from content_gateway.ledger.backend_health import last_word
+from content_gateway.ledger.pin_rows import (
+    LISTED,
+    STATUS,
+    conditions_of,
+    kept_label,
+    status_of,
+    text_in,
+)
+from content_gateway.ledger.requestors import give_to_soonest
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState, Event, after
 from content_gateway.model.pins import (
@@ -26,17 +37,6 @@ from content_gateway.model.pins import (
     Search,
 )
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.additions import Addition, add_all, hasten
-from content_gateway.storage.backend_health import last_word
-from content_gateway.storage.pin_rows import (
-    LISTED,
-    STATUS,
-    conditions_of,
-    kept_label,
-    status_of,
-    text_in,
-)
-from content_gateway.storage.requestors import give_to_soonest
 
 T = TypeVar("T")
 

@@ -15,6 +15,10 @@ from typing import Any, Final
 import msgspec
 
 from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
+from content_gateway.ledger.content_rows import kept_sighting, waiting_of
+from content_gateway.ledger.due_times import Gates, due_now, sooner
+from content_gateway.ledger.leasing import Leasing, any_in_line
+from content_gateway.ledger.requestors import give_to_soonest
 from content_gateway.model.backlog import COMING, Backlog, Waiting
 from content_gateway.model.content_state import (
     ContentState,
@@ -26,10 +30,6 @@ from content_gateway.model.content_state import (
     after,
 )
 from content_gateway.sqlite.database import Database
-from content_gateway.storage.content_rows import kept_sighting, waiting_of
-from content_gateway.storage.gates import Gates, due_now, sooner
-from content_gateway.storage.leasing import Leasing, any_in_line
-from content_gateway.storage.requestors import give_to_soonest
 
 _REPORT_SECONDS: Final = 120.0
 _OURS: Final = "id = :id AND lease_owner = :owner AND generation = :generation"

@@ -9,8 +9,8 @@ the tables `contents` and `turns`; how many one requestor may have, model/conten
 import sqlite3
 from typing import Any, Final
 
+from content_gateway.ledger.content_rows import due_of
 from content_gateway.model.content_state import STUBBORN_ATTEMPTS, Due, Lane, Room, Shares
-from content_gateway.storage.content_rows import due_of
 
 LANE: Final = f"(attempts + looks > 0) + (attempts > {STUBBORN_ATTEMPTS})"
 LEASED: Final = (

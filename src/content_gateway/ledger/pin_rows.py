@@ -1,7 +1,7 @@
 """Rows of the ledger as values, and searches as SQL: what both sides mean, without asking anybody.
 
 Knows the columns of `pins` and `contents` and what their JSON holds. Running statements is left to
-ledger.py."""
+pins.py."""
 
 from typing import Any, Final
 

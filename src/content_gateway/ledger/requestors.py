@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Final
 
-from content_gateway.storage.leasing import LANE
+from content_gateway.ledger.leasing import LANE
 
 _MOST_HOLDERS: Final = 4  # that are compared; a content that many hold is nobody's burden alone
 _LONGEST_COUNTED: Final = 500

@@ -1,0 +1,1 @@
+"""The ledger: pins, contents, API keys and last known answers in SQL, and the migrations."""

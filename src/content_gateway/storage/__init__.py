@@ -1,1 +1,0 @@
-"""The ledger on disk: who holds which pin, who may ask, and what the backend still owes."""
