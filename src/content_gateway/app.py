@@ -19,7 +19,7 @@ from content_gateway.api.streams import large_answers
 from content_gateway.api.trustless import TrustlessHandlers
 from content_gateway.app_names import answered_names
 from content_gateway.app_pins import kept_pins
-from content_gateway.blocking.blocklist import Blocklist
+from content_gateway.denylist.denylist import Blocklist
 from content_gateway.errors import ContractBroken
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipns.resolver import IpnsResolver

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Final
 
-from content_gateway.blocking.blocklist import Blocklist
+from content_gateway.denylist.denylist import Blocklist
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.frontier import Limits
 from content_gateway.ipfs.embedded.gateways import Gateways

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from content_gateway.blocking.blocklist import Blocklist
+from content_gateway.denylist.denylist import Blocklist
 from content_gateway.errors import Blocked, WrongSettings
 from content_gateway.model.cid import Cid
 from content_gateway.model.domain import DomainName

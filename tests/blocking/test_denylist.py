@@ -8,8 +8,8 @@ import hashlib
 import pytest
 from multiformats import CID
 
-from content_gateway.blocking.denylist import Denylist, parse_denylist
 from content_gateway.codecs.multiformats import HASHES, varint
+from content_gateway.denylist.compact_format import Denylist, parse_denylist
 from content_gateway.model.cid import Cid
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName

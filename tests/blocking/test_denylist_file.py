@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from content_gateway.blocking.denylist import (
+from content_gateway.denylist.compact_format import (
     MAX_HEADER_BYTES,
     MAX_LINE_BYTES,
     Denylist,

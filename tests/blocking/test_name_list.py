@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from content_gateway.blocking.name_list import NameList, parse_names
+from content_gateway.denylist.domain_list import NameList, parse_names
 from content_gateway.model.domain import DomainName
 
 LIST = """

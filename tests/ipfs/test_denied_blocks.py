@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.blocking.blocklist import Blocklist
+from content_gateway.denylist.denylist import Blocklist
 from content_gateway.errors import Blocked, PinFailed
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipfs.embedded.denied import Denied, denied

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from content_gateway.blocking.blocklist import Blocklist
+from content_gateway.denylist.denylist import Blocklist
 from content_gateway.errors import UpstreamUnavailable
 from content_gateway.ipns.link import Policy
 from content_gateway.ipns.links import Links, RecordSource

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from content_gateway.blocking.blocklist import Blocklist
+from content_gateway.denylist.denylist import Blocklist
 from content_gateway.errors import Overloaded
 from content_gateway.ipns.link import Policy
 from content_gateway.ipns.links import Links

@@ -12,7 +12,7 @@ from typing import Any
 from content_gateway.api.answers import resolution_body, resolution_headers
 from content_gateway.api.problems import INTERNAL, kind_of
 from content_gateway.app_names import name_services
-from content_gateway.blocking.blocklist import Blocklist
+from content_gateway.denylist.denylist import Blocklist
 from content_gateway.ethereum.gateways import Gateways
 from content_gateway.model.domain import DomainName
 from content_gateway.model.wallet import ETHEREUM, CoinType

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from content_gateway.blocking.blocklist import Blocklist
+from content_gateway.denylist.denylist import Blocklist
 from content_gateway.ledger.contents import SqliteContents
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.ledger.resyncs import SqliteSweeps

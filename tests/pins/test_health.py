@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from content_gateway.blocking.blocklist import Blocklist
+from content_gateway.denylist.denylist import Blocklist
 from content_gateway.errors import UpstreamUnavailable
 from content_gateway.ledger.backend_health import SqliteBackendHealth
 from content_gateway.ledger.contents import SqliteContents

@@ -81,7 +81,7 @@ def denied(config: Path | None) -> None:
     """List the blocks that are kept although blocking.denylist_file names them, and their pins.
 
     None of them is served. Ends with status 1 if there are any."""
-    from content_gateway.blocking.blocklist import Blocklist
+    from content_gateway.denylist.denylist import Blocklist
     from content_gateway.ipfs.embedded.denied import denied as kept_and_denied
 
     settings = common.load(config).settings

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from content_gateway.blocking.blocklist import Blocklist
+from content_gateway.denylist.denylist import Blocklist
 from content_gateway.ledger.contents import SqliteContents
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.ledger.resyncs import SqliteSweeps

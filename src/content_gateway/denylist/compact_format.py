@@ -3,7 +3,7 @@
 Knows the file format of ipfs/specs `compact-denylist-format.md` and which of its rules speak of
 whole CIDs and names, which is all that this service serves; rules for paths below them are read
 and have no effect. When the file is read, and what happens to what is blocked, is left to
-blocklist.py.
+denylist.py.
 
     version: 1                      # an optional YAML header, ended by ---
     ---
@@ -22,7 +22,6 @@ from typing import Final
 
 import yaml
 
-from content_gateway.blocking.rules import Rules, denies, next_run
 from content_gateway.codecs.multiformats import (
     BASE32,
     BASE58BTC,
@@ -34,6 +33,7 @@ from content_gateway.codecs.multiformats import (
     read_varint,
     varint,
 )
+from content_gateway.denylist.rules import Rules, denies, next_run
 from content_gateway.errors import CallerError
 from content_gateway.files.watched_file import lines
 from content_gateway.model.cid import LIBP2P_KEY, MAX_TEXT, Cid

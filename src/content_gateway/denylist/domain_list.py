@@ -1,9 +1,9 @@
 """A list of blocked domains: one a line, `*.` before it for everything below, `#` for comments.
 
 Knows the file's syntax and how a name is looked up. When the file is read, and what happens to
-a name that is blocked, is left to blocklist.py."""
+a name that is blocked, is left to denylist.py."""
 
-from content_gateway.blocking.rules import Rules, denies, next_run
+from content_gateway.denylist.rules import Rules, denies, next_run
 from content_gateway.errors import InvalidDomain
 from content_gateway.files.watched_file import lines
 from content_gateway.model.domain import DomainName

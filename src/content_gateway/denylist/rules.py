@@ -1,8 +1,8 @@
 """Deny and allow rules by what they speak of, and which of them speaks last.
 
 Knows that the last matching rule decides (IPIP-383, negated rules) and how to keep a million
-rules small. How rules are written, and what they are asked about, is left to denylist.py and
-name_list.py."""
+rules small. How rules are written, and what they are asked about, is left to compact_format.py and
+domain_list.py."""
 
 from typing import Final
 

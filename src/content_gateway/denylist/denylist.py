@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from content_gateway.blocking.denylist import Denylist, parse_denylist
-from content_gateway.blocking.name_list import parse_names
+from content_gateway.denylist.compact_format import Denylist, parse_denylist
+from content_gateway.denylist.domain_list import parse_names
 from content_gateway.errors import Blocked
 from content_gateway.files.watched_file import WatchedFile
 from content_gateway.model.cid import Cid

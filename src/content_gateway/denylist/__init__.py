@@ -1,0 +1,1 @@
+"""What the operator does not serve: deny lists, read from files and asked before each answer."""
