@@ -5,7 +5,7 @@ from typing import Any
 
 import uvloop
 
-from content_gateway.api.server import listen, make_server
+from content_gateway.http.server import listen, make_server
 
 BODY = b"x" * 210  # the size of a resolve answer
 

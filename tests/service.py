@@ -14,8 +14,8 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from content_gateway.api.server import listen, make_server
 from content_gateway.app import Gateway, opened
+from content_gateway.http.server import listen, make_server
 from content_gateway.settings.sources import load
 from tests.contract import Answer, ContractCheck
 

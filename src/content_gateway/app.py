@@ -9,18 +9,18 @@ from dataclasses import dataclass
 
 import structlog
 
-from content_gateway.api.auth import Keys
-from content_gateway.api.contract import Contract, Operation
-from content_gateway.api.handlers import NameHandlers
-from content_gateway.api.pins import PinHandlers
-from content_gateway.api.psa import PsaHandlers
-from content_gateway.api.routes import Api
-from content_gateway.api.streams import large_answers
-from content_gateway.api.trustless import TrustlessHandlers
 from content_gateway.app_names import answered_names
 from content_gateway.app_pins import kept_pins
 from content_gateway.denylist.denylist import Blocklist
 from content_gateway.errors import ContractBroken
+from content_gateway.http.asgi import Api
+from content_gateway.http.auth import Keys
+from content_gateway.http.openapi import Contract, Operation
+from content_gateway.http.operations.domains import NameHandlers
+from content_gateway.http.operations.pinning_service import PsaHandlers
+from content_gateway.http.operations.pins import PinHandlers
+from content_gateway.http.operations.trustless_gateway import TrustlessHandlers
+from content_gateway.http.streams import large_answers
 from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.keys import IssuedKeys, OpenKeys

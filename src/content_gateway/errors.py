@@ -33,7 +33,7 @@
        └─ WrongSettings
 
 Absence (NotFound) and outage (UpstreamError) are never confused: only absence lets a search
-go on. Knows no HTTP; api/problems.py writes the words that people read."""
+go on. Knows no HTTP; http/problems.py writes the words that people read."""
 
 
 class GatewayError(Exception):

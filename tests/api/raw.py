@@ -16,9 +16,9 @@ from typing import Any, Final, Self
 
 import uvloop
 
-from content_gateway.api.bounds import Bounds
-from content_gateway.api.protocol import ANSWER
-from content_gateway.api.server import Server, listen, make_server
+from content_gateway.http.limits import Bounds
+from content_gateway.http.protocol import ANSWER
+from content_gateway.http.server import Server, listen, make_server
 
 LOOPS: Final[dict[str, Callable[[], asyncio.AbstractEventLoop]]] = {
     "asyncio": asyncio.new_event_loop,

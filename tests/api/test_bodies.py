@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from content_gateway.api.bounds import Bounds
-from content_gateway.api.call import Call, Handler, Reply, keyed
-from content_gateway.api.contract import Operation
-from content_gateway.api.protocol import MAX_BODY_BYTES, HardenedProtocol
-from content_gateway.api.routes import Api
+from content_gateway.http.asgi import Api
+from content_gateway.http.limits import Bounds
+from content_gateway.http.messages import Call, Handler, Reply, keyed
+from content_gateway.http.openapi import Operation
+from content_gateway.http.protocol import MAX_BODY_BYTES, HardenedProtocol
 from content_gateway.keys import OpenKeys
 from tests.api.raw import LOOPS, Edge, Wire, eventually, get, lines_of, running_edge
 

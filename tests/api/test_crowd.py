@@ -6,9 +6,9 @@ from contextlib import ExitStack
 import pytest
 from structlog.testing import capture_logs
 
-from content_gateway.api.bounds import Bounds
-from content_gateway.api.crowd import OWN_FILES, Crowd, most_connections
 from content_gateway.files.descriptors import most_files
+from content_gateway.http.connections import OWN_FILES, Crowd, most_connections
+from content_gateway.http.limits import Bounds
 from tests.api.raw import LOOPS, Wire, eventually, get, running_edge
 
 MOST = 20

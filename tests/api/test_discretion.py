@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from content_gateway.api.discretion import without_addresses
-from content_gateway.api.problems import kind_of
 from content_gateway.errors import InvalidDomain, UpstreamNonsense
+from content_gateway.http.problems import kind_of
+from content_gateway.http.redaction import without_addresses
 from content_gateway.model.content_state import Peer
 from tests.cli.command import content
 from tests.service import running_service

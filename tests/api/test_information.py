@@ -9,8 +9,8 @@ import pytest
 import yaml
 from structlog.testing import capture_logs
 
-from content_gateway.api.contract import Contract, understand
 from content_gateway.errors import ContractBroken, WrongSettings
+from content_gateway.http.openapi import Contract, understand
 from content_gateway.settings.model import PACKAGED_SPEC
 from tests.lag import loop_lag
 from tests.service import Service, running_service

@@ -1,8 +1,8 @@
 """Which problem an error becomes: by whose fault it is."""
 
-from content_gateway.api import failures
-from content_gateway.api.problems import kind_of
 from content_gateway.errors import Overloaded, UpstreamError
+from content_gateway.http.operations import psa_errors
+from content_gateway.http.problems import kind_of
 
 
 def test_our_own_overload_is_nobody_elses_fault() -> None:
@@ -14,5 +14,5 @@ def test_our_own_overload_is_nobody_elses_fault() -> None:
         "overloaded",
         {b"retry-after": b"1"},
     )
-    assert (b"retry-after", b"1") in failures.headers_of(kind, "1")
-    assert b'"reason":"OVERLOADED"' in failures.body_of(kind, detail)
+    assert (b"retry-after", b"1") in psa_errors.headers_of(kind, "1")
+    assert b'"reason":"OVERLOADED"' in psa_errors.body_of(kind, detail)

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from content_gateway.api.psa_query import STATES
+from content_gateway.http.operations.pinning_service_query import STATES
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState
 from content_gateway.model.pins import NO_LABEL

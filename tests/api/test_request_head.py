@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from content_gateway.api.bounds import Bounds
-from content_gateway.api.request_head import is_loopback
+from content_gateway.http.limits import Bounds
+from content_gateway.http.request_head import is_loopback
 from tests.api.raw import Edge, Wire, get, running_edge
 
 BOUNDS = Bounds(head_seconds=5, idle=5, linger=0.3, drain=0.1, stop=2)

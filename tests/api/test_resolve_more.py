@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from content_gateway.api.answers import RenderedResolutions
 from content_gateway.errors import WrongSettings
+from content_gateway.http.operations.domain_answers import RenderedResolutions
 from content_gateway.model.domain import DomainName
 from content_gateway.model.records import Records, Resolution
 from content_gateway.model.wallet import CoinType

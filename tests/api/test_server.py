@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from content_gateway.api.bounds import Bounds
-from content_gateway.api.protocol import ANSWER, ENCODED_SLASH, HardenedProtocol
+from content_gateway.http.limits import Bounds
+from content_gateway.http.protocol import ANSWER, ENCODED_SLASH, HardenedProtocol
 from tests.api.raw import (
     BIG,
     LOOPS,

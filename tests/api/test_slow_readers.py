@@ -16,12 +16,12 @@ import aiohttp
 import pytest
 import structlog
 
-from content_gateway.api.bounds import Bounds
-from content_gateway.api.call import Call, Handler, Reply, length_of
-from content_gateway.api.contract import Operation
-from content_gateway.api.routes import Api
-from content_gateway.api.streams import LARGE_ANSWERS, large_answers
 from content_gateway.codecs.multiformats import SHA2_256
+from content_gateway.http.asgi import Api
+from content_gateway.http.limits import Bounds
+from content_gateway.http.messages import Call, Handler, Reply, length_of
+from content_gateway.http.openapi import Operation
+from content_gateway.http.streams import LARGE_ANSWERS, large_answers
 from content_gateway.ipld.block import MAX_BLOCK_BYTES
 from content_gateway.keys import OpenKeys
 from content_gateway.model.cid import RAW, Cid

@@ -10,11 +10,11 @@ from contextlib import suppress
 import pytest
 import structlog
 
-from content_gateway.api.bounds import Bounds
-from content_gateway.api.call import Call, Handler, Stream
-from content_gateway.api.contract import Operation
-from content_gateway.api.routes import Api
 from content_gateway.errors import NotFound
+from content_gateway.http.asgi import Api
+from content_gateway.http.limits import Bounds
+from content_gateway.http.messages import Call, Handler, Stream
+from content_gateway.http.openapi import Operation
 from content_gateway.keys import OpenKeys
 from tests.api.raw import LOOPS, Edge, Wire, eventually, get, lines_of, running_edge
 

@@ -8,13 +8,13 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from content_gateway.api.call import Call, Stream, network_of
-from content_gateway.api.streams import LARGE_ANSWERS, large_answers
-from content_gateway.api.trustless import TrustlessHandlers
 from content_gateway.codecs.multiformats import SHA2_256
 from content_gateway.concurrency.fair_semaphore import FairSemaphore
 from content_gateway.denylist.denylist import Blocklist
 from content_gateway.errors import Overloaded
+from content_gateway.http.messages import Call, Stream, network_of
+from content_gateway.http.operations.trustless_gateway import TrustlessHandlers
+from content_gateway.http.streams import LARGE_ANSWERS, large_answers
 from content_gateway.model.cid import RAW, Cid
 from tests.virtual import run_virtually
 

@@ -18,9 +18,9 @@ from Crypto.PublicKey import RSA
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from content_gateway.api.answers import resolution_body
 from content_gateway.app_names import ipns_resolver
 from content_gateway.denylist.denylist import Blocklist
+from content_gateway.http.operations.domain_answers import resolution_body
 from content_gateway.model.domain import DomainName
 from content_gateway.model.records import IpnsContent, KnownLink, Records
 from content_gateway.names.cache import Cache

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from content_gateway.api.answers import resolution_body, resolution_headers
-from content_gateway.api.problems import INTERNAL, kind_of
 from content_gateway.app_names import name_services
 from content_gateway.denylist.denylist import Blocklist
 from content_gateway.ethereum.gateways import Gateways
+from content_gateway.http.operations.domain_answers import resolution_body, resolution_headers
+from content_gateway.http.problems import INTERNAL, kind_of
 from content_gateway.model.domain import DomainName
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.cache import Cache

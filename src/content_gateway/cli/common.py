@@ -202,8 +202,8 @@ async def serve(
     chosen: Settings, announce: Callable[[str], None], zones: "Sequence[ZoneFile]" = ()
 ) -> None:
     """The service until it is told to stop; *announce* gets its base URL once it listens."""
-    from content_gateway.api.server import listen, make_server
     from content_gateway.app import opened
+    from content_gateway.http.server import listen, make_server
 
     async with opened(chosen, zones) as gateway:
         listener = listen(chosen.host, chosen.port)

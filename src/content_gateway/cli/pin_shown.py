@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
-from content_gateway.api.pin_answers import reason_of
 from content_gateway.cli.status_line import bar, bytes_text, moving_bar, plain
 from content_gateway.codecs.timestamps import rfc3339
+from content_gateway.http.operations.pin_answers import reason_of
 from content_gateway.model.content_state import ContentState, Peer
 from content_gateway.model.cursors import cursor_behind
 from content_gateway.model.pins import PinStatus

@@ -25,7 +25,7 @@ def command(
     *, name: str, coin_type: str, fresh: bool, config: Path | None, data: Path | None, as_json: bool
 ) -> None:
     """Print what the domain NAME points at."""
-    from content_gateway.api.answers import resolution_body
+    from content_gateway.http.operations.domain_answers import resolution_body
 
     resolution = common.run(
         _resolve(common.load_beside(config, data).settings, name, coin_type, fresh)

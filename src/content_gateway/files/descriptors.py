@@ -2,7 +2,7 @@
 
 A new one has the lowest number that is free (POSIX, open(2)), so its number tells how many are
 taken, without counting. Outgoing connections leave some for incoming ones, and these leave some
-for the ledger and the blocks. Knows numbers; who makes room is left to crowd.py."""
+for the ledger and the blocks. Knows numbers; who makes room is left to connections.py."""
 
 import errno
 import os

@@ -11,12 +11,12 @@ from typing import Any, Final, TypeAlias
 
 import structlog
 
-from content_gateway.api.bodies import Receive
-from content_gateway.api.call import LARGE_BODY, Stream, address_of
-from content_gateway.api.problems import OLD_HTTP, Refused
-from content_gateway.api.protocol import CONNECTION, Connection
 from content_gateway.concurrency.fair_semaphore import FairSemaphore
 from content_gateway.errors import GatewayError
+from content_gateway.http.bodies import Receive
+from content_gateway.http.messages import LARGE_BODY, Stream, address_of
+from content_gateway.http.problems import OLD_HTTP, Refused
+from content_gateway.http.protocol import CONNECTION, Connection
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 

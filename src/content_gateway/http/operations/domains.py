@@ -2,7 +2,7 @@
 
 Turns a path parameter into a value of the domain, asks the part that knows, and renders what it
 says (interface specification sections 2 and 4). Who may ask, and what an error looks like, is
-left to routes.py."""
+left to asgi.py."""
 
 import asyncio
 import re
@@ -12,13 +12,8 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from content_gateway.api.answers import (
-    RenderedResolutions,
-    ipns_progress,
-    ipns_started,
-    records_known,
-)
-from content_gateway.api.call import (
+from content_gateway.errors import InvalidCoinType
+from content_gateway.http.messages import (
     JSON,
     Call,
     Handler,
@@ -28,8 +23,13 @@ from content_gateway.api.call import (
     length_of,
     listed,
 )
-from content_gateway.api.contract import Contract
-from content_gateway.errors import InvalidCoinType
+from content_gateway.http.openapi import Contract
+from content_gateway.http.operations.domain_answers import (
+    RenderedResolutions,
+    ipns_progress,
+    ipns_started,
+    records_known,
+)
 from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName

@@ -9,7 +9,6 @@ from typing import Final
 
 import msgspec
 
-from content_gateway.api.discretion import without_addresses
 from content_gateway.errors import (
     Blocked,
     CallerError,
@@ -35,6 +34,7 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from content_gateway.http.redaction import without_addresses
 
 Headers = list[tuple[bytes, bytes]]
 

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Final
 
-from content_gateway.api.problems import (
+from content_gateway.http.problems import (
     BODY_WITHOUT_LENGTH,
     CUT_BODY,
     LARGE_BODY,
@@ -15,7 +15,7 @@ from content_gateway.api.problems import (
     UNKNOWN_MEDIA_TYPE,
     Refused,
 )
-from content_gateway.api.protocol import MAX_BODY_BYTES, SENT_BODY
+from content_gateway.http.protocol import MAX_BODY_BYTES, SENT_BODY
 
 SECONDS: Final = 10.0  # until a body must be there
 

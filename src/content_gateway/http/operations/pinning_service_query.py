@@ -2,7 +2,7 @@
 
 Knows the API's parameters, their limits and its Pin object (its yaml, version 1.0.0), and
 refuses whatever is not right with the place where it is wrong. What is done with them is left to
-psa.py."""
+pinning_service.py."""
 
 import re
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from content_gateway.api.query import choice, choices, moment, number, parse_query
 from content_gateway.codecs.timestamps import at_microseconds, microseconds
 from content_gateway.errors import InvalidBody, InvalidCid, InvalidQuery, PinNotFound
+from content_gateway.http.query import choice, choices, moment, number, parse_query
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState
 from content_gateway.model.pins import MAX_LABEL_BYTES, Label, Match, Pin, Search

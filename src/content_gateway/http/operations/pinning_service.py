@@ -1,7 +1,8 @@
 """The handlers of the Pinning Service API 1.0.0, which clients find under /psa.
 
 Puts the API's words on the same pins that the native operations show: one ledger, two faces.
-Knows its operations and its PinStatus object; what clients send is read by psa_query.py."""
+Knows its operations and its PinStatus object; what clients send is read by
+pinning_service_query.py."""
 
 from contextlib import suppress
 from datetime import datetime
@@ -9,17 +10,17 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from content_gateway.api.call import Call, Handler, Handlers, Reply, keyed
-from content_gateway.api.pin_answers import fitting, told_reason
-from content_gateway.api.psa_query import (
+from content_gateway.errors import PinNotFound
+from content_gateway.http.messages import Call, Handler, Handlers, Reply, keyed
+from content_gateway.http.operations.pin_answers import fitting, told_reason
+from content_gateway.http.operations.pinning_service_query import (
     STATES,
     parse_pin,
     parse_request_id,
     parse_search,
     request_id,
 )
-from content_gateway.api.query import parse_query
-from content_gateway.errors import PinNotFound
+from content_gateway.http.query import parse_query
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState
 from content_gateway.model.pins import Page, PinStatus

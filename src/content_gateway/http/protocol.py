@@ -13,11 +13,11 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from content_gateway.api import problems
-from content_gateway.api.bounds import Bounds
-from content_gateway.api.crowd import Crowd
-from content_gateway.api.lingering import Lingering
-from content_gateway.api.request_head import too_large, wrong_host, wrong_version
+from content_gateway.http import problems
+from content_gateway.http.connections import Crowd
+from content_gateway.http.limits import Bounds
+from content_gateway.http.lingering_close import Lingering
+from content_gateway.http.request_head import too_large, wrong_host, wrong_version
 from content_gateway.telemetry import request_ids
 
 # An encoded slash is part of a segment, not a border between two (RFC 3986 section 2.2). It

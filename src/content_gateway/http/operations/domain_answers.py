@@ -1,16 +1,16 @@
 """The answers about domains and IPNS names: values of the domain to bodies and header fields.
 
 Knows the fields of the interface specification's section 2 and what is said where something had
-to be left out. Who gets an answer, and when, is left to routes.py."""
+to be left out. Who gets an answer, and when, is left to asgi.py."""
 
 from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
 
-from content_gateway.api.call import Reply, confirmed, keyed
-from content_gateway.api.problems import Headers
 from content_gateway.codecs.timestamps import rfc3339
+from content_gateway.http.messages import Reply, confirmed, keyed
+from content_gateway.http.problems import Headers
 from content_gateway.ipns.resolver import Progress
 from content_gateway.model.content_path import IpfsPath
 from content_gateway.model.domain import DomainName

@@ -10,8 +10,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from content_gateway.api.auth import Admitted
-from content_gateway.api.problems import Headers
+from content_gateway.http.auth import Admitted
+from content_gateway.http.problems import Headers
 
 JSON: Final = (b"content-type", b"application/json")
 # Larger bodies than this are sent in pieces, as their clients read them, and so many at once.

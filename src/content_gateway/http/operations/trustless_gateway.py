@@ -10,7 +10,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
 
-from content_gateway.api.call import (
+from content_gateway.concurrency.fair_semaphore import FairSemaphore
+from content_gateway.errors import InvalidQuery, NotFound
+from content_gateway.http.messages import (
     LARGE_BODY,
     Answer,
     Call,
@@ -23,7 +25,7 @@ from content_gateway.api.call import (
     length_of,
     listed,
 )
-from content_gateway.api.problems import (
+from content_gateway.http.problems import (
     BAD_WEIGHT,
     NO_FORMAT,
     NOT_ACCEPTABLE,
@@ -31,9 +33,7 @@ from content_gateway.api.problems import (
     Headers,
     Refused,
 )
-from content_gateway.api.query import choice, parse_query
-from content_gateway.concurrency.fair_semaphore import FairSemaphore
-from content_gateway.errors import InvalidQuery, NotFound
+from content_gateway.http.query import choice, parse_query
 from content_gateway.model.cid import Cid
 from content_gateway.pins.pinning import Blocking
 

@@ -2,20 +2,20 @@
 
 Turns CIDs and query parameters into values, asks Pinning, and renders what it says (interface
 specification section 4.4, and the operations that go beyond it). The same pins in the words of
-the Pinning Service API are psa.py's business."""
+the Pinning Service API are pinning_service.py's business."""
 
 from typing import Final, cast
 
-from content_gateway.api.auth import Admitted
-from content_gateway.api.call import Call, Handler, Handlers, Reply
-from content_gateway.api.pin_answers import (
+from content_gateway.http.auth import Admitted
+from content_gateway.http.messages import Call, Handler, Handlers, Reply
+from content_gateway.http.operations.pin_answers import (
     pin_added,
     pin_exists,
     pin_removed,
     pin_status,
     pins_listed,
 )
-from content_gateway.api.query import choices, number, parse_query
+from content_gateway.http.query import choices, number, parse_query
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState
 from content_gateway.model.cursors import parse_cursor

@@ -15,10 +15,10 @@ from typing import Any
 
 import uvicorn
 
-from content_gateway.api.bounds import Bounds
-from content_gateway.api.crowd import most_connections
-from content_gateway.api.protocol import HardenedProtocol, Shared
 from content_gateway.errors import WrongSettings
+from content_gateway.http.connections import most_connections
+from content_gateway.http.limits import Bounds
+from content_gateway.http.protocol import HardenedProtocol, Shared
 
 
 class Server(uvicorn.Server):

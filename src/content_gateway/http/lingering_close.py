@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 from uvicorn.protocols.http.flow_control import FlowControl
 
-from content_gateway.api.bounds import Bounds
+from content_gateway.http.limits import Bounds
 
 # What asking a socket raises where it is gone, and where this is not Linux.
 _GONE: Final = (AttributeError, OSError, ValueError)

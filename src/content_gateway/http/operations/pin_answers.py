@@ -2,16 +2,16 @@
 
 Knows the fields of the interface specification's section 2.5 and of this service's own pin
 operations, and the words that tell a person how far a pin is. The Pinning Service API's form of
-the same things is in psa.py."""
+the same things is in pinning_service.py."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from content_gateway.api.call import Reply, confirmed, keyed
-from content_gateway.api.discretion import without_addresses
 from content_gateway.codecs.timestamps import rfc3339
+from content_gateway.http.messages import Reply, confirmed, keyed
+from content_gateway.http.redaction import without_addresses
 from content_gateway.model.content_state import ContentState, Peer
 from content_gateway.model.cursors import cursor_behind
 from content_gateway.model.pins import MAX_PAGE_BYTES, Page, Pin, PinStatus

@@ -9,10 +9,20 @@ from typing import Any, Final
 
 import structlog
 
-from content_gateway.api import failures, problems
-from content_gateway.api.auth import DOORS, Keys, admit
-from content_gateway.api.bodies import SECONDS, Receive, read_body
-from content_gateway.api.call import (
+from content_gateway.concurrency.fair_semaphore import FairSemaphore
+from content_gateway.errors import (
+    Blocked,
+    KeyRefused,
+    Overloaded,
+    OwnFault,
+    UnexpectedBody,
+    UpstreamError,
+    WrongSettings,
+)
+from content_gateway.http import problems
+from content_gateway.http.auth import DOORS, Keys, admit
+from content_gateway.http.bodies import SECONDS, Receive, read_body
+from content_gateway.http.messages import (
     LARGE_BODY,
     Answer,
     Call,
@@ -25,8 +35,10 @@ from content_gateway.api.call import (
     length_of,
     network_of,
 )
-from content_gateway.api.contract import Operation
-from content_gateway.api.problems import (
+from content_gateway.http.openapi import Operation
+from content_gateway.http.operations import psa_errors
+from content_gateway.http.overload import Refusals
+from content_gateway.http.problems import (
     INTERNAL,
     UNKNOWN_PATH,
     WRONG_METHOD,
@@ -34,20 +46,9 @@ from content_gateway.api.problems import (
     Kind,
     Refused,
 )
-from content_gateway.api.protocol import ANSWER, ENCODED_SLASH, SENT_BODY
-from content_gateway.api.refusals import Refusals
-from content_gateway.api.streams import Send, large_answers, send_stream
-from content_gateway.api.turns import RequestTurns
-from content_gateway.concurrency.fair_semaphore import FairSemaphore
-from content_gateway.errors import (
-    Blocked,
-    KeyRefused,
-    Overloaded,
-    OwnFault,
-    UnexpectedBody,
-    UpstreamError,
-    WrongSettings,
-)
+from content_gateway.http.protocol import ANSWER, ENCODED_SLASH, SENT_BODY
+from content_gateway.http.request_turns import RequestTurns
+from content_gateway.http.streams import Send, large_answers, send_stream
 from content_gateway.telemetry import request_ids
 
 # ASGI 3.0, as asgi.readthedocs.io has it.
@@ -168,9 +169,9 @@ class Api:
             if isinstance(error, _AT_THE_DOOR):  # nobody's turn yet
                 await self._at_the_door(scope)
             kind, detail, extra = _problem(error, request_id)
-            if failures.is_below(scope["path"]):
-                body = failures.body_of(kind, detail)
-                headers = failures.headers_of(kind, request_id)
+            if psa_errors.is_below(scope["path"]):
+                body = psa_errors.body_of(kind, detail)
+                headers = psa_errors.headers_of(kind, request_id)
             else:
                 body = problems.body_of(kind, detail, request_id)
                 headers = problems.headers_of(kind, request_id)

@@ -1,6 +1,6 @@
 """The bounds of what one client may take of the server, and their defaults.
 
-Values only: what is bounded where is left to protocol.py, lingering.py and streams.py."""
+Values only: what is bounded where is left to protocol.py, lingering_close.py and streams.py."""
 
 from dataclasses import dataclass
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from content_gateway.api.problems import Headers, Kind
+from content_gateway.http.problems import Headers, Kind
 
 PREFIX: Final = "/psa"
 # The API's own names (its yaml, components/responses); other kinds go by their own code.

@@ -2,7 +2,7 @@
 
 Knows how to read an OpenAPI description and which operations it lists. The file is parsed again
 only when its modification time, size or inode changes, in a thread, and a version that is broken
-leaves the last good one in its place; what the operations do is left to routes.py."""
+leaves the last good one in its place; what the operations do is left to asgi.py."""
 
 import asyncio
 import hashlib
