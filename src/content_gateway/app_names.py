@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from content_gateway.denylist.denylist import Blocklist
-from content_gateway.dnslink import DnsLinks
 from content_gateway.ethereum.ccip import CcipRead
 from content_gateway.ethereum.gateways import Gateways
 from content_gateway.ethereum.quorum import EthereumQuorum
 from content_gateway.ethereum.rpc import EthereumRpc
-from content_gateway.ipfs.delegated_router import DelegatedRouter
-from content_gateway.ipfs.ipns_gateway import IpnsGateway
-from content_gateway.ipfs.kubo_records import KuboRecords
-from content_gateway.ipns.link import Policy as IpnsPolicy
-from content_gateway.ipns.links import Links, LinkStore, RecordSource
+from content_gateway.ipns.cache_entry import Policy as IpnsPolicy
+from content_gateway.ipns.link_cache import Links, LinkStore, RecordSource
 from content_gateway.ipns.resolver import IpnsResolver
+from content_gateway.ipns.sources.dnslink import DnsLinks
+from content_gateway.ipns.sources.gateway import IpnsGateway
+from content_gateway.ipns.sources.kubo import KuboRecords
+from content_gateway.ipns.sources.router import DelegatedRouter
 from content_gateway.ledger.last_known import SqliteLastKnown
 from content_gateway.names.basenames import Basenames
 from content_gateway.names.cache import Ages, Cache

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from content_gateway.dnslink import DnsLinks
+from content_gateway.ipns.sources.dnslink import DnsLinks
 from tests.dnslink.links import IPFS, NAME
 from tests.fakes.dns_resolver import DnsResolver, running_dns
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.dnslink import DnsLink, DnsLinks
 from content_gateway.errors import (
     Overloaded,
     UpstreamError,
@@ -15,6 +14,7 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from content_gateway.ipns.sources.dnslink import DnsLink, DnsLinks
 from tests.dnslink.links import LINK, NAME
 from tests.fakes.dns_resolver import FORGED, DnsResolver, Mood
 from tests.limits import without_descriptors

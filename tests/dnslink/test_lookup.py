@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.dnslink import MAX_RECORDS, DnsLink, DnsLinks
 from content_gateway.errors import UpstreamNonsense, UpstreamUnavailable
+from content_gateway.ipns.sources.dnslink import MAX_RECORDS, DnsLink, DnsLinks
 from tests.dnslink.links import IPFS, KEY, LINK, NAME
 from tests.fakes.dns_resolver import DnsResolver, Mood, running_dns
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from content_gateway.dnslink import read_dnslink
 from content_gateway.errors import UpstreamNonsense
+from content_gateway.ipns.sources.dnslink import read_dnslink
 from content_gateway.model.cid import Cid
 from tests.dnslink.links import IPFS, KEY
 

@@ -2,8 +2,8 @@
 
 from time import monotonic
 
-from content_gateway.ipfs.delegated_router import DelegatedRouter
-from content_gateway.ipns.link import Policy
+from content_gateway.ipns.cache_entry import Policy
+from content_gateway.ipns.sources.router import DelegatedRouter
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import IpfsPath
 from content_gateway.net.http_client import Outbound

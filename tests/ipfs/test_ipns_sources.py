@@ -12,9 +12,9 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from content_gateway.ipfs.delegated_router import DelegatedRouter
-from content_gateway.ipfs.ipns_gateway import IpnsGateway
-from content_gateway.ipfs.kubo_records import MAX_ANSWER_BYTES, KuboRecords, read_value
+from content_gateway.ipns.sources.gateway import IpnsGateway
+from content_gateway.ipns.sources.kubo import MAX_ANSWER_BYTES, KuboRecords, read_value
+from content_gateway.ipns.sources.router import DelegatedRouter
 from content_gateway.model.ipns_name import MAX_RECORD_BYTES
 from content_gateway.net.http_client import Outbound
 from tests.fakes.miniature import Mood

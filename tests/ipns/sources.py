@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from content_gateway.denylist.denylist import Blocklist
 from content_gateway.errors import UpstreamUnavailable
-from content_gateway.ipns.link import Policy
-from content_gateway.ipns.links import Links, RecordSource
+from content_gateway.ipns.cache_entry import Policy
+from content_gateway.ipns.link_cache import Links, RecordSource
 from content_gateway.ipns.resolver import Blocking, IpnsResolver
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import KnownLink

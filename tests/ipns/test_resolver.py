@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 
-from content_gateway.ipns.link import Policy
+from content_gateway.ipns.cache_entry import Policy
 from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import IpfsPath

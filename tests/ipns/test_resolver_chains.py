@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from content_gateway.errors import Blocked, TaskNotFound
-from content_gateway.ipns.link import Policy
+from content_gateway.ipns.cache_entry import Policy
 from content_gateway.ipns.resolver import MAX_DEPTH
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import MAX_PATH, IpfsPath

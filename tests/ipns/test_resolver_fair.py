@@ -10,8 +10,8 @@ import pytest
 
 from content_gateway.denylist.denylist import Blocklist
 from content_gateway.errors import Overloaded
-from content_gateway.ipns.link import Policy
-from content_gateway.ipns.links import Links
+from content_gateway.ipns.cache_entry import Policy
+from content_gateway.ipns.link_cache import Links
 from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.model.ipns_name import IpnsName
 from tests.ipns.signing import NOW

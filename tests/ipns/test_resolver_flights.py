@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from content_gateway.ipns.link import Policy
+from content_gateway.ipns.cache_entry import Policy
 from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import IpfsPath

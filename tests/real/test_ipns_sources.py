@@ -12,10 +12,10 @@ import aiohttp
 import pytest
 
 from content_gateway.errors import UpstreamNonsense, UpstreamUnavailable
-from content_gateway.ipfs.delegated_router import DelegatedRouter
-from content_gateway.ipfs.ipns_gateway import IpnsGateway
-from content_gateway.ipfs.kubo_records import KuboRecords
 from content_gateway.ipns.record import verify
+from content_gateway.ipns.sources.gateway import IpnsGateway
+from content_gateway.ipns.sources.kubo import KuboRecords
+from content_gateway.ipns.sources.router import DelegatedRouter
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.net.http_client import Outbound
 from tests.ipns.signing import CURVES, PATH, EcSigner, RsaSigner, Signer, data, field, when

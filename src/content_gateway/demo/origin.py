@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from content_gateway.errors import InvalidCid
-from content_gateway.ipfs import record_http
 from content_gateway.ipfs.embedded import gateway
+from content_gateway.ipns.sources import http
 from content_gateway.model.cid import Cid
 from content_gateway.model.ipns_name import IpnsName
 
@@ -34,7 +34,7 @@ def origin(blocks: Mapping[Cid, bytes], records: Mapping[IpnsName, bytes]) -> we
         data = next((data for name, data in records.items() if name.text == wanted), None)
         if data is None:
             return web.Response(status=404)
-        return web.Response(body=data, content_type=record_http.MEDIA_TYPE)
+        return web.Response(body=data, content_type=http.MEDIA_TYPE)
 
     application = web.Application()
     application.router.add_get("/ipfs/{cid}", block)

@@ -13,7 +13,7 @@ import cbor2
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from content_gateway.codecs.multiformats import IDENTITY, SHA2_256, varint
-from content_gateway.ipns.keys import KEY_ED25519
+from content_gateway.ipns.public_keys import KEY_ED25519
 from content_gateway.ipns.record import DATA, SIGNATURE_PREFIX, SIGNATURE_V2
 from content_gateway.model.cid import DAG_PB, RAW, Cid
 from content_gateway.model.ipns_name import IpnsName

@@ -1,8 +1,8 @@
 """The IPNS record: bytes from anybody, believed only when they prove themselves.
 
-Knows ipfs/specs `ipns-record.md`: the protobuf envelope, the signed DAG-CBOR inside it, and what
-of both decides whether it is valid. Does no I/O; the keys are those of keys.py, and where records
-come from and how long an answer serves is left to the resolver.
+Knows ipfs/specs `ipns-record.md`: the protobuf envelope, the signed DAG-CBOR inside it, and what of
+both decides whether it is valid. Does no I/O; the keys are those of public_keys.py, and where
+records come from and how long an answer serves is left to the resolver.
 
 What the specification leaves open is decided as boxo and js-ipns both do, so that a name that the
 network resolves resolves here: fields that nobody knows are passed over, of a doubled one the last
@@ -16,7 +16,7 @@ from typing import Any, Final, TypeGuard
 import cbor2
 
 from content_gateway.errors import InvalidCid, UpstreamNonsense
-from content_gateway.ipns.keys import INVALID_SIGNATURE, check_signature, public_key
+from content_gateway.ipns.public_keys import INVALID_SIGNATURE, check_signature, public_key
 from content_gateway.model.cid import Cid
 from content_gateway.model.ipns_name import MAX_RECORD_BYTES, IpnsName
 

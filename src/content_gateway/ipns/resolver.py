@@ -3,7 +3,7 @@
 A name asked for the first time makes its caller wait, for a moment only; afterwards the last
 verified answer is given at once and links that are not fresh are looked up behind it. A chain is
 as fresh as its least fresh link, because each is looked at anew on every walk. Where a single
-name points is known by links.py."""
+name points is known by link_cache.py."""
 
 import asyncio
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from typing import Final, Literal, Protocol
 
 from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
 from content_gateway.errors import InvalidIpnsName, TaskNotFound
-from content_gateway.ipns.link import NEVER, Link
-from content_gateway.ipns.links import Links
+from content_gateway.ipns.cache_entry import NEVER, Link
+from content_gateway.ipns.link_cache import Links
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import MAX_PATH, IpfsPath
 from content_gateway.model.ipns_name import IpnsName

@@ -7,7 +7,7 @@ from base64 import b64decode
 from typing import Any, Final
 
 from content_gateway.errors import UpstreamNonsense, UpstreamUnavailable
-from content_gateway.ipfs.record_http import NOT_FOUND
+from content_gateway.ipns.sources.http import NOT_FOUND
 from content_gateway.model.ipns_name import MAX_RECORD_BYTES, IpnsName
 from content_gateway.net.http_client import Answer, Outbound, json_object
 

@@ -1,10 +1,10 @@
 """A trustless gateway as a source of IPNS records (ipfs/specs `trustless-gateway.md`).
 
 Knows how such a gateway is asked for the record instead of for what it points at; what an
-answer means is told by record_http.py. Nothing it returns is believed here: verification is
+answer means is told by http.py. Nothing it returns is believed here: verification is
 the resolver's business."""
 
-from content_gateway.ipfs.record_http import ask_for_record
+from content_gateway.ipns.sources.http import ask_for_record
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.net.http_client import Outbound
 

@@ -1,6 +1,6 @@
 """One IPNS link: where a name points next, how long that holds, and how often we may ask.
 
-Knows the bounds on asking. Filling links is left to links.py, following them
+Knows the bounds on asking. Filling links is left to link_cache.py, following them
 to resolver.py."""
 
 import asyncio

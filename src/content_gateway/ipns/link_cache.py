@@ -17,7 +17,7 @@ import structlog
 
 from content_gateway.concurrency.fair_semaphore import FairSemaphore, Permit
 from content_gateway.errors import Overloaded, UpstreamError
-from content_gateway.ipns.link import DEFAULT_TTL, NEVER, Link, Policy
+from content_gateway.ipns.cache_entry import DEFAULT_TTL, NEVER, Link, Policy
 from content_gateway.ipns.record import IpnsRecord, verify
 from content_gateway.model.content_path import parse_content_path
 from content_gateway.model.ipns_name import IpnsName

@@ -1,9 +1,9 @@
 """A delegated router: IPNS records over HTTP (Delegated Routing V1, `/routing/v1/ipns`).
 
-Knows that API's path; what an answer means is told by record_http.py. Nothing it returns is
+Knows that API's path; what an answer means is told by http.py. Nothing it returns is
 believed here: verification is the resolver's business."""
 
-from content_gateway.ipfs.record_http import ask_for_record
+from content_gateway.ipns.sources.http import ask_for_record
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.net.http_client import Outbound
 
