@@ -22,8 +22,8 @@ from bench.pins import LEDGER, NOBODY, fill
 from bench.servers import Started, service
 from bench.upstreams import publishers
 from bench.ways import QUIET, WAYS, Request, request
-from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.frontier import Frontier, Limits
+from content_gateway.backends.embedded.blockstore import Blockstore
+from content_gateway.backends.embedded.wantlist import Frontier, Limits
 from tests.ipfs.dags import Dag, file, in_order
 
 PHASES: Final = 5

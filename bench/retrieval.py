@@ -19,11 +19,11 @@ import aiohttp
 import uvloop
 from aiohttp import web
 
+from content_gateway.backends.embedded.blockstore import Blockstore
+from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.store import EmbeddedStore
+from content_gateway.backends.embedded.wantlist import Frontier, Limits
 from content_gateway.cli.common import collect_seldom
-from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.frontier import Frontier, Limits
-from content_gateway.ipfs.embedded.gateways import Gateways
-from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.ipld import car
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Holding, Sighting

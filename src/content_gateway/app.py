@@ -11,6 +11,7 @@ import structlog
 
 from content_gateway.app_names import answered_names
 from content_gateway.app_pins import kept_pins
+from content_gateway.backends.embedded.blockstore import Blockstore
 from content_gateway.denylist.denylist import Blocklist
 from content_gateway.errors import ContractBroken
 from content_gateway.http.asgi import Api
@@ -21,7 +22,6 @@ from content_gateway.http.operations.pinning_service import PsaHandlers
 from content_gateway.http.operations.pins import PinHandlers
 from content_gateway.http.operations.trustless_gateway import TrustlessHandlers
 from content_gateway.http.streams import large_answers
-from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.keys import IssuedKeys, OpenKeys
 from content_gateway.ledger.api_keys import SqliteKeys

@@ -6,13 +6,13 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Final
 
+from content_gateway.backends.cluster.cluster import IpfsCluster
+from content_gateway.backends.embedded.blockstore import Blockstore
+from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.store import EmbeddedStore
+from content_gateway.backends.embedded.wantlist import Limits
+from content_gateway.backends.kubo.kubo import Kubo
 from content_gateway.denylist.denylist import Blocklist
-from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.frontier import Limits
-from content_gateway.ipfs.embedded.gateways import Gateways
-from content_gateway.ipfs.embedded.store import EmbeddedStore
-from content_gateway.ipfs.ipfs_cluster import IpfsCluster
-from content_gateway.ipfs.kubo import Kubo
 from content_gateway.ipld.block import refusal
 from content_gateway.ledger.backend_health import SqliteBackendHealth
 from content_gateway.ledger.contents import SqliteContents

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.ipfs.embedded.blockstore import Blockstore
+from content_gateway.backends.embedded.blockstore import Blockstore
 from tests.cli.command import run
 from tests.ipfs.dags import Dag, file
 from tests.ipfs.test_blockstore import put

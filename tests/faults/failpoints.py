@@ -15,9 +15,9 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final
 
 from content_gateway.app_pins import embedded_store, pin_backend, tending
+from content_gateway.backends.embedded.blockstore import Blockstore
 from content_gateway.denylist.denylist import Blocklist
 from content_gateway.errors import PinNotFound
-from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ledger.contents import SqliteContents
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.ledger.resyncs import SqliteSweeps

@@ -3,8 +3,8 @@
 from hashlib import sha256
 from typing import Any
 
+from content_gateway.backends.cluster.cluster import IpfsCluster
 from content_gateway.codecs.multiformats import SHA2_256
-from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from content_gateway.model.cid import RAW, Cid
 from content_gateway.net.http_client import Outbound
 from tests.fakes.cluster import Clock

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.gateways import Gateways
-from content_gateway.ipfs.embedded.store import EmbeddedStore
-from content_gateway.ipfs.kubo import Kubo
+from content_gateway.backends.embedded.blockstore import Blockstore
+from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.store import EmbeddedStore
+from content_gateway.backends.kubo.kubo import Kubo
 from content_gateway.net.http_client import Outbound
 from tests.fakes.cluster import MiniCluster
 from tests.fakes.cluster_rest import MiniRest

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from content_gateway.ipfs.embedded.blockstore import Blockstore
+from content_gateway.backends.embedded.blockstore import Blockstore
 from content_gateway.model.cid import Cid
 
 

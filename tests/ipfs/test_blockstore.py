@@ -10,13 +10,13 @@ from typing import TypeVar
 
 import pytest
 
+from content_gateway.backends.embedded.blockstore import Blockstore
+from content_gateway.backends.embedded.database import VERSION, WAL_BYTES, Job
+from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.store import EmbeddedStore
+from content_gateway.backends.embedded.wantlist import Frontier, Limits
 from content_gateway.codecs.multiformats import HASHES, digest_of
 from content_gateway.errors import StorageUnavailable, WrongSettings
-from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.database import VERSION, WAL_BYTES, Job
-from content_gateway.ipfs.embedded.frontier import Frontier, Limits
-from content_gateway.ipfs.embedded.gateways import Gateways
-from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.ipld.block import is_block_of
 from content_gateway.model.cid import RAW, Cid
 from content_gateway.net.http_client import Outbound

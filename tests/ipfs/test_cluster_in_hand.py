@@ -2,8 +2,8 @@
 
 import pytest
 
+from content_gateway.backends.cluster.in_progress import read_line
 from content_gateway.errors import UpstreamError, UpstreamNonsense
-from content_gateway.ipfs.cluster_in_hand import read_line
 from tests.fakes.cluster import MiniPin
 from tests.ipfs.backends import pin
 from tests.ipfs.cluster_world import World

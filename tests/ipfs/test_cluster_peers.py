@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from content_gateway.backends.cluster.cluster import IpfsCluster
+from content_gateway.backends.cluster.peers import SKIP_SECONDS, signed_token
 from content_gateway.errors import (
     UpstreamError,
     UpstreamTimeout,
     UpstreamUnavailable,
     WrongSettings,
 )
-from content_gateway.ipfs.cluster_peers import SKIP_SECONDS, signed_token
-from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from content_gateway.model.content_state import Holding
 from content_gateway.net.http_client import Outbound
 from tests.fakes.miniature import Mood

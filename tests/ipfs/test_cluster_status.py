@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from content_gateway.errors import UpstreamNonsense
-from content_gateway.ipfs.cluster_status import (
+from content_gateway.backends.cluster.error_texts import in_words
+from content_gateway.backends.cluster.status import (
     error_message,
     first_object,
     read_allocation,
@@ -15,7 +15,7 @@ from content_gateway.ipfs.cluster_status import (
     read_status,
     read_statuses,
 )
-from content_gateway.ipfs.cluster_words import in_words
+from content_gateway.errors import UpstreamNonsense
 from content_gateway.model.content_state import Holding
 
 CID = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from content_gateway.backends.embedded.blockstore import Blockstore
+from content_gateway.backends.embedded.denied import Denied, denied
+from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.store import EmbeddedStore
+from content_gateway.backends.embedded.wantlist import Check
 from content_gateway.denylist.denylist import Blocklist
 from content_gateway.errors import Blocked, PinFailed
-from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.denied import Denied, denied
-from content_gateway.ipfs.embedded.frontier import Check
-from content_gateway.ipfs.embedded.gateways import Gateways
-from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.model.cid import RAW, Cid
 from content_gateway.model.content_state import Holding
 from tests.blocking.spelling import bare_multihash, legacy, modern

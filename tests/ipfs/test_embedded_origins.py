@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from content_gateway.backends.embedded.blockstore import Blockstore
+from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.store import EmbeddedStore
 from content_gateway.errors import PinFailed, UpstreamError, UpstreamNonsense
-from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.gateways import Gateways
-from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.model.content_state import Holding
 from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.net.http_client import Outbound

@@ -6,6 +6,11 @@ from time import monotonic
 
 import pytest
 
+from content_gateway.backends.embedded.blockstore import Blockstore
+from content_gateway.backends.embedded.database import MAX_GROUP, MAX_QUEUED_WRITES
+from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.store import PARALLEL_BLOCKS, EmbeddedStore
+from content_gateway.backends.embedded.wantlist import Frontier, Limits
 from content_gateway.demo.publisher import directory
 from content_gateway.errors import (
     Overloaded,
@@ -14,11 +19,6 @@ from content_gateway.errors import (
     StorageUnavailable,
     UpstreamUnavailable,
 )
-from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.database import MAX_GROUP, MAX_QUEUED_WRITES
-from content_gateway.ipfs.embedded.frontier import Frontier, Limits
-from content_gateway.ipfs.embedded.gateways import Gateways
-from content_gateway.ipfs.embedded.store import PARALLEL_BLOCKS, EmbeddedStore
 from content_gateway.ipld import car
 from content_gateway.ipld.block import MAX_BLOCK_BYTES
 from content_gateway.model.cid import DAG_PB, RAW, Cid

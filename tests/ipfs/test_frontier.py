@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from content_gateway.ipfs.embedded.frontier import MAX_STRAY_BYTES, Frontier, Limits
+from content_gateway.backends.embedded.wantlist import MAX_STRAY_BYTES, Frontier, Limits
 from content_gateway.ipld.block import MAX_BLOCK_BYTES
 from content_gateway.model.cid import DAG_CBOR, RAW, Cid
 from tests.ipfs.dags import Dag, block, cbor, file, in_order, link, pb, raw

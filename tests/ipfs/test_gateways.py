@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from content_gateway.backends.embedded.gateways import WRONG_SECONDS, Gateways, Manners
 from content_gateway.codecs.multiformats import digest_of
 from content_gateway.errors import PinDeferred, PinFailed, UpstreamError, UpstreamUnavailable
-from content_gateway.ipfs.embedded.gateways import WRONG_SECONDS, Gateways, Manners
 from content_gateway.ipld.block import MAX_BLOCK_BYTES
 from content_gateway.model.cid import RAW, Cid
 from content_gateway.net.http_client import Outbound

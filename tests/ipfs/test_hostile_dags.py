@@ -10,13 +10,13 @@ from hashlib import sha256
 
 import pytest
 
+from content_gateway.backends.embedded import ingest
+from content_gateway.backends.embedded.blockstore import Blockstore
+from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.store import EmbeddedStore
+from content_gateway.backends.embedded.wantlist import Frontier, Limits, Room
 from content_gateway.codecs.multiformats import BASE32
 from content_gateway.errors import Overloaded, PinFailed
-from content_gateway.ipfs.embedded import taking
-from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.frontier import Frontier, Limits, Room
-from content_gateway.ipfs.embedded.gateways import Gateways
-from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.ipld.block import MAX_BLOCK_BYTES
 from content_gateway.model.cid import DAG_CBOR, DAG_JSON, DAG_PB, Cid
 from content_gateway.model.content_state import Holding
@@ -215,16 +215,16 @@ async def test_a_block_that_goes_in_between_is_missing_and_nobody_else_suffers(
     await blocks.unpin(inner[0])
     await collected(blocks)
     await put(blocks, inner)
-    found = await blocks.walk(lambda file: taking.look_up(file, frontier))
-    here = [taking.Here(bytes(inner[0]), 1)]  # as one that was looked up before it went
+    found = await blocks.walk(lambda file: ingest.look_up(file, frontier))
+    here = [ingest.Here(bytes(inner[0]), 1)]  # as one that was looked up before it went
     assert [cid for cid, _ in found.wholes] == [bytes(inner[0])]
     await blocks.unpin(inner[0])
     await collected(blocks)
     await put(blocks, stranger)  # takes the first free row
-    taker = taking.Taker(begun.id, begun.losses, Limits())
-    took = await blocks.write(lambda file: taking.store(file, taker, [], here))
+    taker = ingest.Taker(begun.id, begun.losses, Limits())
+    took = await blocks.write(lambda file: ingest.store(file, taker, [], here))
     assert took.gone == [bytes(inner[0])]
-    step = await blocks.walk(lambda file: taking.read(file, frontier, here))
+    step = await blocks.walk(lambda file: ingest.read(file, frontier, here))
     assert (step.missing, step.rotten, step.arrived) == ([bytes(inner[0])], [], [])
     assert await store.block(stranger[0]) == b"stranger"
 

@@ -5,6 +5,7 @@ from hashlib import sha256
 
 import pytest
 
+from content_gateway.backends.cluster.cluster import IpfsCluster
 from content_gateway.codecs.multiformats import BASE58BTC, IDENTITY, SHA2_256
 from content_gateway.errors import (
     PinDeferred,
@@ -13,7 +14,6 @@ from content_gateway.errors import (
     UpstreamNonsense,
     WrongSettings,
 )
-from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from content_gateway.model.cid import DAG_PB, RAW, Cid
 from content_gateway.model.content_state import Holding, Sighting
 from content_gateway.net.http_client import Outbound

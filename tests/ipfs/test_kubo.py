@@ -2,6 +2,7 @@
 
 import pytest
 
+from content_gateway.backends.kubo.kubo import LOOKS_AT_ONCE, Kubo
 from content_gateway.errors import (
     Overloaded,
     PinDeferred,
@@ -10,7 +11,6 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from content_gateway.ipfs.kubo import LOOKS_AT_ONCE, Kubo
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Holding, Peer, Sighting
 from content_gateway.net.connection_slots import PoolLimits

@@ -2,7 +2,7 @@
 
 Its index says "pinned" all the while, and adding the pin again would drop it first."""
 
-from content_gateway.ipfs.kubo import Kubo
+from content_gateway.backends.kubo.kubo import Kubo
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Holding, Listed
 from tests.fakes.kubo import Kubo as Node

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from content_gateway.backends.kubo.kubo import MAX_LINE_BYTES, Kubo
 from content_gateway.errors import (
     PinDeferred,
     UpstreamUnavailable,
 )
-from content_gateway.ipfs.kubo import MAX_LINE_BYTES, Kubo
 from content_gateway.model.cid import DAG_PB, Cid
 from content_gateway.model.content_state import Holding, Peer, Sighting
 from content_gateway.model.multiaddr import Multiaddr

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from content_gateway.backends.kubo.kubo import Kubo
 from content_gateway.errors import (
     UpstreamError,
     UpstreamUnavailable,
 )
-from content_gateway.ipfs.kubo import Kubo
 from tests.fakes.kubo import Kubo as Node
 from tests.fakes.miniature import Mood
 from tests.ipfs.backends import OUTAGES, V0, pinset

@@ -4,10 +4,10 @@ from hashlib import sha256
 
 import pytest
 
+from content_gateway.backends.kubo import answers
 from content_gateway.errors import (
     UpstreamNonsense,
 )
-from content_gateway.ipfs import kubo_words
 from content_gateway.model.cid import DAG_PB, Cid
 from tests.ipfs.backends import V0
 from tests.ipfs.dags import raw
@@ -21,7 +21,7 @@ def test_a_list_is_read_however_it_is_cut(size: int) -> None:
     pins = [str(raw(bytes([number]))[0]) for number in range(9)]
     keys = ",".join(f'"{pin}":{{"Type":"recursive","Name":""}}' for pin in pins)
     body = f'{{"Keys":{{{keys}}}}}\n'.encode()
-    reader = kubo_words.PinsetReader()
+    reader = answers.PinsetReader()
     got = [cid for at in range(0, len(body), size) for cid in reader.feed(body[at : at + size])]
     reader.end()
     assert [str(cid) for cid in got] == pins
@@ -43,7 +43,7 @@ def test_a_list_is_read_however_it_is_cut(size: int) -> None:
 )
 def test_reasons_are_one_short_printable_sentence(message: str, reason: str) -> None:
     """Kubo's own words are kept where we have none, but not their length and not their magic."""
-    detail = kubo_words.refusal(message).detail
+    detail = answers.refusal(message).detail
     assert detail.endswith(reason)
     assert detail.isprintable()
 
@@ -65,18 +65,18 @@ def test_reasons_are_one_short_printable_sentence(message: str, reason: str) -> 
 def test_a_line_that_is_neither_progress_nor_yes_is_nonsense(line: bytes) -> None:
     """Nothing is read into it."""
     with pytest.raises(UpstreamNonsense):
-        kubo_words.read_line(line, Cid.parse("bafkqablimvwgy3y"))
+        answers.read_line(line, Cid.parse("bafkqablimvwgy3y"))
 
 
 def test_a_yes_may_spell_the_cid_in_version_0() -> None:
     """Identities are compared, not texts."""
     said = sha256(b"").digest()
     cid = Cid(DAG_PB, 0x12, said)
-    assert kubo_words.read_line(b'{"Pins":["%s"]}' % str(cid).upper().encode(), cid) is None
-    assert kubo_words.read_line(b'{"Pins":["%s"]}' % V0.encode(), Cid.parse(V0)) is None
+    assert answers.read_line(b'{"Pins":["%s"]}' % str(cid).upper().encode(), cid) is None
+    assert answers.read_line(b'{"Pins":["%s"]}' % V0.encode(), Cid.parse(V0)) is None
 
 
 def test_an_entry_without_end_is_not_gathered() -> None:
     """A list that never closes an entry is refused long before its end."""
     with pytest.raises(UpstreamNonsense):
-        kubo_words.PinsetReader().feed(LIST[:20] + b" " * kubo_words.MAX_ENTRY_BYTES)
+        answers.PinsetReader().feed(LIST[:20] + b" " * answers.MAX_ENTRY_BYTES)

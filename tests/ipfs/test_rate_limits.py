@@ -7,17 +7,17 @@ from email.utils import format_datetime
 
 import pytest
 
-from content_gateway.errors import PinDeferred, PinFailed
-from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.gateways import Gateways
-from content_gateway.ipfs.embedded.pace import (
+from content_gateway.backends.embedded.blockstore import Blockstore
+from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.rate_limit import (
     LONGEST_PAUSE,
     LONGEST_REST,
     MOST_PAUSES,
     Pace,
     parse_retry_after,
 )
-from content_gateway.ipfs.embedded.store import EmbeddedStore
+from content_gateway.backends.embedded.store import EmbeddedStore
+from content_gateway.errors import PinDeferred, PinFailed
 from content_gateway.model.content_state import Holding
 from content_gateway.net.http_client import Outbound
 from tests.fakes.origin import Origin

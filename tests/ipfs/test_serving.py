@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from content_gateway.backends.embedded.blockstore import Blockstore
+from content_gateway.backends.embedded.serving import Scope
+from content_gateway.backends.embedded.store import EmbeddedStore
+from content_gateway.backends.embedded.wantlist import Frontier, Limits
 from content_gateway.demo.publisher import directory
 from content_gateway.errors import NotFound
-from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.frontier import Frontier, Limits
-from content_gateway.ipfs.embedded.serving import Scope
-from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.ipld.car import CarReader, Section, header
 from content_gateway.model.cid import DAG_PB, RAW, Cid
 from content_gateway.model.content_state import Holding

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from content_gateway.backends.embedded.blockstore import Blockstore
+from content_gateway.backends.embedded.store import EmbeddedStore
+from content_gateway.backends.embedded.wantlist import Frontier, Limits
 from content_gateway.demo.publisher import directory
 from content_gateway.errors import PinDeferred, PinFailed
-from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.frontier import Frontier, Limits
-from content_gateway.ipfs.embedded.store import EmbeddedStore
 from content_gateway.model.content_state import Holding
 from tests.fakes.origin import Origin
 from tests.ipfs.backends import holding, pin

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from content_gateway.ipfs.ipfs_cluster import IpfsCluster
+from content_gateway.backends.cluster.cluster import IpfsCluster
 from content_gateway.model.cid import CODECS, Cid
 from content_gateway.net.http_client import Outbound
 from tests.fakes.cluster import Clock, MiniCluster

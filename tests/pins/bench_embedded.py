@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.gateways import Gateways
-from content_gateway.ipfs.embedded.store import EmbeddedStore
+from content_gateway.backends.embedded.blockstore import Blockstore
+from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.store import EmbeddedStore
 from content_gateway.model.cid import Cid
 from content_gateway.net.http_client import Outbound
 from tests.fakes.origin import Origin, running_origin

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from content_gateway.ipfs.kubo import Kubo
+from content_gateway.backends.kubo.kubo import Kubo
 from content_gateway.model.cid import CODECS, Cid
 from content_gateway.net.http_client import Outbound
 from tests.fakes import kubo as fakes

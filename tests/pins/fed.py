@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from content_gateway.app_pins import CLUSTER_SENDS, CLUSTER_WORKERS
-from content_gateway.ipfs.ipfs_cluster import IpfsCluster
+from content_gateway.backends.cluster.cluster import IpfsCluster
 from content_gateway.ledger.contents import SqliteContents
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.ledger.resyncs import SqliteSweeps

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from content_gateway.backends.cluster.cluster import IpfsCluster
+from content_gateway.backends.cluster.peers import signed_token
 from content_gateway.codecs.multiformats import BASE58BTC
 from content_gateway.errors import PinDeferred, UpstreamUnavailable
-from content_gateway.ipfs.cluster_peers import signed_token
-from content_gateway.ipfs.ipfs_cluster import IpfsCluster
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Holding, Sighting
 from content_gateway.net.http_client import Outbound

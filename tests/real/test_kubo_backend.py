@@ -11,9 +11,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from content_gateway.backends.kubo.kubo import Kubo
 from content_gateway.codecs.multiformats import BASE32, SHA2_256
 from content_gateway.errors import PinFailed, UpstreamTimeout, UpstreamUnavailable
-from content_gateway.ipfs.kubo import Kubo
 from content_gateway.model.cid import CODECS, DAG_CBOR, DAG_PB, RAW, Cid
 from content_gateway.model.content_state import Holding
 from content_gateway.net.http_client import Outbound

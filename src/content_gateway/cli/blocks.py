@@ -15,9 +15,9 @@ from content_gateway.cli import common
 from content_gateway.errors import GatewayError
 
 if TYPE_CHECKING:
-    from content_gateway.ipfs.embedded.blockstore import Blockstore
-    from content_gateway.ipfs.embedded.denied import Denied
-    from content_gateway.ipfs.embedded.verify import Rotten
+    from content_gateway.backends.embedded.blockstore import Blockstore
+    from content_gateway.backends.embedded.denied import Denied
+    from content_gateway.backends.embedded.verify import Rotten
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ def verify(config: Path | None) -> None:
 
     Pins that lose a block are brought in again by the service's next sweep. Ends with status 1
     if anything was wrong."""
-    from content_gateway.ipfs.embedded.verify import verify as verified
+    from content_gateway.backends.embedded.verify import verify as verified
 
     counts = _Counts()
 
@@ -63,7 +63,7 @@ def verify(config: Path | None) -> None:
 @common.json_option
 def stat(config: Path | None, as_json: bool) -> None:
     """Print how many blocks and pins there are, and the size of their file."""
-    from content_gateway.ipfs.embedded.verify import stock
+    from content_gateway.backends.embedded.verify import stock
 
     kept = _with_blocks(config, stock)
     if as_json:
@@ -81,8 +81,8 @@ def denied(config: Path | None) -> None:
     """List the blocks that are kept although blocking.denylist_file names them, and their pins.
 
     None of them is served. Ends with status 1 if there are any."""
+    from content_gateway.backends.embedded.denied import denied as kept_and_denied
     from content_gateway.denylist.denylist import Blocklist
-    from content_gateway.ipfs.embedded.denied import denied as kept_and_denied
 
     settings = common.load(config).settings
     blocking = Blocklist(settings.blocking.denylist_file, None)
@@ -138,7 +138,7 @@ def _with_blocks(config: Path | None, ask: "Callable[[Blockstore], Awaitable[T]]
 
 
 async def _opened(path: Path, ask: "Callable[[Blockstore], Awaitable[T]]") -> T:
-    from content_gateway.ipfs.embedded.blockstore import Blockstore
+    from content_gateway.backends.embedded.blockstore import Blockstore
 
     async with Blockstore(path, collects=False) as blocks:
         return await ask(blocks)

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
+from content_gateway.backends.embedded import gateway
 from content_gateway.errors import InvalidCid
-from content_gateway.ipfs.embedded import gateway
 from content_gateway.ipns.sources import http
 from content_gateway.model.cid import Cid
 from content_gateway.model.ipns_name import IpnsName

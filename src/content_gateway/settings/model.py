@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel, Field, model_validator
 
+from content_gateway.backends.cluster.requests import pin_options
 from content_gateway.errors import WrongSettings
-from content_gateway.ipfs.cluster_requests import pin_options
 from content_gateway.settings.groups import (
     Basenames,
     Blocking,

@@ -6,7 +6,7 @@ taken with it."""
 
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 
-from content_gateway.ipfs.ipfs_cluster import IpfsCluster
+from content_gateway.backends.cluster.cluster import IpfsCluster
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Listed, Sighting
 from content_gateway.model.multiaddr import Multiaddr

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from content_gateway.backends.cluster.error_texts import MAX_REASON, clean, in_words
 from content_gateway.errors import InvalidCid, UpstreamNonsense, UpstreamUnavailable
-from content_gateway.ipfs.cluster_words import MAX_REASON, clean, in_words
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Holding, Peer, Sighting
 from content_gateway.net.http_client import Answer, json_object

@@ -16,11 +16,11 @@ from typing import Final, Self
 
 import structlog
 
+from content_gateway.backends.embedded import garbage, ingest
+from content_gateway.backends.embedded.database import BUSY_MS, BlockDatabase
+from content_gateway.backends.embedded.ingest import Here
+from content_gateway.backends.embedded.wantlist import Check, Frontier
 from content_gateway.errors import OwnFault
-from content_gateway.ipfs.embedded import garbage, taking
-from content_gateway.ipfs.embedded.database import BUSY_MS, BlockDatabase
-from content_gateway.ipfs.embedded.frontier import Check, Frontier
-from content_gateway.ipfs.embedded.taking import Here
 from content_gateway.ipld.car import Section
 from content_gateway.model.cid import Cid
 
@@ -146,7 +146,7 @@ class Blockstore(BlockDatabase):
         when the pin is gone."""
         new: list[Section] = []
         while True:
-            accept = partial(taking.accept, frontier=frontier, sections=sections, looks_up=looks_up)
+            accept = partial(ingest.accept, frontier=frontier, sections=sections, looks_up=looks_up)
             some, number, found = await self.walk(accept)
             new += some
             if number == len(sections):
@@ -162,10 +162,10 @@ class Blockstore(BlockDatabase):
                 missing.append(cid)  # it was unpinned in this moment
             else:
                 took = adopted
-        for group in taking.groups(found.blocks):
-            step = await self.walk(partial(taking.read, frontier=frontier, blocks=group))
+        for group in ingest.groups(found.blocks):
+            step = await self.walk(partial(ingest.read, frontier=frontier, blocks=group))
             for row, multihash in step.rotten:
-                drop = partial(taking.drop_if_rotten, row=row, multihash=multihash)
+                drop = partial(ingest.drop_if_rotten, row=row, multihash=multihash)
                 await self.write(partial(drop, but=pin.id))
             if step.strays:
                 took = await self._store(pin, frontier, step.strays, ())
@@ -173,7 +173,7 @@ class Blockstore(BlockDatabase):
             arrived += step.arrived
         memos = frontier.take_memos()
         if memos:
-            await self.write(partial(taking.remember, memos=memos))
+            await self.write(partial(ingest.remember, memos=memos))
         return Kept(
             arrived,
             frontier.missing(missing),
@@ -184,24 +184,24 @@ class Blockstore(BlockDatabase):
 
     async def _store(
         self, pin: Begun, frontier: Frontier, new: Sequence[Section], here: Sequence[Here]
-    ) -> taking.Took:
+    ) -> ingest.Took:
         """Write blocks, and that *pin* needs them and those that are *here*, if there are any."""
         if not (new or here):
-            return taking.Took()
-        taker = taking.Taker(pin.id, pin.losses, frontier.limits)
-        return await self.write(partial(taking.store, taker=taker, new=new, here=here))
+            return ingest.Took()
+        taker = ingest.Taker(pin.id, pin.losses, frontier.limits)
+        return await self.write(partial(ingest.store, taker=taker, new=new, here=here))
 
     async def _adopt(
         self, pin: Begun, frontier: Frontier, cid: bytes, whole: int
-    ) -> taking.Took | None:
+    ) -> ingest.Took | None:
         """Have *pin* need what the complete pin *whole*, of *cid*, needs; None if that is gone.
 
         Nothing of it is walked: what was found complete is known to be here."""
         await self._check_whole(whole, frontier.check)
         last: int | None = 0
-        took, taker = taking.Took(), taking.Taker(pin.id, pin.losses, frontier.limits)
+        took, taker = ingest.Took(), ingest.Taker(pin.id, pin.losses, frontier.limits)
         while last is not None:
-            step = await self.write(partial(taking.adopt, taker=taker, whole=whole, last=last))
+            step = await self.write(partial(ingest.adopt, taker=taker, whole=whole, last=last))
             if step is None:
                 return None
             last, took = step
@@ -216,7 +216,7 @@ class Blockstore(BlockDatabase):
             return
         last: int | None = 0
         while last is not None:
-            step = partial(taking.check_whole, whole=whole, last=last, check=check)
+            step = partial(ingest.check_whole, whole=whole, last=last, check=check)
             last = await self.walk(step)
         self._checked[whole] = check
         if len(self._checked) > _MOST_CHECKED:
@@ -271,7 +271,7 @@ def _begin(connection: sqlite3.Connection, cid: Cid) -> Begun:
 
 
 def _finish(connection: sqlite3.Connection, pin: Begun) -> None:
-    taking.check(connection, pin.id, pin.losses)
+    ingest.check(connection, pin.id, pin.losses)
     connection.execute("UPDATE pins SET complete = 1 WHERE id = ?", (pin.id,))
 
 

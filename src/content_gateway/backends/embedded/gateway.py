@@ -11,13 +11,13 @@ from typing import Final
 
 import structlog
 
+from content_gateway.backends.embedded.rate_limit import Pace, parse_retry_after
 from content_gateway.errors import (
     PinDeferred,
     UpstreamError,
     UpstreamNonsense,
     UpstreamUnavailable,
 )
-from content_gateway.ipfs.embedded.pace import Pace, parse_retry_after
 from content_gateway.ipld import car
 from content_gateway.ipld.block import MAX_BLOCK_BYTES, is_block_of
 from content_gateway.model.cid import Cid

@@ -11,8 +11,8 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Final
 
+from content_gateway.backends.kubo.answers import read_ref
 from content_gateway.errors import UpstreamError, UpstreamUnavailable
-from content_gateway.ipfs.kubo_words import read_ref
 from content_gateway.model.cid import Cid
 from content_gateway.net.http_client import Stream
 

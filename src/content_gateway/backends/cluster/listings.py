@@ -2,7 +2,7 @@
 
 A listing is taken once asking one by one has cost about as much: a cluster of ten million pins is
 not listed for fifty new ones, and after an import nobody asks for each. Knows what a line of each
-listing proves and what it does not; what follows for a content is said in cluster_looks.py."""
+listing proves and what it does not; what follows for a content is said in status_queries.py."""
 
 import asyncio
 import math
@@ -14,16 +14,15 @@ from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
-from content_gateway.errors import UpstreamError, UpstreamUnavailable
-from content_gateway.ipfs.cluster_in_hand import (
+from content_gateway.backends.cluster.in_progress import (
     LONGEST_WAIT,
     MOST_ENTRIES,
     SHARE,
     InHand,
     TooLong,
 )
-from content_gateway.ipfs.cluster_peers import ClusterPeers
-from content_gateway.ipfs.cluster_status import (
+from content_gateway.backends.cluster.peers import ClusterPeers
+from content_gateway.backends.cluster.status import (
     WHO,
     Allocation,
     Member,
@@ -32,6 +31,7 @@ from content_gateway.ipfs.cluster_status import (
     read_status,
     read_unwell,
 )
+from content_gateway.errors import UpstreamError, UpstreamUnavailable
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Peer
 from content_gateway.net.http_client import json_object

@@ -11,9 +11,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
+from content_gateway.backends.embedded.gateway import Busy, Gateway, NotGiven
 from content_gateway.codecs.multiformats import read_varint
 from content_gateway.errors import UpstreamError
-from content_gateway.ipfs.embedded.gateway import Busy, Gateway, NotGiven
 from content_gateway.ipld.block import matches
 from content_gateway.ipld.car import CarReader, Section
 from content_gateway.model.cid import RAW, Cid

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from content_gateway.backends.embedded.blockstore import Blockstore
+from content_gateway.backends.embedded.ingest import cids_of
+from content_gateway.backends.embedded.wantlist import Check
 from content_gateway.errors import Blocked
-from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.frontier import Check
-from content_gateway.ipfs.embedded.taking import cids_of
 from content_gateway.model.cid import Cid
 
 _BLOCKS_AT_ONCE: Final = 500

@@ -1,7 +1,7 @@
 """What an IPFS Cluster and the nodes behind it say of errors, in words for people.
 
 Knows the usual complaints (facts-pins section 5), and that where the operator's servers are is not
-for the people who read a reason. What follows from an error is left to cluster_status.py."""
+for the people who read a reason. What follows from an error is left to status.py."""
 
 import re
 from typing import Final

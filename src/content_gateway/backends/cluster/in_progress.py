@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import structlog
 
+from content_gateway.backends.cluster.status import Member
 from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamUnavailable
-from content_gateway.ipfs.cluster_status import Member
 from content_gateway.model.cid import Cid
 
 _WORDS: Final = ("pin_queued", "pinning")

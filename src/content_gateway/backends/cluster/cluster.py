@@ -12,20 +12,11 @@ from typing import Any, Final
 
 import structlog
 
-from content_gateway.errors import (
-    InvalidCid,
-    PinDeferred,
-    PinFailed,
-    UpstreamError,
-    UpstreamNonsense,
-    UpstreamUnavailable,
-)
-from content_gateway.ipfs.cluster_addresses import read_addresses, read_origins
-from content_gateway.ipfs.cluster_listings import UNWELL, Health, Listings, lines_of
-from content_gateway.ipfs.cluster_looks import STATUS_SECONDS, ClusterLooks
-from content_gateway.ipfs.cluster_peers import ClusterPeers, Login
-from content_gateway.ipfs.cluster_requests import pin_options, useful, with_origins
-from content_gateway.ipfs.cluster_status import (
+from content_gateway.backends.cluster.addresses import read_addresses, read_origins
+from content_gateway.backends.cluster.listings import UNWELL, Health, Listings, lines_of
+from content_gateway.backends.cluster.peers import ClusterPeers, Login
+from content_gateway.backends.cluster.requests import pin_options, useful, with_origins
+from content_gateway.backends.cluster.status import (
     UNHEARD,
     error_message,
     first_object,
@@ -35,6 +26,15 @@ from content_gateway.ipfs.cluster_status import (
     read_cid,
     read_entry,
     read_status,
+)
+from content_gateway.backends.cluster.status_queries import STATUS_SECONDS, ClusterLooks
+from content_gateway.errors import (
+    InvalidCid,
+    PinDeferred,
+    PinFailed,
+    UpstreamError,
+    UpstreamNonsense,
+    UpstreamUnavailable,
 )
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Holding, Listed, Sighting

@@ -12,13 +12,13 @@ from typing import Final
 
 import structlog
 
+from content_gateway.backends.embedded.blockstore import Begun, Blockstore
+from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.retrieval import Retrieval
+from content_gateway.backends.embedded.serving import MAX_LINKS, Scope, read_block, read_car
+from content_gateway.backends.embedded.verify import verify_some
+from content_gateway.backends.embedded.wantlist import MAX_KNOWN, Check, Frontier, Limits, Room
 from content_gateway.errors import Blocked, PinDeferred, PinFailed
-from content_gateway.ipfs.embedded.blockstore import Begun, Blockstore
-from content_gateway.ipfs.embedded.frontier import MAX_KNOWN, Check, Frontier, Limits, Room
-from content_gateway.ipfs.embedded.gateways import Gateways
-from content_gateway.ipfs.embedded.retrieval import Retrieval
-from content_gateway.ipfs.embedded.serving import MAX_LINKS, Scope, read_block, read_car
-from content_gateway.ipfs.embedded.verify import verify_some
 from content_gateway.ipld.block import refusal
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Holding, Listed, Peer, Sighting

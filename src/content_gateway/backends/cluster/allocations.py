@@ -3,7 +3,7 @@
 An allocation is read from one peer's memory, and says what is wanted and nothing of what is held.
 A listing answers for many where what it proves is enough: that a pin is there for good, once it is
 older than the last wish and its batch; an absence only of what was never submitted at all, as a pin
-may have come through another peer a moment ago. What is held is found out in cluster_looks.py."""
+may have come through another peer a moment ago. What is held is found out in status_queries.py."""
 
 import asyncio
 import math
@@ -11,17 +11,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Final
 
-from content_gateway.errors import UpstreamError
-from content_gateway.ipfs.cluster_listings import Listings
-from content_gateway.ipfs.cluster_peers import ClusterPeers, most_telling
-from content_gateway.ipfs.cluster_status import (
+from content_gateway.backends.cluster.listings import Listings
+from content_gateway.backends.cluster.peers import ClusterPeers, most_telling
+from content_gateway.backends.cluster.status import (
     Allocation,
     first_object,
     good,
     is_absent,
     read_allocation,
 )
-from content_gateway.ipfs.cluster_submissions import Submissions
+from content_gateway.backends.cluster.submissions import Submissions
+from content_gateway.errors import UpstreamError
 from content_gateway.model.cid import Cid
 
 CALLS_AT_ONCE: Final = 8

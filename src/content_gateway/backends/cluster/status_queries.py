@@ -4,8 +4,8 @@ A status asks every peer, and each of them its IPFS node; an allocation is read 
 memory, and says only what is wanted. So the pinset is asked first, and no peer is asked about what
 is not in it; what we have submitted ourselves needs no allocation to be understood, and once all of
 its peers have been seen to hold it, only that its pin is still there is left to be confirmed when
-the batch it came with is closed. What is wanted is read in cluster_wanted.py; of what is held
-listings answer for many (cluster_listings.py), where what they prove is enough."""
+the batch it came with is closed. What is wanted is read in allocations.py; of what is held
+listings answer for many (listings.py), where what they prove is enough."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,18 +13,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from content_gateway.errors import UpstreamError
-from content_gateway.ipfs.cluster_listings import Listings
-from content_gateway.ipfs.cluster_peers import ClusterPeer, ClusterPeers, most_telling
-from content_gateway.ipfs.cluster_requests import batches
-from content_gateway.ipfs.cluster_status import (
+from content_gateway.backends.cluster.allocations import CALLS_AT_ONCE, Wanted
+from content_gateway.backends.cluster.listings import Listings
+from content_gateway.backends.cluster.peers import ClusterPeer, ClusterPeers, most_telling
+from content_gateway.backends.cluster.requests import batches
+from content_gateway.backends.cluster.status import (
     Allocation,
     Status,
     good,
     read_statuses,
 )
-from content_gateway.ipfs.cluster_submissions import Submissions
-from content_gateway.ipfs.cluster_wanted import CALLS_AT_ONCE, Wanted
+from content_gateway.backends.cluster.submissions import Submissions
+from content_gateway.errors import UpstreamError
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Holding, Sighting
 

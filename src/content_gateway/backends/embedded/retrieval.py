@@ -18,12 +18,12 @@ from typing import Final
 
 import structlog
 
+from content_gateway.backends.embedded.blockstore import Begun, Blockstore, Kept
+from content_gateway.backends.embedded.car_download import receive
+from content_gateway.backends.embedded.gateway import Gateway
+from content_gateway.backends.embedded.gateways import Gateways, Manners
+from content_gateway.backends.embedded.wantlist import Check, Frontier
 from content_gateway.errors import UpstreamError
-from content_gateway.ipfs.embedded.blockstore import Begun, Blockstore, Kept
-from content_gateway.ipfs.embedded.car_stream import receive
-from content_gateway.ipfs.embedded.frontier import Check, Frontier
-from content_gateway.ipfs.embedded.gateway import Gateway
-from content_gateway.ipfs.embedded.gateways import Gateways, Manners
 from content_gateway.ipld.block import LEAVES
 from content_gateway.ipld.car import Section
 from content_gateway.model.cid import Cid

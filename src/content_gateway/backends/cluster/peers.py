@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
+from content_gateway.backends.cluster.status import WHO, error_message
 from content_gateway.errors import (
     UpstreamError,
     UpstreamNonsense,
@@ -22,7 +23,6 @@ from content_gateway.errors import (
     UpstreamUnavailable,
     WrongSettings,
 )
-from content_gateway.ipfs.cluster_status import WHO, error_message
 from content_gateway.net.http_client import Answer, Outbound, Stream, json_object
 
 MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024

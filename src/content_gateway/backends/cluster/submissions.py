@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from content_gateway.ipfs.cluster_status import Allocation
+from content_gateway.backends.cluster.status import Allocation
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Sighting
 

@@ -2,7 +2,7 @@
 
 Knows what to ask and the traps (facts-pins section 2): adding a pin that is there already drops it
 first, so every attempt begins with a look of its own, and only a positive word is believed. What
-the words mean is left to kubo_words.py, when to ask again to the reconciler."""
+the words mean is left to answers.py, when to ask again to the reconciler."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
@@ -12,17 +12,7 @@ from urllib.parse import quote
 
 import structlog
 
-from content_gateway.concurrency.gather import all_of
-from content_gateway.errors import (
-    PinDeferred,
-    PinFailed,
-    UpstreamError,
-    UpstreamNonsense,
-    UpstreamTimeout,
-    UpstreamUnavailable,
-)
-from content_gateway.ipfs.kubo_blocks import KuboBlocks, Sample
-from content_gateway.ipfs.kubo_words import (
+from content_gateway.backends.kubo.answers import (
     Fetched,
     PinsetReader,
     read_addresses,
@@ -32,6 +22,16 @@ from content_gateway.ipfs.kubo_words import (
     read_pinned,
     read_unpinned,
     refusal,
+)
+from content_gateway.backends.kubo.blocks import KuboBlocks, Sample
+from content_gateway.concurrency.gather import all_of
+from content_gateway.errors import (
+    PinDeferred,
+    PinFailed,
+    UpstreamError,
+    UpstreamNonsense,
+    UpstreamTimeout,
+    UpstreamUnavailable,
 )
 from content_gateway.model.cid import RAW, Cid
 from content_gateway.model.content_state import Holding, Listed, Peer, Sighting

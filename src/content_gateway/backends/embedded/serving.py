@@ -12,11 +12,11 @@ from typing import Final, Literal
 
 import structlog
 
+from content_gateway.backends.embedded.blockstore import Blockstore
+from content_gateway.backends.embedded.ingest import drop_if_rotten, known_links, remember
+from content_gateway.backends.embedded.wantlist import Check, Memo
 from content_gateway.codecs.multiformats import IDENTITY
 from content_gateway.errors import Blocked, NotFound, OwnFault
-from content_gateway.ipfs.embedded.blockstore import Blockstore
-from content_gateway.ipfs.embedded.frontier import Check, Memo
-from content_gateway.ipfs.embedded.taking import drop_if_rotten, known_links, remember
 from content_gateway.ipld import car
 from content_gateway.ipld.block import LEAVES, matches, multihash_of
 from content_gateway.ipld.node_links import (

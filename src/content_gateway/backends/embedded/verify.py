@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from content_gateway.backends.embedded import garbage
+from content_gateway.backends.embedded.blockstore import Blockstore
 from content_gateway.codecs.multiformats import read_varint
-from content_gateway.ipfs.embedded import garbage
-from content_gateway.ipfs.embedded.blockstore import Blockstore
 from content_gateway.ipld.block import matches
 from content_gateway.model.cid import RAW, Cid
 

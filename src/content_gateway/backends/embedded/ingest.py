@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from content_gateway.backends.embedded import garbage
+from content_gateway.backends.embedded.wantlist import Check, Frontier, Limits, Memo
 from content_gateway.codecs.multiformats import read_varint
 from content_gateway.errors import PinDeferred
-from content_gateway.ipfs.embedded import garbage
-from content_gateway.ipfs.embedded.frontier import Check, Frontier, Limits, Memo
 from content_gateway.ipld.block import LEAVES, matches
 from content_gateway.ipld.car import Section
 from content_gateway.ipld.node_links import NodeLinks, codec_in, multihash_in

@@ -10,13 +10,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from content_gateway.backends.embedded.gateway import Busy, Gateway, NotGiven, WrongBytes
 from content_gateway.errors import (
     PinDeferred,
     PinFailed,
     UpstreamError,
     UpstreamUnavailable,
 )
-from content_gateway.ipfs.embedded.gateway import Busy, Gateway, NotGiven, WrongBytes
 from content_gateway.model.cid import Cid
 from content_gateway.net.http_client import Outbound
 

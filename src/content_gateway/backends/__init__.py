@@ -1,0 +1,2 @@
+"""Where pins are kept: one room for each kind of backend, all with the port of
+`pins/backend.py`."""

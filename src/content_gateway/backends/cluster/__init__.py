@@ -1,0 +1,1 @@
+"""IPFS Cluster as a pin backend, over its REST API."""

@@ -1,0 +1,1 @@
+"""One Kubo as a pin backend, over its RPC API."""

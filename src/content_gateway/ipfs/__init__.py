@@ -1,1 +1,0 @@
-"""Talking to IPFS: clusters, Kubo, delegated routers, gateways, and our own block store."""
