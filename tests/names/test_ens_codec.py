@@ -29,7 +29,7 @@ from content_gateway.names.ens import (
     read_element,
     read_elements,
 )
-from content_gateway.names.refusals import read_refusal, read_resolver_error
+from content_gateway.names.reverts import read_refusal, read_resolver_error
 from tests.fakes.ethereum import namehash, selector
 
 WALLET = to_checksum_address("0xd8da6bf26964af9d7eed9e03e53415d37aa96045")

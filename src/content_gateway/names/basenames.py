@@ -29,7 +29,7 @@ from content_gateway.names.ens import (
     records_of,
     refused,
 )
-from content_gateway.names.refusals import read_resolver_error
+from content_gateway.names.reverts import read_resolver_error
 
 SUFFIX: Final = ".base.eth"
 _RESOLVER: Final = bytes.fromhex("0178b8bf")  # resolver(bytes32)

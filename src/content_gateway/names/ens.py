@@ -2,7 +2,7 @@
 
 Knows the resolver profiles `addr` and `contenthash`, how each fails by itself (ENSIP-23) and who
 owns a name whose address is unset. Reaching a node, off-chain gateways included, is left to the
-EthereumCalls it is given; what a revert means to refusals.py; caching and choice of service to the
+EthereumCalls it is given; what a revert means to reverts.py; caching and choice of service to the
 directory."""
 
 import asyncio
@@ -20,7 +20,7 @@ from content_gateway.model.domain import DomainName
 from content_gateway.model.records import ContentRecord, Failed, OtherContent, Records
 from content_gateway.model.wallet import ETHEREUM, CoinType, address_text
 from content_gateway.names import contenthash
-from content_gateway.names.refusals import read_refusal, read_resolver_error
+from content_gateway.names.reverts import read_refusal, read_resolver_error
 
 _RESOLVE: Final = bytes.fromhex("9061b923")  # resolve(bytes,bytes)
 _MULTICALL: Final = bytes.fromhex("ac9650d8")  # multicall(bytes[])
