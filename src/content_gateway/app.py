@@ -34,7 +34,7 @@ from content_gateway.names.zone import ZoneFile
 from content_gateway.pins.delegates import Delegates
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
-from content_gateway.pins.sweep import Sweeper
+from content_gateway.pins.resync import Sweeper
 from content_gateway.settings.model import PACKAGED_SPEC, Settings
 from content_gateway.sqlite.database import Database
 

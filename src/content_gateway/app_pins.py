@@ -25,8 +25,8 @@ from content_gateway.pins.delegates import Delegates
 from content_gateway.pins.origins import OriginRules
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
-from content_gateway.pins.sweep import Schedule, Sweeper
-from content_gateway.pins.tending import Policy
+from content_gateway.pins.resync import Schedule, Sweeper
+from content_gateway.pins.rules import Policy
 from content_gateway.settings.model import Settings
 from content_gateway.sqlite.database import Database
 

@@ -25,7 +25,7 @@ from content_gateway.model.cid import Cid
 from content_gateway.net.http_client import Outbound
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
-from content_gateway.pins.sweep import Schedule, Sweeper
+from content_gateway.pins.resync import Schedule, Sweeper
 from content_gateway.settings.model import Settings
 from content_gateway.settings.sources import load
 from content_gateway.sqlite.database import Database

@@ -14,8 +14,8 @@ from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState, SweepReport
 from content_gateway.model.pins import NO_LABEL, PinStatus
 from content_gateway.pins.reconciler import Reconciler
-from content_gateway.pins.sweep import Sweeper
-from content_gateway.pins.tending import Policy
+from content_gateway.pins.resync import Sweeper
+from content_gateway.pins.rules import Policy
 from content_gateway.sqlite.database import Database
 from tests.fakes.cluster import MiniCluster
 from tests.fakes.cluster_wire import Wire

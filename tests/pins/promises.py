@@ -18,7 +18,7 @@ from content_gateway.errors import PinDeferred, PinFailed, UpstreamTimeout, Upst
 from content_gateway.model.cid import DAG_PB, RAW, Cid
 from content_gateway.model.content_state import Holding, Sighting
 from content_gateway.pins.backend import PinBackend
-from content_gateway.pins.tending import IN_VAIN
+from content_gateway.pins.rules import IN_VAIN
 from tests.waiting import eventually
 
 MOST_SECONDS = 90.0

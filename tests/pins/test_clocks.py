@@ -15,7 +15,7 @@ from content_gateway.model.pins import NO_LABEL
 from content_gateway.pins.clock_watch import ClockWatch
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
-from content_gateway.pins.sweep import Schedule, Sweeper
+from content_gateway.pins.resync import Schedule, Sweeper
 from content_gateway.sqlite.database import Database
 from tests.ledgers import GRACE, Clock, cid, numbers, shares
 from tests.pins.test_reconciler import QUICK, Backend

@@ -15,7 +15,7 @@ from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.content_state import ContentState, shared_by_all
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
-from content_gateway.pins.tending import Policy
+from content_gateway.pins.rules import Policy
 from content_gateway.sqlite.database import Database
 from tests.ledgers import cid
 from tests.pins.test_reconciler import Backend

@@ -15,8 +15,8 @@ from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.backend_health import BackendHealth
 from content_gateway.model.content_state import ContentState, Holding, Peer, Sighting
 from content_gateway.model.pins import Page, PinStatus, Search
-from content_gateway.pins.health import Health
-from content_gateway.pins.outage import Outage
+from content_gateway.pins.availability import Outage
+from content_gateway.pins.backend_health import Health
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.sqlite.database import Database

@@ -1,6 +1,6 @@
 """When a first look is worth its while: learned, forgotten, and bounded."""
 
-from content_gateway.pins.pace import Pace
+from content_gateway.pins.poll_interval import Pace
 
 
 def test_it_learns_how_long_contents_take() -> None:

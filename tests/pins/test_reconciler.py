@@ -28,7 +28,7 @@ from content_gateway.model.pins import Label, PinStatus, Removal
 from content_gateway.pins.origins import OriginRules
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
-from content_gateway.pins.tending import Policy
+from content_gateway.pins.rules import Policy
 from content_gateway.sqlite.database import Database
 from tests.ledgers import cid, shares
 from tests.waiting import eventually, until

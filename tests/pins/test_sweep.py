@@ -13,7 +13,7 @@ from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Event, Holding, Listed, Outcome, Sighting
 from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.model.pins import NO_LABEL
-from content_gateway.pins.sweep import Schedule, Sweeper
+from content_gateway.pins.resync import Schedule, Sweeper
 from content_gateway.sqlite.database import Database
 from tests.ledgers import Clock, cid, numbers, shares
 from tests.waiting import until

@@ -25,8 +25,8 @@ from content_gateway.model.content_state import (
     Sent,
     Sighting,
 )
-from content_gateway.pins.outage import is_away
-from content_gateway.pins.tending import LONGEST_STALL, Act, Policy, Rules
+from content_gateway.pins.availability import is_away
+from content_gateway.pins.rules import LONGEST_STALL, Act, Policy, Rules
 
 NOW, BATCH = 1_000_000.0, 60.0
 AGE = BATCH + LONGEST_STALL  # a wish may be sent a little after it was recorded

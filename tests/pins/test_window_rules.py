@@ -13,8 +13,8 @@ from content_gateway.model.content_state import (
     Sent,
     Sighting,
 )
-from content_gateway.pins.tending import Act, Policy, Rules
-from content_gateway.pins.window import Windows, is_retry
+from content_gateway.pins.rules import Act, Policy, Rules
+from content_gateway.pins.submission_window import Windows, is_retry
 from tests.ledgers import Clock
 from tests.pins.promises import raw
 

@@ -1,7 +1,7 @@
 """The word that is left of the pin backend, in SQL: one row, for every process of the ledger.
 
 Knows the table `backend_health`. What the word says, model/backend_health.py knows, and when it
-is left pins/health.py."""
+is left pins/backend_health.py."""
 
 import sqlite3
 from functools import lru_cache

@@ -2,7 +2,7 @@
 number, and reports.
 
 Knows the tables `duties` and `sweeps` and the numbers of `contents`; what is compared with what is
-decided in pins/sweep.py."""
+decided in pins/resync.py."""
 
 import sqlite3
 import time

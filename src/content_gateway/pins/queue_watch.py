@@ -1,8 +1,8 @@
 """The queue of a backend that takes whatever it is sent, watched: what it has in hand is asked now
 and then, while something of ours may be in it and more than one requestor is there.
 
-What follows from that for each requestor is said by window.py. Where the backend does not say it
-in time, nothing is limited: an outage is not to look like a full queue."""
+What follows from that for each requestor is said by submission_window.py. Where the backend does
+not say it in time, nothing is limited: an outage is not to look like a full queue."""
 
 import asyncio
 import math
@@ -13,8 +13,8 @@ import structlog
 
 from content_gateway.errors import UpstreamError
 from content_gateway.model.content_state import Due, Event, Outcome, Sent, Sighting
-from content_gateway.pins.tending import Act, Rules
-from content_gateway.pins.window import Windows, is_retry
+from content_gateway.pins.rules import Act, Rules
+from content_gateway.pins.submission_window import Windows, is_retry
 
 log = structlog.get_logger(__name__)
 

@@ -24,7 +24,7 @@ A cluster that batches its changes says yes before it knows them, and a look doe
 yet. So the ledger records, durably and before it is sent, *what* was last wished and *when*; until
 that wish is older than the backend's batch age, an absence is no reason to send it again, and a
 presence after an unpin is no proof of a pin. A pin counts as settled when it was seen once more
-after that age. The rules are in tending.py, the states in model/content_state.py.
+after that age. The rules are in rules.py, the states in model/content_state.py.
 
 What nobody holds stays for a grace period, in case it is pinned again. Whether anybody holds it
 is counted again under the lease, in the transaction that records the wish to let go; the row is
@@ -46,8 +46,9 @@ Nor may a requestor stop the others, whatever its contents do. Contents are leas
 requestor, and of the free workers one requestor gets only as many as leave half of what it has to
 the others, in each lane and in all: so somebody who comes finds a free worker now, and not when a
 slice is over. One requestor alone still has `Policy.workers`. Where a backend queues what it is
-sent, the same goes for its workers as soon as there are two (window.py): each may have so much
-there as is done soon, and what hangs is taken back by a wish to let go that a pin follows."""
+sent, the same goes for its workers as soon as there are two (submission_window.py): each may have
+so much there as is done soon, and what hangs is taken back by a wish to let go that a pin
+follows."""
 
 import asyncio
 import math
@@ -62,17 +63,17 @@ from content_gateway.errors import StorageUnavailable
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Due, Outcome, Sighting
 from content_gateway.model.multiaddr import Multiaddr
+from content_gateway.pins.availability import Outage
 from content_gateway.pins.backend import PinBackend
+from content_gateway.pins.backend_health import Health, HealthLedger
 from content_gateway.pins.clock_watch import ClockWatch
-from content_gateway.pins.due import DueLedger
-from content_gateway.pins.health import Health, HealthLedger
+from content_gateway.pins.lease_quota import lease_quota
 from content_gateway.pins.leases import Leases, owner_name
-from content_gateway.pins.outage import Outage
 from content_gateway.pins.outcomes import Outcomes
 from content_gateway.pins.queue_watch import BackendQueue, QueueWatch
-from content_gateway.pins.quota import lease_quota
-from content_gateway.pins.sending import Sender
-from content_gateway.pins.tending import Act, Policy, Rules
+from content_gateway.pins.requests import Sender
+from content_gateway.pins.rules import Act, Policy, Rules
+from content_gateway.pins.work_queue import DueLedger
 
 log = structlog.get_logger(__name__)
 

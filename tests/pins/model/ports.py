@@ -15,8 +15,8 @@ from content_gateway.model.content_state import Due, Event, Listed, Outcome, Sen
 from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.model.pins import Label, Page, Pin, PinStatus, Removal, Search
 from content_gateway.pins.backend import PinBackend
-from content_gateway.pins.due import DueLedger
 from content_gateway.pins.pinning import PinLedger
+from content_gateway.pins.work_queue import DueLedger
 from tests.ledgers import Clock
 from tests.pins.model.points import Points
 from tests.pins.model.promises import Promises

@@ -17,8 +17,8 @@ from content_gateway.ledger.resyncs import SqliteSweeps
 from content_gateway.model.cid import Cid
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
-from content_gateway.pins.sweep import Sweeper
-from content_gateway.pins.tending import Policy
+from content_gateway.pins.resync import Sweeper
+from content_gateway.pins.rules import Policy
 from content_gateway.sqlite.database import Database
 from tests.ledgers import Clock
 from tests.pins.model.adapted import AdaptedCluster

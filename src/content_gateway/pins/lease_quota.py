@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Collection
 
 from content_gateway.model.content_state import Due, Lane, Shares, shared_by_all
-from content_gateway.pins.outage import Outage
-from content_gateway.pins.tending import Policy
+from content_gateway.pins.availability import Outage
+from content_gateway.pins.rules import Policy
 
 
 def lease_quota(policy: Policy, under_way: Collection[Due], outage: Outage) -> Shares:

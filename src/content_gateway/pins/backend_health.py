@@ -15,7 +15,7 @@ import structlog
 from content_gateway.errors import GatewayError, OwnFault, StorageUnavailable, UpstreamError
 from content_gateway.model.backend_health import BackendHealth, Node
 from content_gateway.model.content_state import Holding, Sighting
-from content_gateway.pins.outage import Outage, is_away
+from content_gateway.pins.availability import Outage, is_away
 
 _BETWEEN_WORDS: Final = 10.0
 _RATE_SECONDS: Final = 300.0

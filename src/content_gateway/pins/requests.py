@@ -1,7 +1,8 @@
 """What a backend is asked for about one content: recorded before, and what came of it told after.
 
-Knows the ports of ledger and backend. What is to be asked for is decided by tending.py and
-window.py; whose turn it is, and what becomes of the outcome, is the reconciler's business."""
+Knows the ports of ledger and backend. What is to be asked for is decided by rules.py and
+submission_window.py; whose turn it is, and what becomes of the outcome, is the reconciler's
+business."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,10 +13,10 @@ from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Due, Event, Holding, Outcome, Sent, Sighting
 from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.pins.backend import PinBackend
-from content_gateway.pins.due import DueLedger
-from content_gateway.pins.health import Health
+from content_gateway.pins.backend_health import Health
 from content_gateway.pins.progress import Progress
-from content_gateway.pins.tending import LONGEST_STALL, Act, Rules
+from content_gateway.pins.rules import LONGEST_STALL, Act, Rules
+from content_gateway.pins.work_queue import DueLedger
 
 
 class Sender:

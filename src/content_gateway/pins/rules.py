@@ -20,8 +20,8 @@ from content_gateway.model.content_state import (
     Sent,
     Sighting,
 )
-from content_gateway.pins.outage import is_away
-from content_gateway.pins.pace import Pace
+from content_gateway.pins.availability import is_away
+from content_gateway.pins.poll_interval import Pace
 
 # Seconds that may pass between the record of a wish and the wish itself; else it is not sent.
 LONGEST_STALL: Final = 5.0
@@ -206,7 +206,7 @@ class Rules:
             gap = self.gap_failed(due.attempts)
             return Outcome(Event.SEEN_FAILED, gap, None, detail, attempted)
         if is_away(error, wish=attempted):
-            # No reason: it is the backend's, and kept once, for all that waits (health.py).
+            # No reason: it is the backend's, and kept once, for all that waits (backend_health.py).
             return self.held_up(due)
         if isinstance(error, TimeoutError):
             if self.slice(due) >= self._policy.longest_slice:

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Final
 
 from content_gateway.model.content_state import Due, Holding, Outcome, Sent, Sighting, fair_share
-from content_gateway.pins.tending import Act, Rules
+from content_gateway.pins.rules import Act, Rules
 
 _MOST_CREDIT: Final = 128  # a second and a half of what a cluster of three brings in
 _SOON: Final = 4.0  # seconds after which what is done costs credit
