@@ -16,8 +16,8 @@ from typing import Final
 
 from bench.load import KEY, Load
 from bench.servers import Started, bare, on_one_core, service
+from content_gateway.api_keys import OpenKeys
 from content_gateway.codecs.multiformats import SHA2_256
-from content_gateway.keys import OpenKeys
 from content_gateway.model.cid import RAW, Cid
 
 CLIENTS: Final = 64

@@ -14,9 +14,9 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from content_gateway.app import Gateway, opened
 from content_gateway.http.server import listen, make_server
 from content_gateway.settings.sources import load
+from content_gateway.wiring.app import Gateway, opened
 from tests.contract import Answer, ContractCheck
 
 OFFLINE: dict[str, Any] = {

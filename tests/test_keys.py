@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from content_gateway.api_keys import IssuedKeys, OpenKeys, hashed, is_well_formed, mint
 from content_gateway.errors import KeyRefused, StorageUnavailable
-from content_gateway.keys import IssuedKeys, OpenKeys, hashed, is_well_formed, mint
 from content_gateway.ledger.api_keys import SqliteKeys
 from content_gateway.sqlite.database import Database
 

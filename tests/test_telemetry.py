@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from content_gateway import telemetry
-from content_gateway.keys import mint
+from content_gateway.api_keys import mint
 
 
 @pytest.fixture(autouse=True)

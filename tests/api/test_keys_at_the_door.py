@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.keys import mint
+from content_gateway.api_keys import mint
 from tests.service import Service, running_service
 from tests.waiting import eventually
 

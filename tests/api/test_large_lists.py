@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from content_gateway.keys import OpenKeys
+from content_gateway.api_keys import OpenKeys
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.pins import Label
 from content_gateway.sqlite.database import Database

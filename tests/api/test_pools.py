@@ -7,7 +7,7 @@ import aiohttp
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from content_gateway.app_pins import CONNECTIONS
+from content_gateway.wiring.pins import CONNECTIONS
 from tests.cli.command import cids
 from tests.fakes.ethereum import Ethereum, Name
 from tests.service import running_service

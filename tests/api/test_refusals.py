@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from content_gateway.api_keys import OpenKeys
 from content_gateway.errors import Overloaded
 from content_gateway.http.asgi import Api
 from content_gateway.http.messages import Answer, Call, Handler, Reply, length_of
 from content_gateway.http.openapi import Operation
 from content_gateway.http.overload import Refusals
-from content_gateway.keys import OpenKeys
 from tests.virtual import run_virtually
 
 SECONDS = 20.0

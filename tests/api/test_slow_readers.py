@@ -16,6 +16,7 @@ import aiohttp
 import pytest
 import structlog
 
+from content_gateway.api_keys import OpenKeys
 from content_gateway.codecs.multiformats import SHA2_256
 from content_gateway.http.asgi import Api
 from content_gateway.http.limits import Bounds
@@ -23,7 +24,6 @@ from content_gateway.http.messages import Call, Handler, Reply, length_of
 from content_gateway.http.openapi import Operation
 from content_gateway.http.streams import LARGE_ANSWERS, large_answers
 from content_gateway.ipld.block import MAX_BLOCK_BYTES
-from content_gateway.keys import OpenKeys
 from content_gateway.model.cid import RAW, Cid
 from tests.api.raw import LOOPS, Edge, eventually, get, running_edge
 from tests.fakes.origin import Origin

@@ -10,12 +10,12 @@ from contextlib import suppress
 import pytest
 import structlog
 
+from content_gateway.api_keys import OpenKeys
 from content_gateway.errors import NotFound
 from content_gateway.http.asgi import Api
 from content_gateway.http.limits import Bounds
 from content_gateway.http.messages import Call, Handler, Stream
 from content_gateway.http.openapi import Operation
-from content_gateway.keys import OpenKeys
 from tests.api.raw import LOOPS, Edge, Wire, eventually, get, lines_of, running_edge
 
 BOUNDS = Bounds(head_seconds=5, idle=2, linger=0.3, drain=0.1, stop=1)

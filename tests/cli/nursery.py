@@ -49,10 +49,10 @@ def become(request: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    import content_gateway.app
     import content_gateway.cli.keys
     import content_gateway.cli.pin
     import content_gateway.cli.reconcile
-    import content_gateway.cli.resolve  # noqa: F401 - what most commands need
+    import content_gateway.cli.resolve
+    import content_gateway.wiring.app  # noqa: F401 - what most commands need
 
     serve()

@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final
 
-from content_gateway.app_pins import embedded_store, pin_backend, tending
 from content_gateway.backends.embedded.blockstore import Blockstore
 from content_gateway.denylist.denylist import Blocklist
 from content_gateway.errors import PinNotFound
@@ -30,6 +29,7 @@ from content_gateway.settings.model import Settings
 from content_gateway.settings.sources import load
 from content_gateway.sqlite.database import Database
 from content_gateway.telemetry import configure
+from content_gateway.wiring.pins import embedded_store, pin_backend, tending
 
 
 def _around(*calls: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import aiohttp
 
-from content_gateway.keys import OpenKeys
+from content_gateway.api_keys import OpenKeys
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.sqlite.database import Database
 from tests.api.large import hold_large, sizes_of_lists

@@ -18,7 +18,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from content_gateway.keys import OpenKeys
+from content_gateway.api_keys import OpenKeys
 from tests.faults.backends import World, batching, embedded
 from tests.faults.failpoints import FAILPOINTS, SWEEPING
 from tests.faults.journal import Journal, block, let_leases_run_out, unsettled

@@ -18,7 +18,6 @@ from Crypto.PublicKey import RSA
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from content_gateway.app_names import ipns_resolver
 from content_gateway.denylist.denylist import Blocklist
 from content_gateway.http.operations.domain_answers import resolution_body
 from content_gateway.model.domain import DomainName
@@ -26,6 +25,7 @@ from content_gateway.model.records import IpnsContent, KnownLink, Records
 from content_gateway.names.cache import Cache
 from content_gateway.names.directory import Directory
 from content_gateway.net.http_client import Answer
+from content_gateway.wiring.names import ipns_resolver
 from tests.fakes.origin import Origin
 from tests.ipns.signing import DATA, SIGNATURE_V2, RsaSigner, Signer, data, field, when
 from tests.ipns.sources import Memory as IpnsMemory

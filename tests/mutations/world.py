@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from content_gateway.app_names import name_services
 from content_gateway.denylist.denylist import Blocklist
 from content_gateway.ethereum.gateways import Gateways
 from content_gateway.http.operations.domain_answers import resolution_body, resolution_headers
@@ -21,6 +20,7 @@ from content_gateway.names.directory import Directory, IpnsLookup
 from content_gateway.net.ssrf_guard import Guard
 from content_gateway.settings.model import Settings
 from content_gateway.settings.sources import load
+from content_gateway.wiring.names import name_services
 from tests.fakes.miniature import Miniature
 from tests.mutations.cases import ERRORS, Case, Wrong
 from tests.mutations.contents import Unreadable

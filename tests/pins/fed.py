@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from content_gateway.app_pins import CLUSTER_SENDS, CLUSTER_WORKERS
 from content_gateway.backends.cluster.cluster import IpfsCluster
 from content_gateway.ledger.contents import SqliteContents
 from content_gateway.ledger.pins import SqliteLedger
@@ -17,6 +16,7 @@ from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.resync import Sweeper
 from content_gateway.pins.rules import Policy
 from content_gateway.sqlite.database import Database
+from content_gateway.wiring.pins import CLUSTER_SENDS, CLUSTER_WORKERS
 from tests.fakes.cluster import MiniCluster
 from tests.fakes.cluster_wire import Wire
 from tests.ledgers import Clock

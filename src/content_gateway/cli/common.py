@@ -16,17 +16,17 @@ import click
 from click.core import ParameterSource
 
 from content_gateway import telemetry
+from content_gateway.api_keys import OpenKeys
 from content_gateway.cli import service_mark
 from content_gateway.errors import GatewayError, ScopeMissing
-from content_gateway.keys import OpenKeys
 from content_gateway.model.pins import PinStatus
 from content_gateway.settings import sources
 from content_gateway.settings.model import Settings
 from content_gateway.settings.sources import Loaded
 
 if TYPE_CHECKING:
-    from content_gateway.app import Gateway
     from content_gateway.names.zone import ZoneFile
+    from content_gateway.wiring.app import Gateway
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -202,8 +202,8 @@ async def serve(
     chosen: Settings, announce: Callable[[str], None], zones: "Sequence[ZoneFile]" = ()
 ) -> None:
     """The service until it is told to stop; *announce* gets its base URL once it listens."""
-    from content_gateway.app import opened
     from content_gateway.http.server import listen, make_server
+    from content_gateway.wiring.app import opened
 
     async with opened(chosen, zones) as gateway:
         listener = listen(chosen.host, chosen.port)

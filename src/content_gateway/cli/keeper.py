@@ -11,7 +11,7 @@ from content_gateway.errors import WrongSettings
 from content_gateway.settings.model import Settings
 
 if TYPE_CHECKING:
-    from content_gateway.app import Gateway
+    from content_gateway.wiring.app import Gateway
 
 
 class Keeper:

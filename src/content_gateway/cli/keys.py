@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 import click
 import msgspec
 
+from content_gateway.api_keys import SCOPES, IssuedKeys, KeyRecord
 from content_gateway.cli import common
 from content_gateway.errors import GatewayError
-from content_gateway.keys import SCOPES, IssuedKeys, KeyRecord
 from content_gateway.settings.model import Settings
 
 T = TypeVar("T")
@@ -118,7 +118,7 @@ def _with_keys(config: Path | None, ask: Callable[[IssuedKeys], Awaitable[T]]) -
 
 
 async def _opened(chosen: Settings, ask: Callable[[IssuedKeys], Awaitable[T]]) -> T:
-    from content_gateway.app import opened
+    from content_gateway.wiring.app import opened
 
     async with opened(chosen) as gateway:
         return await ask(gateway.issued_keys)

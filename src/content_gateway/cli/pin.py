@@ -23,7 +23,7 @@ from content_gateway.model.pins import Page, PinStatus, Removal, Search
 from content_gateway.settings.sources import Loaded
 
 if TYPE_CHECKING:
-    from content_gateway.app import Gateway
+    from content_gateway.wiring.app import Gateway
 
 # A pin that somebody holds is never in the state `unpinning`.
 _STATES: Final = [state.value for state in ContentState if state is not ContentState.UNPINNING]
@@ -99,7 +99,7 @@ class _Adding:
         self.is_kept = False
 
     async def run(self, *, wait: bool, seconds: float | None) -> PinStatus:
-        from content_gateway.app import opened
+        from content_gateway.wiring.app import opened
 
         cid = Cid.parse(self._text)
         async with opened(self._loaded.settings) as gateway:
@@ -140,7 +140,7 @@ def status(
     """Print how far the backend is with the pin of CID."""
 
     async def ask() -> PinStatus:
-        from content_gateway.app import opened
+        from content_gateway.wiring.app import opened
 
         parsed = Cid.parse(cid)
         async with opened(loaded.settings) as gateway:
@@ -165,7 +165,7 @@ def remove(
     Whether it does is told to the operator, not to whoever gives a key."""
 
     async def ask() -> Removal:
-        from content_gateway.app import opened
+        from content_gateway.wiring.app import opened
 
         parsed = Cid.parse(cid)
         async with opened(loaded.settings) as gateway:
@@ -231,7 +231,7 @@ async def _list(
     loaded: Loaded, whose: common.Whose, search: Search, *, every: bool, as_json: bool
 ) -> Page:
     """Print the page that *search* finds, and with *every* all behind it; the last one."""
-    from content_gateway.app import opened
+    from content_gateway.wiring.app import opened
 
     async with opened(loaded.settings) as gateway:
         requestor = common.requestor_meant(gateway, loaded, whose)

@@ -61,7 +61,7 @@ def import_pins(
 
 
 async def _import(loaded: Loaded, key: str | None, file: str, tally: Tally) -> None:
-    from content_gateway.app import opened
+    from content_gateway.wiring.app import opened
 
     async with opened(loaded.settings) as gateway:
         requestor = common.requestor_of(gateway, loaded, key)

@@ -31,7 +31,7 @@ from content_gateway.model.content_state import ContentState, SweepReport
 from content_gateway.settings.model import Settings
 
 if TYPE_CHECKING:
-    from content_gateway.app import Gateway
+    from content_gateway.wiring.app import Gateway
 
 _BETWEEN_LOOKS: Final = 0.2
 _BETWEEN_SWEEPS: Final = 1.0
@@ -60,7 +60,7 @@ def report(config: Path | None, data: Path | None, as_json: bool) -> None:
     """Print how the backend is, the contents by state, why they wait, and the last sweep."""
 
     async def ask() -> _Report:
-        from content_gateway.app import opened
+        from content_gateway.wiring.app import opened
 
         async with opened(loaded.settings) as gateway:
             return await _report_of(gateway)
@@ -100,7 +100,7 @@ def now(timeout: float, config: Path | None, data: Path | None, as_json: bool) -
 
 async def _now(chosen: Settings, seconds: float) -> tuple[Backlog, _Report, bool]:
     """What is left, the report, and whether the time was too short."""
-    from content_gateway.app import opened
+    from content_gateway.wiring.app import opened
 
     began, limit = datetime.now(UTC), asyncio.timeout(seconds)
     async with opened(chosen) as gateway:

@@ -38,9 +38,9 @@ def command(
 
 
 async def _resolve(chosen: Settings, text: str, coin_type: str, fresh: bool) -> Resolution:
-    from content_gateway.app import opened
     from content_gateway.model.domain import DomainName
     from content_gateway.model.wallet import parse_coin_type
+    from content_gateway.wiring.app import opened
 
     name, coin = DomainName.parse(text), parse_coin_type(coin_type)
     async with opened(chosen, common.zones_of(chosen)) as gateway:

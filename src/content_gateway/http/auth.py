@@ -9,8 +9,8 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
+from content_gateway.api_keys import Requestor
 from content_gateway.errors import KeyRefused, ScopeMissing
-from content_gateway.keys import Requestor
 
 Fields: TypeAlias = Iterable[tuple[bytes, bytes]]
 

@@ -1,11 +1,12 @@
-"""Issued API keys in SQL. Knows the table `api_keys`; what a key may do is decided in keys.py."""
+"""Issued API keys in SQL. Knows the table `api_keys`; what a key may do is decided in
+api_keys.py."""
 
 import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
 
+from content_gateway.api_keys import KeyRecord
 from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
-from content_gateway.keys import KeyRecord
 from content_gateway.sqlite.database import Database
 
 _COLUMNS = "id, name, prefix, secret_hash, scopes, created_at, expires_at, revoked_at"

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from content_gateway.app_names import answered_names
-from content_gateway.app_pins import kept_pins
+from content_gateway.api_keys import IssuedKeys, OpenKeys
 from content_gateway.backends.embedded.blockstore import Blockstore
 from content_gateway.denylist.denylist import Blocklist
 from content_gateway.errors import ContractBroken
@@ -23,7 +22,6 @@ from content_gateway.http.operations.pins import PinHandlers
 from content_gateway.http.operations.trustless_gateway import TrustlessHandlers
 from content_gateway.http.streams import large_answers
 from content_gateway.ipns.resolver import IpnsResolver
-from content_gateway.keys import IssuedKeys, OpenKeys
 from content_gateway.ledger.api_keys import SqliteKeys
 from content_gateway.ledger.backend_health import SqliteBackendHealth
 from content_gateway.ledger.contents import SqliteContents
@@ -37,6 +35,8 @@ from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.resync import Sweeper
 from content_gateway.settings.model import PACKAGED_SPEC, Settings
 from content_gateway.sqlite.database import Database
+from content_gateway.wiring.names import answered_names
+from content_gateway.wiring.pins import kept_pins
 
 log = structlog.get_logger(__name__)
 
