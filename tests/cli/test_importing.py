@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from content_gateway.cli.importing import UNDER_WAY, Import, Tally, parse_line
+from content_gateway.cli.bulk_import import UNDER_WAY, Import, Tally, parse_line
 from content_gateway.cli.lines import MAX_LINE, Splitter
 from content_gateway.errors import Blocked, GatewayError, StorageUnavailable
 from content_gateway.model.cid import Cid

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from content_gateway.cli import service_mark
-from content_gateway.cli.service_mark import Mark
+from content_gateway.cli import lockfile
+from content_gateway.cli.lockfile import Mark
 from content_gateway.errors import WrongSettings
 from content_gateway.settings.model import Settings
 from content_gateway.settings.sources import load
@@ -30,33 +30,33 @@ def here(tmp_path: Path) -> Settings:
 
 def test_a_folder_without_a_service_has_no_mark(here: Settings) -> None:
     """Nobody runs, and nobody knows how the last one was set."""
-    assert not service_mark.is_held(here)
-    assert service_mark.last(here) is None
+    assert not lockfile.is_held(here)
+    assert lockfile.last(here) is None
 
 
 def test_a_service_is_seen_until_the_last_one_ends(here: Settings) -> None:
     """Several may have one ledger; how the latest was set is known afterwards too."""
-    with service_mark.held(here, has_demo=False):
-        assert service_mark.is_held(here)
+    with lockfile.held(here, has_demo=False):
+        assert lockfile.is_held(here)
         other = settings(here.data_dir, keys__mode="open")
-        with service_mark.held(other, has_demo=True):
-            assert service_mark.is_held(here)
-        assert service_mark.is_held(here)
-    assert not service_mark.is_held(here)
-    assert service_mark.last(here) == Mark("embedded", "open", has_demo=True)
+        with lockfile.held(other, has_demo=True):
+            assert lockfile.is_held(here)
+        assert lockfile.is_held(here)
+    assert not lockfile.is_held(here)
+    assert lockfile.last(here) == Mark("embedded", "open", has_demo=True)
 
 
 def test_a_ledger_has_one_backend_at_a_time(here: Settings) -> None:
     """A second service with another backend would find everything missing: it is refused."""
     other = settings(here.data_dir, pins__backend="kubo")
     with (
-        service_mark.held(here, has_demo=False),
+        lockfile.held(here, has_demo=False),
         pytest.raises(WrongSettings, match="embedded"),
-        service_mark.held(other, has_demo=False),
+        lockfile.held(other, has_demo=False),
     ):
         pass
-    with service_mark.held(other, has_demo=False):
-        assert service_mark.is_held(here)
+    with lockfile.held(other, has_demo=False):
+        assert lockfile.is_held(here)
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ async def test_of_many_that_start_at_once_one_backend_wins(here: Settings) -> No
         ) -> bool:
             gate.wait(60)
             try:
-                with service_mark.held(one, has_demo=False):
+                with lockfile.held(one, has_demo=False):
                     running.append(one.pins.backend)
                     end.wait(60)
             except WrongSettings:
@@ -95,7 +95,7 @@ async def test_of_many_that_start_at_once_one_backend_wins(here: Settings) -> No
             starts = [pool.submit(start, one) for one in chosen]
             while sum(one.done() for one in starts) + len(running) < len(starts):
                 await asyncio.sleep(0.01)
-            last = service_mark.last(here)
+            last = lockfile.last(here)
             end.set()
         assert len(set(running)) == 1, running
         assert last is not None
@@ -104,35 +104,35 @@ async def test_of_many_that_start_at_once_one_backend_wins(here: Settings) -> No
 
 def test_a_shorter_mark_replaces_a_longer_one(here: Settings) -> None:
     """Nothing of the old one is left behind the new one."""
-    with service_mark.held(settings(here.data_dir, pins__backend="ipfs-cluster"), has_demo=False):
+    with lockfile.held(settings(here.data_dir, pins__backend="ipfs-cluster"), has_demo=False):
         pass
-    with service_mark.held(settings(here.data_dir, pins__backend="kubo"), has_demo=False):
+    with lockfile.held(settings(here.data_dir, pins__backend="kubo"), has_demo=False):
         pass
-    assert service_mark.last(here) == Mark("kubo", "issued", has_demo=False)
+    assert lockfile.last(here) == Mark("kubo", "issued", has_demo=False)
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"\xff", b'{"backend": 1}', b"[]"])
 def test_a_broken_mark_says_nothing(here: Settings, text: bytes) -> None:
     """It is as if there were none."""
     (here.data_dir / "ledger.sqlite.service").write_bytes(text)
-    assert service_mark.last(here) is None
-    assert not service_mark.is_held(here)
+    assert lockfile.last(here) is None
+    assert not lockfile.is_held(here)
 
 
 def test_a_mark_that_cannot_be_written_is_a_wrong_setting(tmp_path: Path) -> None:
     """It names the folder."""
     with (
         pytest.raises(WrongSettings, match="data_dir"),
-        service_mark.held(settings(tmp_path / "nothere"), has_demo=False),
+        lockfile.held(settings(tmp_path / "nothere"), has_demo=False),
     ):
         pass
 
 
 async def test_many_that_look_at_once_see_no_service(here: Settings) -> None:
     """A look takes the lock for a moment; others that look then do not mistake it for a service."""
-    with service_mark.held(here, has_demo=False):
+    with lockfile.held(here, has_demo=False):
         pass
-    looks = [asyncio.to_thread(service_mark.is_held, here) for _ in range(200)]
+    looks = [asyncio.to_thread(lockfile.is_held, here) for _ in range(200)]
     assert not any(await asyncio.gather(*looks))
 
 
@@ -140,7 +140,7 @@ async def test_a_killed_service_leaves_no_lock(tmp_path: Path) -> None:
     """Kill -9 ends the lock with the process, and what the service was stays known."""
     async with running("serve", tmp_path / "data") as service:
         here = settings(tmp_path / "data")
-        assert service_mark.is_held(here)
+        assert lockfile.is_held(here)
         service.kill()
-        assert not service_mark.is_held(here)
-        assert service_mark.last(here) == Mark("embedded", "issued", has_demo=False)
+        assert not lockfile.is_held(here)
+        assert lockfile.last(here) == Mark("embedded", "issued", has_demo=False)

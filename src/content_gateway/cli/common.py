@@ -17,7 +17,7 @@ from click.core import ParameterSource
 
 from content_gateway import telemetry
 from content_gateway.api_keys import OpenKeys
-from content_gateway.cli import service_mark
+from content_gateway.cli import lockfile
 from content_gateway.errors import GatewayError, ScopeMissing
 from content_gateway.model.pins import PinStatus
 from content_gateway.settings import sources
@@ -143,7 +143,7 @@ def requestor_of(gateway: "Gateway", loaded: Loaded, key: str | None) -> str:
     here what it means there. Raises KeyRefused, ScopeMissing and StorageUnavailable."""
     if key is None:
         return OPERATOR
-    mark = service_mark.last(loaded.settings)
+    mark = lockfile.last(loaded.settings)
     is_open = "keys.mode" not in loaded.origins and mark is not None and mark.keys == "open"
     requestor = (OpenKeys() if is_open else gateway.keys).identify(key)
     if "pin" not in requestor.scopes:
@@ -176,7 +176,7 @@ def zones_of(settings: Settings) -> "list[ZoneFile]":
     """The demonstration's zone, where the ledger's last service had it."""
     from content_gateway.names.zone import ZoneFile
 
-    mark, path = service_mark.last(settings), settings.data_dir / "demo" / "zone.toml"
+    mark, path = lockfile.last(settings), settings.data_dir / "demo" / "zone.toml"
     has_demo = mark is not None and mark.has_demo and path.is_file()
     return [ZoneFile(path)] if has_demo else []
 
@@ -207,7 +207,7 @@ async def serve(
 
     async with opened(chosen, zones) as gateway:
         listener = listen(chosen.host, chosen.port)
-        with service_mark.held(chosen, has_demo=bool(zones)):
+        with lockfile.held(chosen, has_demo=bool(zones)):
             gateway.start()
             if chosen.ens.rpc_urls and not zones:  # the demonstration asks nobody unasked
                 gateway.universal_resolver.start()

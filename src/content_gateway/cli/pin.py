@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from content_gateway.cli import common, pin_import, pin_shown
-from content_gateway.cli.importing import label_of
-from content_gateway.cli.keeper import Keeper
+from content_gateway.cli import common, pin_import, pin_view
+from content_gateway.cli.bulk_import import label_of
 from content_gateway.cli.pin_wait import until_pinned
+from content_gateway.cli.reconcile_if_idle import Keeper
 from content_gateway.cli.status_line import StatusLine, plain
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState
@@ -86,7 +86,7 @@ def add(
         sys.exit(common.INTERRUPTED)
     _print(status, as_json)
     if wait and status.state is not ContentState.PINNED:
-        reason = pin_shown.how_far(status).rstrip(".")
+        reason = pin_view.how_far(status).rstrip(".")
         click.echo(f"Not pinned after {timeout:g} s: {reason}. The pin is kept.", err=True)
         sys.exit(1)
 
@@ -238,9 +238,9 @@ async def _list(
         while True:
             page = await gateway.pinning.search(requestor, search, lambda page: page)
             if as_json:
-                lines = [msgspec.json.encode(pin_shown.listed(pin)).decode() for pin in page.pins]
+                lines = [msgspec.json.encode(pin_view.listed(pin)).decode() for pin in page.pins]
             else:
-                lines = [pin_shown.table_line(pin) for pin in page.pins]
+                lines = [pin_view.table_line(pin) for pin in page.pins]
             if lines:
                 click.echo("\n".join(lines))  # at once: every echo is a write
             if not (every and page.more):
@@ -250,7 +250,7 @@ async def _list(
 
 def _print(status: PinStatus, as_json: bool) -> None:
     if as_json:
-        click.echo(msgspec.json.encode(pin_shown.whole(status)))
+        click.echo(msgspec.json.encode(pin_view.whole(status)))
         return
-    for label, value in pin_shown.described(status):
+    for label, value in pin_view.described(status):
         click.echo(f"{label:10} {plain(value)}")

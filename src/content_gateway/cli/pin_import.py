@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from content_gateway.cli import common
-from content_gateway.cli.importing import MAX_NAME, Import, Tally
+from content_gateway.cli.bulk_import import MAX_NAME, Import, Tally
 from content_gateway.cli.lines import lines_of
 from content_gateway.cli.status_line import StatusLine, plain
 from content_gateway.errors import GatewayError

@@ -1,14 +1,14 @@
 """Waiting for a pin: reads the ledger again and again until it says that the backend holds it.
 
-Knows that somebody must tend the ledger meanwhile (keeper.py) and shows how far the pin is. What
-an end before that means is left to the command."""
+Knows that somebody must tend the ledger meanwhile (reconcile_if_idle.py) and shows how far the pin
+is. What an end before that means is left to the command."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from content_gateway.cli.keeper import Keeper
-from content_gateway.cli.pin_shown import how_far, progress
+from content_gateway.cli.pin_view import how_far, progress
+from content_gateway.cli.reconcile_if_idle import Keeper
 from content_gateway.cli.status_line import StatusLine
 from content_gateway.errors import StorageUnavailable
 from content_gateway.model.content_state import ContentState

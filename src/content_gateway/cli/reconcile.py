@@ -15,13 +15,13 @@ import click
 import msgspec
 
 from content_gateway.cli import common
-from content_gateway.cli.health_shown import (
+from content_gateway.cli.health_view import (
     health_json,
     health_lines,
     reason_lines,
     shown_reasons,
 )
-from content_gateway.cli.keeper import Keeper
+from content_gateway.cli.reconcile_if_idle import Keeper
 from content_gateway.cli.status_line import StatusLine, plain
 from content_gateway.codecs.timestamps import rfc3339
 from content_gateway.errors import GatewayError, UpstreamError

@@ -6,7 +6,7 @@ that are not where they should be. What is waited for is left to the commands.""
 
 from typing import TYPE_CHECKING
 
-from content_gateway.cli import service_mark
+from content_gateway.cli import lockfile
 from content_gateway.errors import WrongSettings
 from content_gateway.settings.model import Settings
 
@@ -27,7 +27,7 @@ class Keeper:
 
         Its leases make it safe beside a service that starts later. Raises WrongSettings when the
         last service had another backend."""
-        if self._is_ours or service_mark.is_held(self._settings):
+        if self._is_ours or lockfile.is_held(self._settings):
             return
         self.check_backend()
         self._gateway.tend()
@@ -35,7 +35,7 @@ class Keeper:
 
     def check_backend(self) -> None:
         """Raises WrongSettings when the last service of the ledger had another backend."""
-        mark, backend = service_mark.last(self._settings), self._settings.pins.backend
+        mark, backend = lockfile.last(self._settings), self._settings.pins.backend
         if mark is not None and mark.backend != backend:
             raise WrongSettings(
                 f'pins.backend: it is "{backend}" here, and the service of this ledger keeps pins'
