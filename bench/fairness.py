@@ -24,7 +24,7 @@ from bench.upstreams import publishers
 from bench.ways import QUIET, WAYS, Request, request
 from content_gateway.backends.embedded.blockstore import Blockstore
 from content_gateway.backends.embedded.wantlist import Frontier, Limits
-from tests.ipfs.dags import Dag, file, in_order
+from tests.ipld.dags import Dag, file, in_order
 
 PHASES: Final = 5
 ASKED: Final = 80  # in each

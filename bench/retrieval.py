@@ -28,7 +28,7 @@ from content_gateway.ipld import car
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Holding, Sighting
 from content_gateway.net.http_client import Outbound
-from tests.ipfs.dags import Dag, file, in_order
+from tests.ipld.dags import Dag, file, in_order
 
 ROUNDS = 7
 _PIECE = 256 * 1024

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from content_gateway.backends.embedded.blockstore import Blockstore
+from tests.backends.test_blockstore import put
 from tests.cli.command import run
-from tests.ipfs.dags import Dag, file
-from tests.ipfs.test_blockstore import put
+from tests.ipld.dags import Dag, file
 
 DAG = file(30, 1000)
 

@@ -16,9 +16,9 @@ from content_gateway.backends.embedded.verify import Rotten, verify
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Holding, Sighting
 from content_gateway.net.http_client import Outbound
+from tests.backends.stores import collected, count, number
 from tests.fakes.origin import Origin
-from tests.ipfs.dags import file
-from tests.ipfs.stores import collected, count, number
+from tests.ipld.dags import file
 
 LEAVES, SIZE = 10_000, 10_000
 

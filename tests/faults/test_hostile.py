@@ -18,17 +18,17 @@ import aiohttp
 from content_gateway.api_keys import OpenKeys
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.sqlite.database import Database
-from tests.api.large import hold_large, sizes_of_lists
-from tests.api.test_slow_readers import BLOCK, CID, pinned, readers
+from tests.backends.test_hostile_dags import empty_links
 from tests.ethereum.lookups import lookup
 from tests.fakes.ethereum import UNIVERSAL_RESOLVER, Ethereum, Revert
 from tests.fakes.flood import flooding
 from tests.fakes.origin import Origin
-from tests.ipfs.dags import pb
-from tests.ipfs.test_hostile_dags import empty_links
+from tests.http.large import hold_large, sizes_of_lists
+from tests.http.test_slow_readers import BLOCK, CID, pinned, readers
+from tests.ipld.dags import pb
 from tests.ledgers import cid
+from tests.net.test_http_client_hostile import HOSTILE, PROMISES
 from tests.process import Running, running
-from tests.test_outbound_hostile import HOSTILE, PROMISES
 from tests.waiting import eventually, until
 
 MOST_LAG = 0.05  # seconds of CPU

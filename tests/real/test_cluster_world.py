@@ -21,7 +21,7 @@ from content_gateway.errors import PinDeferred, UpstreamUnavailable
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import Holding, Sighting
 from content_gateway.net.http_client import Outbound
-from tests.ipfs.backends import look, pin, pinset
+from tests.backends.backends import look, pin, pinset
 from tests.pins.promises import node, raw
 from tests.waiting import eventually
 from tests.world.cluster import Cluster, running_clusters, wipe

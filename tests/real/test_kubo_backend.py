@@ -17,8 +17,8 @@ from content_gateway.errors import PinFailed, UpstreamTimeout, UpstreamUnavailab
 from content_gateway.model.cid import CODECS, DAG_CBOR, DAG_PB, RAW, Cid
 from content_gateway.model.content_state import Holding
 from content_gateway.net.http_client import Outbound
-from tests.ipfs.backends import ABSENT, holding, look, pin, pinset, refused
-from tests.ipfs.dags import Dag, pb, raw
+from tests.backends.backends import ABSENT, holding, look, pin, pinset, refused
+from tests.ipld.dags import Dag, pb, raw
 from tests.waiting import eventually
 from tests.world.kubo import Kubo as Node
 from tests.world.kubo import Swarm, running_kubo, running_kubos

@@ -14,7 +14,7 @@ import pytest
 from content_gateway.codecs.multiformats import IDENTITY
 from content_gateway.model.cid import RAW, Cid
 from content_gateway.model.multiaddr import Multiaddr
-from tests.content.test_multiaddr import GOOD
+from tests.model.test_multiaddr import GOOD
 from tests.service import Service, running_service
 from tests.waiting import eventually
 from tests.world.cluster import Cluster, running_cluster

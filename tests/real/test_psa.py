@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from content_gateway.model.cid import Cid
-from tests.api.held import before, running_cluster
+from tests.http.held import before, running_cluster
 from tests.service import Service, running_service
 from tests.waiting import eventually
 from tests.world.kubo import Kubo, running_kubo

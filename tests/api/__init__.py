@@ -1,1 +1,0 @@
-"""Tests of the HTTP API, over real sockets."""

@@ -1,0 +1,227 @@
+"""The block store's file: what was committed is there next time, and others may share it."""
+
+import asyncio
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from content_gateway.backends.embedded.blockstore import Blockstore
+from content_gateway.backends.embedded.database import VERSION, WAL_BYTES, Job
+from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.store import EmbeddedStore
+from content_gateway.backends.embedded.wantlist import Frontier, Limits
+from content_gateway.codecs.multiformats import HASHES, digest_of
+from content_gateway.errors import StorageUnavailable, WrongSettings
+from content_gateway.ipld.block import is_block_of
+from content_gateway.model.cid import RAW, Cid
+from content_gateway.net.http_client import Outbound
+from tests.backends.stores import count, number
+from tests.ipld.dags import Dag, file, in_order, raw
+from tests.ledgers import cid
+
+T = TypeVar("T")
+
+
+async def put(blocks: Blockstore, dag: Dag) -> None:
+    """Pin *dag* without any gateway."""
+    begun, frontier = await blocks.begin(dag[0]), Frontier(dag[0], Limits())
+    await blocks.keep(begun, frontier, [(cid.multihash, data) for cid, data in in_order(dag)])
+    await blocks.finish(begun)
+
+
+@pytest.fixture
+def reading(blocks: Blockstore, outbound: Outbound) -> EmbeddedStore:
+    return EmbeddedStore(blocks, Gateways(outbound, []))
+
+
+def test_several_may_make_it_at_once(tmp_path: Path) -> None:
+    """Commands that start together on an empty folder: whoever is first makes the tables, and the
+    others wait for it."""
+
+    async def opened(path: Path, start: threading.Barrier) -> None:
+        start.wait()
+        async with Blockstore(path):
+            pass
+
+    for turn in range(15):
+        start = threading.Barrier(4)
+        path = tmp_path / str(turn) / "blocks.sqlite"
+        with ThreadPoolExecutor(4) as threads:
+            for done in [threads.submit(asyncio.run, opened(path, start)) for _ in range(4)]:
+                done.result()
+
+
+async def test_what_was_kept_is_there_next_time(tmp_path: Path, outbound: Outbound) -> None:
+    """Blocks, pins and their sizes, from a store opened anew on the same file."""
+    dag = file(20, 100)
+    async with Blockstore(tmp_path / "new" / "blocks.sqlite") as blocks:
+        await put(blocks, dag)
+    async with Blockstore(tmp_path / "new" / "blocks.sqlite") as blocks:
+        assert await blocks.complete([dag[0], raw(b"other")[0]]) == {dag[0]}
+        store = EmbeddedStore(blocks, Gateways(outbound, []))
+        for cid, data in dag[1].items():
+            assert await store.block(cid) == data
+        size = sum(map(len, dag[1].values()))
+        assert await number(blocks, "SELECT size FROM pins") == size
+        assert await number(blocks, "SELECT blocks FROM pins") == len(dag[1])
+
+
+@pytest.mark.parametrize("code", sorted(HASHES))
+async def test_every_hash_we_can_compute_is_kept(
+    blocks: Blockstore, reading: EmbeddedStore, code: int
+) -> None:
+    """Long and short digests all find their place, blake3 (which we cannot compute) excepted."""
+    digest = digest_of(code, b"content")
+    if digest is None:
+        assert HASHES[code][0] == "blake3"
+        return
+    cid = Cid(RAW, code, digest)
+    await put(blocks, (cid, {cid: b"content"}))
+    assert await reading.block(cid) == b"content"
+    assert not is_block_of(cid, b"contend")
+
+
+async def test_two_processes_may_share_the_file(tmp_path: Path) -> None:
+    """Each sees what the other has committed; neither overwrites it."""
+    path = tmp_path / "blocks.sqlite"
+    async with Blockstore(path) as one, Blockstore(path) as two:
+        dags = [file(5, 50, seed=seed) for seed in range(20)]
+        await asyncio.gather(*(put((one, two)[n % 2], dag) for n, dag in enumerate(dags)))
+        for blocks in (one, two):
+            assert await blocks.complete([dag[0] for dag in dags]) == {dag[0] for dag in dags}
+            assert await count(blocks) == sum(len(dag[1]) for dag in dags)
+
+
+async def test_the_log_beside_the_file_is_bounded(tmp_path: Path, blocks: Blockstore) -> None:
+    """However much is written, the write-ahead log is written back in time."""
+    wal = tmp_path / "blocks.sqlite-wal"
+    most = 0
+    for seed in range(4):
+        await put(blocks, file(50, 1_000_000, seed=seed))
+        most = max(most, wal.stat().st_size)
+    assert most < WAL_BYTES + 60_000_000
+    assert (tmp_path / "blocks.sqlite").stat().st_size > 50_000_000
+
+
+async def test_an_error_of_one_job_leaves_the_others_alone(blocks: Blockstore) -> None:
+    """What waits together is committed together, and yet fails alone."""
+
+    def fail(file: sqlite3.Connection) -> None:
+        file.execute("INSERT INTO pins (cid) VALUES (x'00')")
+        raise ValueError("no")
+
+    dags = [file(3, 10, seed=seed) for seed in range(8)]
+    results = await asyncio.gather(
+        *(put(blocks, dag) for dag in dags), blocks.write(fail), return_exceptions=True
+    )
+    assert [type(result) for result in results if result is not None] == [ValueError]
+    assert await blocks.complete([dag[0] for dag in dags]) == {dag[0] for dag in dags}
+    assert await number(blocks, "SELECT count(*) FROM pins") == 8
+
+
+async def test_a_file_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
+    """It is named, with the system's own reason."""
+    (tmp_path / "blocks.sqlite").write_bytes(b"certainly not SQLite" * 100)
+    with pytest.raises(WrongSettings, match=r"data_dir: .*blocks\.sqlite"):
+        async with Blockstore(tmp_path / "blocks.sqlite"):
+            pass
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(WrongSettings):
+        async with Blockstore(tmp_path / "file" / "blocks.sqlite"):
+            pass
+
+
+async def test_a_file_of_the_version_before_is_taken_over(tmp_path: Path) -> None:
+    """What an unfinished pin has brought in is counted, and it goes on from there."""
+    path, dag = tmp_path / "blocks.sqlite", file(20, 100)
+    some = [(cid.multihash, data) for cid, data in in_order(dag)][:15]
+    async with Blockstore(path) as blocks:
+        begun = await blocks.begin(dag[0])
+        await blocks.keep(begun, Frontier(dag[0], Limits()), some)
+    with closing(sqlite3.connect(path)) as earlier, earlier:
+        for statement in (
+            "UPDATE pins SET blocks = 0, size = 0",
+            "DROP TRIGGER nodes_go",
+            "DROP TABLE nodes",
+            "PRAGMA user_version = 1",
+        ):
+            earlier.execute(statement)
+    async with Blockstore(path) as blocks:
+        begun = await blocks.begin(dag[0])
+        assert (begun.blocks, begun.size) == (15, sum(len(data) for _, data in some))
+        await put(blocks, dag)
+        assert await number(blocks, "SELECT blocks FROM pins") == len(dag[1])
+
+
+async def test_a_newer_file_is_not_touched(tmp_path: Path) -> None:
+    """What a later version has made may mean something else."""
+    with sqlite3.connect(tmp_path / "blocks.sqlite") as later:
+        later.execute(f"PRAGMA user_version = {VERSION + 1}")
+    with pytest.raises(WrongSettings, match="newer"):
+        async with Blockstore(tmp_path / "blocks.sqlite"):
+            pass
+
+
+async def test_a_locked_file_is_an_outage_and_passes(tmp_path: Path) -> None:
+    """While another process holds the lock nothing is written; then it is."""
+    path, dag = tmp_path / "blocks.sqlite", file(3, 10)
+    async with Blockstore(path, busy_ms=50) as blocks:
+        with closing(sqlite3.connect(path, isolation_level=None)) as locking:
+            locking.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StorageUnavailable, match="locked"):
+                await put(blocks, dag)
+            locking.execute("ROLLBACK")
+        await put(blocks, dag)
+        assert await blocks.complete([dag[0]]) == {dag[0]}
+
+
+class Watched(Blockstore):
+    """Remembers which writes were to be durable."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.asked: list[bool] = []
+
+    async def write(self, job: Job[T], *, durable: bool = False) -> T:
+        self.asked.append(durable)
+        return await super().write(job, durable=durable)
+
+
+async def test_what_is_promised_waits_for_the_disk_and_blocks_do_not(tmp_path: Path) -> None:
+    """That a pin is complete, or let go of, is synced before it is said; and all before it is."""
+
+    def level(file: sqlite3.Connection) -> int:
+        return int(file.execute("PRAGMA synchronous").fetchone()[0])
+
+    async with Watched(tmp_path / "blocks.sqlite") as blocks:
+        assert [await blocks.write(level), await blocks.write(level, durable=True)] == [1, 2]
+        blocks.asked.clear()
+        dag = file(5, 10)
+        await put(blocks, dag)
+        assert blocks.asked == [False, False, True]
+        blocks.asked.clear()
+        await blocks.unpin(dag[0])
+        assert blocks.asked[0]
+
+
+@pytest.mark.parametrize("name", ["blocks.sqlite", "blocks.sqlite-wal"])
+async def test_a_store_that_is_taken_away_is_unavailable_until_it_is_back(
+    tmp_path: Path, name: str
+) -> None:
+    """Nothing is called kept, or held, in a file that nobody will find; no restart is needed."""
+    wanted = cid(1)
+    async with Blockstore(tmp_path / "blocks.sqlite") as blocks:
+        await blocks.begin(wanted)
+        (tmp_path / name).rename(tmp_path / "away")
+        with pytest.raises(StorageUnavailable):
+            await blocks.unpin(wanted)
+        with pytest.raises(StorageUnavailable):
+            await blocks.complete([wanted])
+        (tmp_path / "away").rename(tmp_path / name)
+        assert await blocks.complete([wanted]) == set()
+        await blocks.unpin(wanted)

@@ -1,0 +1,62 @@
+"""What the peers of a cluster have in hand, over the miniature: a few of them, or most."""
+
+import pytest
+
+from content_gateway.backends.cluster.in_progress import read_line
+from content_gateway.errors import UpstreamError, UpstreamNonsense
+from tests.backends.backends import pin
+from tests.backends.cluster_world import World
+from tests.fakes.cluster import MiniPin
+
+CID = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
+
+
+async def test_what_nobody_has_is_in_hand_at_most_peers(world: World) -> None:
+    """Whoever has sent it, and whether it is queued or begun; what is pinned is in nobody's."""
+    backend, held = world.backend(), world.content(1)
+    await pin(backend, held)
+    missing = world.content(2)
+    world.cluster.forget(missing)
+    world.cluster.pin(world.cluster.peers[0], MiniPin(str(missing), -1, -1))
+    assert await backend.in_hand() == {str(missing): True}
+
+
+async def test_what_hangs_at_one_peer_is_in_hand_at_a_few(world: World) -> None:
+    """Its node brings in nothing: the others have it."""
+    world.cluster.peers[2].is_hung = True
+    cid = world.content()
+    await pin(world.backend(), cid)
+    assert await world.backend().in_hand() == {str(cid): False}
+
+
+async def test_peers_that_are_named_are_counted_and_no_others(world: World) -> None:
+    """Of two that are to keep it both hang: that is most of them, whoever else is there."""
+    for peer in world.cluster.peers:
+        peer.is_hung = True
+    cid = world.content()
+    await pin(world.backend(replication_min=2, replication_max=2), cid)
+    assert await world.backend().in_hand() == {str(cid): True}
+
+
+async def test_an_outage_is_not_an_empty_queue(world: World) -> None:
+    """Whoever asks hears that it is not known."""
+    for peer in world.cluster.peers:
+        peer.is_dark = True
+    with pytest.raises(UpstreamError):
+        await world.backend().in_hand()
+
+
+def test_a_line_says_how_many_have_it_in_hand() -> None:
+    """A peer that could not be asked has an error in its place, which counts for nothing."""
+    said = {"a": {"status": "pinning"}, "b": {"status": "pin_queued"}, "c": {"status": "remote"}}
+    unheard = {"d": {"status": "cluster_error"}}
+    line = {"cid": CID, "allocations": ["a", "b"], "peer_map": said | unheard}
+    assert read_line(line) == (CID, 2, 2)
+    assert read_line(line | {"allocations": None}) == (CID, 2, 0)
+
+
+@pytest.mark.parametrize("wrong", [{"cid": 7}, {"peer_map": []}, {"allocations": "a"}])
+def test_a_line_that_is_none_is_told(wrong: dict[str, object]) -> None:
+    """Whatever is sent there, it is not taken for an empty queue."""
+    with pytest.raises(UpstreamNonsense):
+        read_line({"cid": CID, "allocations": [], "peer_map": {}} | wrong)

@@ -1,0 +1,216 @@
+"""The peers of a cluster: who is asked, how we prove who we are, and what an outage is."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from content_gateway.backends.cluster.cluster import IpfsCluster
+from content_gateway.backends.cluster.peers import SKIP_SECONDS, signed_token
+from content_gateway.errors import (
+    UpstreamError,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+    WrongSettings,
+)
+from content_gateway.model.content_state import Holding
+from content_gateway.net.http_client import Outbound
+from tests.backends.backends import FAILED, look, pin, pinset
+from tests.backends.cluster_world import World
+from tests.fakes.miniature import Mood
+from tests.waiting import until
+
+
+def test_a_cluster_without_peers_is_a_wrong_setting() -> None:
+    """There is nobody to ask."""
+    with pytest.raises(WrongSettings):
+        IpfsCluster(Outbound(), [])
+
+
+async def test_all_writes_go_to_the_first_peer(world: World) -> None:
+    """Pin, recover and unpin of one CID meet there; and what one peer writes alone has no other
+    heads that all of them would have to merge."""
+    backend = world.backend()
+    for number in range(30):
+        cid = world.content(number)
+        await pin(backend, cid)
+        await pin(backend, cid, FAILED)
+        await backend.unpin(cid)
+    assert {peer for _, _, peer in world.rest.writes} == {"peer0"}
+
+
+async def test_a_look_asks_the_peer_that_was_written_to(world: World) -> None:
+    """The others see a change later: with them it would look as if the pin were lost."""
+    world.cluster.spread_seconds = 3600
+    backend = world.backend()
+    cids = [world.content(number) for number in range(12)]
+    for cid in cids:
+        await pin(backend, cid)
+    seen = await backend.look(cids)
+    assert Holding.ABSENT not in {sighting.holding for sighting in seen.values()}
+
+
+async def test_when_a_peer_is_down_the_next_is_asked(world: World) -> None:
+    """Looks, pins, unpins and the pinset go on while one of three answers."""
+    backend = world.backend()
+    held = [world.content(number) for number in range(9)]
+    for cid in held:
+        await pin(backend, cid)
+    for server in world.servers[:2]:
+        server.go_dark()
+    seen = await backend.look(held)
+    assert {sighting.holding for sighting in seen.values()} == {Holding.PINNED}
+    assert await pinset(backend) == set(held)
+    for cid in held:
+        await backend.unpin(cid)
+        await pin(backend, cid)
+    assert {peer for _, _, peer in world.rest.writes[-18:]} == {"peer2"}
+
+
+async def test_a_peer_that_failed_is_left_alone_for_a_while(world: World) -> None:
+    """One call finds out; the next ones do not try until some seconds have passed, then one."""
+    backend = world.backend()
+    cids = [world.content(number) for number in range(20)]
+    world.servers[0].go_dark()
+    await backend.look(cids)
+    asked = len(world.servers[0].requests)
+    await backend.look(cids)
+    assert len(world.servers[0].requests) == asked
+    world.clock.advance(SKIP_SECONDS + 1)
+    world.servers[0].come_back()
+    await backend.look(cids)
+    await backend.look(cids)
+    assert len(world.servers[0].requests) > asked
+    world.servers[1].go_dark()
+    world.servers[2].go_dark()
+    assert (await look(backend, cids[0])).holding is Holding.ABSENT
+
+
+@pytest.mark.parametrize("mood", ["dark", "hang", "garbage", "html", "503", "429", "404", "cut"])
+async def test_an_outage_is_never_absence(world: World, mood: Mood) -> None:
+    """However the cluster is away, no call takes it for an answer about a content."""
+    backend, cid = world.backend(seconds=0.3, status_seconds=0.3), world.content()
+    await pin(backend, cid)
+    for server in world.servers:
+        server.misbehave(mood)
+    with pytest.raises(UpstreamError):
+        await look(backend, cid)
+    for call in (backend.unpin(cid), pin(backend, cid), pin(backend, cid, FAILED)):
+        with pytest.raises((UpstreamUnavailable, UpstreamTimeout)):
+            await call
+    if mood != "hang":  # the pinset has a minute
+        with pytest.raises(UpstreamError):
+            await pinset(backend)
+    for server in world.servers:
+        server.come_back()
+    assert (await look(backend, cid)).holding is Holding.PINNED
+
+
+async def test_a_url_that_is_no_cluster_is_not_absence(world: World) -> None:
+    """A 404 in other words than the cluster's own says nothing about the pinset."""
+    backend = world.backend([world.urls[0] + "/elsewhere"])
+    with pytest.raises(UpstreamError):
+        await look(backend, world.content())
+    with pytest.raises(UpstreamUnavailable):
+        await backend.unpin(world.content())
+
+
+async def test_peers_that_are_away_leave_doubt_and_not_failure(world: World) -> None:
+    """Without the dead peer's word there are too few replicas to say pinned, or to say failed."""
+    backend, cid = world.backend(), world.content()
+    await pin(backend, cid)
+    dead = world.cluster.peers[1]
+    world.cluster.kill(dead)
+    seen = await look(backend, cid)
+    assert (seen.holding, seen.replicas, seen.wanted) == (Holding.UNKNOWN, 2, 3)
+    assert seen.reason == "the peer of the cluster could not say what it has (peer1)"
+    assert all("10.0.0.7" not in (peer.error or "") for peer in seen.peers)
+
+
+@pytest.mark.parametrize("kind", ["basic", "jwt", "token"])
+async def test_every_way_of_login_is_understood(world: World, kind: str) -> None:
+    """Basic, a token of our own, or one that was given to us."""
+    world.cluster.login = username, password = "gateway", "päss:word"
+    login: dict[str, Any] = {"username": username, "password": password, "jwt": kind == "jwt"}
+    if kind == "token":
+        login = {"token": signed_token(username, password, time.time())}
+    backend, cid = world.backend(**login), world.content()
+    await pin(backend, cid)
+    assert (await look(backend, cid)).holding is Holding.PINNED
+    assert await pinset(backend) == {cid}
+
+
+async def test_a_token_of_our_own_ends_soon(world: World) -> None:
+    """Whoever gets hold of one can use it for minutes only."""
+    world.cluster.login = ("gateway", "secret")
+    old = signed_token("gateway", "secret", time.time() - 3600)
+    with pytest.raises(UpstreamUnavailable, match="refuses our token"):
+        await look(world.backend(token=old), world.content())
+
+
+@pytest.mark.parametrize(
+    ("login", "words"),
+    [
+        ({}, "wants a user name and password, and we have none"),
+        ({"username": "gateway", "password": "wrong"}, "refuses our user name and password"),
+        ({"username": "gateway", "password": "wrong", "jwt": True}, "refuses our user name"),
+        ({"token": "e30.e30.x"}, "refuses our token"),
+    ],
+)
+async def test_a_refused_login_is_an_outage_that_says_so(
+    world: World, login: dict[str, Any], words: str
+) -> None:
+    """Nothing is learned of any content; a person learns what to mend, also beside an outage."""
+    world.cluster.login = ("gateway", "right")
+    world.servers[0].go_dark()
+    backend, cid = world.backend(**login), world.content()
+    for call in (look(backend, cid), pin(backend, cid), backend.unpin(cid)):
+        with pytest.raises(UpstreamUnavailable, match=words) as caught:
+            await call
+        assert "wrong" not in caught.value.detail
+
+
+async def test_an_answer_that_gets_lost_is_an_outage_and_the_pin_is_there(world: World) -> None:
+    """The cluster took it and hung up: the next look finds it, nothing is sent twice."""
+    backend, cid = world.backend(world.urls[:1]), world.content()
+    world.cluster.peers[0].loses_answers = True
+    with pytest.raises(UpstreamUnavailable):
+        await pin(backend, cid)
+    world.cluster.peers[0].loses_answers = False
+    assert (await look(backend, cid)).holding is Holding.PINNED
+
+
+async def test_a_cancelled_look_leaves_nothing_behind(world: World) -> None:
+    """Its calls end with it, and its connections are free again."""
+    backend = world.backend()
+    for server in world.servers:
+        server.misbehave("hang")
+    before = len(asyncio.all_tasks())
+    task = asyncio.create_task(backend.look([world.content(number) for number in range(40)]))
+    await until(lambda: all(server.requests for server in world.servers))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    for server in world.servers:
+        server.come_back()
+    await until(lambda: len(asyncio.all_tasks()) <= before + 6)
+    assert (await look(backend, world.content())).holding is Holding.ABSENT
+
+
+@pytest.mark.parametrize("mood", ["dark", "503", "429", "garbage"])
+async def test_a_listing_comes_from_the_first_peer_that_gives_one(world: World, mood: Mood) -> None:
+    """Two peers that do not answer are passed over; what the third one lists is all of it."""
+    backend, cid = world.backend(), world.content()
+    await pin(backend, cid)
+    for well in world.servers:
+        for server in world.servers:
+            server.misbehave("well" if server is well else mood)
+        assert await pinset(world.backend()) == {cid}
+
+
+async def test_a_listing_that_is_refused_says_why(world: World) -> None:
+    """A login that is not accepted is told in the same words as everywhere."""
+    world.cluster.login = ("gateway", "right")
+    with pytest.raises(UpstreamUnavailable, match="refuses our user name and password"):
+        await pinset(world.backend(username="gateway", password="left"))

@@ -1,0 +1,110 @@
+"""HTTP gateways that a requestor names: asked for its content only, and where that is allowed."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from content_gateway.backends.embedded.blockstore import Blockstore
+from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.store import EmbeddedStore
+from content_gateway.errors import PinFailed, UpstreamError, UpstreamNonsense
+from content_gateway.model.content_state import Holding
+from content_gateway.model.multiaddr import Multiaddr
+from content_gateway.net.http_client import Outbound
+from content_gateway.net.origin_guard import OriginGuard
+from tests.backends.backends import ABSENT, holding, silent
+from tests.fakes.origin import Origin, running_origin
+from tests.ipld.dags import file, raw
+
+
+@pytest.fixture
+async def stranger() -> AsyncIterator[Origin]:
+    """A gateway that only a requestor knows."""
+    async with running_origin() as stranger:
+        yield stranger
+
+
+@pytest.fixture
+async def strangers() -> AsyncIterator[Outbound]:
+    """The client that reaches loopback too, as an operator may allow."""
+    async with Outbound(OriginGuard(private=True)) as strangers:
+        yield strangers
+
+
+def address_of(origin: Origin) -> Multiaddr:
+    """Its multiaddr."""
+    port = origin.url.rpartition(":")[2]
+    return Multiaddr.parse(f"/ip4/127.0.0.1/tcp/{port}/http")
+
+
+def store_of(
+    blocks: Blockstore, outbound: Outbound, origin: Origin, via: Outbound
+) -> EmbeddedStore:
+    """A store whose own gateway is *origin*."""
+    return EmbeddedStore(blocks, Gateways(outbound, [origin.url]), strangers=via)
+
+
+async def test_an_origin_is_asked_for_its_content(
+    blocks: Blockstore, outbound: Outbound, origin: Origin, stranger: Origin, strangers: Outbound
+) -> None:
+    """What only it has is pinned; other contents never reach it."""
+    root, stranger.blocks = file(40, 50)
+    store = store_of(blocks, outbound, origin, strangers)
+    await store.pin(root, ABSENT, silent, [address_of(stranger)])
+    assert await holding(store, root) is Holding.PINNED
+    asked = len(stranger.requests)
+    with pytest.raises(PinFailed):
+        await store.pin(raw(b"another")[0], ABSENT, silent)
+    assert len(stranger.requests) == asked
+
+
+async def test_an_origin_that_lies_or_is_gone_stops_nobody(
+    blocks: Blockstore, outbound: Outbound, origin: Origin, stranger: Origin, strangers: Outbound
+) -> None:
+    """The gateways have it, and where the stranger is stands in no answer."""
+    root, origin.blocks = file(5, 50)
+    stranger.blocks, stranger.corrupt = origin.blocks, set(origin.blocks)
+    gone = Multiaddr.parse("/ip4/127.0.0.1/tcp/9/http")
+    store = store_of(blocks, outbound, origin, strangers)
+    await store.pin(root, ABSENT, silent, [address_of(stranger), gone])
+    assert await holding(store, root) is Holding.PINNED
+    with pytest.raises(UpstreamError) as failed:
+        await store.pin(raw(b"nobody has it")[0], ABSENT, silent, [address_of(stranger)])
+    assert stranger.url.removeprefix("http://") not in failed.value.detail
+    assert "an origin" in failed.value.detail
+
+
+async def test_without_leave_no_private_address_is_reached(
+    blocks: Blockstore, outbound: Outbound, origin: Origin, stranger: Origin
+) -> None:
+    """Whatever name or address leads there: it is looked at when the socket is made."""
+    root, stranger.blocks = raw(b"on a private address")
+    async with Outbound(OriginGuard()) as guarded:
+        store = store_of(blocks, outbound, origin, guarded)
+        with pytest.raises(UpstreamError):
+            await store.pin(root, ABSENT, silent, [address_of(stranger)])
+    assert stranger.requests == []
+
+
+PORTS = {
+    80: True,
+    443: True,
+    8080: True,
+    1024: True,
+    65535: True,
+    22: False,
+    25: False,
+    1023: False,
+}
+
+
+@pytest.mark.parametrize("port", PORTS)
+async def test_gateways_listen_on_some_ports_only(port: int) -> None:
+    """No requestor has us talk to the well-known services of others."""
+    url = Multiaddr.parse(f"/ip4/8.8.8.8/tcp/{port}/http").gateway_url
+    assert url is not None
+    if PORTS[port]:
+        assert str(OriginGuard().admit(url + "/ipfs/x?format=raw")).startswith("http://8.8.8.8")
+    else:
+        with pytest.raises(UpstreamNonsense):
+            OriginGuard().admit(url)

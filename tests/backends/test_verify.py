@@ -1,0 +1,110 @@
+"""Verifying the store: rot is found, named with its pins, taken away, and brought in again."""
+
+import pytest
+
+from content_gateway.backends.embedded.blockstore import Blockstore
+from content_gateway.backends.embedded.store import EmbeddedStore
+from content_gateway.backends.embedded.verify import Rotten, stock, verify
+from content_gateway.backends.embedded.wantlist import Frontier, Limits
+from content_gateway.errors import PinDeferred
+from content_gateway.model.content_state import Holding
+from tests.backends.backends import holding, pin, pinset, silent
+from tests.backends.stores import collected, corrupt
+from tests.backends.test_blockstore import put
+from tests.fakes.origin import Origin
+from tests.ipld.dags import file, in_order, pb, raw
+
+
+async def test_a_sound_store_has_nothing_to_say(blocks: Blockstore) -> None:
+    """Every block is looked at, once."""
+    dag = file(300, 1000)
+    await put(blocks, dag)
+    told: list[tuple[int, int]] = []
+    assert await verify(blocks, lambda *now: told.append(now), _unexpected) == 0
+    assert told[-1] == (len(dag[1]), sum(map(len, dag[1].values())))
+    assert told == sorted(set(told))
+
+
+def _unexpected(rotten: Rotten) -> None:
+    raise AssertionError(rotten)
+
+
+@pytest.mark.parametrize("which", ["leaf", "node"])
+async def test_rot_is_named_dropped_and_mended(
+    store: EmbeddedStore, blocks: Blockstore, origin: Origin, other: Origin, which: str
+) -> None:
+    """Its pins are absent then, others not; pinning brings in what lacks, and only that."""
+    shared = pb(raw(b"shared"), raw(b"more"))
+    one, two, third = pb(shared, raw(b"1")), pb(shared, raw(b"2")), pb(raw(b"3"))
+    for dag in (one, two, third):
+        await put(blocks, dag)
+        origin.blocks |= dag[1]
+    other.go_dark()
+    bad = raw(b"shared")[0] if which == "leaf" else shared[0]
+    await corrupt(blocks, bad, b"rot")
+    found: list[Rotten] = []
+    assert await verify(blocks, silent, found.append) == 1
+    (rotten,) = found
+    assert rotten.block.multihash == bad.multihash
+    assert set(rotten.pins) == {one[0], two[0]}
+    assert rotten.size == 3
+    assert await store.block(bad) is None
+    assert [await holding(store, dag[0]) for dag in (one, two, third)] == [
+        Holding.ABSENT,
+        Holding.ABSENT,
+        Holding.PINNED,
+    ]
+    assert await verify(blocks, silent, _unexpected) == 0
+    origin.cars = False
+    await pin(store, one[0])
+    await pin(store, two[0])
+    assert origin.asked_for_blocks() == 1
+    assert await store.block(bad) == origin.blocks[bad]
+    await collected(blocks)
+
+
+async def test_a_pin_under_way_that_loses_a_block_is_not_called_complete(
+    store: EmbeddedStore, blocks: Blockstore
+) -> None:
+    """A block dropped between its fetch and the end of the pin is noticed."""
+    dag = file(20, 50)
+    begun, frontier = await blocks.begin(dag[0]), Frontier(dag[0], Limits())
+    await blocks.keep(begun, frontier, [(cid.multihash, data) for cid, data in in_order(dag)])
+    assert frontier.is_complete
+    await corrupt(blocks, list(dag[1])[3], b"rot")
+    assert await verify(blocks, silent, lambda _: None) == 1
+    with pytest.raises(PinDeferred, match="lost"):
+        await blocks.finish(begun)
+    assert await holding(store, dag[0]) is Holding.ABSENT
+
+
+async def test_the_stock_is_counted(blocks: Blockstore) -> None:
+    """Blocks, pins whole and not, and the file's size."""
+    dag = file(50, 1000)
+    await put(blocks, dag)
+    await blocks.begin(raw(b"not yet")[0])
+    kept = await stock(blocks)
+    assert (kept.blocks, kept.pins, kept.incomplete) == (len(dag[1]), 1, 1)
+    assert kept.file_bytes > 50_000
+    assert kept.free_bytes >= 0
+
+
+async def test_the_pinset_leaves_out_what_a_sample_finds_rotten(
+    store: EmbeddedStore, blocks: Blockstore, origin: Origin, other: Origin
+) -> None:
+    """A block with other bytes, and one that is gone without a word: their pins are not listed,
+    and are whole again once they are asked for."""
+    one, two, third = pb(raw(b"1"), raw(b"x")), pb(raw(b"2")), pb(raw(b"3"))
+    for dag in (one, two, third):
+        await put(blocks, dag)
+        origin.blocks |= dag[1]
+    other.go_dark()
+    await corrupt(blocks, raw(b"1")[0], b"rot")
+    gone = raw(b"2")[0].multihash
+    await blocks.write(lambda file: file.execute("DELETE FROM blocks WHERE multihash = ?", (gone,)))
+    assert await pinset(store) == {third[0]}
+    for dag in (one, two):
+        assert await holding(store, dag[0]) is Holding.ABSENT
+        await pin(store, dag[0])
+    assert await pinset(store) == {one[0], two[0], third[0]}
+    assert await verify(blocks, silent, _unexpected) == 0

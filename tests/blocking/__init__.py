@@ -1,1 +1,0 @@
-"""Tests of block lists: the two formats, and what callers are told."""

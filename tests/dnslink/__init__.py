@@ -1,1 +1,0 @@
-"""DNSLink: the records, the lookups, and every way of not finding out."""

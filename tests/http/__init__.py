@@ -1,0 +1,1 @@
+"""Tests of `http/`: the HTTP API over real sockets."""

@@ -1,1 +1,0 @@
-"""Tests of the embedded pin store and the delegated router."""

@@ -1,0 +1,282 @@
+"""Last known answers: what was learned comes back, in this process or in another."""
+
+import asyncio
+import sqlite3
+import sys
+from datetime import timedelta
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from content_gateway.ipns.record import verify
+from content_gateway.ledger.last_known import Bounds, SqliteLastKnown
+from content_gateway.model.cid import Cid
+from content_gateway.model.ipns_name import IpnsName
+from content_gateway.model.records import (
+    ContentRecord,
+    IpfsContent,
+    IpnsContent,
+    KnownLink,
+    Learned,
+    OtherContent,
+    Records,
+)
+from content_gateway.model.wallet import ETHEREUM, CoinType
+from content_gateway.sqlite.database import Database
+from tests.ipns.signing import NOW, RsaSigner, Signer, data
+from tests.ledger.answers import ALICE, AT, BOB, EAGER, WALLET, kept, opened
+from tests.names.services import Clock
+
+BITCOIN = CoinType(0)
+SIGNER = Signer()
+CONTENTS: list[ContentRecord | None] = [
+    None,
+    IpfsContent(Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4")),
+    IpfsContent(Cid.parse("QmbWqxBEKC3P8tqsKc98xmWNzrzDtRLMiMPL8wBuTGsMnR")),
+    IpfsContent(Cid.from_bytes(bytes.fromhex("0155000568656c6c6f"))),
+    IpnsContent(IpnsName.parse("app.uniswap.org")),
+    IpnsContent(SIGNER.name),
+    IpnsContent(RsaSigner().name),
+    OtherContent("swarm", "d1" * 32),
+    OtherContent("onion3", "a" * 56),
+    OtherContent("unreadable", "00ff"),
+    OtherContent("unreadable", ""),
+    OtherContent("odd", "//with:colons://and slashes"),
+]
+
+
+@pytest.mark.parametrize("content", CONTENTS, ids=str)
+@pytest.mark.parametrize("wallet", [None, WALLET])
+@pytest.mark.parametrize("is_owner", [False, True])
+async def test_every_answer_comes_back_as_it_was(
+    tmp_path: Path, content: ContentRecord | None, wallet: str | None, is_owner: bool
+) -> None:
+    """Any content, any wallet, and whether the wallet is the owner's; before and after writing."""
+    learned = Learned(Records(wallet, content, is_owner), AT)
+    async with opened(tmp_path) as known:
+        known.keep("site.eth", ETHEREUM, learned)
+        assert known.recall("site.eth", ETHEREUM) == learned
+    async with opened(tmp_path) as known:
+        assert known.recall("site.eth", ETHEREUM) == learned
+
+
+async def test_each_coin_has_its_own_answer(tmp_path: Path) -> None:
+    """The largest coin type included."""
+    coins = [ETHEREUM, BITCOIN, CoinType(0xFFFFFFFF)]
+    async with opened(tmp_path) as known:
+        for coin in coins:
+            known.keep("site.eth", coin, Learned(Records(f"address of {coin}"), AT))
+    async with opened(tmp_path) as known:
+        for coin in coins:
+            assert known.recall("site.eth", coin) == Learned(Records(f"address of {coin}"), AT)
+        assert known.recall("site.eth", CoinType(2)) is None
+        known.keep("site.eth", BITCOIN, None)
+    async with opened(tmp_path) as known:
+        assert known.recall("site.eth", BITCOIN) is None
+        assert known.recall("site.eth", ETHEREUM) is not None
+
+
+@pytest.mark.parametrize("name", ["nobody.eth", "", "' OR 1=1 --", "\U0001f984.eth", "a\0b.eth"])
+async def test_what_was_never_learned_is_not_known(tmp_path: Path, name: str) -> None:
+    """Whatever the name looks like; and once learned it is known under that name alone."""
+    async with opened(tmp_path) as known:
+        known.keep("site.eth", ETHEREUM, Learned(ALICE, AT))
+        assert known.recall(name, ETHEREUM) is None
+        known.keep(name, ETHEREUM, Learned(BOB, AT))
+    async with opened(tmp_path) as known:
+        assert known.recall(name, ETHEREUM) == Learned(BOB, AT)
+        assert known.recall("site.eth", ETHEREUM) == Learned(ALICE, AT)
+
+
+async def test_what_is_gone_is_forgotten(tmp_path: Path) -> None:
+    """At once, and for good, whether it was written already or not."""
+    async with opened(tmp_path) as known:
+        known.keep("site.eth", ETHEREUM, Learned(ALICE, AT))
+        known.keep("site.eth", ETHEREUM, None)
+        known.keep("other.eth", ETHEREUM, Learned(ALICE, AT))
+        known.keep_link(SIGNER.name, KnownLink("/ipfs/x", AT))
+    async with opened(tmp_path) as known:
+        assert known.recall("site.eth", ETHEREUM) is None
+        known.keep("other.eth", ETHEREUM, None)
+        known.keep_link(SIGNER.name, None)
+        assert known.recall("other.eth", ETHEREUM) is None
+        assert known.recall_link(SIGNER.name) is None
+    async with opened(tmp_path) as known:
+        assert known.recall("other.eth", ETHEREUM) is None
+        assert known.recall_link(SIGNER.name) is None
+
+
+async def test_it_is_written_while_the_service_runs(tmp_path: Path) -> None:
+    """Not only at the end: a crash loses a second's worth."""
+    async with opened(tmp_path) as known:
+        for number in range(1200):
+            known.keep(f"{number}.eth", ETHEREUM, Learned(ALICE, AT))
+        await kept(tmp_path, 1200)
+        known.keep("late.eth", ETHEREUM, Learned(BOB, AT))
+        await kept(tmp_path, 1201)
+
+
+async def test_whatever_waits_is_written_at_the_end(tmp_path: Path) -> None:
+    """A service that is stopped forgets nothing."""
+    async with opened(tmp_path, Bounds(flush_seconds=3600)) as known:
+        for number in range(1700):
+            known.keep(f"{number}.eth", ETHEREUM, Learned(ALICE, AT))
+            known.keep_link(IpnsName.parse(f"{number}.example"), KnownLink("/ipfs/x", AT))
+    assert await kept(tmp_path, 1700)
+    assert await kept(tmp_path, 1700, table="ipns")
+
+
+# -- which of two answers is the last -------------------------------------------------------
+
+
+async def test_a_later_answer_replaces_an_earlier_one(tmp_path: Path) -> None:
+    """In whole: no field of the old one stays."""
+    async with opened(tmp_path) as known:
+        known.keep("site.eth", ETHEREUM, Learned(Records(WALLET, CONTENTS[1], True), AT))
+        await kept(tmp_path, 1)
+        later = Learned(Records(None, CONTENTS[4]), AT + timedelta(seconds=1))
+        known.keep("site.eth", ETHEREUM, later)
+    async with opened(tmp_path) as known:
+        assert known.recall("site.eth", ETHEREUM) == later
+
+
+async def test_a_process_that_writes_late_does_not_undo_what_another_learned(
+    tmp_path: Path,
+) -> None:
+    """Of two processes with one ledger the one that learned last is right."""
+    newer, older = Learned(BOB, AT + timedelta(seconds=2)), Learned(ALICE, AT)
+    newer_link = KnownLink("/ipfs/new", AT + timedelta(seconds=2))
+    async with opened(tmp_path) as slow:
+        async with opened(tmp_path) as quick:
+            quick.keep("site.eth", ETHEREUM, newer)
+            quick.keep_link(SIGNER.name, newer_link)
+        slow.keep("site.eth", ETHEREUM, older)
+        slow.keep_link(SIGNER.name, KnownLink("/ipfs/old", AT))
+    async with opened(tmp_path) as known:
+        assert known.recall("site.eth", ETHEREUM) == newer
+        assert known.recall_link(SIGNER.name) == newer_link
+
+
+async def test_a_late_absence_does_not_undo_what_another_learned(tmp_path: Path) -> None:
+    """'It is gone' has a time too: a name that was there again later stays."""
+    clock = Clock()
+    newer = Learned(BOB, clock.today() + timedelta(seconds=2))
+    bounds = Bounds(flush_seconds=3600)
+    async with opened(tmp_path, bounds, today=clock.today) as slow:
+        slow.keep("site.eth", ETHEREUM, None)
+        slow.keep_link(SIGNER.name, None)
+        clock.pass_(3)
+        async with opened(tmp_path, today=clock.today) as quick:
+            quick.keep("site.eth", ETHEREUM, newer)
+            quick.keep_link(SIGNER.name, KnownLink("/ipfs/new", newer.at))
+    async with opened(tmp_path) as known:
+        assert known.recall("site.eth", ETHEREUM) == newer
+        assert known.recall_link(SIGNER.name) is not None
+
+
+async def test_a_clock_that_was_wrong_does_not_bar_the_truth(tmp_path: Path) -> None:
+    """An answer dated years ahead gives way to one of today."""
+    ahead = AT + timedelta(days=3000)
+    async with opened(tmp_path, today=lambda: ahead) as known:
+        known.keep("site.eth", ETHEREUM, Learned(ALICE, ahead))
+        known.keep("gone.eth", ETHEREUM, Learned(ALICE, ahead))
+        known.keep_link(SIGNER.name, KnownLink("/ipfs/old", ahead))
+    async with opened(tmp_path, today=lambda: AT) as known:
+        known.keep("site.eth", ETHEREUM, Learned(BOB, AT))
+        known.keep("gone.eth", ETHEREUM, None)
+        known.keep_link(SIGNER.name, KnownLink("/ipfs/new", AT))
+    async with opened(tmp_path) as known:
+        assert known.recall("site.eth", ETHEREUM) == Learned(BOB, AT)
+        assert known.recall("gone.eth", ETHEREUM) is None
+        assert known.recall_link(SIGNER.name) == KnownLink("/ipfs/new", AT)
+
+
+# -- links ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        KnownLink("/ipfs/bafkqaaa", AT),
+        KnownLink("/ipns/app.uniswap.org", AT, ttl=timedelta(0)),
+        KnownLink("/ipfs/bafkqaaa/a b/\u00e4\0", AT, ttl=timedelta(milliseconds=1)),
+        KnownLink("", AT, ttl=timedelta(seconds=2**32 - 1)),
+        KnownLink("/ipfs/bafkqaaa", AT, record=b""),
+        KnownLink("/ipfs/bafkqaaa", AT, record=bytes(range(256)) * 40),
+    ],
+    ids=str,
+)
+async def test_every_link_comes_back_as_it_was(tmp_path: Path, link: KnownLink) -> None:
+    """Of a key with its record, of a domain with its TTL."""
+    async with opened(tmp_path) as known:
+        known.keep_link(SIGNER.name, link)
+        assert known.recall_link(SIGNER.name) == link
+    async with opened(tmp_path) as known:
+        assert known.recall_link(SIGNER.name) == link
+        assert known.recall_link(IpnsName.parse("app.uniswap.org")) is None
+
+
+@pytest.mark.parametrize("sequence", [0, 2**31, 2**63 - 1])
+async def test_the_largest_sequences_are_kept(tmp_path: Path, sequence: int) -> None:
+    """The number stays inside the signed record, and needs no column."""
+    record = SIGNER.record(data(Sequence=sequence, TTL=sequence))
+    async with opened(tmp_path) as known:
+        known.keep_link(SIGNER.name, KnownLink("/ipfs/x", AT, record))
+    async with opened(tmp_path) as known:
+        link = known.recall_link(SIGNER.name)
+    assert link is not None
+    assert link.record is not None
+    assert verify(SIGNER.name, link.record, NOW).sequence == sequence
+
+
+# -- other processes ------------------------------------------------------------------------
+
+READER = """
+import asyncio, sys
+from pathlib import Path
+from content_gateway.model.wallet import ETHEREUM
+from content_gateway.ledger.last_known import SqliteLastKnown
+from content_gateway.sqlite.database import Database
+
+async def main():
+    async with Database(Path(sys.argv[1])) as database, SqliteLastKnown(database) as known:
+        learned = known.recall("site.eth", ETHEREUM)
+        print(learned.records.wallet, learned.at.isoformat())
+
+asyncio.run(main())
+"""
+
+
+async def test_another_process_reads_what_this_one_wrote(tmp_path: Path) -> None:
+    """While both are running."""
+    async with opened(tmp_path) as known:
+        known.keep("site.eth", ETHEREUM, Learned(ALICE, AT))
+        await kept(tmp_path, 1)
+        path = str(tmp_path / "ledger.sqlite")
+        reader = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", READER, path, stdout=asyncio.subprocess.PIPE
+        )
+        said, _ = await reader.communicate()
+    assert said.decode().split() == [WALLET, AT.isoformat()]
+
+
+async def test_another_process_that_writes_is_heard(tmp_path: Path) -> None:
+    """What is not in memory is read from the database as it is now."""
+    async with opened(tmp_path) as here, opened(tmp_path) as there:
+        assert here.recall("site.eth", ETHEREUM) is None
+        there.keep("site.eth", ETHEREUM, Learned(ALICE, AT))
+        await kept(tmp_path, 1)
+        assert here.recall("site.eth", ETHEREUM) == Learned(ALICE, AT)
+
+
+async def test_a_ledger_of_an_earlier_version_gets_the_tables(tmp_path: Path) -> None:
+    """Opening it is enough."""
+    first = resources.files("content_gateway.ledger").joinpath("migrations", "0001_ledger.sql")
+    db = sqlite3.connect(tmp_path / "ledger.sqlite")
+    db.executescript(first.read_text() + "PRAGMA user_version = 1")
+    db.close()
+    async with Database(tmp_path / "ledger.sqlite") as database:
+        async with SqliteLastKnown(database, bounds=EAGER) as known:
+            known.keep("site.eth", ETHEREUM, Learned(ALICE, AT))
+        assert await kept(tmp_path, 1)

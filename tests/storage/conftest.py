@@ -1,5 +1,0 @@
-"""Parts that the tests of storage share."""
-
-from tests.ledgers import clock, contents, database, ledger
-
-__all__ = ["clock", "contents", "database", "ledger"]
