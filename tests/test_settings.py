@@ -5,9 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from content_gateway.errors import WrongSettings
-from content_gateway.settings.model import fields
+from content_gateway.settings.model import Settings, fields
 from content_gateway.settings.sources import load
 
 
@@ -117,6 +118,23 @@ def test_open_keys_stay_on_loopback(host: str, is_fine: bool) -> None:
     else:
         with pytest.raises(WrongSettings, match="loopback"):
             load(environ={}, command_line=options)
+
+
+@pytest.mark.parametrize(
+    ("least", "most"), [(0, 2), (3, 2), (-2, 0), (-1, 3), (2, -1), (-1, 1), (1, -2)]
+)
+def test_factors_that_the_cluster_would_refuse_are_refused_first(least: int, most: int) -> None:
+    """A bad option is answered with 400, and pinned all the same: none is ever sent."""
+    factors = {"replication_min": least, "replication_max": most}
+    with pytest.raises(ValidationError):
+        Settings.model_validate({"pins": {"backend": "ipfs-cluster", **factors}})
+
+
+@pytest.mark.parametrize(("least", "most"), [(0, 0), (1, 0), (1, 1), (2, 3), (-1, 0), (-1, -1)])
+def test_factors_that_fit_are_taken(least: int, most: int) -> None:
+    """One of them alone counts for both."""
+    factors = {"replication_min": least, "replication_max": most}
+    Settings.model_validate({"pins": {"backend": "ipfs-cluster", **factors}})
 
 
 def test_secrets_are_masked() -> None:

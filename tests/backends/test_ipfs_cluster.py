@@ -5,18 +5,15 @@ from hashlib import sha256
 
 import pytest
 
-from content_gateway.backends.cluster.cluster import IpfsCluster
 from content_gateway.codecs.multiformats import BASE58BTC, IDENTITY, SHA2_256
 from content_gateway.errors import (
     PinDeferred,
     PinFailed,
     UpstreamError,
     UpstreamNonsense,
-    WrongSettings,
 )
 from content_gateway.model.cid import DAG_PB, RAW, Cid
 from content_gateway.model.content_state import Holding, Sighting
-from content_gateway.net.http_client import Outbound
 from tests.backends.backends import look, pin, pinset
 from tests.backends.cluster_world import World
 from tests.fakes.cluster import MiniPin
@@ -114,15 +111,6 @@ async def test_factors_go_along_and_only_when_there_are_any(world: World) -> Non
         cid = world.content(len(query))
         await pin(world.backend(world.urls[:1], **options), cid)
         assert world.servers[0].requests[-1] == f"/pins/{cid}{query}"
-
-
-@pytest.mark.parametrize(
-    ("least", "most"), [(0, 2), (3, 2), (-2, 0), (-1, 3), (2, -1), (-1, 1), (1, -2)]
-)
-def test_factors_that_the_cluster_would_refuse_are_refused_first(least: int, most: int) -> None:
-    """A bad option is answered with 400, and pinned all the same: none is ever sent."""
-    with pytest.raises(WrongSettings):
-        IpfsCluster(Outbound(), ["http://x"], replication_min=least, replication_max=most)
 
 
 async def test_one_content_that_cannot_be_told_does_not_hide_the_others(world: World) -> None:

@@ -30,12 +30,12 @@ from content_gateway.model.records import (
 from content_gateway.model.wallet import CoinType
 from content_gateway.names.unstoppable import (
     CONTENT_KEYS,
-    TLDS,
     WALLET_KEYS,
     Chain,
     UnstoppableNames,
 )
 from content_gateway.net.http_client import Outbound
+from content_gateway.settings.unstoppable_defaults import TLDS
 from tests.fakes.miniature import Mood
 from tests.fakes.unstoppable import (
     NOBODY,

@@ -25,13 +25,12 @@ from content_gateway.names.ens import Address
 from content_gateway.names.unstoppable import (
     CONTENT_KEYS,
     MAX_UNREADABLE_TEXT,
-    PROXY_READERS,
-    TLDS,
     WALLET_KEYS,
     Holding,
     encode_query,
     read_answer,
 )
+from content_gateway.settings.unstoppable_defaults import PROXY_READERS, TLDS
 from tests.fakes.unstoppable import GET_DATA, NOBODY, namehash, returned
 
 WALLET = to_checksum_address("0xd8da6bf26964af9d7eed9e03e53415d37aa96045")

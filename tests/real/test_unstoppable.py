@@ -14,8 +14,9 @@ from content_gateway.model.cid import Cid
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import IpfsContent, IpnsContent, Records
-from content_gateway.names.unstoppable import TLDS, Chain, UnstoppableNames
+from content_gateway.names.unstoppable import Chain, UnstoppableNames
 from content_gateway.net.http_client import Outbound
+from content_gateway.settings.unstoppable_defaults import TLDS
 from tests.world.ethereum import Anvil, CountingProxy, running_anvil
 from tests.world.unstoppable import UnstoppableWorld
 

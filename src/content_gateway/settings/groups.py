@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from content_gateway.names.unstoppable import PROXY_READERS, TLDS
+from content_gateway.settings.unstoppable_defaults import PROXY_READERS, TLDS
 from content_gateway.settings.values import (
     Address,
     HttpUrl,

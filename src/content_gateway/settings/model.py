@@ -10,8 +10,6 @@ from typing import Any, Final
 
 from pydantic import BaseModel, Field, model_validator
 
-from content_gateway.backends.cluster.requests import pin_options
-from content_gateway.errors import WrongSettings
 from content_gateway.settings.groups import (
     Basenames,
     Blocking,
@@ -89,10 +87,11 @@ class Settings(Group):
     def _replicas_fit(self) -> "Settings":
         least, most = self.pins.replication_min, self.pins.replication_max
         if self.pins.backend == "ipfs-cluster":
-            try:
-                pin_options(least, most)
-            except WrongSettings as wrong:
-                raise ValueError(wrong.detail) from wrong
+            if not _factors_fit(least, most or least):
+                raise ValueError(
+                    "pins.replication_min and pins.replication_max: both are left out, both are "
+                    "-1, or both are at least 1 and the first is not the greater."
+                )
         elif least or most:
             raise ValueError('pins.replication_min and _max are for pins.backend "ipfs-cluster"')
         return self
@@ -120,6 +119,13 @@ class Settings(Group):
         """The SQLite file."""
         url = self.database.url
         return Path(url.removeprefix("sqlite:///")) if url else self.data_dir / "ledger.sqlite"
+
+
+def _factors_fit(least: int, most: int) -> bool:
+    """What the cluster would refuse with 400 and pin all the same (facts-pins, trap 1)."""
+    if least <= 0 or most <= 0:
+        return least == most and least in (0, -1)
+    return least <= most
 
 
 def _is_loopback(host: str) -> bool:

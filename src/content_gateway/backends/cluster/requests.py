@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
-from content_gateway.errors import WrongSettings
 from content_gateway.model.cid import Cid
 from content_gateway.model.multiaddr import Multiaddr
 
-EVERYWHERE: Final = -1
 # The cluster reads no more than 4096 bytes of request line and headers.
 _CIDS_A_CALL: Final = 50
 _LONGEST_CIDS: Final = 3200
@@ -33,23 +31,12 @@ def batches(cids: Sequence[Cid]) -> list[list[Cid]]:
 
 
 def pin_options(least: int, most: int) -> str:
-    """The query that asks for these factors, after what the cluster itself would check.
+    """The query that asks for these replication factors: 0 is the cluster's own, -1 all peers.
 
-    Sent wrong it would be refused with 400, and pinned all the same (facts-pins, trap 1)."""
+    That they fit together is checked with the settings."""
     if least == 0 and most == 0:
         return ""
-    most = most or least
-    if (
-        least == 0
-        or least < EVERYWHERE
-        or most < least
-        or (least == EVERYWHERE) != (most == EVERYWHERE)
-    ):
-        raise WrongSettings(
-            "pins.replication_min and pins.replication_max: both are left out, both are -1, or "
-            "both are at least 1 and the first is not the greater."
-        )
-    return f"?replication-min={least}&replication-max={most}"
+    return f"?replication-min={least}&replication-max={most or least}"
 
 
 def useful(origins: Sequence[Multiaddr]) -> list[Multiaddr]:
