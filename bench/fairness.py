@@ -23,7 +23,7 @@ from bench.servers import Started, service
 from bench.upstreams import publishers
 from bench.ways import QUIET, WAYS, Request, request
 from content_gateway.backends.embedded.blockstore import Blockstore
-from content_gateway.backends.embedded.wantlist import Frontier, Limits
+from content_gateway.backends.embedded.wantlist import DagLimits, Wantlist
 from tests.ipld.dags import Dag, file, in_order
 
 PHASES: Final = 5
@@ -89,7 +89,7 @@ async def _fill(folder: Path, way: str) -> tuple[str, str]:
     large, small = file(20, 2**18, seed=1), file(4, 2**18, seed=2)
     async with Blockstore(folder / "blocks.sqlite") as blocks:
         for dag in (large, small):
-            pin, frontier = await blocks.begin(dag[0]), Frontier(dag[0], Limits())
+            pin, frontier = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
             await blocks.keep(pin, frontier, [(cid.multihash, data) for cid, data in in_order(dag)])
             await blocks.finish(pin)
     if way == "cars":

@@ -20,14 +20,14 @@ import uvloop
 from aiohttp import web
 
 from content_gateway.backends.embedded.blockstore import Blockstore
-from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.gateways import TrustlessGateways
 from content_gateway.backends.embedded.store import EmbeddedStore
-from content_gateway.backends.embedded.wantlist import Frontier, Limits
+from content_gateway.backends.embedded.wantlist import DagLimits, Wantlist
 from content_gateway.cli.common import collect_seldom
 from content_gateway.ipld import car
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import Holding, Sighting
-from content_gateway.net.http_client import Outbound
+from content_gateway.model.content_state import BackendStatus, TrackerStatus
+from content_gateway.net.http_client import HttpClient
 from tests.ipld.dags import Dag, file, in_order
 
 ROUNDS = 7
@@ -74,8 +74,8 @@ async def _download(url: str, root: Cid) -> float:
 async def _pin(url: str, root: Cid) -> float:
     """Megabytes a second of a pin, from the wish until it is durable."""
     with tempfile.TemporaryDirectory() as folder:
-        async with Outbound() as outbound, Blockstore(Path(folder) / "blocks.sqlite") as blocks:
-            store = EmbeddedStore(blocks, Gateways(outbound, [url]))
+        async with HttpClient() as outbound, Blockstore(Path(folder) / "blocks.sqlite") as blocks:
+            store = EmbeddedStore(blocks, TrustlessGateways(outbound, [url]))
             size = 0
 
             def progress(_: int, kept: int) -> None:
@@ -83,9 +83,9 @@ async def _pin(url: str, root: Cid) -> float:
                 size = kept
 
             begun = time.perf_counter()
-            seen = await store.pin(root, Sighting(Holding.ABSENT), progress)
+            seen = await store.pin(root, BackendStatus(TrackerStatus.ABSENT), progress)
             took = time.perf_counter() - begun
-            assert seen.holding is Holding.PINNED, seen
+            assert seen.holding is TrackerStatus.PINNED, seen
             return size / 1e6 / took
 
 
@@ -115,9 +115,9 @@ async def _serve(kind: str, leaves: int, size: int) -> None:
     dag = file(leaves, size)
     if kind == "store":
         with tempfile.TemporaryDirectory() as folder:
-            async with Outbound() as outbound, Blockstore(Path(folder) / "b.sqlite") as blocks:
+            async with HttpClient() as outbound, Blockstore(Path(folder) / "b.sqlite") as blocks:
                 await _fill(blocks, dag)
-                await _listen(dag[0], EmbeddedStore(blocks, Gateways(outbound, [])).car)
+                await _listen(dag[0], EmbeddedStore(blocks, TrustlessGateways(outbound, [])).car)
         return
     body = car.header(dag[0]) + b"".join(car.section(*block) for block in in_order(dag))
     pieces = [body[at : at + _PIECE] for at in range(0, len(body), _PIECE)]
@@ -131,7 +131,7 @@ async def _serve(kind: str, leaves: int, size: int) -> None:
 
 async def _fill(blocks: Blockstore, dag: Dag) -> None:
     """Pin *dag* without any gateway."""
-    pin, frontier = await blocks.begin(dag[0]), Frontier(dag[0], Limits())
+    pin, frontier = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
     await blocks.keep(pin, frontier, [(cid.multihash, data) for cid, data in in_order(dag)])
     await blocks.finish(pin)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.fakes.ethereum import Ethereum, running_ethereum
 from tests.fakes.origin import Origin, running_origin
 
@@ -47,9 +47,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.fixture
-async def outbound() -> AsyncIterator[Outbound]:
+async def outbound() -> AsyncIterator[HttpClient]:
     """The HTTP client, open."""
-    async with Outbound() as outbound:
+    async with HttpClient() as outbound:
         yield outbound
 
 

@@ -9,7 +9,7 @@ from content_gateway.codecs.multiformats import SHA2_256
 from content_gateway.ledger.contents import SqliteContents
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.cid import RAW, Cid
-from content_gateway.model.content_state import Due, Shares
+from content_gateway.model.content_state import LeaseQuota, WorkItem
 from content_gateway.model.pins import Page
 from content_gateway.sqlite.database import Database
 
@@ -32,14 +32,14 @@ def cid(number: int) -> Cid:
     return Cid(RAW, SHA2_256, number.to_bytes(32, "big"))
 
 
-def numbers(dues: Sequence[Due]) -> list[int]:
+def numbers(dues: Sequence[WorkItem]) -> list[int]:
     """Which contents *dues* are about."""
     return [int.from_bytes(due.cid.digest, "big") for due in dues]
 
 
-def shares(number: int) -> Shares:
+def shares(number: int) -> LeaseQuota:
     """Room for *number* contents of each lane of retries, and for twice as many first tries."""
-    return Shares(number + number, number + number, number, number)
+    return LeaseQuota(number + number, number + number, number, number)
 
 
 def as_it_is(page: Page) -> Page:

@@ -16,7 +16,7 @@ from yarl import URL
 
 from content_gateway.http.server import listen, make_server
 from content_gateway.settings.sources import load
-from content_gateway.wiring.app import Gateway, opened
+from content_gateway.wiring.app import Application, opened
 from tests.contract import Answer, ContractCheck
 
 OFFLINE: dict[str, Any] = {
@@ -34,7 +34,7 @@ class Service:
     """A running service and a client of it."""
 
     url: str
-    gateway: Gateway
+    gateway: Application
     session: aiohttp.ClientSession
     contract: ContractCheck
 

@@ -20,7 +20,7 @@
     ├─ UpstreamError          somebody we depend on
     │  ├─ UpstreamUnavailable   cannot be reached, or says that it cannot
     │  ├─ UpstreamTimeout       did not answer in time
-    │  ├─ UpstreamNonsense      answered, and the answer cannot be right
+    │  ├─ InvalidUpstreamResponse      answered, and the answer cannot be right
     │  │  ├─ AnswerTooLarge       has more bytes than are read
     │  │  ├─ NoContract           only an address without code answers so
     │  │  └─ ResolverFailed       the name's own resolver, or its gateway, refuses; ENS is well
@@ -122,19 +122,19 @@ class UpstreamTimeout(UpstreamError):
     """The server did not answer within the deadline."""
 
 
-class UpstreamNonsense(UpstreamError):
+class InvalidUpstreamResponse(UpstreamError):
     """The server answered, and the answer cannot be right."""
 
 
-class AnswerTooLarge(UpstreamNonsense):
+class AnswerTooLarge(InvalidUpstreamResponse):
     """The answer has more bytes than are read of one."""
 
 
-class NoContract(UpstreamNonsense):
+class NoContract(InvalidUpstreamResponse):
     """An answer that only an address without code gives: the wrong one, or the wrong chain."""
 
 
-class ResolverFailed(UpstreamNonsense):
+class ResolverFailed(InvalidUpstreamResponse):
     """The name's own resolver, or the gateway that it names, refuses or gives what cannot be read.
 
     A fact about the name, of its owner's making: whoever asks again hears it again."""

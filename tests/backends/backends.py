@@ -4,12 +4,12 @@ import pytest
 
 from content_gateway.errors import PinFailed
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import Holding, Sighting
+from content_gateway.model.content_state import BackendStatus, TrackerStatus
 from content_gateway.pins.backend import PinBackend
 from tests.fakes.miniature import Mood
 
-ABSENT = Sighting(Holding.ABSENT)
-FAILED = Sighting(Holding.FAILED)
+ABSENT = BackendStatus(TrackerStatus.ABSENT)
+FAILED = BackendStatus(TrackerStatus.FAILED)
 V0 = "QmUNLLsPACCz1vLxQVkXqqLX5R1X345qqfHbsf67hvA3Nn"
 OUTAGES: list[Mood] = [
     *("dark", "html", "huge", "garbage", "cut"),
@@ -21,17 +21,17 @@ def silent(blocks: int, size: int) -> None:
     """Progress that nobody watches."""
 
 
-async def look(backend: PinBackend, cid: Cid) -> Sighting:
+async def look(backend: PinBackend, cid: Cid) -> BackendStatus:
     """What a look at *cid* shows."""
     return (await backend.look([cid]))[cid]
 
 
-async def holding(backend: PinBackend, cid: Cid) -> Holding:
+async def holding(backend: PinBackend, cid: Cid) -> TrackerStatus:
     """Whether *cid* is pinned, as a look shows it."""
     return (await look(backend, cid)).holding
 
 
-async def pin(backend: PinBackend, cid: Cid, seen: Sighting = ABSENT) -> Sighting:
+async def pin(backend: PinBackend, cid: Cid, seen: BackendStatus = ABSENT) -> BackendStatus:
     """What a pin of *cid* leads to."""
     return await backend.pin(cid, seen, silent)
 

@@ -6,7 +6,7 @@ from typing import Any
 from content_gateway.backends.cluster.cluster import IpfsCluster
 from content_gateway.codecs.multiformats import SHA2_256
 from content_gateway.model.cid import RAW, Cid
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.fakes.cluster import Clock
 from tests.fakes.cluster_rest import MiniRest
 from tests.fakes.cluster_wire import MiniServer
@@ -15,7 +15,7 @@ from tests.fakes.cluster_wire import MiniServer
 class World:
     """A miniature cluster of three peers, its servers, and adapters that talk to it."""
 
-    def __init__(self, outbound: Outbound, rest: MiniRest, servers: list[MiniServer]) -> None:
+    def __init__(self, outbound: HttpClient, rest: MiniRest, servers: list[MiniServer]) -> None:
         self.rest, self.cluster, self.servers = rest, rest.cluster, servers
         self.clock = Clock()
         self.urls = [server.url for server in servers]

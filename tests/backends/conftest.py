@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from content_gateway.backends.embedded.blockstore import Blockstore
-from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.gateways import TrustlessGateways
 from content_gateway.backends.embedded.store import EmbeddedStore
 from content_gateway.backends.kubo.kubo import Kubo
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.backends.cluster_world import World
 from tests.fakes.cluster import MiniCluster
 from tests.fakes.cluster_rest import MiniRest
@@ -27,12 +27,12 @@ async def node() -> AsyncIterator[Node]:
 
 
 @pytest.fixture
-def kubo(outbound: Outbound, node: Node) -> Kubo:
+def kubo(outbound: HttpClient, node: Node) -> Kubo:
     return Kubo(outbound, node.url + "/", seconds=10)
 
 
 @pytest.fixture
-async def world(outbound: Outbound) -> AsyncIterator[World]:
+async def world(outbound: HttpClient) -> AsyncIterator[World]:
     """A miniature cluster of three peers that are well, and hold nothing."""
     rest = MiniRest(MiniCluster(3))
     async with running_servers(rest) as servers:
@@ -53,10 +53,10 @@ async def blocks(tmp_path: Path) -> AsyncIterator[Blockstore]:
 
 
 @pytest.fixture
-def gateways(outbound: Outbound, origin: Origin, other: Origin) -> Gateways:
-    return Gateways(outbound, [origin.url, other.url + "/"], seconds=5)
+def gateways(outbound: HttpClient, origin: Origin, other: Origin) -> TrustlessGateways:
+    return TrustlessGateways(outbound, [origin.url, other.url + "/"], seconds=5)
 
 
 @pytest.fixture
-def store(blocks: Blockstore, gateways: Gateways) -> EmbeddedStore:
+def store(blocks: Blockstore, gateways: TrustlessGateways) -> EmbeddedStore:
     return EmbeddedStore(blocks, gateways)

@@ -12,14 +12,14 @@ import pytest
 
 from content_gateway.backends.embedded.blockstore import Blockstore
 from content_gateway.backends.embedded.database import VERSION, WAL_BYTES, Job
-from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.gateways import TrustlessGateways
 from content_gateway.backends.embedded.store import EmbeddedStore
-from content_gateway.backends.embedded.wantlist import Frontier, Limits
+from content_gateway.backends.embedded.wantlist import DagLimits, Wantlist
 from content_gateway.codecs.multiformats import HASHES, digest_of
 from content_gateway.errors import StorageUnavailable, WrongSettings
 from content_gateway.ipld.block import is_block_of
 from content_gateway.model.cid import RAW, Cid
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.backends.stores import count, number
 from tests.ipld.dags import Dag, file, in_order, raw
 from tests.ledgers import cid
@@ -29,14 +29,14 @@ T = TypeVar("T")
 
 async def put(blocks: Blockstore, dag: Dag) -> None:
     """Pin *dag* without any gateway."""
-    begun, frontier = await blocks.begin(dag[0]), Frontier(dag[0], Limits())
+    begun, frontier = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
     await blocks.keep(begun, frontier, [(cid.multihash, data) for cid, data in in_order(dag)])
     await blocks.finish(begun)
 
 
 @pytest.fixture
-def reading(blocks: Blockstore, outbound: Outbound) -> EmbeddedStore:
-    return EmbeddedStore(blocks, Gateways(outbound, []))
+def reading(blocks: Blockstore, outbound: HttpClient) -> EmbeddedStore:
+    return EmbeddedStore(blocks, TrustlessGateways(outbound, []))
 
 
 def test_several_may_make_it_at_once(tmp_path: Path) -> None:
@@ -56,14 +56,14 @@ def test_several_may_make_it_at_once(tmp_path: Path) -> None:
                 done.result()
 
 
-async def test_what_was_kept_is_there_next_time(tmp_path: Path, outbound: Outbound) -> None:
+async def test_what_was_kept_is_there_next_time(tmp_path: Path, outbound: HttpClient) -> None:
     """Blocks, pins and their sizes, from a store opened anew on the same file."""
     dag = file(20, 100)
     async with Blockstore(tmp_path / "new" / "blocks.sqlite") as blocks:
         await put(blocks, dag)
     async with Blockstore(tmp_path / "new" / "blocks.sqlite") as blocks:
         assert await blocks.complete([dag[0], raw(b"other")[0]]) == {dag[0]}
-        store = EmbeddedStore(blocks, Gateways(outbound, []))
+        store = EmbeddedStore(blocks, TrustlessGateways(outbound, []))
         for cid, data in dag[1].items():
             assert await store.block(cid) == data
         size = sum(map(len, dag[1].values()))
@@ -142,7 +142,7 @@ async def test_a_file_of_the_version_before_is_taken_over(tmp_path: Path) -> Non
     some = [(cid.multihash, data) for cid, data in in_order(dag)][:15]
     async with Blockstore(path) as blocks:
         begun = await blocks.begin(dag[0])
-        await blocks.keep(begun, Frontier(dag[0], Limits()), some)
+        await blocks.keep(begun, Wantlist(dag[0], DagLimits()), some)
     with closing(sqlite3.connect(path)) as earlier, earlier:
         for statement in (
             "UPDATE pins SET blocks = 0, size = 0",

@@ -3,7 +3,7 @@
 import pytest
 
 from content_gateway.backends.cluster.in_progress import read_line
-from content_gateway.errors import UpstreamError, UpstreamNonsense
+from content_gateway.errors import InvalidUpstreamResponse, UpstreamError
 from tests.backends.backends import pin
 from tests.backends.cluster_world import World
 from tests.fakes.cluster import MiniPin
@@ -58,5 +58,5 @@ def test_a_line_says_how_many_have_it_in_hand() -> None:
 @pytest.mark.parametrize("wrong", [{"cid": 7}, {"peer_map": []}, {"allocations": "a"}])
 def test_a_line_that_is_none_is_told(wrong: dict[str, object]) -> None:
     """Whatever is sent there, it is not taken for an empty queue."""
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         read_line({"cid": CID, "allocations": [], "peer_map": {}} | wrong)

@@ -15,8 +15,8 @@ from content_gateway.backends.cluster.status import (
     read_status,
     read_statuses,
 )
-from content_gateway.errors import UpstreamNonsense
-from content_gateway.model.content_state import Holding
+from content_gateway.errors import InvalidUpstreamResponse
+from content_gateway.model.content_state import TrackerStatus
 
 CID = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
 AT = "2026-11-21T15:16:06.650047803Z"
@@ -41,33 +41,33 @@ def status(*words: str, allocations: int | None = None, errors: str = "") -> dic
 @pytest.mark.parametrize(
     ("words", "wanted", "holding", "replicas"),
     [
-        ("pinned pinned remote", 2, Holding.PINNED, 2),
-        ("pinned pinned", None, Holding.PINNED, 2),
-        ("pinned pin_error pinned", 2, Holding.PINNED, 2),
-        ("pinned cluster_error pinned", 2, Holding.PINNED, 2),
-        ("pinned pinning pinned", 2, Holding.PINNED, 2),
-        ("pinned pinning", None, Holding.PINNING, 1),
-        ("pinning pin_error cluster_error", 1, Holding.PINNING, 0),
-        ("pin_queued pin_error", 1, Holding.QUEUED, 0),
-        ("pinning pin_queued", 1, Holding.PINNING, 0),
-        ("unpinned pinned", None, Holding.UNHEARD, 1),
-        ("unpinned pin_queued", None, Holding.QUEUED, 0),
-        ("unexpectedly_unpinned", 1, Holding.LOST, 0),
-        ("unexpectedly_unpinned pinned pinning", 3, Holding.LOST, 1),
-        ("pin_error pin_error", 1, Holding.FAILED, 0),
-        ("pin_error pinned remote", 2, Holding.FAILED, 1),
-        ("pin_error cluster_error", 1, Holding.UNKNOWN, 0),
-        ("cluster_error cluster_error", 1, Holding.UNKNOWN, 0),
-        ("pinned cluster_error", 2, Holding.UNKNOWN, 1),
-        ("undefined", 1, Holding.UNKNOWN, 0),
-        ("sharded", 1, Holding.UNKNOWN, 0),
-        ("a-word-of-next-year", 1, Holding.UNKNOWN, 0),
-        ("remote remote", 1, Holding.UNKNOWN, 0),
-        ("", 1, Holding.UNKNOWN, 0),
+        ("pinned pinned remote", 2, TrackerStatus.PINNED, 2),
+        ("pinned pinned", None, TrackerStatus.PINNED, 2),
+        ("pinned pin_error pinned", 2, TrackerStatus.PINNED, 2),
+        ("pinned cluster_error pinned", 2, TrackerStatus.PINNED, 2),
+        ("pinned pinning pinned", 2, TrackerStatus.PINNED, 2),
+        ("pinned pinning", None, TrackerStatus.PINNING, 1),
+        ("pinning pin_error cluster_error", 1, TrackerStatus.PINNING, 0),
+        ("pin_queued pin_error", 1, TrackerStatus.QUEUED, 0),
+        ("pinning pin_queued", 1, TrackerStatus.PINNING, 0),
+        ("unpinned pinned", None, TrackerStatus.UNTRACKED, 1),
+        ("unpinned pin_queued", None, TrackerStatus.QUEUED, 0),
+        ("unexpectedly_unpinned", 1, TrackerStatus.LOST, 0),
+        ("unexpectedly_unpinned pinned pinning", 3, TrackerStatus.LOST, 1),
+        ("pin_error pin_error", 1, TrackerStatus.FAILED, 0),
+        ("pin_error pinned remote", 2, TrackerStatus.FAILED, 1),
+        ("pin_error cluster_error", 1, TrackerStatus.UNKNOWN, 0),
+        ("cluster_error cluster_error", 1, TrackerStatus.UNKNOWN, 0),
+        ("pinned cluster_error", 2, TrackerStatus.UNKNOWN, 1),
+        ("undefined", 1, TrackerStatus.UNKNOWN, 0),
+        ("sharded", 1, TrackerStatus.UNKNOWN, 0),
+        ("a-word-of-next-year", 1, TrackerStatus.UNKNOWN, 0),
+        ("remote remote", 1, TrackerStatus.UNKNOWN, 0),
+        ("", 1, TrackerStatus.UNKNOWN, 0),
     ],
 )
 def test_many_words_make_one(
-    words: str, wanted: int | None, holding: Holding, replicas: int
+    words: str, wanted: int | None, holding: TrackerStatus, replicas: int
 ) -> None:
     """Enough replicas settle it; work under way comes before failure, doubt before both."""
     seen = read_status(status(*words.split())).sighting(wanted)
@@ -83,15 +83,15 @@ def test_remote_peers_are_no_part_of_it() -> None:
 def test_an_allocated_peer_that_is_left_out_is_still_wanted() -> None:
     """Two peers are named in the pin and one answers: that one has not failed for both."""
     one_of_two = status("pinned", allocations=2)
-    assert read_status(one_of_two).sighting(None).holding is Holding.UNKNOWN
+    assert read_status(one_of_two).sighting(None).holding is TrackerStatus.UNKNOWN
     failed = status("pin_error", allocations=2, errors="context canceled")
-    assert read_status(failed).sighting(None).holding is Holding.UNKNOWN
+    assert read_status(failed).sighting(None).holding is TrackerStatus.UNKNOWN
 
 
 def test_a_pin_with_fewer_peers_than_wanted_now_is_pinned_and_says_so() -> None:
     """The pin was made when one replica was enough; all of its peers hold it."""
     seen = read_status(status("pinned", "remote")).sighting(2)
-    assert (seen.holding, seen.replicas, seen.wanted) == (Holding.PINNED, 1, 2)
+    assert (seen.holding, seen.replicas, seen.wanted) == (TrackerStatus.PINNED, 1, 2)
     assert seen.reason == "The cluster was asked to keep it on 1 peers only."
 
 
@@ -160,7 +160,7 @@ def test_only_a_status_of_nothing_but_unpinned_may_be_absence() -> None:
 )
 def test_what_is_no_status_is_nonsense(body: bytes) -> None:
     """It is not taken for an answer about any content."""
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         read_statuses(body)
 
 
@@ -178,7 +178,7 @@ def test_a_pin_is_read_with_what_it_promises() -> None:
     assert read_allocation({**pin, "expire_at": "0001-01-01T00:00:00Z"}).keeps_all
     assert not read_allocation({**pin, "type": "meta-pin"}).is_pin
     for wrong in ({**pin, "replication_factor_min": None}, {**pin, "allocations": 3}):
-        with pytest.raises(UpstreamNonsense):
+        with pytest.raises(InvalidUpstreamResponse):
             read_allocation(wrong)
 
 
@@ -190,7 +190,7 @@ def test_lines_of_the_pinset() -> None:
     assert read_entry({"cid": "Qm", "type": "shard-pin"}) is None
     wrong: list[dict[str, Any]] = [{"code": 500, "message": "broken"}, {"cid": 3, "type": "pin"}]
     for line in wrong:
-        with pytest.raises(UpstreamNonsense):
+        with pytest.raises(InvalidUpstreamResponse):
             read_entry(line)
 
 

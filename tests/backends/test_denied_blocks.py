@@ -8,13 +8,13 @@ import pytest
 
 from content_gateway.backends.embedded.blockstore import Blockstore
 from content_gateway.backends.embedded.denied import Denied, denied
-from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.gateways import TrustlessGateways
 from content_gateway.backends.embedded.store import EmbeddedStore
 from content_gateway.backends.embedded.wantlist import Check
-from content_gateway.denylist.denylist import Blocklist
+from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import Blocked, PinFailed
 from content_gateway.model.cid import RAW, Cid
-from content_gateway.model.content_state import Holding
+from content_gateway.model.content_state import TrackerStatus
 from tests.backends.backends import holding, pin
 from tests.backends.stores import collected, count
 from tests.backends.test_serving import served
@@ -34,7 +34,7 @@ class Lists:
         self._path = folder / "list.deny"
         self._path.write_text("# nothing\n")
         self._now = 0.0
-        self.blocklist = Blocklist(self._path, None, clock=lambda: self._now)
+        self.blocklist = Denylist(self._path, None, clock=lambda: self._now)
 
     def block(self, *rules: str) -> None:
         """From now on these rules hold, and no others."""
@@ -52,7 +52,7 @@ def lists(tmp_path: Path) -> Lists:
 
 
 @pytest.fixture
-def store(blocks: Blockstore, gateways: Gateways, lists: Lists) -> EmbeddedStore:
+def store(blocks: Blockstore, gateways: TrustlessGateways, lists: Lists) -> EmbeddedStore:
     return EmbeddedStore(blocks, gateways, checker=lists.checker)
 
 
@@ -74,13 +74,13 @@ async def test_a_pin_of_what_holds_a_blocked_block_fails_and_leaves_nothing(
     for origin.cars in (True, False):
         with pytest.raises(PinFailed, match=f"{BAD[0]} is blocked by the operator"):
             await pin(store, TREE[0])
-        assert await holding(store, TREE[0]) is Holding.ABSENT
+        assert await holding(store, TREE[0]) is TrackerStatus.ABSENT
         await collected(blocks)
         assert await count(blocks) == 0
     assert origin.asked_for(BAD[0]) == 0
     lists.block("/ipfs/" + str(raw(b"something else")[0]))
     await pin(store, TREE[0])
-    assert await holding(store, TREE[0]) is Holding.PINNED
+    assert await holding(store, TREE[0]) is TrackerStatus.PINNED
 
 
 async def test_a_blocked_block_ends_a_car_of_what_is_above_it(
@@ -126,7 +126,7 @@ async def test_what_was_pinned_before_the_list_named_it_is_not_taken_over(
     lists.block(f"/ipfs/{BAD[0]}")
     with pytest.raises(PinFailed, match="blocked by the operator"):
         await pin(store, root[0])
-    assert await holding(store, TREE[0]) is Holding.PINNED  # what the operator does about it
+    assert await holding(store, TREE[0]) is TrackerStatus.PINNED  # what the operator does about it
     await collected(blocks)
     assert await count(blocks) == len(TREE[1])
     found: list[Denied] = []
@@ -144,7 +144,7 @@ async def test_what_is_pinned_is_not_dropped_because_a_list_names_it(
     await pin(store, TREE[0])
     lists.block(f"/ipfs/{TREE[0]}", f"/ipfs/{BAD[0]}")
     await pin(store, TREE[0])
-    assert await holding(store, TREE[0]) is Holding.PINNED
+    assert await holding(store, TREE[0]) is TrackerStatus.PINNED
     assert await count(blocks) == len(TREE[1])
 
 
@@ -180,9 +180,9 @@ async def test_asking_about_each_block_is_cheap(lists: Lists) -> None:
 
 async def test_no_list_costs_nothing(tmp_path: Path) -> None:
     """Without rules about content nobody is asked."""
-    assert Blocklist(None, None).checker() is None
+    assert Denylist(None, None).checker() is None
     (tmp_path / "names.deny").write_text("/ipns/example.com\n")
-    blocklist = Blocklist(tmp_path / "names.deny", None)
+    blocklist = Denylist(tmp_path / "names.deny", None)
     assert blocklist.checker() is None
     blocklist.close()
     await asyncio.sleep(0)

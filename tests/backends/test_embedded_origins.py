@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from content_gateway.backends.embedded.blockstore import Blockstore
-from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.gateways import TrustlessGateways
 from content_gateway.backends.embedded.store import EmbeddedStore
-from content_gateway.errors import PinFailed, UpstreamError, UpstreamNonsense
-from content_gateway.model.content_state import Holding
+from content_gateway.errors import InvalidUpstreamResponse, PinFailed, UpstreamError
+from content_gateway.model.content_state import TrackerStatus
 from content_gateway.model.multiaddr import Multiaddr
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from content_gateway.net.origin_guard import OriginGuard
 from tests.backends.backends import ABSENT, holding, silent
 from tests.fakes.origin import Origin, running_origin
@@ -25,9 +25,9 @@ async def stranger() -> AsyncIterator[Origin]:
 
 
 @pytest.fixture
-async def strangers() -> AsyncIterator[Outbound]:
+async def strangers() -> AsyncIterator[HttpClient]:
     """The client that reaches loopback too, as an operator may allow."""
-    async with Outbound(OriginGuard(private=True)) as strangers:
+    async with HttpClient(OriginGuard(private=True)) as strangers:
         yield strangers
 
 
@@ -38,20 +38,24 @@ def address_of(origin: Origin) -> Multiaddr:
 
 
 def store_of(
-    blocks: Blockstore, outbound: Outbound, origin: Origin, via: Outbound
+    blocks: Blockstore, outbound: HttpClient, origin: Origin, via: HttpClient
 ) -> EmbeddedStore:
     """A store whose own gateway is *origin*."""
-    return EmbeddedStore(blocks, Gateways(outbound, [origin.url]), strangers=via)
+    return EmbeddedStore(blocks, TrustlessGateways(outbound, [origin.url]), strangers=via)
 
 
 async def test_an_origin_is_asked_for_its_content(
-    blocks: Blockstore, outbound: Outbound, origin: Origin, stranger: Origin, strangers: Outbound
+    blocks: Blockstore,
+    outbound: HttpClient,
+    origin: Origin,
+    stranger: Origin,
+    strangers: HttpClient,
 ) -> None:
     """What only it has is pinned; other contents never reach it."""
     root, stranger.blocks = file(40, 50)
     store = store_of(blocks, outbound, origin, strangers)
     await store.pin(root, ABSENT, silent, [address_of(stranger)])
-    assert await holding(store, root) is Holding.PINNED
+    assert await holding(store, root) is TrackerStatus.PINNED
     asked = len(stranger.requests)
     with pytest.raises(PinFailed):
         await store.pin(raw(b"another")[0], ABSENT, silent)
@@ -59,7 +63,11 @@ async def test_an_origin_is_asked_for_its_content(
 
 
 async def test_an_origin_that_lies_or_is_gone_stops_nobody(
-    blocks: Blockstore, outbound: Outbound, origin: Origin, stranger: Origin, strangers: Outbound
+    blocks: Blockstore,
+    outbound: HttpClient,
+    origin: Origin,
+    stranger: Origin,
+    strangers: HttpClient,
 ) -> None:
     """The gateways have it, and where the stranger is stands in no answer."""
     root, origin.blocks = file(5, 50)
@@ -67,7 +75,7 @@ async def test_an_origin_that_lies_or_is_gone_stops_nobody(
     gone = Multiaddr.parse("/ip4/127.0.0.1/tcp/9/http")
     store = store_of(blocks, outbound, origin, strangers)
     await store.pin(root, ABSENT, silent, [address_of(stranger), gone])
-    assert await holding(store, root) is Holding.PINNED
+    assert await holding(store, root) is TrackerStatus.PINNED
     with pytest.raises(UpstreamError) as failed:
         await store.pin(raw(b"nobody has it")[0], ABSENT, silent, [address_of(stranger)])
     assert stranger.url.removeprefix("http://") not in failed.value.detail
@@ -75,11 +83,11 @@ async def test_an_origin_that_lies_or_is_gone_stops_nobody(
 
 
 async def test_without_leave_no_private_address_is_reached(
-    blocks: Blockstore, outbound: Outbound, origin: Origin, stranger: Origin
+    blocks: Blockstore, outbound: HttpClient, origin: Origin, stranger: Origin
 ) -> None:
     """Whatever name or address leads there: it is looked at when the socket is made."""
     root, stranger.blocks = raw(b"on a private address")
-    async with Outbound(OriginGuard()) as guarded:
+    async with HttpClient(OriginGuard()) as guarded:
         store = store_of(blocks, outbound, origin, guarded)
         with pytest.raises(UpstreamError):
             await store.pin(root, ABSENT, silent, [address_of(stranger)])
@@ -106,5 +114,5 @@ async def test_gateways_listen_on_some_ports_only(port: int) -> None:
     if PORTS[port]:
         assert str(OriginGuard().admit(url + "/ipfs/x?format=raw")).startswith("http://8.8.8.8")
     else:
-        with pytest.raises(UpstreamNonsense):
+        with pytest.raises(InvalidUpstreamResponse):
             OriginGuard().admit(url)

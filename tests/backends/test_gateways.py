@@ -1,15 +1,15 @@
-"""Gateways: bytes count only if they hash to the CID, whoever serves them."""
+"""TrustlessGateways: bytes count only if they hash to the CID, whoever serves them."""
 
 import asyncio
 
 import pytest
 
-from content_gateway.backends.embedded.gateways import WRONG_SECONDS, Gateways, Manners
+from content_gateway.backends.embedded.gateways import WRONG_SECONDS, PeerScore, TrustlessGateways
 from content_gateway.codecs.multiformats import digest_of
 from content_gateway.errors import PinDeferred, PinFailed, UpstreamError, UpstreamUnavailable
 from content_gateway.ipld.block import MAX_BLOCK_BYTES
 from content_gateway.model.cid import RAW, Cid
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.fakes.miniature import Mood
 from tests.fakes.origin import Origin
 from tests.ipld.dags import raw
@@ -19,19 +19,21 @@ CID = raw(b"hello")[0]
 
 
 @pytest.fixture
-def gateways(outbound: Outbound, origin: Origin, other: Origin) -> Gateways:
-    return Gateways(outbound, [origin.url, other.url + "/"], seconds=0.5, hedge_seconds=0.1)
+def gateways(outbound: HttpClient, origin: Origin, other: Origin) -> TrustlessGateways:
+    return TrustlessGateways(
+        outbound, [origin.url, other.url + "/"], seconds=0.5, hedge_seconds=0.1
+    )
 
 
-async def fetch(gateways: Gateways, cid: Cid = CID) -> bytes:
+async def fetch(gateways: TrustlessGateways, cid: Cid = CID) -> bytes:
     """The block, asked for by a pin that has no experience with the gateways."""
-    return await gateways.block(cid, Manners())
+    return await gateways.block(cid, PeerScore())
 
 
-async def test_a_block_is_asked_for_in_the_raw_form(outbound: Outbound, origin: Origin) -> None:
+async def test_a_block_is_asked_for_in_the_raw_form(outbound: HttpClient, origin: Origin) -> None:
     """By the trustless gateway's form, once."""
     origin.blocks[CID] = b"hello"
-    assert await fetch(Gateways(outbound, [origin.url])) == b"hello"
+    assert await fetch(TrustlessGateways(outbound, [origin.url])) == b"hello"
     assert origin.requests == [f"/ipfs/{CID}?format=raw"]
 
 
@@ -40,7 +42,7 @@ async def test_a_block_is_asked_for_in_the_raw_form(outbound: Outbound, origin: 
     ["dark", "hang", "html", "huge", "garbage", "cut", "404", "429", "500", "503", "redirect"],
 )
 async def test_the_next_gateway_helps_out(
-    gateways: Gateways, origin: Origin, other: Origin, mood: Mood
+    gateways: TrustlessGateways, origin: Origin, other: Origin, mood: Mood
 ) -> None:
     """However one gateway fails, the other one's block is taken."""
     origin.misbehave(mood)
@@ -51,10 +53,10 @@ async def test_the_next_gateway_helps_out(
 
 
 async def test_a_slow_gateway_is_not_waited_for(
-    outbound: Outbound, origin: Origin, other: Origin
+    outbound: HttpClient, origin: Origin, other: Origin
 ) -> None:
     """After a moment another one is asked beside it, and the first that gives the block wins."""
-    gateways = Gateways(outbound, [origin.url, other.url], seconds=60, hedge_seconds=0.05)
+    gateways = TrustlessGateways(outbound, [origin.url, other.url], seconds=60, hedge_seconds=0.05)
     origin.misbehave("hang")
     for number in range(4):
         cid, block = raw(b"%d" % number)
@@ -65,7 +67,7 @@ async def test_a_slow_gateway_is_not_waited_for(
 
 
 async def test_blocks_are_spread_over_the_gateways(
-    gateways: Gateways, origin: Origin, other: Origin
+    gateways: TrustlessGateways, origin: Origin, other: Origin
 ) -> None:
     """Those that are well take turns."""
     for number in range(10):
@@ -77,10 +79,10 @@ async def test_blocks_are_spread_over_the_gateways(
 
 
 async def test_a_gateway_that_has_not_what_a_pin_needs_is_asked_last(
-    gateways: Gateways, origin: Origin, other: Origin
+    gateways: TrustlessGateways, origin: Origin, other: Origin
 ) -> None:
     """One pin learns which of the gateways has its content."""
-    manners = Manners()
+    manners = PeerScore()
     for number in range(20):
         cid, block = raw(b"%d" % number)
         other.blocks |= block
@@ -89,11 +91,11 @@ async def test_a_gateway_that_has_not_what_a_pin_needs_is_asked_last(
 
 
 async def test_wrong_bytes_are_refused_named_and_not_asked_for_again(
-    outbound: Outbound, origin: Origin, capsys: pytest.CaptureFixture[str]
+    outbound: HttpClient, origin: Origin, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The reason names who served them; an hour later the gateway may have been mended."""
     now = 1000.0
-    gateways = Gateways(outbound, [origin.url], clock=lambda: now)
+    gateways = TrustlessGateways(outbound, [origin.url], clock=lambda: now)
     name = origin.url.removeprefix("http://")
     origin.blocks[CID] = b"hello"
     origin.corrupt.add(CID)
@@ -113,7 +115,7 @@ async def test_wrong_bytes_are_refused_named_and_not_asked_for_again(
 
 @pytest.mark.parametrize("wrong", [b"", b"hell", b"hello!", b"Hello"])
 async def test_nothing_but_the_block_is_the_block(
-    gateways: Gateways, origin: Origin, wrong: bytes
+    gateways: TrustlessGateways, origin: Origin, wrong: bytes
 ) -> None:
     """Shorter, longer, empty and similar bytes are all wrong bytes."""
     origin.blocks[CID] = wrong
@@ -122,7 +124,7 @@ async def test_nothing_but_the_block_is_the_block(
 
 
 async def test_a_block_that_nobody_has_is_a_failed_pin(
-    gateways: Gateways, origin: Origin, other: Origin
+    gateways: TrustlessGateways, origin: Origin, other: Origin
 ) -> None:
     """Both gateways are well and have nothing: the reason names the block and each gateway."""
     with pytest.raises(PinFailed) as failed:
@@ -134,7 +136,7 @@ async def test_a_block_that_nobody_has_is_a_failed_pin(
 
 
 async def test_one_gateway_that_answers_makes_it_a_failed_pin(
-    gateways: Gateways, origin: Origin
+    gateways: TrustlessGateways, origin: Origin
 ) -> None:
     """One is down, the other has looked: there is an answer, and it is 'no'."""
     origin.go_dark()
@@ -144,7 +146,7 @@ async def test_one_gateway_that_answers_makes_it_a_failed_pin(
 
 @pytest.mark.parametrize("mood", ["hang", "429", "500", "503"])
 async def test_gateways_that_are_slow_or_busy_put_the_pin_off(
-    gateways: Gateways, origin: Origin, other: Origin, mood: Mood
+    gateways: TrustlessGateways, origin: Origin, other: Origin, mood: Mood
 ) -> None:
     """They search for ever, or have no time: that says nothing of other contents."""
     origin.misbehave(mood)
@@ -154,7 +156,7 @@ async def test_gateways_that_are_slow_or_busy_put_the_pin_off(
 
 
 async def test_gateways_that_cannot_be_reached_are_an_outage(
-    gateways: Gateways, origin: Origin, other: Origin
+    gateways: TrustlessGateways, origin: Origin, other: Origin
 ) -> None:
     """Nobody was there: nothing is known about the block."""
     origin.go_dark()
@@ -164,7 +166,7 @@ async def test_gateways_that_cannot_be_reached_are_an_outage(
 
 
 async def test_a_gateway_that_cannot_be_reached_is_left_alone(
-    gateways: Gateways, origin: Origin, other: Origin
+    gateways: TrustlessGateways, origin: Origin, other: Origin
 ) -> None:
     """After a few failures it is not asked for a while, so that nobody waits for it."""
     origin.go_dark()
@@ -176,13 +178,13 @@ async def test_a_gateway_that_cannot_be_reached_is_left_alone(
     assert len(origin.requests) <= 2 * 3
 
 
-async def test_without_gateways_nobody_can_be_asked(outbound: Outbound) -> None:
+async def test_without_gateways_nobody_can_be_asked(outbound: HttpClient) -> None:
     """That is an outage, too, and says so."""
     with pytest.raises(UpstreamUnavailable):
-        await fetch(Gateways(outbound, []))
+        await fetch(TrustlessGateways(outbound, []))
 
 
-async def test_the_largest_block_is_2_mib(gateways: Gateways, origin: Origin) -> None:
+async def test_the_largest_block_is_2_mib(gateways: TrustlessGateways, origin: Origin) -> None:
     """A block of 2 MiB is fetched; one byte more is not."""
     largest, larger = bytes(MAX_BLOCK_BYTES), bytes(MAX_BLOCK_BYTES + 1)
     for content in (largest, larger):
@@ -193,7 +195,7 @@ async def test_the_largest_block_is_2_mib(gateways: Gateways, origin: Origin) ->
 
 
 async def test_a_block_under_any_accepted_hash_is_verified(
-    gateways: Gateways, origin: Origin
+    gateways: TrustlessGateways, origin: Origin
 ) -> None:
     """sha2-512 and keccak-256 are verified like sha2-256."""
     for code in (0x13, 0x1B):
@@ -206,7 +208,7 @@ async def test_a_block_under_any_accepted_hash_is_verified(
 
 
 async def test_a_fetch_that_is_cancelled_leaves_nothing_running(
-    gateways: Gateways, origin: Origin, other: Origin
+    gateways: TrustlessGateways, origin: Origin, other: Origin
 ) -> None:
     """Requests under way end with it."""
     origin.misbehave("hang")

@@ -12,14 +12,14 @@ import pytest
 
 from content_gateway.backends.embedded import ingest
 from content_gateway.backends.embedded.blockstore import Blockstore
-from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.gateways import TrustlessGateways
 from content_gateway.backends.embedded.store import EmbeddedStore
-from content_gateway.backends.embedded.wantlist import Frontier, Limits, Room
+from content_gateway.backends.embedded.wantlist import DagLimits, Wantlist, WantRoom
 from content_gateway.codecs.multiformats import BASE32
 from content_gateway.errors import Overloaded, PinFailed
 from content_gateway.ipld.block import MAX_BLOCK_BYTES
 from content_gateway.model.cid import DAG_CBOR, DAG_JSON, DAG_PB, Cid
-from content_gateway.model.content_state import Holding
+from content_gateway.model.content_state import TrackerStatus
 from tests.backends.backends import holding, pin
 from tests.backends.stores import collected, count, number
 from tests.backends.test_blockstore import put
@@ -63,7 +63,7 @@ async def test_links_that_lead_nowhere_are_read_once(
     async def pins(dags: Sequence[Dag]) -> None:
         for cid, _ in dags:
             await pin(store, cid)
-            assert await holding(store, cid) is Holding.PINNED
+            assert await holding(store, cid) is TrackerStatus.PINNED
 
     async with loop_lag() as lag:
         first = await cpu(pins([dag]))
@@ -82,7 +82,7 @@ async def test_links_that_lead_nowhere_are_read_once(
 
 @pytest.mark.parametrize("of", ["dag-pb", "dag-cbor", "dag-json", "nodes inside"])
 async def test_every_link_counts(
-    blocks: Blockstore, gateways: Gateways, origin: Origin, of: str
+    blocks: Blockstore, gateways: TrustlessGateways, origin: Origin, of: str
 ) -> None:
     """Links inside of CIDs and links that stand twice are work: a DAG of more of them than the
     limit is refused, whatever it is written in, and nobody is held up by it."""
@@ -94,7 +94,7 @@ async def test_every_link_counts(
     }[of]
     codec = {"dag-cbor": DAG_CBOR, "dag-json": DAG_JSON}.get(of, DAG_PB)
     assert len(data) <= MAX_BLOCK_BYTES
-    store = EmbeddedStore(blocks, gateways, limits=Limits(blocks=300_000))
+    store = EmbeddedStore(blocks, gateways, limits=DagLimits(blocks=300_000))
     parts = [_padded(codec, data, seed) for seed in range(3)]
     root, origin.blocks = pb(*parts)
     origin.cars = False
@@ -147,17 +147,17 @@ def test_a_wide_dag_of_nothing_fits_into_memory() -> None:
     """Half a million links to blocks that nobody has: some 200 bytes each, and no more of
     them than all pins together have room for."""
     before = _megabytes()
-    room = Room(499_915)
+    room = WantRoom(499_915)
     nodes = [_wide(seed) for seed in range(10)]
     root = pb(*nodes)
-    with Frontier(root[0], Limits(), room) as frontier:
+    with Wantlist(root[0], DagLimits(), room) as frontier:
         for cid, some in (root, *nodes):
             frontier.accept([(cid.multihash, some[cid])])
         assert not frontier.is_complete
         with pytest.raises(Overloaded):
-            Frontier(root[0], Limits(), room).accept([(root[0].multihash, root[1][root[0]])])
+            Wantlist(root[0], DagLimits(), room).accept([(root[0].multihash, root[1][root[0]])])
         assert _megabytes() - before < 200
-    Frontier(root[0], Limits(), room).accept([(root[0].multihash, root[1][root[0]])])
+    Wantlist(root[0], DagLimits(), room).accept([(root[0].multihash, root[1][root[0]])])
 
 
 def _wide(seed: int) -> Dag:
@@ -210,7 +210,7 @@ async def test_a_block_that_goes_in_between_is_missing_and_nobody_else_suffers(
     stranger = raw(b"stranger")
     await put(blocks, inner)
     root = pb(inner)
-    begun, frontier = await blocks.begin(root[0]), Frontier(root[0], Limits())
+    begun, frontier = await blocks.begin(root[0]), Wantlist(root[0], DagLimits())
     frontier.accept([(root[0].multihash, root[1][root[0]])])
     await blocks.unpin(inner[0])
     await collected(blocks)
@@ -221,7 +221,7 @@ async def test_a_block_that_goes_in_between_is_missing_and_nobody_else_suffers(
     await blocks.unpin(inner[0])
     await collected(blocks)
     await put(blocks, stranger)  # takes the first free row
-    taker = ingest.Taker(begun.id, begun.losses, Limits())
+    taker = ingest.Taker(begun.id, begun.losses, DagLimits())
     took = await blocks.write(lambda file: ingest.store(file, taker, [], here))
     assert took.gone == [bytes(inner[0])]
     step = await blocks.walk(lambda file: ingest.read(file, frontier, here))
@@ -256,27 +256,27 @@ async def test_a_whole_dag_below_another_is_not_walked_again(
 
 
 async def test_limits_hold_for_what_was_pinned_before(
-    blocks: Blockstore, gateways: Gateways, origin: Origin, other: Origin
+    blocks: Blockstore, gateways: TrustlessGateways, origin: Origin, other: Origin
 ) -> None:
     """Each part is within the limit, together they are not; and trying again changes nothing."""
     parts = [file(60, 100, seed=seed) for seed in range(3)]
     root = pb(*parts)
     origin.blocks, other.blocks = root[1], root[1]
     origin.cars = other.cars = False
-    small = EmbeddedStore(blocks, gateways, limits=Limits(blocks=130))
+    small = EmbeddedStore(blocks, gateways, limits=DagLimits(blocks=130))
     for cid, _ in parts:
         await pin(small, cid)
     for _ in range(3):
         with pytest.raises(PinFailed, match="more than 130 blocks"):
             await pin(small, root[0])
-    sized = EmbeddedStore(blocks, gateways, limits=Limits(size=20_000))
+    sized = EmbeddedStore(blocks, gateways, limits=DagLimits(size=20_000))
     for _ in range(3):
         with pytest.raises(PinFailed, match="more than 20000 bytes"):
             await pin(sized, root[0])
 
 
 async def test_overlaps_count_once(
-    blocks: Blockstore, gateways: Gateways, origin: Origin, other: Origin
+    blocks: Blockstore, gateways: TrustlessGateways, origin: Origin, other: Origin
 ) -> None:
     """Two pinned trees that share nearly everything, below a third: it has each block once."""
     shared = file(60, 100)
@@ -284,7 +284,7 @@ async def test_overlaps_count_once(
     root = pb(one, two)
     origin.blocks, other.blocks = root[1], root[1]
     origin.cars = other.cars = False
-    store = EmbeddedStore(blocks, gateways, limits=Limits(blocks=len(root[1]) + 4))
+    store = EmbeddedStore(blocks, gateways, limits=DagLimits(blocks=len(root[1]) + 4))
     for cid, _ in (one, two, root):
         await pin(store, cid)
     totals = "SELECT blocks FROM pins ORDER BY id DESC LIMIT 1"
@@ -311,6 +311,6 @@ def test_an_identity_link_may_be_spelt_in_json() -> None:
     text = b'{"/":"b%s"}' % BASE32.encode(bytes(cid)).encode()
     data = b"[" + b",".join([text] * 50_000) + b"]"
     root = Cid(DAG_JSON, 0x12, sha256(data).digest())
-    frontier = Frontier(root, Limits())
+    frontier = Wantlist(root, DagLimits())
     frontier.accept([(root.multihash, data)])
     assert frontier.is_complete

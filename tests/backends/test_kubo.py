@@ -4,17 +4,17 @@ import pytest
 
 from content_gateway.backends.kubo.kubo import LOOKS_AT_ONCE, Kubo
 from content_gateway.errors import (
+    InvalidUpstreamResponse,
     Overloaded,
     PinDeferred,
     UpstreamError,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import Holding, Peer, Sighting
+from content_gateway.model.content_state import BackendStatus, Peer, TrackerStatus
 from content_gateway.net.connection_slots import PoolLimits
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.backends.backends import ABSENT, OUTAGES, V0, look
 from tests.fakes.kubo import NAME
 from tests.fakes.kubo import Kubo as Node
@@ -26,7 +26,7 @@ async def test_a_look_tells_pinned_from_absent(kubo: Kubo, node: Node) -> None:
     """One of one replica on the node that names itself, or Kubo's own word that there is no pin."""
     here, gone = raw(b"here")[0], raw(b"gone")[0]
     node.pin(here)
-    held = Sighting(Holding.PINNED, 1, 1, (Peer(NAME, "pinned"),))
+    held = BackendStatus(TrackerStatus.PINNED, 1, 1, (Peer(NAME, "pinned"),))
     assert await kubo.look([here, gone]) == {here: held, gone: ABSENT}
     assert kubo.batch_age == 0
 
@@ -41,7 +41,7 @@ async def test_a_direct_pin_is_no_pin_of_ours(kubo: Kubo, node: Node) -> None:
     """A pin of one block without what it links to does not keep a content."""
     cid = raw(b"one block")[0]
     node.pin(cid, "direct")
-    assert (await look(kubo, cid)).holding is Holding.ABSENT
+    assert (await look(kubo, cid)).holding is TrackerStatus.ABSENT
 
 
 async def test_the_node_is_asked_for_its_name_once(kubo: Kubo, node: Node) -> None:
@@ -74,7 +74,7 @@ async def test_every_cid_is_asked_for_alone_and_a_few_at_a_time(kubo: Kubo, node
     for cid in cids[::2]:
         node.pin(cid)
     seen = await kubo.look([*cids, *cids])
-    assert [seen[cid].holding is Holding.PINNED for cid in cids] == [True, False] * 25
+    assert [seen[cid].holding is TrackerStatus.PINNED for cid in cids] == [True, False] * 25
     assert node.asked("pin/ls") == 50
     assert node.most_at_once <= LOOKS_AT_ONCE
 
@@ -84,19 +84,19 @@ async def test_what_kubo_calls_by_another_name_is_the_same_content(kubo: Kubo, n
     cid = Cid.parse(V0)
     for spelling in (V0, str(cid).upper()):
         node.refuses["pin/ls"] = (200, b'{"Keys":{"%s":{"Type":"recursive"}}}' % spelling.encode())
-        assert (await look(kubo, cid)).holding is Holding.PINNED
+        assert (await look(kubo, cid)).holding is TrackerStatus.PINNED
 
 
 @pytest.mark.parametrize("mood", OUTAGES)
 async def test_an_outage_is_not_absence(kubo: Kubo, node: Node, mood: Mood) -> None:
     """Whatever a server says that is not Kubo's own word raises."""
     node.misbehave(mood)
-    with pytest.raises((UpstreamUnavailable, UpstreamNonsense)):
+    with pytest.raises((UpstreamUnavailable, InvalidUpstreamResponse)):
         await kubo.look([raw(b"here")[0], raw(b"there")[0]])
 
 
 async def test_a_node_that_is_silent_is_not_asked_to_the_end(
-    outbound: Outbound, node: Node
+    outbound: HttpClient, node: Node
 ) -> None:
     """A batch of fifty costs one deadline or two, not seven."""
     node.misbehave("hang")
@@ -149,8 +149,8 @@ async def test_one_content_without_an_answer_does_not_hide_the_others(
     node.pin(here)
     node.broken[str(broken)] = "could not read the index"
     seen = await kubo.look([broken, here])
-    assert seen[here].holding is Holding.PINNED
-    assert seen[broken].holding is Holding.UNKNOWN
+    assert seen[here].holding is TrackerStatus.PINNED
+    assert seen[broken].holding is TrackerStatus.UNKNOWN
     assert "could not read the index" in (seen[broken].reason or "")
 
 
@@ -159,7 +159,7 @@ async def test_an_unpin_drops_the_pin_and_may_be_repeated(kubo: Kubo, node: Node
     cid = raw(b"ours")[0]
     node.pin(cid)
     await kubo.unpin(cid)
-    assert (await look(kubo, cid)).holding is Holding.ABSENT
+    assert (await look(kubo, cid)).holding is TrackerStatus.ABSENT
     await kubo.unpin(cid)
     assert node.asked("pin/rm") == 1
 
@@ -204,6 +204,6 @@ async def test_an_unpin_without_kubos_yes_is_not_done(
 async def test_our_own_overload_is_said_as_such(node: Node) -> None:
     """Where we have no connection left for a look, that is no bug and no fault of the node's."""
     node.delay = 0.05
-    async with Outbound(limits=PoolLimits(in_all=1, per_server=1, waiting=0)) as outbound:
+    async with HttpClient(limits=PoolLimits(in_all=1, per_server=1, waiting=0)) as outbound:
         with pytest.raises(Overloaded):
             await Kubo(outbound, node.url).look([raw(b"one")[0], raw(b"two")[0]])

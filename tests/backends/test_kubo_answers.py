@@ -6,7 +6,7 @@ import pytest
 
 from content_gateway.backends.kubo import answers
 from content_gateway.errors import (
-    UpstreamNonsense,
+    InvalidUpstreamResponse,
 )
 from content_gateway.model.cid import DAG_PB, Cid
 from tests.backends.backends import V0
@@ -64,7 +64,7 @@ def test_reasons_are_one_short_printable_sentence(message: str, reason: str) -> 
 )
 def test_a_line_that_is_neither_progress_nor_yes_is_nonsense(line: bytes) -> None:
     """Nothing is read into it."""
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         answers.read_line(line, Cid.parse("bafkqablimvwgy3y"))
 
 
@@ -78,5 +78,5 @@ def test_a_yes_may_spell_the_cid_in_version_0() -> None:
 
 def test_an_entry_without_end_is_not_gathered() -> None:
     """A list that never closes an entry is refused long before its end."""
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         answers.PinsetReader().feed(LIST[:20] + b" " * answers.MAX_ENTRY_BYTES)

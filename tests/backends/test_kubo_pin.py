@@ -10,9 +10,9 @@ from content_gateway.errors import (
     UpstreamUnavailable,
 )
 from content_gateway.model.cid import DAG_PB, Cid
-from content_gateway.model.content_state import Holding, Peer, Sighting
+from content_gateway.model.content_state import BackendStatus, Peer, TrackerStatus
 from content_gateway.model.multiaddr import Multiaddr
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.backends.backends import ABSENT, OUTAGES, look, pin, refused, silent
 from tests.fakes.kubo import NAME, Trouble, running_kubo
 from tests.fakes.kubo import Kubo as Node
@@ -32,7 +32,9 @@ async def test_a_pin_returns_when_all_of_it_is_there(kubo: Kubo, node: Node) -> 
     """Every block of the DAG is kept by the node, and the node says so itself."""
     dag = pb(raw(b"a"), pb(raw(b"b"), raw(b"c")))
     cid = findable(node, dag)
-    assert await pin(kubo, cid) == Sighting(Holding.PINNED, 1, 1, (Peer(NAME, "pinned"),))
+    assert await pin(kubo, cid) == BackendStatus(
+        TrackerStatus.PINNED, 1, 1, (Peer(NAME, "pinned"),)
+    )
     assert node.kept() == set(dag[1])
     assert await look(kubo, cid) == await pin(kubo, cid)
 
@@ -54,18 +56,22 @@ async def test_progress_is_told_as_it_comes(kubo: Kubo, node: Node) -> None:
     assert told[-1] == (4, sum(sizes))
 
 
-@pytest.mark.parametrize("seen", [Holding.ABSENT, Holding.FAILED, Holding.UNKNOWN])
-async def test_what_is_pinned_is_never_added_again(kubo: Kubo, node: Node, seen: Holding) -> None:
+@pytest.mark.parametrize(
+    "seen", [TrackerStatus.ABSENT, TrackerStatus.FAILED, TrackerStatus.UNKNOWN]
+)
+async def test_what_is_pinned_is_never_added_again(
+    kubo: Kubo, node: Node, seen: TrackerStatus
+) -> None:
     """Kubo would drop the pin first; and whoever asks may have looked long ago."""
     cid = findable(node, raw(b"here"))
     node.pin(cid)
-    assert (await pin(kubo, cid, Sighting(seen))).holding is Holding.PINNED
+    assert (await pin(kubo, cid, BackendStatus(seen))).holding is TrackerStatus.PINNED
     assert node.asked("pin/add") == 0
 
 
 async def test_the_miniature_has_the_trap() -> None:
     """Without a look, a pin whose content is gone is lost: the test above means something."""
-    async with running_kubo() as node, Outbound() as outbound:
+    async with running_kubo() as node, HttpClient() as outbound:
         cid = raw(b"gone")[0]
         node.pin(cid)
         await outbound.ask(
@@ -130,25 +136,25 @@ async def test_without_kubos_yes_nothing_is_pinned(
     cid = findable(node, chain(3))
     node.trouble, node.last_words = trouble, "context deadline exceeded"
     assert reason in await refused(kubo, cid)
-    assert (await pin(kubo, cid)).holding is Holding.PINNED
+    assert (await pin(kubo, cid)).holding is TrackerStatus.PINNED
 
 
 async def test_a_yes_that_was_lost_on_the_way_is_found_out(kubo: Kubo, node: Node) -> None:
     """The connection ends before the last line, and the pin is there: it is not asked for again."""
     cid = findable(node, chain(3))
     node.trouble = "unsaid"
-    assert (await pin(kubo, cid)).holding is Holding.PINNED
+    assert (await pin(kubo, cid)).holding is TrackerStatus.PINNED
     assert node.asked("pin/add") == 1
 
 
-async def test_a_node_that_falls_silent_has_failed(outbound: Outbound, node: Node) -> None:
+async def test_a_node_that_falls_silent_has_failed(outbound: HttpClient, node: Node) -> None:
     """Lines come twice a second from a Kubo that is alive."""
     cid = findable(node, chain(3))
     node.trouble = "silent"
     assert "fell silent after " in await refused(Kubo(outbound, node.url, seconds=0.3), cid)
 
 
-async def test_a_retrieval_has_an_end(outbound: Outbound, node: Node) -> None:
+async def test_a_retrieval_has_an_end(outbound: HttpClient, node: Node) -> None:
     """Content that nobody has is given up after `pin_seconds`, though Kubo would wait for ever."""
     cid = raw(b"nobody's")[0]
     node.patient.add(cid)
@@ -205,7 +211,7 @@ async def test_a_cancelled_pin_ends_the_fetch_and_keeps_the_blocks(kubo: Kubo, n
     assert node.pins == {}
     assert set(node.blocks) == set(blocks) - {end}
     node.findable = {end: blocks[end]}
-    assert (await pin(kubo, cid)).holding is Holding.PINNED
+    assert (await pin(kubo, cid)).holding is TrackerStatus.PINNED
 
 
 PEER = "12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
@@ -223,7 +229,7 @@ async def test_kubo_meets_the_origins_before_it_fetches(kubo: Kubo, node: Node) 
     node.nodes[origin(2).text] = blocks
     gateway = Multiaddr.parse("/ip4/8.8.8.8/tcp/80/http")
     seen = await kubo.pin(cid, ABSENT, silent, [origin(1), origin(2), gateway])
-    assert seen.holding is Holding.PINNED
+    assert seen.holding is TrackerStatus.PINNED
     commands = [path.partition("?")[0] for path in node.requests]
     assert commands.index("/api/v0/swarm/connect") < commands.index("/api/v0/pin/add")
     assert node.asked("swarm/connect") == 2
@@ -239,13 +245,13 @@ async def test_few_origins_are_met(kubo: Kubo, node: Node) -> None:
     assert node.asked("swarm/connect") == 10
 
 
-async def test_an_origin_that_hangs_keeps_nobody(node: Node, outbound: Outbound) -> None:
+async def test_an_origin_that_hangs_keeps_nobody(node: Node, outbound: HttpClient) -> None:
     """Kubo goes on without it after a while."""
     node.silent_nodes.add(origin(1).text)
     cid = findable(node, raw(b"here"))
     kubo = Kubo(outbound, node.url, connect_seconds=0.1)
     seen = await kubo.pin(cid, ABSENT, silent, [origin(1)])
-    assert seen.holding is Holding.PINNED
+    assert seen.holding is TrackerStatus.PINNED
 
 
 async def test_the_node_says_where_it_can_be_reached(kubo: Kubo, node: Node) -> None:

@@ -1,4 +1,5 @@
-"""Gateways that take so many requests a second: what they hold is brought in, in one try."""
+"""TrustlessGateways that take so many requests a second: what they hold is brought in, in one
+try."""
 
 import asyncio
 import time
@@ -8,18 +9,18 @@ from email.utils import format_datetime
 import pytest
 
 from content_gateway.backends.embedded.blockstore import Blockstore
-from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.gateways import TrustlessGateways
 from content_gateway.backends.embedded.rate_limit import (
     LONGEST_PAUSE,
     LONGEST_REST,
     MOST_PAUSES,
-    Pace,
+    RateLimit,
     parse_retry_after,
 )
 from content_gateway.backends.embedded.store import EmbeddedStore
 from content_gateway.errors import PinDeferred, PinFailed
-from content_gateway.model.content_state import Holding
-from content_gateway.net.http_client import Outbound
+from content_gateway.model.content_state import TrackerStatus
+from content_gateway.net.http_client import HttpClient
 from tests.backends.backends import holding, pin
 from tests.fakes.origin import Origin
 from tests.ipld.dags import file, raw
@@ -28,9 +29,9 @@ NOW = datetime(2026, 11, 22, 8, 0, 0, tzinfo=UTC)
 
 
 @pytest.fixture
-def alone(blocks: Blockstore, outbound: Outbound, origin: Origin) -> EmbeddedStore:
+def alone(blocks: Blockstore, outbound: HttpClient, origin: Origin) -> EmbeddedStore:
     """A store with one gateway."""
-    return EmbeddedStore(blocks, Gateways(outbound, [origin.url], seconds=30))
+    return EmbeddedStore(blocks, TrustlessGateways(outbound, [origin.url], seconds=30))
 
 
 @pytest.mark.parametrize("cars", [True, False], ids=["cars", "raw blocks only"])
@@ -44,7 +45,7 @@ async def test_a_limited_gateway_brings_in_a_tree_in_one_try(
     origin.rate, origin.burst, origin.retry_after = 300.0, 20.0, retry_after
     async with asyncio.timeout(60):
         await pin(alone, root)
-    assert await holding(alone, root) is Holding.PINNED
+    assert await holding(alone, root) is TrackerStatus.PINNED
     assert origin.refused
     assert origin.refused < len(origin.requests) / 4
 
@@ -156,7 +157,7 @@ async def test_the_rate_of_a_gateway_is_found(rate: float, burst: float) -> None
         nonlocal now
         now += seconds
 
-    pace, bucket = Pace(lambda: now, sleep), Bucket(rate, burst)
+    pace, bucket = RateLimit(lambda: now, sleep), Bucket(rate, burst)
     answered = refused = 0
     while answered < 2_300:
         await pace.turn()
@@ -175,7 +176,7 @@ async def test_the_rate_of_a_gateway_is_found(rate: float, burst: float) -> None
 async def test_a_pause_is_bounded() -> None:
     """Whatever a gateway asks for, it is asked again some day."""
     now = 0.0
-    pace = Pace(lambda: now)
+    pace = RateLimit(lambda: now)
     pace.refused(now, 10.0**12)
     assert pace.takes_nothing
     assert LONGEST_PAUSE < pace.pause <= LONGEST_REST

@@ -9,10 +9,10 @@ import pytest
 
 from content_gateway.backends.embedded.blockstore import Blockstore
 from content_gateway.backends.embedded.store import EmbeddedStore
-from content_gateway.backends.embedded.wantlist import Frontier, Limits
+from content_gateway.backends.embedded.wantlist import DagLimits, Wantlist
 from content_gateway.demo.publisher import directory
 from content_gateway.errors import PinDeferred, PinFailed
-from content_gateway.model.content_state import Holding
+from content_gateway.model.content_state import TrackerStatus
 from tests.backends.backends import holding, pin
 from tests.backends.stores import collected, count, number
 from tests.backends.test_blockstore import put
@@ -28,9 +28,9 @@ async def test_an_unpinned_dag_is_absent_at_once_and_gone_soon(
     """Nothing of it stays: no block, no row."""
     dag = file(1200, 10)
     await put(blocks, dag)
-    assert await holding(store, dag[0]) is Holding.PINNED
+    assert await holding(store, dag[0]) is TrackerStatus.PINNED
     await store.unpin(dag[0])
-    assert await holding(store, dag[0]) is Holding.ABSENT
+    assert await holding(store, dag[0]) is TrackerStatus.ABSENT
     await collected(blocks)
     assert await count(blocks) == 0
     assert await number(blocks, "SELECT count(*) FROM pins") == 0
@@ -54,7 +54,7 @@ async def test_shared_blocks_stay_while_one_pin_needs_them(
     await store.unpin(one[0])
     await collected(blocks)
     assert await count(blocks) == 1
-    assert await holding(store, leaf[0]) is Holding.PINNED
+    assert await holding(store, leaf[0]) is TrackerStatus.PINNED
 
 
 async def test_what_an_incomplete_pin_has_fetched_goes_with_it(
@@ -105,7 +105,7 @@ async def test_a_pin_while_its_blocks_are_leaving_keeps_what_is_left(
         await store.unpin(dag[0])
         await pin(store, dag[0])
         await collected(blocks)
-        assert await holding(store, dag[0]) is Holding.PINNED
+        assert await holding(store, dag[0]) is TrackerStatus.PINNED
         assert await count(blocks) == len(dag[1])
 
 
@@ -131,7 +131,7 @@ async def test_pins_and_unpins_of_overlapping_dags_never_lose_a_block(
     await collected(blocks)
     held: set[bytes] = set()
     for dag, is_wanted in zip(dags, wanted, strict=True):
-        expected = Holding.PINNED if is_wanted else Holding.ABSENT
+        expected = TrackerStatus.PINNED if is_wanted else TrackerStatus.ABSENT
         assert await holding(store, dag[0]) is expected
         if is_wanted:
             held |= {cid.multihash for cid in dag[1]}
@@ -163,7 +163,7 @@ async def test_a_retrieval_that_outlived_an_unpin_completes_nothing(blocks: Bloc
     """Let go of and begun again meanwhile: blocks that it counted as here may have gone."""
     dag = file(300, 10)
     sections = [(cid.multihash, data) for cid, data in in_order(dag)]
-    late, frontier = await blocks.begin(dag[0]), Frontier(dag[0], Limits())
+    late, frontier = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
     await blocks.keep(late, frontier, sections[:200])
     await blocks.unpin(dag[0])
     await collected(blocks)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from content_gateway.backends.embedded.wantlist import MAX_STRAY_BYTES, Frontier, Limits
+from content_gateway.backends.embedded.wantlist import MAX_STRAY_BYTES, DagLimits, Wantlist
 from content_gateway.ipld.block import MAX_BLOCK_BYTES
 from content_gateway.model.cid import DAG_CBOR, RAW, Cid
 from tests.ipld.dags import Dag, block, cbor, file, in_order, link, pb, raw
@@ -18,7 +18,7 @@ def sections(dag: Dag) -> list[tuple[bytes, bytes]]:
 
 def test_in_order_each_block_is_taken_in_at_once() -> None:
     """Depth first, every block is linked from one before it."""
-    frontier = Frontier(DAG[0], Limits())
+    frontier = Wantlist(DAG[0], DagLimits())
     for section in sections(DAG):
         assert not frontier.is_complete
         assert frontier.accept([section]) == [section]
@@ -28,7 +28,7 @@ def test_in_order_each_block_is_taken_in_at_once() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_in_any_order_all_blocks_are_taken_in_in_the_end(seed: int) -> None:
     """What comes too early waits, within a bound; nothing comes twice."""
-    frontier, shuffled = Frontier(DAG[0], Limits()), sections(DAG)
+    frontier, shuffled = Wantlist(DAG[0], DagLimits()), sections(DAG)
     random.Random(seed).shuffle(shuffled)
     accepted = [each for section in shuffled for each in frontier.accept([section])]
     assert sorted(accepted) == sorted(shuffled)
@@ -37,7 +37,7 @@ def test_in_any_order_all_blocks_are_taken_in_in_the_end(seed: int) -> None:
 
 def test_what_is_not_linked_is_not_taken_in() -> None:
     """Not before the root, not after it, and not twice what is."""
-    frontier = Frontier(DAG[0], Limits())
+    frontier = Wantlist(DAG[0], DagLimits())
     stranger = (raw(b"stranger")[0].multihash, b"stranger")
     root = sections(DAG)[0]
     assert frontier.accept([stranger]) == []
@@ -48,7 +48,7 @@ def test_strays_are_bounded() -> None:
     """The oldest are forgotten; they can be asked for later."""
     big = [raw(bytes([number]) * (MAX_BLOCK_BYTES // 2)) for number in range(12)]
     root = pb(*big)
-    frontier = Frontier(root[0], Limits())
+    frontier = Wantlist(root[0], DagLimits())
     for cid, blocks in big:
         assert frontier.accept([(cid.multihash, blocks[cid])]) == []
     accepted = frontier.accept([(root[0].multihash, root[1][root[0]])])
@@ -65,7 +65,7 @@ def test_a_codec_comes_from_the_link_and_nowhere_else() -> None:
     data = inner[1][inner[0]]
     as_raw: Dag = (Cid(RAW, 0x12, inner[0].digest), {})
     root = pb(as_raw, inner)
-    frontier = Frontier(root[0], Limits())
+    frontier = Wantlist(root[0], DagLimits())
     frontier.accept([(root[0].multihash, root[1][root[0]])])
     assert inner[0].codec == DAG_CBOR
     assert frontier.accept([(inner[0].multihash, data)]) == [(inner[0].multihash, data)]
@@ -79,7 +79,7 @@ def test_the_same_bytes_under_another_codec_later_are_wanted_again() -> None:
     as_raw: Dag = (Cid(RAW, 0x12, inner[0].digest), {})
     late = pb(inner)
     root = pb(as_raw, late)
-    frontier = Frontier(root[0], Limits())
+    frontier = Wantlist(root[0], DagLimits())
     section = (inner[0].multihash, inner[1][inner[0]])
     frontier.accept([(root[0].multihash, root[1][root[0]]), section])
     frontier.accept([(late[0].multihash, late[1][late[0]])])
@@ -94,7 +94,7 @@ def test_the_number_of_links_is_bounded_before_they_are_fetched() -> None:
     inside = b"\x12\x26\x0a\x24\x01\x55\x12\x20"
     node = b"".join(inside + number.to_bytes(32, "big") for number in range(101))
     cid = block(0x70, node)
-    frontier = Frontier(cid, Limits(blocks=101))
+    frontier = Wantlist(cid, DagLimits(blocks=101))
     with pytest.raises(ValueError, match="more than 101 blocks"):
         frontier.accept([(cid.multihash, node)])
 
@@ -104,11 +104,11 @@ def test_identity_links_are_followed_inside() -> None:
     leaf = raw(b"x")
     node = next(iter(pb(leaf)[1].values()))
     root = pb((Cid(0x70, 0, node), {}))
-    frontier = Frontier(root[0], Limits(blocks=2))
+    frontier = Wantlist(root[0], DagLimits(blocks=2))
     frontier.accept([(root[0].multihash, root[1][root[0]])])
     assert set(frontier.missing(frontier.unread(9))) == {leaf[0].multihash}
     with pytest.raises(ValueError, match="more than 1 links"):
-        Frontier(root[0], Limits(blocks=1)).accept([(root[0].multihash, root[1][root[0]])])
+        Wantlist(root[0], DagLimits(blocks=1)).accept([(root[0].multihash, root[1][root[0]])])
 
 
 def test_a_long_chain_may_come_backwards() -> None:
@@ -116,7 +116,7 @@ def test_a_long_chain_may_come_backwards() -> None:
     dag = raw(b"end")
     for _ in range(3_000):
         dag = pb(dag)
-    frontier = Frontier(dag[0], Limits(depth=5_000))
+    frontier = Wantlist(dag[0], DagLimits(depth=5_000))
     backwards = sections(dag)[::-1]
     accepted = [each for section in backwards for each in frontier.accept([section])]
     assert len(accepted) == 3_001

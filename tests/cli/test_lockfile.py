@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from content_gateway.cli import lockfile
-from content_gateway.cli.lockfile import Mark
+from content_gateway.cli.lockfile import Lockfile
 from content_gateway.errors import WrongSettings
 from content_gateway.settings.model import Settings
 from content_gateway.settings.sources import load
@@ -43,7 +43,7 @@ def test_a_service_is_seen_until_the_last_one_ends(here: Settings) -> None:
             assert lockfile.is_held(here)
         assert lockfile.is_held(here)
     assert not lockfile.is_held(here)
-    assert lockfile.last(here) == Mark("embedded", "open", has_demo=True)
+    assert lockfile.last(here) == Lockfile("embedded", "open", has_demo=True)
 
 
 def test_a_ledger_has_one_backend_at_a_time(here: Settings) -> None:
@@ -108,7 +108,7 @@ def test_a_shorter_mark_replaces_a_longer_one(here: Settings) -> None:
         pass
     with lockfile.held(settings(here.data_dir, pins__backend="kubo"), has_demo=False):
         pass
-    assert lockfile.last(here) == Mark("kubo", "issued", has_demo=False)
+    assert lockfile.last(here) == Lockfile("kubo", "issued", has_demo=False)
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"\xff", b'{"backend": 1}', b"[]"])
@@ -143,4 +143,4 @@ async def test_a_killed_service_leaves_no_lock(tmp_path: Path) -> None:
         assert lockfile.is_held(here)
         service.kill()
         assert not lockfile.is_held(here)
-        assert lockfile.last(here) == Mark("embedded", "issued", has_demo=False)
+        assert lockfile.last(here) == Lockfile("embedded", "issued", has_demo=False)

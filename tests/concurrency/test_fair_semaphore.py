@@ -167,7 +167,7 @@ async def test_one_cancelled_in_the_moment_of_its_turn_gives_it_back() -> None:
     assert fair.free == 1
 
 
-class Crowd:
+class Connections:
     """Several requestors at work with one semaphore, as a property test drives them."""
 
     def __init__(self, permits: int, waiting: int) -> None:
@@ -253,7 +253,7 @@ def test_no_permit_is_lost_and_nobody_is_passed_over(
     """Whoever asks, finishes, joins or is cancelled, and in which order ever."""
 
     async def run() -> None:
-        crowd = Crowd(permits, waiting)
+        crowd = Connections(permits, waiting)
         for step in steps:
             await crowd.act(*step)
         await crowd.end()

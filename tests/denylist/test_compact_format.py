@@ -9,7 +9,7 @@ import pytest
 from multiformats import CID
 
 from content_gateway.codecs.multiformats import HASHES, varint
-from content_gateway.denylist.compact_format import Denylist, parse_denylist
+from content_gateway.denylist.compact_format import CompactDenylist, parse_denylist
 from content_gateway.model.cid import Cid
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
@@ -29,19 +29,19 @@ PEER = "12D3KooWDkNqEJNmreF3NYYFK1ws7Ra2fuW6cHBTu567SPV3LdYA"
 OTHER_KEY = "k51qzi5uqu5dixwsch9wpd9rolqby1m0uqj5hhxwtxal0dwltastfmh01dlniq"
 
 
-def denylist(*rules: str) -> Denylist:
+def denylist(*rules: str) -> CompactDenylist:
     return parse_denylist("\n".join(rules).encode())
 
 
-def blocks_cid(rules: Denylist, text: str) -> bool:
+def blocks_cid(rules: CompactDenylist, text: str) -> bool:
     return rules.blocks_cid(Cid.parse(text))
 
 
-def blocks_ipns(rules: Denylist, text: str) -> bool:
+def blocks_ipns(rules: CompactDenylist, text: str) -> bool:
     return rules.blocks_ipns(IpnsName.parse(text))
 
 
-def blocks_domain(rules: Denylist, text: str) -> bool:
+def blocks_domain(rules: CompactDenylist, text: str) -> bool:
     return rules.blocks_domain(DomainName.parse(text))
 
 

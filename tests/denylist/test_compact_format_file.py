@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from content_gateway.denylist.compact_format import (
     MAX_HEADER_BYTES,
     MAX_LINE_BYTES,
-    Denylist,
+    CompactDenylist,
     parse_denylist,
 )
 from content_gateway.model.cid import Cid
@@ -226,7 +226,7 @@ def test_a_rule_takes_little_memory() -> None:
     )
     tracemalloc.start()
     try:
-        denylist: Denylist = parse_denylist(data)
+        denylist: CompactDenylist = parse_denylist(data)
         used, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

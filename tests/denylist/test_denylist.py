@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from content_gateway.denylist.denylist import Blocklist
+from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import Blocked, WrongSettings
 from content_gateway.model.cid import Cid
 from content_gateway.model.domain import DomainName
@@ -19,7 +19,7 @@ KEY = IpnsName.parse("k51qzi5uqu5dhmzyv3zac033i7rl9hkgczxyl81lwoukda2htteop7d3x0
 DOMAIN = DomainName.parse("domain.example")
 DNSLINK = IpnsName.parse("domain.example")
 
-Check = Callable[[Blocklist], None]
+Check = Callable[[Denylist], None]
 CHECKS: dict[str, Check] = {
     "name": lambda blocklist: blocklist.check_name(DOMAIN),
     "cid": lambda blocklist: blocklist.check_cid(CID),
@@ -28,7 +28,7 @@ CHECKS: dict[str, Check] = {
 }
 
 
-def blocked(blocklist: Blocklist) -> set[str]:
+def blocked(blocklist: Denylist) -> set[str]:
     """Which of the checks refuse."""
     refused = set()
     for kind, check in CHECKS.items():
@@ -55,11 +55,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def blocklist(denylist: Path, names: Path, clock: Clock) -> Iterator[Blocklist]:
+def blocklist(denylist: Path, names: Path, clock: Clock) -> Iterator[Denylist]:
     """Both files, which block nothing yet."""
     denylist.write_text("# nothing\n")
     names.write_text("# nothing\n")
-    blocklist = Blocklist(denylist, names, clock=clock)
+    blocklist = Denylist(denylist, names, clock=clock)
     yield blocklist
     blocklist.close()
 
@@ -73,7 +73,7 @@ def put(path: Path, text: str) -> None:
 
 def test_without_files_nothing_is_blocked() -> None:
     """The default."""
-    blocklist = Blocklist(None, None)
+    blocklist = Denylist(None, None)
     assert blocked(blocklist) == set()
     blocklist.close()
 
@@ -91,22 +91,22 @@ def test_without_files_nothing_is_blocked() -> None:
 def test_a_denylist_blocks_by_kind(denylist: Path, rule: str, kinds: set[str]) -> None:
     """A domain is blocked wherever it stands; content and keys are blocked as such."""
     denylist.write_text(rule)
-    assert blocked(Blocklist(denylist, None)) == kinds
+    assert blocked(Denylist(denylist, None)) == kinds
 
 
 def test_a_listed_name_is_blocked_as_dnslink_too(names: Path) -> None:
     """Whoever blocks a domain means it however it is reached."""
     for line in ("domain.example", "*.example"):
         put(names, line)
-        assert blocked(Blocklist(None, names)) == {"name", "dnslink"}
+        assert blocked(Denylist(None, names)) == {"name", "dnslink"}
 
 
 def test_an_exception_lifts_only_its_own_list(denylist: Path, names: Path) -> None:
     """Two files, perhaps of two people: either of them blocks."""
     denylist.write_text("/ipns/domain.example\n!/ipns/domain.example")
     names.write_text("domain.example")
-    assert blocked(Blocklist(denylist, None)) == set()
-    assert blocked(Blocklist(denylist, names)) == {"name", "dnslink"}
+    assert blocked(Denylist(denylist, None)) == set()
+    assert blocked(Denylist(denylist, names)) == {"name", "dnslink"}
 
 
 def test_the_caller_hears_what_kind_of_thing_is_blocked(denylist: Path) -> None:
@@ -115,7 +115,7 @@ def test_the_caller_hears_what_kind_of_thing_is_blocked(denylist: Path) -> None:
     details = {}
     for kind, check in CHECKS.items():
         with pytest.raises(Blocked) as refused:
-            check(Blocklist(denylist, None))
+            check(Denylist(denylist, None))
         details[kind] = refused.value.detail
     assert details == {
         "name": "This domain is blocked by the operator.",
@@ -126,7 +126,7 @@ def test_the_caller_hears_what_kind_of_thing_is_blocked(denylist: Path) -> None:
 
 
 def test_an_edit_of_either_file_shows_within_a_second(
-    blocklist: Blocklist, denylist: Path, names: Path, clock: Clock
+    blocklist: Denylist, denylist: Path, names: Path, clock: Clock
 ) -> None:
     """No restart, whether something is blocked or freed."""
     assert blocked(blocklist) == set()
@@ -141,7 +141,7 @@ def test_an_edit_of_either_file_shows_within_a_second(
 
 @pytest.mark.parametrize("broken", ["oops", "", None])
 def test_a_list_that_breaks_still_blocks(
-    blocklist: Blocklist, denylist: Path, names: Path, clock: Clock, broken: str | None
+    blocklist: Denylist, denylist: Path, names: Path, clock: Clock, broken: str | None
 ) -> None:
     """Wrong, empty or gone: the last good list stays, and the log has one alarm for each file."""
     put(denylist, f"/ipfs/{CID}")
@@ -170,4 +170,4 @@ def test_the_start_fails_without_the_lists(tmp_path: Path, setting: str, text: s
         path.write_text(text)
     files = (path, None) if setting == "blocking.denylist_file" else (None, path)
     with pytest.raises(WrongSettings, match=setting):
-        Blocklist(*files)
+        Denylist(*files)

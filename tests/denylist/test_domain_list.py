@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from content_gateway.denylist.domain_list import NameList, parse_names
+from content_gateway.denylist.domain_list import DomainList, parse_domains
 from content_gateway.model.domain import DomainName
 
 LIST = """
@@ -18,7 +18,7 @@ bücher.eth
 """
 
 
-def blocks(names: NameList, text: str) -> bool:
+def blocks(names: DomainList, text: str) -> bool:
     return names.blocks(DomainName.parse(text).text)
 
 
@@ -36,7 +36,7 @@ def blocks(names: NameList, text: str) -> bool:
 )
 def test_a_listed_name_is_blocked(name: str) -> None:
     """Names are normalised on both sides; a wildcard reaches any depth."""
-    assert blocks(parse_names(LIST.encode()), name)
+    assert blocks(parse_domains(LIST.encode()), name)
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,12 @@ def test_a_listed_name_is_blocked(name: str) -> None:
 )
 def test_no_other_name_is(name: str) -> None:
     """Neither what lies below a plain entry, nor what a wildcard hangs from."""
-    assert not blocks(parse_names(LIST.encode()), name)
+    assert not blocks(parse_domains(LIST.encode()), name)
 
 
 def test_a_name_and_all_below_it_take_two_lines() -> None:
     """Each says what it says; a name listed twice is listed once."""
-    names = parse_names(b"a.eth\n*.a.eth\r\na.eth")
+    names = parse_domains(b"a.eth\n*.a.eth\r\na.eth")
     assert blocks(names, "a.eth")
     assert blocks(names, "b.a.eth")
     assert len(names) == 2
@@ -66,9 +66,9 @@ def test_a_name_and_all_below_it_take_two_lines() -> None:
 
 def test_a_list_of_comments_blocks_nothing() -> None:
     """An empty file is refused: a download that failed leaves one behind."""
-    assert not blocks(parse_names(b"# nothing yet"), "a.eth")
+    assert not blocks(parse_domains(b"# nothing yet"), "a.eth")
     with pytest.raises(ValueError, match="empty"):
-        parse_names(b"")
+        parse_domains(b"")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_list_of_comments_blocks_nothing() -> None:
 def test_a_line_that_is_no_domain_is_named(line: str) -> None:
     """Nothing is skipped."""
     with pytest.raises(ValueError, match=r"\Aline 3: ."):
-        parse_names(b"# one\na.eth\n" + line.encode("latin-1") + b"\n")
+        parse_domains(b"# one\na.eth\n" + line.encode("latin-1") + b"\n")
 
 
 @given(st.text(max_size=40), st.sampled_from(["", "*.", "a.eth\n", "a.eth "]))
@@ -103,6 +103,6 @@ def test_any_text_is_a_list_or_a_value_error(text: str, before: str) -> None:
     """Nothing but ValueError ever comes out of the parser."""
     for after in ("", ".eth"):
         try:
-            parse_names((before + text + after).encode("utf-8", "surrogatepass"))
+            parse_domains((before + text + after).encode("utf-8", "surrogatepass"))
         except ValueError:
             continue

@@ -11,8 +11,8 @@ from eth_abi.abi import decode, encode
 
 from content_gateway.codecs.abi import Reverted
 from content_gateway.ethereum.ccip import LOCAL_BATCH, CcipRead
-from content_gateway.ethereum.gateways import Gateways
-from content_gateway.net.http_client import Outbound
+from content_gateway.ethereum.gateways import OffchainGateways
+from content_gateway.net.http_client import HttpClient
 from content_gateway.net.ssrf_guard import Guard
 from tests.fakes.ethereum import selector
 from tests.fakes.gateway import Gateway, running_gateway
@@ -63,9 +63,9 @@ class Chain:
 class World:
     """A gateway and the means to call contracts that name it."""
 
-    def __init__(self, gateway: Gateway, other: Gateway, outbound: Outbound) -> None:
+    def __init__(self, gateway: Gateway, other: Gateway, outbound: HttpClient) -> None:
         self.gateway, self.other = gateway, other
-        self.gateways = Gateways(outbound)
+        self.gateways = OffchainGateways(outbound)
         self.chain = Chain(lambda _: b"")
 
     async def call(
@@ -99,4 +99,4 @@ async def running_world() -> AsyncIterator[World]:
         gateway = await stack.enter_async_context(running_gateway())
         other = await stack.enter_async_context(running_gateway())
         guard = Guard(local_gateways=[gateway.url, other.url])
-        yield World(gateway, other, await stack.enter_async_context(Outbound(guard)))
+        yield World(gateway, other, await stack.enter_async_context(HttpClient(guard)))

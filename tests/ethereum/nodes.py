@@ -12,7 +12,7 @@ from content_gateway.codecs.abi import Reverted
 from content_gateway.errors import UpstreamError
 from content_gateway.ethereum.quorum import EthereumQuorum
 from content_gateway.ethereum.rpc import EthereumRpc
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.fakes.ethereum import REGISTRY, Ethereum, selector
 from tests.names.services import Clock
 from tests.waiting import until
@@ -22,14 +22,14 @@ LONG = 30.0  # a quarter of it is patience enough for the slowest machine
 
 
 def rpc_of(
-    outbound: Outbound, clock: Clock, *nodes: Ethereum, seconds: float = LONG
+    outbound: HttpClient, clock: Clock, *nodes: Ethereum, seconds: float = LONG
 ) -> EthereumRpc:
     """The chain through *nodes*."""
     return EthereumRpc(outbound, [node.url for node in nodes], seconds=seconds, clock=clock)
 
 
 def quorum_of(
-    outbound: Outbound, clock: Clock, *nodes: Ethereum, quorum: int = 2, seconds: float = LONG
+    outbound: HttpClient, clock: Clock, *nodes: Ethereum, quorum: int = 2, seconds: float = LONG
 ) -> EthereumQuorum:
     """The chain through *nodes*, of which *quorum* must agree."""
     urls = [f"{node.url}/v3/s3cr3t-{number}" for number, node in enumerate(nodes)]

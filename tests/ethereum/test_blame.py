@@ -6,10 +6,10 @@ import pytest
 import structlog
 
 from content_gateway.codecs.abi import Reverted
-from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamUnavailable
+from content_gateway.errors import InvalidUpstreamResponse, UpstreamError, UpstreamUnavailable
 from content_gateway.ethereum.quorum import EthereumQuorum
 from content_gateway.ethereum.rpc import EthereumRpc
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.ethereum.nodes import (
     LONG,
     ROOT_OWNER,
@@ -31,7 +31,7 @@ def unreadable(_: bytes) -> bytes:
 
 
 async def test_a_contract_cannot_make_nodes_look_dead(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """Whoever asks often for a name with a broken resolver does not end the service for others."""
     rpc = rpc_of(outbound, clock, *nodes)
@@ -47,7 +47,7 @@ async def test_a_contract_cannot_make_nodes_look_dead(
         for contract in (out_of_gas, huge, empty):
             with pytest.raises(UpstreamError):
                 await rpc.call(contract, b"", bytes)
-        with pytest.raises(UpstreamNonsense, match="talks nonsense"):
+        with pytest.raises(InvalidUpstreamResponse, match="talks nonsense"):
             await rpc.call(REGISTRY, ROOT_OWNER, unreadable)
     before = nodes[0].eth_calls
     assert await ask(rpc) == bytes(32)
@@ -56,7 +56,7 @@ async def test_a_contract_cannot_make_nodes_look_dead(
 
 @pytest.mark.parametrize("quorum", [1, 2])
 async def test_names_that_hang_at_the_nodes_close_them_for_nobody(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum], quorum: int
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum], quorum: int
 ) -> None:
     """Whoever asks for many of them at once, and nothing else, finds that they take too long; the
     nodes that answer whoever asks meanwhile are well."""
@@ -75,7 +75,7 @@ async def test_names_that_hang_at_the_nodes_close_them_for_nobody(
 
 
 async def test_a_hanging_name_does_not_keep_a_node_closed(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """Where it was away for a while: whoever comes first afterwards asks it something harmless."""
     node, endless = nodes[0], "0x" + "04" * 20
@@ -94,7 +94,7 @@ async def test_a_hanging_name_does_not_keep_a_node_closed(
 
 
 async def test_a_node_is_not_blamed_for_the_silence_of_the_next(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """It has answered at once, and what it said may be the contract's doing."""
     first, second, _ = nodes
@@ -104,7 +104,7 @@ async def test_a_node_is_not_blamed_for_the_silence_of_the_next(
             caller = asyncio.create_task(rpc.call(REGISTRY, ROOT_OWNER, unreadable))
             await until_asked(second, asked)
             clock.pass_(LONG / 2)
-        with pytest.raises(UpstreamNonsense):
+        with pytest.raises(InvalidUpstreamResponse):
             await caller
         clock.pass_(-LONG / 2)
     assert await ask(rpc) == bytes(32)
@@ -112,7 +112,7 @@ async def test_a_node_is_not_blamed_for_the_silence_of_the_next(
 
 
 async def test_a_probe_that_learns_nothing_makes_room_for_another(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """A contract that talks nonsense to the one caller who tries a node again locks nobody out."""
     node = nodes[0]
@@ -121,14 +121,14 @@ async def test_a_probe_that_learns_nothing_makes_room_for_another(
     await fails(rpc, 3)
     node.come_back()
     clock.pass_(2)
-    with pytest.raises(UpstreamNonsense, match="talks nonsense"):
+    with pytest.raises(InvalidUpstreamResponse, match="talks nonsense"):
         await rpc.call(REGISTRY, ROOT_OWNER, unreadable)
     assert await ask(rpc) == bytes(32)
 
 
 @pytest.mark.parametrize("mood", ["error", "empty", "html", "lie", "garbage"])
 async def test_a_node_that_talks_nonsense_where_others_do_not_is_asked_no_more(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum], mood: Mood
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum], mood: Mood
 ) -> None:
     """What one node cannot say and the next one can was the node's fault."""
     first, second, _ = nodes
@@ -146,7 +146,7 @@ def owner(returned: bytes) -> bytes:
 
 
 async def test_a_revert_shows_that_a_node_is_well(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """Names that do not exist say nothing against the node."""
     rpc = rpc_of(outbound, clock, nodes[0])
@@ -158,7 +158,7 @@ async def test_a_revert_shows_that_a_node_is_well(
 
 
 async def test_a_bug_of_ours_is_not_the_nodes_fault(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """What nobody foresaw reaches the caller as it is, and nobody else is asked or blamed."""
 
@@ -174,7 +174,7 @@ async def test_a_bug_of_ours_is_not_the_nodes_fault(
 
 
 async def test_what_a_node_says_of_itself_is_for_the_log(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """Which node it was and its own words are logged; the caller hears neither."""
     rpc = rpc_of(outbound, clock, nodes[0])

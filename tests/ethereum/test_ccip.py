@@ -6,8 +6,8 @@ import pytest
 
 from content_gateway.codecs.abi import Reverted
 from content_gateway.errors import (
+    InvalidUpstreamResponse,
     UpstreamError,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
@@ -83,7 +83,7 @@ async def test_a_lookup_of_somebody_else_is_not_made(world: World) -> None:
     def contract(_: bytes) -> bytes:
         raise lookup([world.gateway.by_get], b"question", sender=OTHER)
 
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         await world.call(contract)
     assert world.gateway.requests == []
     assert world.chain.calls == [CALL]
@@ -105,7 +105,7 @@ async def test_only_so_many_lookups_are_made(world: World, lookups: int) -> None
     if lookups <= MAX_ROUNDS:
         assert await world.call(contract) == b"answer"
     else:
-        with pytest.raises(UpstreamNonsense):
+        with pytest.raises(InvalidUpstreamResponse):
             await world.call(contract)
     assert len(world.gateway.requests) == min(lookups, MAX_ROUNDS)
 
@@ -116,8 +116,8 @@ async def test_only_so_many_lookups_are_made(world: World, lookups: int) -> None
         ("dark", UpstreamUnavailable),
         ("500", UpstreamUnavailable),
         ("hang", UpstreamTimeout),
-        ("html", UpstreamNonsense),
-        ("404", UpstreamNonsense),
+        ("html", InvalidUpstreamResponse),
+        ("404", InvalidUpstreamResponse),
     ],
 )
 async def test_a_failed_gateway_is_a_failed_call(
@@ -167,6 +167,6 @@ async def test_a_lookup_that_cannot_be_read_is_nonsense(world: World, said: byte
     def contract(_: bytes) -> bytes:
         raise Reverted(lookup([], b"").data[:4] + said)
 
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         await world.call(contract)
     assert world.chain.calls == [CALL]

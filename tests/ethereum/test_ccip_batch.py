@@ -8,9 +8,9 @@ from eth_abi.abi import decode
 
 from content_gateway.errors import Overloaded
 from content_gateway.ethereum.ccip import LOCAL_BATCH, MAX_BATCH, MAX_RESPONSE_BYTES
-from content_gateway.ethereum.gateways import Gateways
+from content_gateway.ethereum.gateways import OffchainGateways
 from content_gateway.net.connection_slots import PoolLimits
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from content_gateway.net.ssrf_guard import Guard
 from tests.ethereum.lookups import World, query, running_world
 from tests.fakes.ethereum import selector
@@ -96,8 +96,8 @@ async def test_our_own_overload_is_no_element(world: World) -> None:
     """A contract is not told that a gateway failed where we had no connection for it."""
     world.other.misbehave("hang")
     guard = Guard(local_gateways=[world.other.url])
-    async with Outbound(guard, limits=PoolLimits(per_server=1, seconds=0.05)) as outbound:
-        world.gateways = Gateways(outbound)
+    async with HttpClient(guard, limits=PoolLimits(per_server=1, seconds=0.05)) as outbound:
+        world.gateways = OffchainGateways(outbound)
         with pytest.raises(Overloaded):
             await world.batch(*([([world.other.by_get], b"bad")] * 2), seconds=60)
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from content_gateway.errors import (
+    InvalidUpstreamResponse,
     PinFailed,
     UpstreamError,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
@@ -28,7 +28,7 @@ from content_gateway.ethereum.gateways import (
     MAX_URL_BYTES,
     GatewayFailed,
     GatewayRefused,
-    Request,
+    GatewayRequest,
 )
 from tests.fakes.ethereum import selector
 
@@ -67,7 +67,7 @@ def test_a_lookup_is_read_as_eth_abi_wrote_it(
     sender: bytes, urls: list[str], data: bytes, callback: bytes, extra: bytes
 ) -> None:
     """Every field of every lookup comes out as it went in."""
-    expected = OffchainLookup(Request(sender, tuple(urls), data), callback, extra)
+    expected = OffchainLookup(GatewayRequest(sender, tuple(urls), data), callback, extra)
     assert read_lookup(lookup(sender, urls, data, callback, extra)) == expected
 
 
@@ -77,7 +77,7 @@ def test_a_query_is_read_as_eth_abi_wrote_it(
     requests: list[tuple[bytes, list[str], bytes]],
 ) -> None:
     """The same for the batch gateway's function."""
-    expected = [Request(sender, tuple(urls), data) for sender, urls, data in requests]
+    expected = [GatewayRequest(sender, tuple(urls), data) for sender, urls, data in requests]
     assert read_query(query(*requests)) == expected
 
 
@@ -185,7 +185,7 @@ def test_a_tampered_lookup_is_refused_or_read_as_eth_abi_does(
     """No flaw turns into another value than the one the bytes stand for, or another error."""
 
     def make(sender: str, urls: Sequence[str], data: bytes, *rest: Any) -> OffchainLookup:
-        request = Request(bytes.fromhex(sender[2:]), tuple(urls), data)
+        request = GatewayRequest(bytes.fromhex(sender[2:]), tuple(urls), data)
         return OffchainLookup(request, rest[0], rest[1])
 
     valid = lookup(urls=["https://a.example/{data}", "https://b.example/"], data=bytes(40))
@@ -201,9 +201,10 @@ def test_a_tampered_query_is_refused_or_read_as_eth_abi_does(
 ) -> None:
     """The same for the batch."""
 
-    def make(requests: Sequence[tuple[str, Sequence[str], bytes]]) -> list[Request]:
+    def make(requests: Sequence[tuple[str, Sequence[str], bytes]]) -> list[GatewayRequest]:
         return [
-            Request(bytes.fromhex(sender[2:]), tuple(urls), data) for sender, urls, data in requests
+            GatewayRequest(bytes.fromhex(sender[2:]), tuple(urls), data)
+            for sender, urls, data in requests
         ]
 
     valid = query((SENDER, ["https://a.example/"], b"one"), (SENDER[::-1], [], bytes(40)))
@@ -230,7 +231,7 @@ def test_noise_is_refused(noise: bytes) -> None:
         (GatewayFailed(429), 429),
         (GatewayFailed(500), 500),
         (UpstreamTimeout("late"), 504),
-        (UpstreamNonsense("odd"), 502),
+        (InvalidUpstreamResponse("odd"), 502),
         (UpstreamUnavailable("gone"), 503),
         (PinFailed("?"), 503),
     ],

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from content_gateway.errors import (
+    InvalidUpstreamResponse,
     UpstreamError,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
@@ -22,11 +22,11 @@ from content_gateway.ethereum.gateways import (
     Attempts,
     GatewayFailed,
     GatewayRefused,
-    Gateways,
-    Request,
+    GatewayRequest,
+    OffchainGateways,
     read_gateway_answer,
 )
-from content_gateway.net.http_client import MAX_IN_FLIGHT, Answer, Outbound
+from content_gateway.net.http_client import MAX_IN_FLIGHT, Answer, HttpClient
 from content_gateway.net.ssrf_guard import Guard
 from tests.fakes.gateway import Asked, Gateway, running_gateway
 from tests.fakes.miniature import Mood
@@ -50,16 +50,16 @@ FAILING: list[Mood] = [
 class World:
     """Two gateways that hold the same answer, and the client that may ask them."""
 
-    def __init__(self, first: Gateway, second: Gateway, outbound: Outbound) -> None:
+    def __init__(self, first: Gateway, second: Gateway, outbound: HttpClient) -> None:
         self.first, self.second = first, second
-        self._gateways = Gateways(outbound)
+        self._gateways = OffchainGateways(outbound)
         for gateway in (first, second):
             gateway.answers[QUESTION] = b"answer"
 
     async def ask(self, *urls: str, seconds: float = 5, attempts: Attempts | None = None) -> bytes:
         """What the gateways at *urls*, or else both in order, answer to QUESTION."""
         chosen = urls or (self.first.by_get, self.second.by_get)
-        request = Request(SENDER, chosen, QUESTION)
+        request = GatewayRequest(SENDER, chosen, QUESTION)
         return await self._gateways.ask(request, seconds=seconds, attempts=attempts)
 
 
@@ -69,7 +69,7 @@ async def world() -> AsyncIterator[World]:
         first = await stack.enter_async_context(running_gateway())
         second = await stack.enter_async_context(running_gateway())
         guard = Guard(local_gateways=[first.url, second.url])
-        yield World(first, second, await stack.enter_async_context(Outbound(guard)))
+        yield World(first, second, await stack.enter_async_context(HttpClient(guard)))
 
 
 async def test_a_url_with_data_is_fetched(world: World) -> None:
@@ -89,7 +89,7 @@ async def test_a_url_without_data_is_posted_to(world: World) -> None:
 @pytest.mark.parametrize("more", ["{data}" * 300, "{sender}"])
 async def test_a_template_is_filled_once(world: World, more: str) -> None:
     """A template cannot make a URL that is many times longer than what was asked for."""
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         await world.ask(world.first.url + "/{sender}/{data}" + more)
     assert world.first.requests == []
 
@@ -129,7 +129,7 @@ async def test_what_is_no_answer_is_passed_over(world: World, says: bytes) -> No
     """Only `data` with whole bytes in hexadecimal is an answer; the status alone is none."""
     world.first.says = says
     assert await world.ask() == b"answer"
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         await world.ask(world.first.by_get)
 
 
@@ -157,11 +157,11 @@ async def test_a_refusal_ends_the_search(
         ("dark", UpstreamUnavailable),
         ("500", UpstreamUnavailable),
         ("hang", UpstreamTimeout),
-        ("html", UpstreamNonsense),
-        ("huge", UpstreamNonsense),
-        ("garbage", UpstreamNonsense),
-        ("redirect", UpstreamNonsense),
-        ("404", UpstreamNonsense),
+        ("html", InvalidUpstreamResponse),
+        ("huge", InvalidUpstreamResponse),
+        ("garbage", InvalidUpstreamResponse),
+        ("redirect", InvalidUpstreamResponse),
+        ("404", InvalidUpstreamResponse),
     ],
 )
 async def test_the_last_failure_is_told(
@@ -194,7 +194,7 @@ async def test_without_time_nobody_is_asked(world: World) -> None:
 async def test_without_urls_there_is_nobody_to_ask(world: World) -> None:
     """EIP-3668 lets the client choose then; this one does not."""
     with pytest.raises(UpstreamUnavailable):
-        await Gateways(Outbound()).ask(Request(SENDER, (), QUESTION), seconds=1)
+        await OffchainGateways(HttpClient()).ask(GatewayRequest(SENDER, (), QUESTION), seconds=1)
 
 
 async def test_only_so_many_urls_are_tried(world: World) -> None:
@@ -265,7 +265,7 @@ async def test_the_cap_is_exact(world: World) -> None:
     world.first.says += b" " * (MAX_BODY_BYTES - len(world.first.says))
     assert await world.ask(world.first.by_get) == bytes.fromhex(hexadecimal.decode())
     world.first.says += b" "
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         await world.ask(world.first.by_get)
 
 

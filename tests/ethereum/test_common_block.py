@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from content_gateway.errors import UpstreamNonsense, UpstreamUnavailable
+from content_gateway.errors import InvalidUpstreamResponse, UpstreamUnavailable
 from content_gateway.ethereum.quorum import EthereumQuorum, common_block
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.ethereum.nodes import LONG, ask
 from tests.fakes.ethereum import Ethereum
 from tests.names.services import Clock
@@ -43,7 +43,7 @@ def test_the_block_is_one_that_enough_of_them_have(
 @pytest.mark.parametrize("claims", [[NOW, NOW - 33], [FAR, NOW], [FAR, NOW, 0], [NOW, 0]])
 def test_claims_that_are_all_far_apart_are_of_no_chain(claims: Sequence[int]) -> None:
     """With one honest node it cannot be known which one that is."""
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         common_block(claims, 2)
 
 
@@ -70,7 +70,7 @@ def test_fewer_liars_than_the_quorum_move_nothing(data: st.DataObject, quorum: i
 
 @pytest.mark.parametrize("claim", [0, NOW - 1000, NOW + 1000, FAR])
 async def test_a_liar_about_the_block_is_outvoted(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum], claim: int
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum], claim: int
 ) -> None:
     """One node far ahead of the others, or far behind, does not keep them from an answer."""
     for node, block in zip(nodes, [claim, NOW, NOW - 1], strict=True):
@@ -83,7 +83,7 @@ async def test_a_liar_about_the_block_is_outvoted(
 
 
 async def test_a_quick_liar_does_not_send_us_back_in_time(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """A claim that is a little old is not taken before slower nodes had a moment to make theirs."""
     nodes[0].block = nodes[1].block - 30

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from content_gateway.errors import UpstreamNonsense, UpstreamUnavailable
+from content_gateway.errors import InvalidUpstreamResponse, UpstreamUnavailable
 from content_gateway.ethereum.endpoint import read_block_number
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.ethereum.nodes import (
     LONG,
     ROOT_OWNER,
@@ -26,7 +26,7 @@ from tests.waiting import until
 
 @pytest.mark.parametrize("mood", ["dark", "500", "429"])
 async def test_a_node_that_fails_is_asked_no_more(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum], mood: Mood
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum], mood: Mood
 ) -> None:
     """After three failures the others answer alone, and the dead one costs nobody anything."""
     first, second, third = nodes
@@ -39,7 +39,7 @@ async def test_a_node_that_fails_is_asked_no_more(
     assert third.eth_calls == 0
 
 
-async def test_a_stopped_node_is_passed_over(outbound: Outbound, clock: Clock) -> None:
+async def test_a_stopped_node_is_passed_over(outbound: HttpClient, clock: Clock) -> None:
     """A port where nobody listens any more is a failure like any other."""
     async with running_ethereum() as first, running_ethereum() as second:
         rpc = rpc_of(outbound, clock, first, second)
@@ -56,7 +56,7 @@ async def test_a_stopped_node_is_passed_over(outbound: Outbound, clock: Clock) -
 
 @pytest.mark.parametrize("mood", ["dark", "429", "503", "limited"])
 async def test_when_no_node_is_well_the_refusal_costs_nothing(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum], mood: Mood
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum], mood: Mood
 ) -> None:
     """With every breaker open nobody is asked, and a name is not called unknown."""
     rpc = rpc_of(outbound, clock, *nodes)
@@ -72,7 +72,7 @@ async def test_when_no_node_is_well_the_refusal_costs_nothing(
 
 
 async def test_two_seconds_later_one_caller_finds_out(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """Of all who come while the node may be back, one asks it and the others are refused."""
     node = nodes[0]
@@ -92,7 +92,7 @@ async def test_two_seconds_later_one_caller_finds_out(
 
 
 async def test_a_node_that_is_back_takes_its_place_again(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """The operator's order holds: after the probe the first node is asked first."""
     first, second, _ = nodes
@@ -109,7 +109,7 @@ async def test_a_node_that_is_back_takes_its_place_again(
 
 
 async def test_a_hanging_nodes_breaker_opens(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """Silence is a failure too: after three such waits nobody waits any more."""
     node = nodes[0]
@@ -122,7 +122,7 @@ async def test_a_hanging_nodes_breaker_opens(
 
 
 async def test_a_caller_who_has_waited_for_long_has_found_out(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """A deadline shorter than the node's own time does not hide that it hangs."""
     node = nodes[0]
@@ -140,7 +140,7 @@ async def test_a_caller_who_has_waited_for_long_has_found_out(
 
 
 async def test_callers_who_leave_at_once_prove_nothing(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """A hundred impatient callers do not make a node dead, nor does an impatient prober."""
     node = nodes[0]
@@ -161,7 +161,7 @@ async def test_callers_who_leave_at_once_prove_nothing(
 
 
 async def test_the_contract_of_a_caller_decides_nothing_for_another(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """Calls at once that go every way a call can go: each caller hears its own answer."""
     rpc = rpc_of(outbound, clock, *nodes)
@@ -191,7 +191,7 @@ async def test_the_contract_of_a_caller_decides_nothing_for_another(
 )
 def test_what_is_no_block_number_is_nonsense(result: object) -> None:
     """A number is 0x and at most 16 hex digits, nothing that Python would also read as one."""
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         read_block_number(json.dumps({"result": result}).encode())
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from content_gateway.errors import Overloaded
 from content_gateway.ethereum.ccip import CcipRead
-from content_gateway.ethereum.gateways import Gateways
+from content_gateway.ethereum.gateways import OffchainGateways
 from content_gateway.net.connection_slots import ConnectionSlots, PoolLimits
-from content_gateway.net.http_client import GUARDED, MAX_IN_FLIGHT, Outbound
+from content_gateway.net.http_client import GUARDED, MAX_IN_FLIGHT, HttpClient
 from content_gateway.net.ssrf_guard import Guard
 from tests.ethereum.lookups import CALL, CONTRACT, Chain, lookup, query, returned
 from tests.fakes.gateway import running_gateway
@@ -111,7 +111,7 @@ async def test_a_contracts_gateways_are_charged_to_who_asked_for_the_name() -> N
         silent.misbehave("hang")
         well.answers = {b"data": b"answer"}
         guard = Guard(local_gateways=[silent.url, well.url])
-        async with Outbound(guard, limits=limits) as outbound:
+        async with HttpClient(guard, limits=limits) as outbound:
 
             def wants(*requests: tuple[list[str], bytes]) -> CcipRead:
                 def contract(data: bytes) -> bytes:
@@ -119,7 +119,7 @@ async def test_a_contracts_gateways_are_charged_to_who_asked_for_the_name() -> N
                         raise lookup(["x-batch-gateway:true"], query(*requests))
                     return returned(data)[0]
 
-                return CcipRead(Chain(contract), Gateways(outbound), seconds=60)
+                return CcipRead(Chain(contract), OffchainGateways(outbound), seconds=60)
 
             hog = wants(*(([silent.by_get], b"%d" % number) for number in range(8)))
             hanging = asyncio.create_task(hog.call(CONTRACT, CALL, bytes, requestor="hog"))

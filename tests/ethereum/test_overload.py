@@ -7,7 +7,7 @@ import pytest
 
 from content_gateway.errors import Overloaded
 from content_gateway.net.connection_slots import PoolLimits
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.ethereum.nodes import ask, held, quorum_of, rpc_of
 from tests.fakes.ethereum import Ethereum, running_ethereum
 from tests.names.services import Clock
@@ -15,13 +15,13 @@ from tests.waiting import until
 
 
 @pytest.fixture
-async def narrow() -> AsyncIterator[Outbound]:
+async def narrow() -> AsyncIterator[HttpClient]:
     """A client with one connection a server, that waits for it only shortly."""
-    async with Outbound(limits=PoolLimits(per_server=1, seconds=0.05)) as outbound:
+    async with HttpClient(limits=PoolLimits(per_server=1, seconds=0.05)) as outbound:
         yield outbound
 
 
-async def test_no_node_is_blamed_for_our_queue(narrow: Outbound) -> None:
+async def test_no_node_is_blamed_for_our_queue(narrow: HttpClient) -> None:
     """Whoever waited in vain hears that we are overloaded; the node's breaker hears nothing."""
     async with running_ethereum() as node:
         rpc = rpc_of(narrow, Clock(), node)
@@ -35,7 +35,7 @@ async def test_no_node_is_blamed_for_our_queue(narrow: Outbound) -> None:
         assert await ask(rpc)
 
 
-async def test_another_node_is_asked_instead(narrow: Outbound, ethereum: Ethereum) -> None:
+async def test_another_node_is_asked_instead(narrow: HttpClient, ethereum: Ethereum) -> None:
     """What waits for a busy node goes on to one that is not."""
     async with running_ethereum() as busy:
         rpc = rpc_of(narrow, Clock(), busy, ethereum)
@@ -47,7 +47,7 @@ async def test_another_node_is_asked_instead(narrow: Outbound, ethereum: Ethereu
 
 
 async def test_a_quorum_that_cannot_be_asked_is_our_overload(
-    narrow: Outbound, ethereum: Ethereum
+    narrow: HttpClient, ethereum: Ethereum
 ) -> None:
     """Nor is it a lack of agreement."""
     async with running_ethereum() as other:

@@ -6,9 +6,9 @@ import pytest
 import structlog
 
 from content_gateway.codecs.abi import Reverted
-from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamUnavailable
+from content_gateway.errors import InvalidUpstreamResponse, UpstreamError, UpstreamUnavailable
 from content_gateway.ethereum.quorum import EthereumQuorum
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.ethereum.nodes import LONG, ROOT_OWNER, ask, held, quorum_of, until_asked
 from tests.fakes.ethereum import REGISTRY, Ethereum, Revert
 from tests.fakes.miniature import Mood
@@ -33,7 +33,7 @@ def revert(node: Ethereum, words: bytes = b"no") -> None:
 
 
 async def test_nodes_that_agree_are_believed(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """All of them are asked once, at once, and the answer is what they say."""
     assert await ask(quorum_of(outbound, clock, *nodes, quorum=3)) == bytes(32)
@@ -41,7 +41,7 @@ async def test_nodes_that_agree_are_believed(
 
 
 async def test_every_node_is_asked_for_the_same_block(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """The second parameter of eth_call is the number that enough of them have."""
     nodes[0].block, nodes[1].block, nodes[2].block = 1_000_002, 1_000_001, 1_000_001
@@ -53,7 +53,7 @@ async def test_every_node_is_asked_for_the_same_block(
 
 @pytest.mark.parametrize("liar", [0, 1, 2])
 async def test_a_liar_is_outvoted(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum], liar: int
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum], liar: int
 ) -> None:
     """Whichever of the three it is, and however quick it is."""
     lie(nodes[liar])
@@ -67,7 +67,7 @@ async def test_a_liar_is_outvoted(
 
 
 async def test_an_outvoted_liar_is_named_in_the_log(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """The operator hears that one of the nodes says something else."""
     lie(nodes[0])
@@ -91,12 +91,15 @@ def host(node: Ethereum) -> str:
 
 @pytest.mark.parametrize("quorum", [2, 3])
 async def test_nodes_that_all_say_something_else_are_not_believed(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum], quorum: int
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum], quorum: int
 ) -> None:
     """Two liars of different minds: 502, and the log names who said what, by host alone."""
     lie(nodes[0])
     lie(nodes[2], OTHER_LIE)
-    with structlog.testing.capture_logs() as logs, pytest.raises(UpstreamNonsense) as refused:
+    with (
+        structlog.testing.capture_logs() as logs,
+        pytest.raises(InvalidUpstreamResponse) as refused,
+    ):
         await ask(quorum_of(outbound, clock, *nodes, quorum=quorum))
     (entry,) = [entry for entry in logs if entry["log_level"] == "error"]
     said = sorted(names for names in entry["said"].values())
@@ -107,26 +110,26 @@ async def test_nodes_that_all_say_something_else_are_not_believed(
 
 
 async def test_one_liar_is_enough_when_all_must_agree(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """Where the operator wants all three, two do not make an answer."""
     lie(nodes[1])
-    with pytest.raises(UpstreamNonsense, match="agree"):
+    with pytest.raises(InvalidUpstreamResponse, match="agree"):
         await ask(quorum_of(outbound, clock, *nodes, quorum=3))
 
 
 async def test_a_difference_of_one_byte_is_a_difference(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """Answers are compared whole, before anybody reads them."""
     lie(nodes[0], bytes(33))
-    with pytest.raises(UpstreamNonsense, match="agree"):
+    with pytest.raises(InvalidUpstreamResponse, match="agree"):
         await ask(quorum_of(outbound, clock, *nodes[:2]))
 
 
 @pytest.mark.parametrize("mood", ["dark", "500", "error", "html", "empty"])
 async def test_one_of_three_may_be_down(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum], mood: Mood
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum], mood: Mood
 ) -> None:
     """The other two are enough, now and for as long as it lasts."""
     nodes[0].misbehave(mood)
@@ -138,7 +141,7 @@ async def test_one_of_three_may_be_down(
 
 @pytest.mark.parametrize("mood", ["dark", "500", "error", "html"])
 async def test_with_two_of_three_down_nothing_is_known(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum], mood: Mood
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum], mood: Mood
 ) -> None:
     """One node alone is not believed, and its word is not called a lie either."""
     nodes[0].misbehave(mood)
@@ -153,7 +156,7 @@ async def test_with_two_of_three_down_nothing_is_known(
 
 
 async def test_nodes_that_go_down_between_block_and_call_are_too_few(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """One answer of three is an outage, not a disagreement and not an answer."""
     quorum = quorum_of(outbound, clock, *nodes)
@@ -165,7 +168,7 @@ async def test_nodes_that_go_down_between_block_and_call_are_too_few(
 
 
 async def test_a_revert_that_they_agree_on_is_an_answer(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """'No such name' is believed like any answer: by vote."""
     for node in nodes[:2]:
@@ -177,28 +180,28 @@ async def test_a_revert_that_they_agree_on_is_an_answer(
 
 @pytest.mark.parametrize("words", [b"", b"yes"])
 async def test_a_revert_that_they_do_not_agree_on_is_none(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum], words: bytes
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum], words: bytes
 ) -> None:
     """A single node cannot make a name vanish, and two reverts are the same only word for word."""
     revert(nodes[0])
     assert await ask(quorum_of(outbound, clock, *nodes)) == bytes(32)
     revert(nodes[1], words)
-    with pytest.raises(UpstreamNonsense, match="agree"):
+    with pytest.raises(InvalidUpstreamResponse, match="agree"):
         await ask(quorum_of(outbound, clock, *nodes))
 
 
 async def test_a_revert_is_not_an_answer_with_the_same_bytes(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """To return bytes and to revert with them are two things."""
     lie(nodes[0], b"same")
     revert(nodes[1], b"same")
-    with pytest.raises(UpstreamNonsense, match="agree"):
+    with pytest.raises(InvalidUpstreamResponse, match="agree"):
         await ask(quorum_of(outbound, clock, *nodes[:2]))
 
 
 async def test_what_they_agree_on_and_nobody_can_read_is_nonsense(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """It is the contract's word: no node is blamed for it."""
 
@@ -207,13 +210,13 @@ async def test_what_they_agree_on_and_nobody_can_read_is_nonsense(
 
     quorum = quorum_of(outbound, clock, *nodes)
     for _ in range(5):
-        with pytest.raises(UpstreamNonsense, match="cannot be read"):
+        with pytest.raises(InvalidUpstreamResponse, match="cannot be read"):
             await quorum.call(REGISTRY, ROOT_OWNER, read)
     assert await ask(quorum) == bytes(32)
 
 
 async def test_a_contract_cannot_make_nodes_look_dead(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """Calls that no node can answer say nothing of how the nodes are."""
     quorum = quorum_of(outbound, clock, *nodes)
@@ -225,7 +228,7 @@ async def test_a_contract_cannot_make_nodes_look_dead(
 
 
 async def test_the_same_endpoint_twice_is_one_voice(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """Nobody agrees with himself."""
     url = nodes[0].url
@@ -235,7 +238,7 @@ async def test_the_same_endpoint_twice_is_one_voice(
 
 
 async def test_a_node_that_tells_no_number_has_no_say_in_the_block(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """Its claim is left out; two others are enough."""
     nodes[0].misbehave("lie")

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from content_gateway.errors import UpstreamNonsense, UpstreamUnavailable
-from content_gateway.net.http_client import Outbound
+from content_gateway.errors import InvalidUpstreamResponse, UpstreamUnavailable
+from content_gateway.net.http_client import HttpClient
 from tests.ethereum.nodes import LONG, answered, ask, held, quorum_of, until_asked, work_of_ours
 from tests.fakes.ethereum import REGISTRY, Ethereum
 from tests.fakes.miniature import Mood
@@ -19,7 +19,7 @@ def numbers_asked(node: Ethereum) -> int:
 
 
 async def test_a_hanging_node_is_not_waited_for(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """Two of three have answered: what the third would say changes nothing."""
     quorum = quorum_of(outbound, clock, *nodes)
@@ -31,7 +31,7 @@ async def test_a_hanging_node_is_not_waited_for(
 
 
 async def test_a_node_that_never_says_its_block_is_asked_less(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """Being silent while the others answer is a failure: three times, and its breaker opens."""
     quorum = quorum_of(outbound, clock, *nodes)
@@ -46,7 +46,7 @@ async def test_a_node_that_never_says_its_block_is_asked_less(
 
 
 async def test_when_too_few_are_well_the_refusal_costs_nothing(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """Not even those who are well are asked, for their word would not be enough."""
     quorum = quorum_of(outbound, clock, *nodes)
@@ -63,7 +63,7 @@ async def test_when_too_few_are_well_the_refusal_costs_nothing(
 
 
 async def test_nobody_waits_behind_a_probe(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """While one caller finds out whether a node is back, the others are refused at once."""
     quorum = quorum_of(outbound, clock, *nodes[:2])
@@ -85,7 +85,7 @@ async def test_nobody_waits_behind_a_probe(
 
 
 async def test_callers_at_once_share_one_look_for_the_block(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """A hundred names cost one question for the newest block, and one more after four seconds."""
     quorum = quorum_of(outbound, clock, *nodes)
@@ -99,7 +99,7 @@ async def test_callers_at_once_share_one_look_for_the_block(
 
 
 async def test_callers_at_once_share_a_look_that_fails(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """They do not queue up to wait, each in turn, for nodes that hang."""
     for node in nodes:
@@ -114,7 +114,7 @@ async def test_callers_at_once_share_a_look_that_fails(
 
 
 async def test_a_caller_who_leaves_does_not_take_the_block_along(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """The next one in the queue looks for himself, whatever the look before has come to."""
     quorum = quorum_of(outbound, clock, *nodes)
@@ -137,7 +137,7 @@ async def test_a_caller_who_leaves_does_not_take_the_block_along(
 
 
 async def test_nothing_is_left_running_when_the_caller_leaves(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """However many callers give up, no question outlives them and no node is locked out."""
     quorum = quorum_of(outbound, clock, *nodes)
@@ -155,7 +155,7 @@ async def test_nothing_is_left_running_when_the_caller_leaves(
 
 @pytest.mark.parametrize("mood", ["hang", "error"])
 async def test_a_probe_that_learns_nothing_makes_room_for_another(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum], mood: Mood
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum], mood: Mood
 ) -> None:
     """A node that is back, but slow or busy when it is tried again, is not locked out for it."""
     quorum = quorum_of(outbound, clock, *nodes)
@@ -177,13 +177,13 @@ async def test_a_probe_that_learns_nothing_makes_room_for_another(
 
 
 async def test_nobody_waits_for_a_vote_that_changes_nothing(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """Where all three must agree and two do not, the third is not waited for."""
     quorum = quorum_of(outbound, clock, *nodes, quorum=3)
     await ask(quorum)
     nodes[0].contracts[REGISTRY.lower()] = lambda _: b"\x01" * 32
     async with held(nodes[2]), asyncio.timeout(LONG / 2):
-        with pytest.raises(UpstreamNonsense, match="agree"):
+        with pytest.raises(InvalidUpstreamResponse, match="agree"):
             await ask(quorum)
     assert not work_of_ours()

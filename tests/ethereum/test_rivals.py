@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from content_gateway.ethereum.rpc import EthereumRpc
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.ethereum.nodes import LONG, answered, ask, held, rpc_of, until_asked, work_of_ours
 from tests.fakes.ethereum import Ethereum
 from tests.names.services import Clock
@@ -17,7 +17,7 @@ async def warm(rpc: EthereumRpc) -> None:
 
 
 async def test_a_node_that_dawdles_gets_one_rival(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """The second node is asked as well, and its answer serves; the third is left in peace."""
     first, second, third = nodes
@@ -29,7 +29,7 @@ async def test_a_node_that_dawdles_gets_one_rival(
 
 
 async def test_a_rival_that_dawdles_too_gets_none(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """One hedge a call: two slow nodes are waited for, and the first to answer wins."""
     first, second, third = nodes
@@ -51,7 +51,7 @@ async def test_a_rival_that_dawdles_too_gets_none(
 
 
 async def test_the_first_node_may_still_win(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """Asking a rival takes nothing from the node that was asked first, and blames nobody."""
     first, second, _ = nodes
@@ -69,7 +69,7 @@ async def test_the_first_node_may_still_win(
 
 
 async def test_when_the_rival_fails_the_next_is_asked(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """Nobody has to wait for a silent node because its rival is dead."""
     first, second, third = nodes
@@ -82,7 +82,7 @@ async def test_when_the_rival_fails_the_next_is_asked(
 
 
 async def test_of_ten_calls_one_may_have_a_rival(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """Five rivals are saved up; then a slow day adds a tenth to the load, however many ask."""
     first, second, _ = nodes
@@ -105,7 +105,7 @@ async def test_of_ten_calls_one_may_have_a_rival(
 
 @pytest.mark.parametrize("reverts", [False, True])
 async def test_a_node_that_is_overtaken_three_times_is_asked_no_more(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum], reverts: bool
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum], reverts: bool
 ) -> None:
     """Being slower than the next one is a failure, whatever the next one says."""
     first, second, _ = nodes
@@ -123,7 +123,7 @@ async def test_a_node_that_is_overtaken_three_times_is_asked_no_more(
 
 
 async def test_nothing_is_left_running_when_the_caller_leaves(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """Both questions end before the caller's own task does."""
     first, second, _ = nodes
@@ -140,7 +140,7 @@ async def test_nothing_is_left_running_when_the_caller_leaves(
 
 
 async def test_nothing_is_left_running_when_somebody_wins(
-    outbound: Outbound, clock: Clock, nodes: list[Ethereum]
+    outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """The loser's question has ended when the answer is given."""
     first, second, _ = nodes

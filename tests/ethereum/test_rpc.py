@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from content_gateway.codecs.abi import Reverted
 from content_gateway.errors import (
+    InvalidUpstreamResponse,
     UpstreamError,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
 from content_gateway.ethereum.endpoint import read_call_answer
 from content_gateway.ethereum.rpc import EthereumRpc
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.fakes.ethereum import REGISTRY, Ethereum, running_ethereum, selector
 from tests.fakes.miniature import Mood
 
@@ -39,7 +39,7 @@ async def second() -> AsyncIterator[Ethereum]:
 
 
 @pytest.fixture
-def rpc(outbound: Outbound, first: Ethereum, second: Ethereum) -> EthereumRpc:
+def rpc(outbound: HttpClient, first: Ethereum, second: Ethereum) -> EthereumRpc:
     return EthereumRpc(outbound, [first.url, second.url], seconds=0.3)
 
 
@@ -107,7 +107,7 @@ async def test_when_all_fail_the_last_reason_is_told(
 
 
 async def test_a_hanging_endpoint_is_left_after_its_time(
-    outbound: Outbound, first: Ethereum
+    outbound: HttpClient, first: Ethereum
 ) -> None:
     """An endpoint that says nothing costs its own seconds and no more."""
     first.misbehave("hang")
@@ -117,22 +117,22 @@ async def test_a_hanging_endpoint_is_left_after_its_time(
     assert 0.15 < monotonic() - begun < 1
 
 
-async def test_a_flood_is_cut_off(outbound: Outbound, first: Ethereum) -> None:
+async def test_a_flood_is_cut_off(outbound: HttpClient, first: Ethereum) -> None:
     """Of 40 MB we read 256 KiB; the rest stays in the socket's buffers."""
     first.misbehave("huge")
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         await EthereumRpc(outbound, [first.url], seconds=5).call(REGISTRY, OWNER_OF_ROOT, bytes)
     assert first.bytes_flooded < 16_000_000
 
 
-async def test_without_endpoints_nothing_can_be_known(outbound: Outbound) -> None:
+async def test_without_endpoints_nothing_can_be_known(outbound: HttpClient) -> None:
     """No endpoint configured is an outage, not an empty answer."""
     with pytest.raises(UpstreamUnavailable):
         await EthereumRpc(outbound, [], seconds=1).call(REGISTRY, OWNER_OF_ROOT, bytes)
 
 
 async def test_an_endpoints_address_stays_out_of_log_and_error(
-    outbound: Outbound, first: Ethereum
+    outbound: HttpClient, first: Ethereum
 ) -> None:
     """The URL may hold the operator's key, so endpoints are named by host alone."""
     first.misbehave("503")
@@ -219,7 +219,7 @@ def test_a_nodes_own_error_is_an_outage(error: dict[str, Any]) -> None:
 )
 def test_what_is_no_answer_to_eth_call_is_nonsense(body: bytes) -> None:
     """Pages, empty results and broken or bottomless JSON never pass for an answer."""
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         read_call_answer(body)
 
 

@@ -28,7 +28,7 @@ STATUSES = {
 
 
 @dataclass(frozen=True)
-class Reply:
+class Response:
     """An answer: each of *documents* is one line of JSON."""
 
     status: int
@@ -57,25 +57,27 @@ class MiniRest:
         self.blind_to: set[str] = set()  # CIDs of which every peer says that it has no pin
         self.refuses_options = False  # takes every option for a wrong one
 
-    def handle(self, peer: MiniPeer, method: str, target: str, headers: Mapping[str, str]) -> Reply:
+    def handle(
+        self, peer: MiniPeer, method: str, target: str, headers: Mapping[str, str]
+    ) -> Response:
         """The answer of *peer* to a request for *target*, path and query."""
         self.cluster.catch_up()
         url = urlsplit(target)
         if len(target) > MOST_HEADER_BYTES:
-            return Reply(431)
+            return Response(431)
         if (method, url.path) == ("GET", "/health"):
-            return Reply(204)
+            return Response(204)
         if not self._is_admitted(headers.get("Authorization", "")):
             return _error(401, "unauthorized: access denied")
         if url.path.endswith("/"):
-            return Reply(307, location=url.path.rstrip("/"))
+            return Response(307, location=url.path.rstrip("/"))
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
         match method, url.path.strip("/").split("/"):
             case "GET", ["id"]:
-                return Reply(200, ({"id": peer.id, "peername": peer.name, "version": "1.1.6"},))
+                return Response(200, ({"id": peer.id, "peername": peer.name, "version": "1.1.6"},))
             case "GET", ["peers"]:
                 self.counts["peers"] += 1
-                return Reply(200, tuple(map(_as_member, self.cluster.members())), is_stream=True)
+                return Response(200, tuple(map(_as_member, self.cluster.members())), is_stream=True)
             case "GET", ["pins"] if "cids" not in query:
                 return self._listed(peer, query.get("filter", ""))
             case "GET", ["pins"]:
@@ -86,7 +88,7 @@ class MiniRest:
                 return self._one(peer, f"{method} {'/'.join([word, *rest])}", cid, query)
         return _error(404, "not found")
 
-    def _one(self, peer: MiniPeer, what: str, cid: str, query: Mapping[str, str]) -> Reply:
+    def _one(self, peer: MiniPeer, what: str, cid: str, query: Mapping[str, str]) -> Response:
         try:
             Cid.parse(cid)
         except InvalidCid:
@@ -106,17 +108,17 @@ class MiniRest:
             self.writes.append((kind, cid, peer.name))
         match kind:
             case "status":
-                return Reply(200, (self._status(peer, cid),))
+                return Response(200, (self._status(peer, cid),))
             case "recover":
                 self.cluster.recover(peer, cid)
-                return Reply(200, (self._status(peer, cid),))
+                return Response(200, (self._status(peer, cid),))
             case "pin":
                 return self._pin(peer, cid, query)
             case "unpin":
                 return self._found(self._try(lambda: self.cluster.unpin(peer, cid)))
         return self._found(peer.state.get(cid))
 
-    def _pin(self, peer: MiniPeer, cid: str, query: Mapping[str, str]) -> Reply:
+    def _pin(self, peer: MiniPeer, cid: str, query: Mapping[str, str]) -> Response:
         least, most, refused = 0, 0, None
         try:
             if self.refuses_options:
@@ -132,13 +134,13 @@ class MiniRest:
         if "expire-at" in query:
             pin = replace(pin, expires=query["expire-at"])
         done = self._try(lambda: self.cluster.pin(peer, pin))
-        if isinstance(done, Reply):
+        if isinstance(done, Response):
             return done
         if refused:  # and pinned all the same (facts-pins, trap 1)
-            return Reply(400, (refused, _as_json(done)))
-        return Reply(200, (_as_json(done),))
+            return Response(400, (refused, _as_json(done)))
+        return Response(200, (_as_json(done),))
 
-    def _statuses(self, peer: MiniPeer, cids: list[str]) -> Reply:
+    def _statuses(self, peer: MiniPeer, cids: list[str]) -> Response:
         try:
             for cid in cids:
                 Cid.parse(cid)
@@ -149,22 +151,22 @@ class MiniRest:
             self.asked["statuses", cid] += 1
         said = [cid for cid in reversed(cids) if cid not in self.silent_about]
         # In no order: each status comes when its peers have answered.
-        return Reply(200, tuple(self._status(peer, cid) for cid in said), is_stream=True)
+        return Response(200, tuple(self._status(peer, cid) for cid in said), is_stream=True)
 
-    def _allocations(self, peer: MiniPeer) -> Reply:
+    def _allocations(self, peer: MiniPeer) -> Response:
         self.counts["allocations"] += 1
         lines = [_as_json(pin) for pin in peer.state.values()]
         lines += [json.loads(line) for line in self.strangers]
-        return Reply(200 if lines else 204, tuple(lines), is_stream=True)
+        return Response(200 if lines else 204, tuple(lines), is_stream=True)
 
-    def _listed(self, peer: MiniPeer, words: str) -> Reply:
+    def _listed(self, peer: MiniPeer, words: str) -> Response:
         wanted = set(words.split(",")) & STATUSES
         if words and not wanted:
             return _error(400, "invalid filter value")
         self.counts["listing"] += 1
         listed = self.cluster.listed(wanted or STATUSES)
         lines = [self._as_status(peer, cid, said) for cid, said in listed.items()]
-        return Reply(200 if lines else 204, tuple(lines), is_stream=True)
+        return Response(200 if lines else 204, tuple(lines), is_stream=True)
 
     def _status(self, asked: MiniPeer, cid: str) -> dict[str, Any]:
         said = self.cluster.statuses(asked, cid)
@@ -205,12 +207,12 @@ class MiniRest:
         except ValueError as refused:
             return _error(500, str(refused))
 
-    def _found(self, pin: MiniPin | Reply | None) -> Reply:
-        if isinstance(pin, Reply):
+    def _found(self, pin: MiniPin | Response | None) -> Response:
+        if isinstance(pin, Response):
             return pin
         if pin is None:
             return _error(404, "pin is not part of the pinset")
-        return Reply(200, (_as_json(pin),))
+        return Response(200, (_as_json(pin),))
 
     def _count(self, kind: str, cid: str) -> None:
         self.counts[kind] += 1
@@ -271,8 +273,8 @@ def _as_member(peer: MiniPeer) -> dict[str, Any]:
     }
 
 
-def _error(status: int, message: str) -> Reply:
-    return Reply(status, ({"code": status, "message": message},))
+def _error(status: int, message: str) -> Response:
+    return Response(status, ({"code": status, "message": message},))
 
 
 def _as_json(pin: MiniPin) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from typing import Any
 from aiohttp import web
 
 from content_gateway.errors import UpstreamUnavailable
-from content_gateway.net.http_client import Answer, Outbound, Stream
+from content_gateway.net.http_client import Answer, Download, HttpClient
 
 from .cluster import MiniCluster, MiniPeer
-from .cluster_rest import MiniRest, Reply
+from .cluster_rest import MiniRest, Response
 from .miniature import Miniature, running
 
 NDJSON = "application/json"
@@ -62,7 +62,7 @@ async def running_servers(rest: MiniRest) -> AsyncIterator[list[MiniServer]]:
         yield servers
 
 
-class Wire(Outbound):
+class Wire(HttpClient):
     """An HTTP client that needs no HTTP: it hands requests to the peers of a miniature cluster.
 
     Each call gives way twice, before and after it was done, so that it can be cancelled on both
@@ -79,18 +79,18 @@ class Wire(Outbound):
     async def ask(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, **bounds: Any
     ) -> Answer:
-        """As Outbound.ask."""
+        """As HttpClient.ask."""
         reply = await self._reply(method, url, headers)
         return Answer(reply.status, NDJSON, b"".join(reply.lines))
 
     @asynccontextmanager
     async def stream(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, **bounds: Any
-    ) -> AsyncIterator[Stream]:
-        """As Outbound.stream."""
+    ) -> AsyncIterator[Download]:
+        """As HttpClient.stream."""
         yield _Lines(await self._reply(method, url, headers))
 
-    async def _reply(self, method: str, url: str, headers: Mapping[str, str] | None) -> Reply:
+    async def _reply(self, method: str, url: str, headers: Mapping[str, str] | None) -> Response:
         peer = next(peer for peer in self.rest.cluster.peers if url.startswith(peer.url))
         await asyncio.sleep(0)
         if not peer.answers:
@@ -102,10 +102,10 @@ class Wire(Outbound):
         return reply
 
 
-class _Lines(Stream):
+class _Lines(Download):
     """A reply, as a stream."""
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: Response) -> None:
         self.status = reply.status
         self.content_type = NDJSON
         self._reply = reply

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Protocol
 
 from content_gateway.backends.embedded.blockstore import Blockstore
-from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.gateways import TrustlessGateways
 from content_gateway.backends.embedded.store import EmbeddedStore
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import Holding
-from content_gateway.net.http_client import Outbound
+from content_gateway.model.content_state import TrackerStatus
+from content_gateway.net.http_client import HttpClient
 from tests.fakes.cluster import MiniCluster
 from tests.fakes.cluster_rest import MiniRest
 from tests.fakes.cluster_wire import running_servers
@@ -50,11 +50,11 @@ class Embedded:
 
     async def kept(self, data: Path) -> set[Cid]:
         path = next(data.glob("blocks*"))
-        async with Outbound() as outbound, Blockstore(path) as blocks:
-            store = EmbeddedStore(blocks, Gateways(outbound, []))
+        async with HttpClient() as outbound, Blockstore(path) as blocks:
+            store = EmbeddedStore(blocks, TrustlessGateways(outbound, []))
             listed = [entry.cid async for entry in store.pinset()]
             seen = await store.look(listed)
-        assert {sighting.holding for sighting in seen.values()} <= {Holding.PINNED}
+        assert {sighting.holding for sighting in seen.values()} <= {TrackerStatus.PINNED}
         return set(listed)
 
 

@@ -15,16 +15,16 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final
 
 from content_gateway.backends.embedded.blockstore import Blockstore
-from content_gateway.denylist.denylist import Blocklist
+from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import PinNotFound
 from content_gateway.ledger.contents import SqliteContents
 from content_gateway.ledger.pins import SqliteLedger
-from content_gateway.ledger.resyncs import SqliteSweeps
+from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.model.cid import Cid
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
-from content_gateway.pins.resync import Schedule, Sweeper
+from content_gateway.pins.resync import Resync, ResyncSchedule
 from content_gateway.settings.model import Settings
 from content_gateway.settings.sources import load
 from content_gateway.sqlite.database import Database
@@ -37,7 +37,7 @@ def _around(*calls: str) -> tuple[str, ...]:
     return tuple(f"{when} {call}" for call in calls for when in ("before", "after"))
 
 
-SWEEPING: Final = _around("take_duty", "pinset", "known", "settled", "report", "end_duty")
+SWEEPING: Final = _around("acquire_job", "pinset", "known", "settled", "report", "finish_job")
 """Passed once in a short life."""
 FAILPOINTS: Final = (
     *_around("add", "remove", "lease", "look", "begin", "pin", "unpin", "settle"),
@@ -95,24 +95,24 @@ async def opened(settings: Settings, failpoint: Failpoint) -> AsyncIterator[Pinn
     """The running parts that keep pins."""
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(Database(settings.ledger_path))
-        outbound = await stack.enter_async_context(Outbound())
+        outbound = await stack.enter_async_context(HttpClient())
         if settings.pins.backend == "embedded":
             blocks = await stack.enter_async_context(Blockstore(settings.blocks_path))
-            backend: Any = embedded_store(settings, outbound, blocks, Blocklist(None, None))
+            backend: Any = embedded_store(settings, outbound, blocks, Denylist(None, None))
         else:
             backend = pin_backend(settings, outbound)
         watched: Any = Watched(backend, failpoint)
         contents: Any = Watched(SqliteContents(database), failpoint)
-        sweeps: Any = Watched(SqliteSweeps(database), failpoint)
+        sweeps: Any = Watched(SqliteResyncs(database), failpoint)
         ledger: Any = Watched(SqliteLedger(database, grace=settings.pins.unpin_grace), failpoint)
         reconciler = Reconciler(contents, watched, policy=tending(settings))
         stack.push_async_callback(reconciler.close)
-        schedule = Schedule(interval=settings.pins.sweep_interval)
-        sweeper = Sweeper(sweeps, watched, wake=reconciler.wake, schedule=schedule)
+        schedule = ResyncSchedule(interval=settings.pins.resync_interval)
+        sweeper = Resync(sweeps, watched, wake=reconciler.wake, schedule=schedule)
         stack.push_async_callback(sweeper.close)
         reconciler.start()
         sweeper.start()
-        yield Pinning(ledger, blocking=Blocklist(None, None), wake=reconciler.wake)
+        yield Pinning(ledger, blocking=Denylist(None, None), wake=reconciler.wake)
 
 
 async def grant(pinning: Pinning, wish: str) -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from content_gateway.backends.embedded.blockstore import Blockstore
-from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.gateways import TrustlessGateways
 from content_gateway.backends.embedded.store import EmbeddedStore
-from content_gateway.backends.embedded.verify import Rotten, verify
+from content_gateway.backends.embedded.verify import CorruptBlock, verify
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import Holding, Sighting
-from content_gateway.net.http_client import Outbound
+from content_gateway.model.content_state import BackendStatus, TrackerStatus
+from content_gateway.net.http_client import HttpClient
 from tests.backends.stores import collected, count, number
 from tests.fakes.origin import Origin
 from tests.ipld.dags import file
@@ -25,9 +25,9 @@ LEAVES, SIZE = 10_000, 10_000
 
 async def _pin(url: str, root: str, path: str) -> None:
     """The child: pin *root*, and say so once it is durable."""
-    async with Outbound() as outbound, Blockstore(Path(path)) as blocks:
-        store = EmbeddedStore(blocks, Gateways(outbound, [url]))
-        await store.pin(Cid.parse(root), Sighting(Holding.ABSENT), lambda _, __: None)
+    async with HttpClient() as outbound, Blockstore(Path(path)) as blocks:
+        store = EmbeddedStore(blocks, TrustlessGateways(outbound, [url]))
+        await store.pin(Cid.parse(root), BackendStatus(TrackerStatus.ABSENT), lambda _, __: None)
         print("pinned", flush=True)
 
 
@@ -45,7 +45,7 @@ def sent(origin: Origin) -> int:
     return origin.car_blocks + origin.asked_for_blocks()
 
 
-def unexpected(rotten: Rotten) -> None:
+def unexpected(rotten: CorruptBlock) -> None:
     raise AssertionError(rotten)
 
 
@@ -70,11 +70,11 @@ async def test_a_large_dag_survives_two_kills(tmp_path: Path, origin: Origin) ->
     said, _ = await child.communicate()
     assert said == b"pinned\n"
     assert sent(origin) < 1.5 * len(origin.blocks)
-    async with Blockstore(path) as blocks, Outbound() as outbound:
+    async with Blockstore(path) as blocks, HttpClient() as outbound:
         assert await blocks.complete([root]) == {root}
         assert await count(blocks) == len(origin.blocks)
         assert await verify(blocks, lambda _, __: None, unexpected) == 0
-        store = EmbeddedStore(blocks, Gateways(outbound, []))
+        store = EmbeddedStore(blocks, TrustlessGateways(outbound, []))
         for cid, data in random.sample(sorted(origin.blocks.items(), key=repr), 50):
             assert await store.block(cid) == data
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 
 import uvloop
 
-from content_gateway.http.limits import Bounds
+from content_gateway.http.limits import ClientLimits
 from content_gateway.http.protocol import ANSWER
 from content_gateway.http.server import Server, listen, make_server
 
@@ -217,7 +217,7 @@ class Edge:
     """The server under test. *complaints* is what reached its loop's exception handler."""
 
     def __init__(
-        self, loop: str, bounds: Bounds, application: Any = None, *, at_once: bool = False
+        self, loop: str, bounds: ClientLimits, application: Any = None, *, at_once: bool = False
     ) -> None:
         self.app = App(at_once=at_once)
         self.complaints: list[dict[str, Any]] = []
@@ -262,7 +262,7 @@ class Edge:
 
 @contextmanager
 def running_edge(
-    loop: str, bounds: Bounds, application: Any = None, *, at_once: bool = False
+    loop: str, bounds: ClientLimits, application: Any = None, *, at_once: bool = False
 ) -> Iterator[Edge]:
     """A server of *application* (an App, if it is left out) on a free port, stopped at the end."""
     edge = Edge(loop, bounds, application, at_once=at_once)
@@ -285,7 +285,7 @@ def main() -> None:
     async def serve() -> None:
         listener = listen("127.0.0.1", 0)
         print(listener.getsockname()[1], flush=True)
-        bounds = Bounds(head_seconds=2.0, idle=2, linger=0.3, drain=0.2, stop=3)
+        bounds = ClientLimits(head_seconds=2.0, idle=2, linger=0.3, drain=0.2, stop=3)
         await make_server(App(), bounds).serve(sockets=[listener])
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

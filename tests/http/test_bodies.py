@@ -12,13 +12,13 @@ import pytest
 
 from content_gateway.api_keys import OpenKeys
 from content_gateway.http.asgi import Api
-from content_gateway.http.limits import Bounds
-from content_gateway.http.messages import Call, Handler, Reply, keyed
+from content_gateway.http.limits import ClientLimits
+from content_gateway.http.messages import Handler, Request, Response, keyed
 from content_gateway.http.openapi import Operation
 from content_gateway.http.protocol import MAX_BODY_BYTES, HardenedProtocol
 from tests.http.raw import LOOPS, Edge, Wire, eventually, get, lines_of, running_edge
 
-BOUNDS = Bounds(head_seconds=5, idle=5, linger=0.3, drain=0.1, stop=2)
+BOUNDS = ClientLimits(head_seconds=5, idle=5, linger=0.3, drain=0.1, stop=2)
 BODY_SECONDS = 0.6
 JSON = "Content-Type: application/json"
 SMUGGLED = get("/plain")
@@ -32,11 +32,11 @@ class Echo:
         self.heard: list[bytes] = []
         self.gate = threading.Event()
 
-    async def answer(self, call: Call) -> Reply:
+    async def answer(self, call: Request) -> Response:
         self.heard.append(call.body)
         return keyed(json.dumps({"length": len(call.body)}).encode())
 
-    async def answer_later(self, call: Call) -> Reply:
+    async def answer_later(self, call: Request) -> Response:
         while not self.gate.is_set():
             await asyncio.sleep(0.01)
         return await self.answer(call)

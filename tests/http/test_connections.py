@@ -7,12 +7,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from content_gateway.files.descriptors import most_files
-from content_gateway.http.connections import OWN_FILES, Crowd, most_connections
-from content_gateway.http.limits import Bounds
+from content_gateway.http.connections import OWN_FILES, Connections, most_connections
+from content_gateway.http.limits import ClientLimits
 from tests.http.raw import LOOPS, Wire, eventually, get, running_edge
 
 MOST = 20
-BOUNDS = Bounds(head_seconds=60, idle=60, linger=0.3, drain=0.1, stop=2, connections=MOST)
+BOUNDS = ClientLimits(head_seconds=60, idle=60, linger=0.3, drain=0.1, stop=2, connections=MOST)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -78,7 +78,7 @@ def test_the_last_descriptors_are_no_connections() -> None:
     """Where a new one has one of those that are kept for files, the longest idle one goes, however
     few there are; what is open already has another."""
     most = most_files()
-    crowd, members = Crowd(1_000), [Idle() for _ in range(4)]
+    crowd, members = Connections(1_000), [Idle() for _ in range(4)]
     assert crowd.arrive(members[0], 7)
     assert crowd.arrive(members[1], most - most // 8 - 100)
     with capture_logs() as logs:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from content_gateway.errors import InvalidDomain, UpstreamNonsense
+from content_gateway.errors import InvalidDomain, InvalidUpstreamResponse
 from content_gateway.http.problems import kind_of
 from content_gateway.http.redaction import without_addresses
 from content_gateway.model.content_state import Peer
@@ -70,7 +70,7 @@ def test_other_words_stay(words: str) -> None:
 
 def test_an_upstream_is_not_named_in_a_problem() -> None:
     """But what the caller asked for is said as it was spelt."""
-    assert kind_of(UpstreamNonsense("10.1.2.3:80 said so."))[1] == "a server said so."
+    assert kind_of(InvalidUpstreamResponse("10.1.2.3:80 said so."))[1] == "a server said so."
     assert kind_of(InvalidDomain("a..example.eth is none."))[1] == "a..example.eth is none."
 
 

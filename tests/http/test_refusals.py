@@ -9,7 +9,7 @@ import pytest
 from content_gateway.api_keys import OpenKeys
 from content_gateway.errors import Overloaded
 from content_gateway.http.asgi import Api
-from content_gateway.http.messages import Answer, Call, Handler, Reply, length_of
+from content_gateway.http.messages import Answer, Handler, Request, Response, length_of
 from content_gateway.http.openapi import Operation
 from content_gateway.http.overload import Refusals
 from tests.virtual import run_virtually
@@ -70,11 +70,11 @@ def test_every_overload_that_is_answered_is_paced() -> None:
     statuses = Counter[int]()
     tired = "Tired."
 
-    async def overloaded(_: Call) -> Answer:
+    async def overloaded(_: Request) -> Answer:
         raise Overloaded(tired)
 
-    async def well(_: Call) -> Answer:
-        return Reply(b"{}", [length_of(b"{}")])
+    async def well(_: Request) -> Answer:
+        return Response(b"{}", [length_of(b"{}")])
 
     async def ask(api: Api, path: str) -> None:
         scope: dict[str, Any] = {

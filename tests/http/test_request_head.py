@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from content_gateway.http.limits import Bounds
+from content_gateway.http.limits import ClientLimits
 from content_gateway.http.request_head import is_loopback
 from tests.http.raw import Edge, Wire, get, running_edge
 
-BOUNDS = Bounds(head_seconds=5, idle=5, linger=0.3, drain=0.1, stop=2)
+BOUNDS = ClientLimits(head_seconds=5, idle=5, linger=0.3, drain=0.1, stop=2)
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,9 @@ def edge() -> Iterator[Edge]:
 @pytest.fixture(scope="module")
 def local() -> Iterator[Edge]:
     """A server that answers to hosts of this machine only."""
-    with running_edge("uvloop", Bounds(head_seconds=5, idle=5, linger=0.3, is_local=True)) as edge:
+    with running_edge(
+        "uvloop", ClientLimits(head_seconds=5, idle=5, linger=0.3, is_local=True)
+    ) as edge:
         yield edge
 
 

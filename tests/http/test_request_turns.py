@@ -10,7 +10,7 @@ import pytest
 from content_gateway.api_keys import OpenKeys
 from content_gateway.concurrency.fair_semaphore import ALONE_AFTER
 from content_gateway.http.asgi import Api
-from content_gateway.http.messages import Answer, Call, Handler, Reply, length_of
+from content_gateway.http.messages import Answer, Handler, Request, Response, length_of
 from content_gateway.http.openapi import Operation
 from content_gateway.http.request_turns import RequestTurns
 from tests.virtual import run_virtually
@@ -32,8 +32,8 @@ class House:
         self._api = Api(operations, handlers, OpenKeys())
         self.answered = Counter[str]()
 
-    async def handle(self, call: Call) -> Answer:
-        return Reply(b"{}", [length_of(b"{}")])
+    async def handle(self, call: Request) -> Answer:
+        return Response(b"{}", [length_of(b"{}")])
 
     async def ask(self, who: str, path: str = "/keyed") -> int:
         """The status of one answer to *who*: a key, or without one an address."""

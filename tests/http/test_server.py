@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from content_gateway.http.limits import Bounds
+from content_gateway.http.limits import ClientLimits
 from content_gateway.http.protocol import ANSWER, ENCODED_SLASH, HardenedProtocol
 from tests.http.raw import (
     BIG,
@@ -29,7 +29,7 @@ from tests.http.raw import (
     running_edge,
 )
 
-BOUNDS = Bounds(head_seconds=0.5, idle=1, linger=0.3, drain=0.1, stop=2)
+BOUNDS = ClientLimits(head_seconds=0.5, idle=1, linger=0.3, drain=0.1, stop=2)
 SMUGGLED = get("/smuggled")
 
 
@@ -516,7 +516,7 @@ def test_an_encoded_slash_is_no_border_of_a_segment(wire: Wire, target: str, pat
 @pytest.mark.parametrize("loop", LOOPS)
 def test_one_address_has_a_share_of_the_connections(loop: str) -> None:
     """What is above it is told so; others are served, and a closed connection counts no more."""
-    with running_edge(loop, Bounds(per_address=5, linger=0.3, idle=5)) as edge:
+    with running_edge(loop, ClientLimits(per_address=5, linger=0.3, idle=5)) as edge:
         wires = [edge.connect() for _ in range(5)]
         assert all(wire.ask(get()).status == 200 for wire in wires)
         for _ in range(3):
@@ -538,7 +538,7 @@ def test_one_address_has_a_share_of_the_connections(loop: str) -> None:
 @pytest.mark.parametrize("loop", LOOPS)
 def test_1200_silent_connections_are_in_nobodys_way(loop: str) -> None:
     """A good request is answered while they wait for their deadline."""
-    with running_edge(loop, Bounds(head_seconds=8)) as edge:
+    with running_edge(loop, ClientLimits(head_seconds=8)) as edge:
         silent = [edge.connect() for _ in range(1_200)]
         assert eventually(lambda: len(edge.server.server_state.connections) == 1_200)
         with edge.connect() as wire:

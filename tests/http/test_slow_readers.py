@@ -19,8 +19,8 @@ import structlog
 from content_gateway.api_keys import OpenKeys
 from content_gateway.codecs.multiformats import SHA2_256
 from content_gateway.http.asgi import Api
-from content_gateway.http.limits import Bounds
-from content_gateway.http.messages import Call, Handler, Reply, length_of
+from content_gateway.http.limits import ClientLimits
+from content_gateway.http.messages import Handler, Request, Response, length_of
 from content_gateway.http.openapi import Operation
 from content_gateway.http.streams import LARGE_ANSWERS, large_answers
 from content_gateway.ipld.block import MAX_BLOCK_BYTES
@@ -36,7 +36,7 @@ READERS = 300
 MEGABYTE = 2**20
 BLOCK = os.urandom(MAX_BLOCK_BYTES)
 CID = Cid(RAW, SHA2_256, sha256(BLOCK).digest())
-SLOW = Bounds(idle=20, linger=0.1, drain=0.1, stop=2, slow_seconds=0.4, slow_rate=1_000_000)
+SLOW = ClientLimits(idle=20, linger=0.1, drain=0.1, stop=2, slow_seconds=0.4, slow_rate=1_000_000)
 BODY = bytes(4 * MEGABYTE)
 
 
@@ -146,9 +146,9 @@ async def test_little_is_kept_for_who_does_not_read(tmp_path: Path, origin: Orig
     assert resident < 400 * MEGABYTE
 
 
-async def whole(call: Call) -> Reply:
+async def whole(call: Request) -> Response:
     """A large answer that is made at once."""
-    return Reply(BODY, [(b"content-type", b"text/plain"), length_of(BODY)])
+    return Response(BODY, [(b"content-type", b"text/plain"), length_of(BODY)])
 
 
 @pytest.fixture(params=LOOPS)

@@ -14,10 +14,10 @@ from contextlib import suppress
 
 import pytest
 
-from content_gateway.http.limits import Bounds
+from content_gateway.http.limits import ClientLimits
 from tests.http.raw import LOOPS, PATIENCE, Edge, Wire, eventually, get, lines_of, running_edge
 
-BOUNDS = Bounds(head_seconds=0.6, idle=20, linger=0.3, drain=0.3, stop=2)
+BOUNDS = ClientLimits(head_seconds=0.6, idle=20, linger=0.3, drain=0.3, stop=2)
 
 
 @pytest.fixture(params=LOOPS)

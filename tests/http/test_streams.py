@@ -13,12 +13,12 @@ import structlog
 from content_gateway.api_keys import OpenKeys
 from content_gateway.errors import NotFound
 from content_gateway.http.asgi import Api
-from content_gateway.http.limits import Bounds
-from content_gateway.http.messages import Call, Handler, Stream
+from content_gateway.http.limits import ClientLimits
+from content_gateway.http.messages import Handler, Request, ResponseStream
 from content_gateway.http.openapi import Operation
 from tests.http.raw import LOOPS, Edge, Wire, eventually, get, lines_of, running_edge
 
-BOUNDS = Bounds(head_seconds=5, idle=2, linger=0.3, drain=0.1, stop=1)
+BOUNDS = ClientLimits(head_seconds=5, idle=2, linger=0.3, drain=0.1, stop=1)
 PIECE = bytes(100_000)
 END = b"0\r\n\r\n"
 
@@ -34,9 +34,9 @@ class Source:
         self.closed = 0
         self.streams: list[AsyncIterator[bytes]] = []  # held, so that no collector closes them
 
-    async def answer(self, call: Call) -> Stream:
+    async def answer(self, call: Request) -> ResponseStream:
         self.streams.append(self.pieces(call.argument))
-        return Stream(self.streams[-1], [(b"content-type", b"text/plain")])
+        return ResponseStream(self.streams[-1], [(b"content-type", b"text/plain")])
 
     async def pieces(self, way: str) -> AsyncIterator[bytes]:
         try:

@@ -10,9 +10,9 @@ import pytest
 
 from content_gateway.codecs.multiformats import SHA2_256
 from content_gateway.concurrency.fair_semaphore import FairSemaphore
-from content_gateway.denylist.denylist import Blocklist
+from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import Overloaded
-from content_gateway.http.messages import Call, Stream, network_of
+from content_gateway.http.messages import Request, ResponseStream, network_of
 from content_gateway.http.operations.trustless_gateway import TrustlessHandlers
 from content_gateway.http.streams import LARGE_ANSWERS, large_answers
 from content_gateway.model.cid import RAW, Cid
@@ -29,7 +29,7 @@ class Store:
     def __init__(self) -> None:
         self._disk = asyncio.Lock()
         self.answers = large_answers()
-        self.handlers = TrustlessHandlers(self, Blocklist(None, None), self.answers)
+        self.handlers = TrustlessHandlers(self, Denylist(None, None), self.answers)
 
     async def block(self, cid: Cid) -> bytes:
         async with self._disk:
@@ -45,9 +45,9 @@ class Store:
         clock = asyncio.get_running_loop().time
         begun = clock()
         stream = await self.handlers.get(
-            Call(str(CID), f"format={form}".encode(), (), None, b"", network_of(address))
+            Request(str(CID), f"format={form}".encode(), (), None, b"", network_of(address))
         )
-        assert isinstance(stream, Stream)
+        assert isinstance(stream, ResponseStream)
         async for chunk in stream.chunks:
             assert chunk == LARGE
             if not at_once:

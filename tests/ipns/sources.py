@@ -4,13 +4,13 @@ import asyncio
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from content_gateway.denylist.denylist import Blocklist
+from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import UpstreamUnavailable
-from content_gateway.ipns.cache_entry import Policy
-from content_gateway.ipns.link_cache import Links, RecordSource
-from content_gateway.ipns.resolver import Blocking, IpnsResolver
+from content_gateway.ipns.cache_entry import IpnsPolicy
+from content_gateway.ipns.link_cache import LinkCache, RecordSource
+from content_gateway.ipns.resolver import IpnsDenylist, IpnsResolver
 from content_gateway.model.ipns_name import IpnsName
-from content_gateway.model.records import KnownLink
+from content_gateway.model.records import StoredEntry
 from tests.ipns.signing import NOW
 
 
@@ -91,16 +91,16 @@ class Dns:
 
 
 class Memory:
-    """Links that outlive a resolver, in a dict."""
+    """LinkCache that outlive a resolver, in a dict."""
 
     def __init__(self) -> None:
-        self.kept: dict[IpnsName, KnownLink] = {}
+        self.kept: dict[IpnsName, StoredEntry] = {}
 
-    def recall_link(self, name: IpnsName) -> KnownLink | None:
+    def load_link(self, name: IpnsName) -> StoredEntry | None:
         """What is remembered."""
         return self.kept.get(name)
 
-    def keep_link(self, name: IpnsName, link: KnownLink | None) -> None:
+    def store_link(self, name: IpnsName, link: StoredEntry | None) -> None:
         """Remember, or forget."""
         self.kept.pop(name, None)
         if link is not None:
@@ -112,12 +112,12 @@ def resolver_of(
     dns: Dns | None = None,
     memory: Memory | None = None,
     clock: Clock | None = None,
-    policy: Policy | None = None,
-    blocking: Blocking | None = None,
+    policy: IpnsPolicy | None = None,
+    blocking: IpnsDenylist | None = None,
 ) -> IpnsResolver:
     """A resolver over *sources*; parts that a test does not care about are new and empty."""
     clock = clock or Clock()
-    links = Links(
+    links = LinkCache(
         sources,
         dns or Dns(),
         memory or Memory(),
@@ -125,7 +125,7 @@ def resolver_of(
         clock=clock,
         today=clock.today,
     )
-    return IpnsResolver(links, blocking or Blocklist(None, None))
+    return IpnsResolver(links, blocking or Denylist(None, None))
 
 
 async def settle() -> None:

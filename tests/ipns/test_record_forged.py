@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, x448
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from content_gateway.errors import UpstreamNonsense
+from content_gateway.errors import InvalidUpstreamResponse
 from content_gateway.ipns.record import verify
 from content_gateway.model.ipns_name import IpnsName
 from tests.ipns.signing import NOW, PATH, RsaSigner, Signer, data, field, when
@@ -23,7 +23,7 @@ OTHER = Signer(2)
 
 def refuse(record: bytes, signer: Signer = SIGNER, why: str = "The IPNS record") -> None:
     """The record is refused, for the reason *why*."""
-    with pytest.raises(UpstreamNonsense, match=re.escape(why)):
+    with pytest.raises(InvalidUpstreamResponse, match=re.escape(why)):
         verify(signer.name, record, NOW)
 
 
@@ -53,7 +53,7 @@ def test_no_flipped_bit_changes_what_a_record_with_old_fields_says(kind: str) ->
         flipped[bit // 8] ^= 1 << bit % 8
         try:
             assert verify(signer.name, bytes(flipped), NOW) == true
-        except UpstreamNonsense:
+        except InvalidUpstreamResponse:
             continue
 
 
@@ -272,7 +272,7 @@ def test_an_rsa_record_without_its_key_is_refused() -> None:
 def test_a_short_key_is_the_name_itself() -> None:
     """An Ed25519 key under the name of its hash would be one key with two names."""
     hashed = IpnsName.from_multihash(b"\x12\x20" + sha256(SIGNER.protobuf).digest())
-    with pytest.raises(UpstreamNonsense, match="short enough"):
+    with pytest.raises(InvalidUpstreamResponse, match="short enough"):
         verify(hashed, SIGNER.record(fields={7: SIGNER.protobuf}), NOW)
 
 
@@ -296,7 +296,7 @@ ANY_FIELD = st.builds(field, st.integers(0, 12), st.binary(max_size=40) | st.int
 @given(st.one_of(st.binary(max_size=300), st.lists(ANY_FIELD, max_size=10).map(b"".join)))
 @settings(max_examples=300, deadline=None)
 def test_any_bytes_are_nonsense(record: bytes) -> None:
-    """Whatever a router sends, UpstreamNonsense is all that comes of it."""
+    """Whatever a router sends, InvalidUpstreamResponse is all that comes of it."""
     refuse(record)
 
 
@@ -315,13 +315,13 @@ VALUES = st.none() | st.integers() | st.binary() | st.text() | st.floats() | st.
 @given(st.dictionaries(st.sampled_from(list(data())) | st.text(), VALUES))
 @settings(max_examples=200, deadline=None)
 def test_any_signed_map_is_nonsense_or_a_record(changes: dict[str, Any]) -> None:
-    """Values of any type under the right names raise nothing but UpstreamNonsense."""
+    """Values of any type under the right names raise nothing but InvalidUpstreamResponse."""
     values = {
         key: value.isoformat() + "Z" if hasattr(value, "isoformat") else value
         for key, value in (data() | changes).items()
     }
     try:
         record = verify(SIGNER.name, SIGNER.record(cbor2.dumps(values)), NOW)
-    except UpstreamNonsense:
+    except InvalidUpstreamResponse:
         return
     assert record.valid_until > NOW

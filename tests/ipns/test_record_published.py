@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from content_gateway.codecs.multiformats import read_varint
-from content_gateway.errors import UpstreamNonsense
+from content_gateway.errors import InvalidUpstreamResponse
 from content_gateway.ipns.record import IpnsRecord, verify
 from content_gateway.model.ipns_name import IpnsName
 from tests.ipns.signing import NOW, PUBLIC_KEY, SIGNATURE_V1
@@ -68,9 +68,9 @@ def test_no_published_record_counts_for_another_name_or_for_ever(
     data = (records / f"{spelling}.ipns-record").read_bytes()
     for other, _, _ in PUBLISHED.values():
         if other != spelling:
-            with pytest.raises(UpstreamNonsense):
+            with pytest.raises(InvalidUpstreamResponse):
                 verify(IpnsName.parse(other), data, NOW)
-    with pytest.raises(UpstreamNonsense, match="expired"):
+    with pytest.raises(InvalidUpstreamResponse, match="expired"):
         verify(IpnsName.parse(canonical), data, datetime(2124, 1, 1, tzinfo=UTC))
 
 
@@ -90,7 +90,7 @@ def test_every_flipped_bit_of_a_published_record_is_noticed(
         flipped[bit // 8] ^= 1 << bit % 8
         try:
             assert verify(name, bytes(flipped), NOW) == says
-        except UpstreamNonsense:
+        except InvalidUpstreamResponse:
             continue
         assert bit // 8 in unsigned
 

@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 
-from content_gateway.ipns.cache_entry import Policy
+from content_gateway.ipns.cache_entry import IpnsPolicy
 from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import IpfsPath
@@ -52,7 +52,7 @@ def source() -> Source:
 
 @pytest.fixture
 async def resolver(source: Source, clock: Clock) -> AsyncIterator[IpnsResolver]:
-    policy = Policy(first_wait=0.1, source_limit=5)
+    policy = IpnsPolicy(first_wait=0.1, source_limit=5)
     resolver = resolver_of(source, clock=clock, policy=policy)
     yield resolver
     await resolver.close()

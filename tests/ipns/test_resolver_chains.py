@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from content_gateway.errors import Blocked, TaskNotFound
-from content_gateway.ipns.cache_entry import Policy
+from content_gateway.ipns.cache_entry import IpnsPolicy
 from content_gateway.ipns.resolver import MAX_DEPTH
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import MAX_PATH, IpfsPath
@@ -318,7 +318,7 @@ async def test_a_chain_does_not_outlast_the_first_wait() -> None:
     name = chain(source, 2)
     silent = SIGNERS[1].name
     del source.records[silent]
-    resolver = resolver_of(source, policy=Policy(first_wait=0.05))
+    resolver = resolver_of(source, policy=IpnsPolicy(first_wait=0.05))
     assert await resolver.latest(name) is None
     await resolver.close()
 

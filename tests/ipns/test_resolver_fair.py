@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from content_gateway.denylist.denylist import Blocklist
+from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import Overloaded
-from content_gateway.ipns.cache_entry import Policy
-from content_gateway.ipns.link_cache import Links
+from content_gateway.ipns.cache_entry import IpnsPolicy
+from content_gateway.ipns.link_cache import LinkCache
 from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.model.ipns_name import IpnsName
 from tests.ipns.signing import NOW
@@ -38,15 +38,15 @@ class Street:
     def __init__(self, **policy: float) -> None:
         self._clock = asyncio.get_running_loop().time
         self.dns = SlowDns()
-        links = Links(
+        links = LinkCache(
             [],
             self.dns,
             Memory(),
-            policy=Policy(**policy),  # type: ignore[arg-type]
+            policy=IpnsPolicy(**policy),  # type: ignore[arg-type]
             clock=self._clock,
             today=self.today,
         )
-        self.resolver = IpnsResolver(links, Blocklist(None, None))
+        self.resolver = IpnsResolver(links, Denylist(None, None))
 
     def today(self) -> datetime:
         return NOW + timedelta(seconds=self._clock())

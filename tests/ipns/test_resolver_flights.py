@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from content_gateway.ipns.cache_entry import Policy
+from content_gateway.ipns.cache_entry import IpnsPolicy
 from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import IpfsPath
@@ -24,9 +24,11 @@ def record(path: IpfsPath, sequence: int = 1, signer: Signer = SIGNER) -> bytes:
 
 
 @asynccontextmanager
-async def resolving(*sources: Source, policy: Policy | None = None) -> AsyncIterator[IpnsResolver]:
+async def resolving(
+    *sources: Source, policy: IpnsPolicy | None = None
+) -> AsyncIterator[IpnsResolver]:
     """A resolver over *sources*, on a clock that stands still."""
-    resolver = resolver_of(*sources, policy=policy or Policy(first_wait=0.5))
+    resolver = resolver_of(*sources, policy=policy or IpnsPolicy(first_wait=0.5))
     yield resolver
     await resolver.close()
 
@@ -36,7 +38,7 @@ async def test_many_callers_share_one_resolution() -> None:
     source = Source()
     source.records[NAME] = record(OLD)
     source.hold()
-    async with resolving(source, policy=Policy(first_wait=10)) as resolver:
+    async with resolving(source, policy=IpnsPolicy(first_wait=10)) as resolver:
         callers = [asyncio.create_task(resolver.latest(NAME)) for _ in range(500)]
         await settle()
         source.let_go()
@@ -96,7 +98,7 @@ async def test_a_source_that_hangs_is_left_after_its_limit() -> None:
     """A source has so many seconds; afterwards nothing of the resolution is left."""
     source = Source()
     source.hold()
-    async with resolving(source, policy=Policy(first_wait=0.3, source_limit=0.05)) as resolver:
+    async with resolving(source, policy=IpnsPolicy(first_wait=0.3, source_limit=0.05)) as resolver:
         assert await asyncio.wait_for(resolver.latest(NAME), 0.25) is None
         assert source.waiting == 0
 
@@ -106,7 +108,7 @@ async def test_resolutions_are_bounded() -> None:
     source = Source()
     source.hold()
     signers = [Signer(seed) for seed in range(1, 4)]
-    policy = Policy(first_wait=0.01, max_flights=3, max_waiting=0)
+    policy = IpnsPolicy(first_wait=0.01, max_in_flight=3, max_waiting=0)
     async with resolving(source, policy=policy) as resolver:
         for signer in signers:
             source.records[signer.name] = record(OLD, signer=signer)
@@ -126,7 +128,7 @@ async def test_remembered_names_are_bounded() -> None:
     for signer in (first, second, third):
         source.records[signer.name] = record(OLD, signer=signer)
     memory = Memory()
-    resolver = resolver_of(source, memory=memory, policy=Policy(max_names=2))
+    resolver = resolver_of(source, memory=memory, policy=IpnsPolicy(max_names=2))
     for signer in (first, second, first, third, first):
         assert await resolver.latest(signer.name) == OLD
     assert source.asked == [first.name, second.name, third.name]
@@ -141,7 +143,7 @@ async def test_closing_ends_every_resolution_and_what_it_asked() -> None:
     source, other = Source(), Source()
     source.hold()
     other.hold()
-    async with resolving(source, other, policy=Policy(first_wait=0.01)) as resolver:
+    async with resolving(source, other, policy=IpnsPolicy(first_wait=0.01)) as resolver:
         await resolver.latest(NAME)
         assert source.waiting == other.waiting == 1
         await asyncio.wait_for(resolver.close(), 1)
@@ -154,7 +156,7 @@ async def test_the_first_valid_record_answers_and_the_best_remains() -> None:
     quick.records[NAME] = record(OLD, 1)
     slower.records[NAME] = record(NEW, 2)
     slower.hold()
-    async with resolving(quick, slower, policy=Policy(first_wait=10)) as resolver:
+    async with resolving(quick, slower, policy=IpnsPolicy(first_wait=10)) as resolver:
         assert await resolver.latest(NAME) == OLD
         slower.let_go()
         await settle()

@@ -2,11 +2,11 @@
 
 from time import monotonic
 
-from content_gateway.ipns.cache_entry import Policy
-from content_gateway.ipns.sources.router import DelegatedRouter
+from content_gateway.ipns.cache_entry import IpnsPolicy
+from content_gateway.ipns.sources.router import RouterSource
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import IpfsPath
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.fakes.origin import Origin
 from tests.ipns.signing import PATH, Signer
 from tests.ipns.sources import Clock, resolver_of
@@ -17,12 +17,12 @@ FOUND = IpfsPath(Cid.parse(PATH.decode().removeprefix("/ipfs/")))
 
 
 async def test_the_resolver_believes_only_what_proves_itself(
-    outbound: Outbound, origin: Origin, other: Origin
+    outbound: HttpClient, origin: Origin, other: Origin
 ) -> None:
     """One router serves somebody else's record, the other the right one: that one counts."""
     origin.records[NAME.text] = Signer(2).record()
     other.records[NAME.text] = SIGNER.record()
-    routers = [DelegatedRouter(outbound, one.url, seconds=1) for one in (origin, other)]
+    routers = [RouterSource(outbound, one.url, seconds=1) for one in (origin, other)]
     resolver = resolver_of(*routers)
     assert await resolver.latest(NAME) == FOUND
     await resolver.close()
@@ -30,13 +30,13 @@ async def test_the_resolver_believes_only_what_proves_itself(
 
 
 async def test_a_router_that_hangs_delays_nobody_for_long(
-    outbound: Outbound, origin: Origin
+    outbound: HttpClient, origin: Origin
 ) -> None:
     """The first request waits its moment and no more, however long the router takes."""
     origin.misbehave("hang")
-    router = DelegatedRouter(outbound, origin.url, seconds=5)
+    router = RouterSource(outbound, origin.url, seconds=5)
     clock = Clock()
-    resolver = resolver_of(router, policy=Policy(first_wait=0.1), clock=clock)
+    resolver = resolver_of(router, policy=IpnsPolicy(first_wait=0.1), clock=clock)
     begun = monotonic()
     assert await resolver.latest(NAME) is None
     assert 0.09 < monotonic() - begun < 1

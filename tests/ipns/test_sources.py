@@ -7,27 +7,27 @@ from collections.abc import Callable
 import pytest
 
 from content_gateway.errors import (
+    InvalidUpstreamResponse,
     UpstreamError,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from content_gateway.ipns.sources.gateway import IpnsGateway
-from content_gateway.ipns.sources.kubo import MAX_ANSWER_BYTES, KuboRecords, read_value
-from content_gateway.ipns.sources.router import DelegatedRouter
+from content_gateway.ipns.sources.gateway import GatewaySource
+from content_gateway.ipns.sources.kubo import MAX_ANSWER_BYTES, KuboSource, read_value
+from content_gateway.ipns.sources.router import RouterSource
 from content_gateway.model.ipns_name import MAX_RECORD_BYTES
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.fakes.miniature import Mood
 from tests.fakes.origin import Origin
 from tests.ipns.signing import RsaSigner, Signer
 
 SIGNER = Signer()
 NAME = SIGNER.name
-Source = DelegatedRouter | IpnsGateway | KuboRecords
+Source = RouterSource | GatewaySource | KuboSource
 SOURCES: dict[str, type[Source]] = {
-    "router": DelegatedRouter,
-    "gateway": IpnsGateway,
-    "kubo": KuboRecords,
+    "router": RouterSource,
+    "gateway": GatewaySource,
+    "kubo": KuboSource,
 }
 REQUESTS = {
     "router": f"/routing/v1/ipns/{NAME}",
@@ -43,7 +43,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def source(kind: str, outbound: Outbound, origin: Origin) -> Source:
+def source(kind: str, outbound: HttpClient, origin: Origin) -> Source:
     return SOURCES[kind](outbound, origin.url + "/", seconds=0.3)
 
 
@@ -76,14 +76,18 @@ async def test_a_redirect_is_an_outage(source: Source, origin: Origin) -> None:
     """It is not followed, so nobody has looked for the record."""
     origin.records[NAME.text] = SIGNER.record()
     origin.misbehave("redirect")
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         await source.record(NAME)
     assert len(origin.requests) == 1
 
 
 @pytest.mark.parametrize(
     ("mood", "error"),
-    [("html", UpstreamNonsense), ("404", UpstreamUnavailable), ("redirect", UpstreamUnavailable)],
+    [
+        ("html", InvalidUpstreamResponse),
+        ("404", UpstreamUnavailable),
+        ("redirect", UpstreamUnavailable),
+    ],
 )
 @pytest.mark.parametrize("kind", ["kubo"], indirect=True)
 async def test_what_is_no_kubo_is_an_outage(
@@ -100,8 +104,8 @@ async def test_what_is_no_kubo_is_an_outage(
     [
         ("dark", UpstreamUnavailable),
         ("hang", UpstreamTimeout),
-        ("huge", UpstreamNonsense),
-        ("garbage", UpstreamNonsense),
+        ("huge", InvalidUpstreamResponse),
+        ("garbage", InvalidUpstreamResponse),
         ("cut", UpstreamUnavailable),
         ("429", UpstreamUnavailable),
         ("500", UpstreamUnavailable),
@@ -123,7 +127,7 @@ async def test_a_record_is_at_most_10_kib(source: Source, origin: Origin) -> Non
     origin.records[NAME.text] = bytes(MAX_RECORD_BYTES)
     assert await source.record(NAME) == bytes(MAX_RECORD_BYTES)
     origin.records[NAME.text] += b"\0"
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         await source.record(NAME)
 
 
@@ -168,7 +172,7 @@ BAD: dict[str, Callable[[], bytes]] = {
 @pytest.mark.parametrize("body", BAD.values(), ids=BAD)
 def test_events_without_a_record_are_nonsense(body: Callable[[], bytes]) -> None:
     """Whatever else stands in an answer that claims success, it is not guessed at."""
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         read_value(body())
 
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from content_gateway.ledger.last_known import Bounds, SqliteLastKnown
+from content_gateway.ledger.last_known import SqliteLastKnown, StoreLimits
 from content_gateway.model.records import Records
 from content_gateway.sqlite.database import Database
 from tests.waiting import until
@@ -15,7 +15,7 @@ AT = datetime(2026, 11, 21, 12, 0, 0, 123_000, tzinfo=UTC)
 WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
 ALICE = Records(WALLET)
 BOB = Records("0x" + "bb" * 20)
-EAGER = Bounds(flush_seconds=0.0)
+EAGER = StoreLimits(flush_seconds=0.0)
 
 
 def a_day_later() -> datetime:
@@ -25,7 +25,7 @@ def a_day_later() -> datetime:
 
 @asynccontextmanager
 async def opened(
-    folder: Path, bounds: Bounds = EAGER, *, today: Callable[[], datetime] = a_day_later
+    folder: Path, bounds: StoreLimits = EAGER, *, today: Callable[[], datetime] = a_day_later
 ) -> AsyncIterator[SqliteLastKnown]:
     """Last known answers in the database in *folder*."""
     async with (

@@ -13,22 +13,22 @@ from content_gateway.ledger.contents import SqliteContents
 from content_gateway.ledger.pin_rows import STATUS, conditions_of
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.content_state import (
+    BackendStatus,
     ContentState,
-    Due,
     Event,
-    Holding,
+    LastRequest,
+    LeaseQuota,
     Outcome,
     Peer,
-    Sent,
-    Shares,
-    Sighting,
+    TrackerStatus,
+    WorkItem,
 )
 from content_gateway.model.pins import NO_LABEL, PinStatus, Search
 from content_gateway.sqlite.database import Database
 from tests.ledgers import Clock, cid, numbers, shares
 
 LEASE = 30.0
-PINNED = Outcome(Event.SEEN_PINNED, None, Sighting(Holding.PINNED, 1))
+PINNED = Outcome(Event.SEEN_PINNED, None, BackendStatus(TrackerStatus.PINNED, 1))
 AGAIN = Outcome(Event.SEEN_PINNING, 5.0)
 
 
@@ -45,9 +45,9 @@ def status(ledger: SqliteLedger, number: int) -> PinStatus:
 
 async def lease(
     contents: SqliteContents, owner: str = "a", first_tries: int = 100, retries: int = 100
-) -> Sequence[Due]:
+) -> Sequence[WorkItem]:
     return await contents.lease(
-        owner, LEASE, Shares(first_tries + retries, first_tries + retries, retries, retries)
+        owner, LEASE, LeaseQuota(first_tries + retries, first_tries + retries, retries, retries)
     )
 
 
@@ -126,9 +126,9 @@ async def test_releases_have_a_lane_of_their_own(
     await promise(ledger, 1, 2)
     await ledger.remove("anna", cid(1))
     clock.now += 61
-    (due,) = await contents.lease("a", LEASE, Shares(10, releases=10))
+    (due,) = await contents.lease("a", LEASE, LeaseQuota(10, releases=10))
     assert (due.cid, due.is_held) == (cid(1), False)
-    assert numbers(await contents.lease("a", LEASE, Shares(10, releases=10))) == []
+    assert numbers(await contents.lease("a", LEASE, LeaseQuota(10, releases=10))) == []
     assert numbers(await lease(contents)) == [2]
 
 
@@ -153,13 +153,13 @@ async def test_a_lost_lease_writes_nothing(
     (old,) = await lease(contents, "slow")
     clock.now += LEASE + 1
     (new,) = await lease(contents, "quick")
-    assert await contents.begin("slow", old, Sent.PIN, None) is None
+    assert await contents.begin("slow", old, LastRequest.PIN, None) is None
     await contents.settle("slow", [(old, PINNED)])
     await contents.progress("slow", old, 1, 1)
     await contents.release("slow")
     assert status(ledger, 1).state is ContentState.QUEUED
     assert await lease(contents, "third") == []
-    begun = await contents.begin("quick", new, Sent.PIN, None)
+    begun = await contents.begin("quick", new, LastRequest.PIN, None)
     assert begun is not None
     await contents.settle("quick", [(begun, PINNED)])
     assert status(ledger, 1).state is ContentState.PINNED
@@ -171,17 +171,17 @@ async def test_an_older_generation_learns_nothing(
     """Let go of and pinned again meanwhile: what was seen is thrown away, and it is due at once."""
     await promise(ledger, 1)
     (due,) = await lease(contents)
-    begun = await contents.begin("a", due, Sent.PIN, None)
+    begun = await contents.begin("a", due, LastRequest.PIN, None)
     assert begun is not None
     await ledger.remove("anna", cid(1))
     await promise(ledger, 1)
     assert not contents.any_due(shares(9))  # the worker still has its lease
-    assert await contents.begin("a", due, Sent.PIN, None) is None
+    assert await contents.begin("a", due, LastRequest.PIN, None) is None
     await contents.settle("a", [(begun, PINNED)])
     assert status(ledger, 1).state is ContentState.QUEUED
     (again,) = await lease(contents, "b")
     assert again.generation > begun.generation
-    assert (again.sent, again.is_held, again.attempts) == (Sent.PIN, True, 0)
+    assert (again.sent, again.is_held, again.attempts) == (LastRequest.PIN, True, 0)
 
 
 async def test_a_content_let_go_of_under_a_lease_keeps_its_grace_period(
@@ -208,7 +208,7 @@ async def test_whether_somebody_holds_it_is_counted_again(
     clock.now += 61
     (due,) = await lease(contents)
     await promise(ledger, 1, who="ben")
-    assert await contents.begin("a", due, Sent.UNPIN, None) is None
+    assert await contents.begin("a", due, LastRequest.UNPIN, None) is None
 
 
 async def test_a_content_is_forgotten_only_when_it_is_gone(
@@ -249,12 +249,12 @@ async def test_what_is_sent_is_known_before(
     """A crash right after it was recorded: the next owner knows what was asked for, and when."""
     await promise(ledger, 1)
     (due,) = await lease(contents, "dead")
-    begun = await contents.begin("dead", due, Sent.PIN, Event.SEEN_ABSENT)
+    begun = await contents.begin("dead", due, LastRequest.PIN, Event.SEEN_ABSENT)
     assert begun is not None
-    assert (begun.sent, begun.sent_at) == (Sent.PIN, clock.now)
+    assert (begun.sent, begun.sent_at) == (LastRequest.PIN, clock.now)
     sent_at, clock.now = clock.now, clock.now + LEASE + 1
     (due,) = await lease(contents, "next")
-    assert (due.sent, due.sent_at) == (Sent.PIN, sent_at)
+    assert (due.sent, due.sent_at) == (LastRequest.PIN, sent_at)
 
 
 async def test_an_orderly_end_gives_leases_back(
@@ -304,7 +304,7 @@ async def test_progress_is_kept_and_begins_anew(
     await contents.progress("a", due, 3, 4096)
     now = status(ledger, 1)
     assert (now.state, now.blocks, now.size) == (ContentState.PINNING, 3, 4096)
-    await contents.begin("a", due, Sent.PIN, None)
+    await contents.begin("a", due, LastRequest.PIN, None)
     assert (status(ledger, 1).blocks, status(ledger, 1).size) == (0, 0)
 
 
@@ -314,7 +314,7 @@ async def test_an_outage_keeps_what_was_seen_before(
     """Where nothing was learned, replicas and peers stay, and only the reason changes."""
     await promise(ledger, 1)
     (due,) = await lease(contents)
-    seen = Outcome(Event.SEEN_PINNING, 0.0, Sighting(Holding.PINNING, 1, 3))
+    seen = Outcome(Event.SEEN_PINNING, 0.0, BackendStatus(TrackerStatus.PINNING, 1, 3))
     await contents.settle("a", [(due, seen)])
     (due,) = await lease(contents)
     await contents.settle("a", [(due, Outcome(None, 5.0, None, "away"))])
@@ -332,7 +332,7 @@ async def test_a_peer_that_gives_no_time_said_it_when_it_was_heard(
     await promise(ledger, 1)
     (due,) = await lease(contents)
     clock.now += 7
-    seen = Sighting(Holding.PINNED, 2, 2, peers)
+    seen = BackendStatus(TrackerStatus.PINNED, 2, 2, peers)
     await contents.settle("a", [(due, Outcome(Event.SEEN_PINNED, None, seen))])
     heard = datetime.fromtimestamp(clock.now, UTC)
     assert [peer.at for peer in status(ledger, 1).peers] == [since, heard]
@@ -360,7 +360,7 @@ async def test_some_contents_can_be_hastened(
     for number in (1, 2, 3):
         await contents.settle("a", [(dues[cid(number)], Outcome(None, 300.0))])
     await ledger.remove("anna", cid(2))
-    await contents.hasten([dues[cid(number)].id for number in (1, 2, 4)])
+    await contents.trigger([dues[cid(number)].id for number in (1, 2, 4)])
     assert numbers(await lease(contents)) == [1]
 
 
@@ -370,10 +370,10 @@ async def test_what_is_promised_is_taken_out_of_a_queue_only_where_that_is_said(
     """An unpin of what somebody holds is refused otherwise."""
     await promise(ledger, 1)
     (due,) = await lease(contents)
-    assert await contents.begin("a", due, Sent.UNPIN, None) is None
-    begun = await contents.begin("a", due, Sent.UNPIN, None, though_held=True)
+    assert await contents.begin("a", due, LastRequest.UNPIN, None) is None
+    begun = await contents.begin("a", due, LastRequest.UNPIN, None, though_held=True)
     assert begun is not None
-    assert begun.sent is Sent.UNPIN
+    assert begun.sent is LastRequest.UNPIN
 
 
 async def test_whoever_has_something_waiting_is_in_line(
@@ -423,7 +423,7 @@ async def test_reading_uses_an_index(tmp_path: Path, what: str, wanted: str, unw
             case "lease":
                 await contents.lease("a", 1.0, shares(5))
             case "lease releases":
-                await contents.lease("a", 1.0, Shares(5, releases=5))
+                await contents.lease("a", 1.0, LeaseQuota(5, releases=5))
             case "release":
                 await contents.release("a")
             case "settle shared":

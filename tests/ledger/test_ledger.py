@@ -12,12 +12,12 @@ from content_gateway.ledger.contents import SqliteContents
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import (
+    BackendStatus,
     ContentState,
     Event,
-    Holding,
+    LeaseQuota,
     Outcome,
-    Shares,
-    Sighting,
+    TrackerStatus,
 )
 from content_gateway.model.pins import NO_LABEL, Label, Match, Page, Pin, Removal, Search
 from content_gateway.sqlite.database import Database
@@ -302,7 +302,7 @@ async def test_a_new_pin_ends_the_grace_period(
     await contents.settle("a", [(before, Outcome(Event.SEEN_FAILED, 600.0, error="no"))])
     await ledger.remove("anna", cid(1))
     await add(ledger, 1, "ben")
-    (due,) = await contents.lease("a", 30.0, Shares(10, first_tries=10))
+    (due,) = await contents.lease("a", 30.0, LeaseQuota(10, first_tries=10))
     assert (due.state, due.attempts, due.looks) == (ContentState.QUEUED, 0, 0)
     assert due.generation > before.generation
     status = ledger.status("ben", cid(1))
@@ -442,7 +442,7 @@ async def test_status_tells_what_was_seen(ledger: SqliteLedger, contents: Sqlite
     """Replicas, reasons and attempts of the last look, and when the next one is."""
     await add(ledger, 1)
     (due,) = await contents.lease("a", 30.0, shares(10))
-    sighting = Sighting(Holding.FAILED, 1, 3, reason="no")
+    sighting = BackendStatus(TrackerStatus.FAILED, 1, 3, reason="no")
     outcome = Outcome(Event.SEEN_FAILED, 10.0, sighting, "no", attempted=True)
     status = ledger.status("anna", cid(1))
     assert status is not None

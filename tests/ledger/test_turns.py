@@ -8,12 +8,12 @@ import pytest
 from content_gateway.ledger.contents import SqliteContents
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.content_state import (
-    Due,
     Event,
-    Lane,
+    LeaseQuota,
     Outcome,
-    Room,
-    Shares,
+    Queue,
+    RemainingQuota,
+    WorkItem,
     fair_share,
     shared_by_all,
 )
@@ -30,9 +30,13 @@ async def promise(ledger: SqliteLedger, who: str, *numbers: int) -> None:
         await ledger.add(who, cid(number), str(cid(number)), NO_LABEL)
 
 
-async def lease(contents: SqliteContents, number: int, held: Sequence[Due] = ()) -> list[Due]:
+async def lease(
+    contents: SqliteContents, number: int, held: Sequence[WorkItem] = ()
+) -> list[WorkItem]:
     """Leases of *number* first tries or retries, fair to whoever has what *held* says."""
-    quota = Shares(number, number, number, number, held=[(due.requestor, due.lane) for due in held])
+    quota = LeaseQuota(
+        number, number, number, number, held=[(due.requestor, due.lane) for due in held]
+    )
     return list(await contents.lease("a", LEASE, quota))
 
 
@@ -42,14 +46,14 @@ async def test_a_newcomer_is_next(
     """One content of ben waits behind one of anna's, not behind all hundred."""
     await promise(ledger, "anna", *range(100))
     clock.now += 0.001
-    assert numbers(await contents.lease("a", LEASE, Shares(1, first_tries=1))) == [0]
+    assert numbers(await contents.lease("a", LEASE, LeaseQuota(1, first_tries=1))) == [0]
     await promise(ledger, "ben", 500)
     clock.now += 0.001
-    assert numbers(await contents.lease("a", LEASE, Shares(1, first_tries=1))) == [1]
+    assert numbers(await contents.lease("a", LEASE, LeaseQuota(1, first_tries=1))) == [1]
     clock.now += 0.001
-    assert numbers(await contents.lease("a", LEASE, Shares(1, first_tries=1))) == [500]
+    assert numbers(await contents.lease("a", LEASE, LeaseQuota(1, first_tries=1))) == [500]
     clock.now += 0.001
-    assert numbers(await contents.lease("a", LEASE, Shares(1, first_tries=1))) == [2]
+    assert numbers(await contents.lease("a", LEASE, LeaseQuota(1, first_tries=1))) == [2]
 
 
 async def test_all_have_the_same_number_of_turns(
@@ -61,7 +65,7 @@ async def test_all_have_the_same_number_of_turns(
     served: Counter[int] = Counter()
     for size in (1, 2, 7, 3, 20, 9, 18):
         clock.now += 0.01
-        dues = await contents.lease("a", 600.0, Shares(size, first_tries=size))
+        dues = await contents.lease("a", 600.0, LeaseQuota(size, first_tries=size))
         assert len(dues) == size
         served.update(number // 1000 for number in numbers(dues))
     assert served == {0: 20, 1: 20, 2: 20}
@@ -93,7 +97,7 @@ async def test_a_requestor_whose_share_is_used_up_is_passed_over(
     await promise(ledger, "anna", *range(100))
     first = await lease(contents, 12)
     assert len(first) == 8
-    used_up = Shares(4, 4, 4, 4, held=[(due.requestor, due.lane) for due in first])
+    used_up = LeaseQuota(4, 4, 4, 4, held=[(due.requestor, due.lane) for due in first])
     assert not contents.any_due(used_up)
     assert await contents.lease("a", LEASE, used_up) == []
     await promise(ledger, "ben", *range(500, 600))
@@ -114,7 +118,7 @@ async def test_retries_are_leased_in_turn_too(
     (due,) = await contents.lease("a", LEASE, shares(500))
     await contents.settle("a", [(due, AGAIN)])
     clock.now += 5.1
-    found = numbers(await contents.lease("a", LEASE, Shares(2, retries=2)))
+    found = numbers(await contents.lease("a", LEASE, LeaseQuota(2, retries=2)))
     assert 900 in found
 
 
@@ -125,10 +129,10 @@ async def test_a_shared_content_waits_in_the_turn_that_comes_first(
     other way round nothing is moved."""
     await promise(ledger, "anna", *range(100))
     await promise(ledger, "ben", 99)
-    assert 99 in numbers(await contents.lease("a", LEASE, Shares(2, first_tries=2)))
+    assert 99 in numbers(await contents.lease("a", LEASE, LeaseQuota(2, first_tries=2)))
     await promise(ledger, "ben", 700)
     await promise(ledger, "anna", 700)
-    assert 700 in numbers(await contents.lease("a", LEASE, Shares(2, first_tries=2)))
+    assert 700 in numbers(await contents.lease("a", LEASE, LeaseQuota(2, first_tries=2)))
 
 
 async def test_a_shared_content_is_not_held_up_by_a_flood_that_comes_later(
@@ -144,7 +148,7 @@ async def test_a_shared_content_is_not_held_up_by_a_flood_that_comes_later(
     await contents.settle("a", [(each, Outcome(None, 4.0)) for each in flood])
     await contents.settle("a", [(due, AGAIN)])
     clock.now += 5.1
-    assert 1 in numbers(await contents.lease("a", LEASE, Shares(2, retries=2)))
+    assert 1 in numbers(await contents.lease("a", LEASE, LeaseQuota(2, retries=2)))
 
 
 async def test_who_lets_go_leaves_no_turn_behind(
@@ -156,7 +160,7 @@ async def test_who_lets_go_leaves_no_turn_behind(
     await ledger.remove("anna", cid(1))
     await promise(ledger, "anna", *range(100, 200))
     await promise(ledger, "carla", 300)
-    found = numbers(await contents.lease("a", LEASE, Shares(3, first_tries=3)))
+    found = numbers(await contents.lease("a", LEASE, LeaseQuota(3, first_tries=3)))
     assert sorted(found) == [1, 100, 300]
 
 
@@ -173,7 +177,7 @@ async def test_letting_go_and_pinning_again_gains_no_turns(
         await promise(ledger, "anna", *range(50))
         clock.now += 1
     await promise(ledger, "ben", 900)
-    assert 900 in numbers(await contents.lease("a", LEASE, Shares(2, first_tries=2)))
+    assert 900 in numbers(await contents.lease("a", LEASE, LeaseQuota(2, first_tries=2)))
 
 
 async def test_queues_that_turn_out_to_be_empty_are_passed_over(
@@ -187,7 +191,7 @@ async def test_queues_that_turn_out_to_be_empty_are_passed_over(
         await contents.settle("a", [(due, Outcome(Event.SEEN_PINNED, None)) for due in dues])
     clock.now += LEASE + 1
     await promise(ledger, "ben", 5_000)
-    assert numbers(await contents.lease("a", LEASE, Shares(5, 5, 5, 5))) == [5_000]
+    assert numbers(await contents.lease("a", LEASE, LeaseQuota(5, 5, 5, 5))) == [5_000]
     count = database.read(lambda c: c.execute("SELECT count(*) FROM turns").fetchone())
     assert count == (1,)
 
@@ -222,9 +226,9 @@ async def test_whatever_waits_stands_in_the_line(
 
 def test_room_counts_what_was_given() -> None:
     """In all, in the lane, and by requestor; without fairness one may have it all."""
-    room = Room(Shares(6, 6, 3, 1))
-    assert (room.of(Lane.FIRST_TRY, 1), room.of(Lane.RETRY, 1)) == (6, 3)
-    room.taken(Lane.STUBBORN, 1)
-    assert (room.of(Lane.STUBBORN, 1), room.left) == (0, 5)
-    fair = Room(Shares(6, 6, 3, 1, held=[]))
-    assert (fair.of(Lane.FIRST_TRY, 1), fair.of(Lane.RETRY, 1)) == (4, 2)
+    room = RemainingQuota(LeaseQuota(6, 6, 3, 1))
+    assert (room.of(Queue.FIRST_TRY, 1), room.of(Queue.RETRY, 1)) == (6, 3)
+    room.taken(Queue.STUBBORN, 1)
+    assert (room.of(Queue.STUBBORN, 1), room.left) == (0, 5)
+    fair = RemainingQuota(LeaseQuota(6, 6, 3, 1, held=[]))
+    assert (fair.of(Queue.FIRST_TRY, 1), fair.of(Queue.RETRY, 1)) == (4, 2)

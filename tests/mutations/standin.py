@@ -14,7 +14,7 @@ from eth_abi.abi import decode
 from eth_abi.exceptions import DecodingError
 
 from content_gateway.errors import AnswerTooLarge, UpstreamUnavailable
-from content_gateway.net.http_client import Answer, Outbound
+from content_gateway.net.http_client import Answer, HttpClient
 from content_gateway.net.ssrf_guard import Guard
 from tests.fakes.ethereum import selector
 from tests.fakes.miniature import Miniature
@@ -87,7 +87,7 @@ class _Known:
     answers: dict[tuple[str, str, bytes | None], Exchange] = field(default_factory=dict)
 
 
-class StandIn(Outbound):
+class StandIn(HttpClient):
     """Asks *servers*, by name; their URLs are `http://127.0.0.1:PORT` of ports nobody listens on.
 
     With a *guard*, it has to admit a URL first, as in the real client."""

@@ -18,10 +18,10 @@ from Crypto.PublicKey import RSA
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from content_gateway.denylist.denylist import Blocklist
+from content_gateway.denylist.denylist import Denylist
 from content_gateway.http.operations.domain_answers import resolution_body
 from content_gateway.model.domain import DomainName
-from content_gateway.model.records import IpnsContent, KnownLink, Records
+from content_gateway.model.records import IpnsContent, Records, StoredEntry
 from content_gateway.names.cache import Cache
 from content_gateway.names.directory import Directory
 from content_gateway.net.http_client import Answer
@@ -161,14 +161,14 @@ class Sources:
         outbound, memory = StandIn(self.origins), IpnsMemory()
         outbound.spoil = spoil
         if known:
-            link = KnownLink(f"/ipfs/{CIDS[known]}", _before(), self.publisher.records[known])
+            link = StoredEntry(f"/ipfs/{CIDS[known]}", _before(), self.publisher.records[known])
             memory.kept[self.name] = link
-        resolver = ipns_resolver(self.settings, outbound, memory, Blocklist(None, None))
+        resolver = ipns_resolver(self.settings, outbound, memory, Denylist(None, None))
         directory = Directory(
             local=[Zone(site=Records(WALLET, IpnsContent(self.name)))],
             services=[],
             ipns=resolver,
-            blocking=Blocklist(None, None),
+            blocking=Denylist(None, None),
             cache=Cache(Memory()),
         )
         try:

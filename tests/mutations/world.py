@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from content_gateway.denylist.denylist import Blocklist
-from content_gateway.ethereum.gateways import Gateways
+from content_gateway.denylist.denylist import Denylist
+from content_gateway.ethereum.gateways import OffchainGateways
 from content_gateway.http.operations.domain_answers import resolution_body, resolution_headers
 from content_gateway.http.problems import INTERNAL, kind_of
 from content_gateway.model.domain import DomainName
@@ -68,12 +68,12 @@ class World:
         """What a client gets that asks for *name*; every server's answer goes through *spoil*."""
         for outbound in (self.outbound, self.gateways):
             outbound.spoil, outbound.served = spoil, []
-        services = name_services(self.settings, self.outbound, Gateways(self.gateways))
+        services = name_services(self.settings, self.outbound, OffchainGateways(self.gateways))
         directory = Directory(
             local=[],
             services=services,
             ipns=ipns or Ipns(),
-            blocking=Blocklist(None, None),
+            blocking=Denylist(None, None),
             cache=Cache(Memory()),
         )
         try:

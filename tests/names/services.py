@@ -10,10 +10,10 @@ from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import IpfsPath
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
-from content_gateway.model.records import Learned, Records
+from content_gateway.model.records import Records, Resolved
 from content_gateway.model.wallet import ETHEREUM, CoinType
-from content_gateway.names.cache import Ages, Cache
-from content_gateway.names.directory import Directory, LocalNames, NameService, Policy
+from content_gateway.names.cache import Cache, CachePolicy
+from content_gateway.names.directory import Directory, DirectoryPolicy, LocalNames, NameService
 
 TODAY = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -135,13 +135,13 @@ class Memory:
     """Answers that outlive a directory, in a dict."""
 
     def __init__(self) -> None:
-        self.kept: dict[tuple[str, CoinType], Learned] = {}
+        self.kept: dict[tuple[str, CoinType], Resolved] = {}
 
-    def recall(self, domain: str, coin: CoinType) -> Learned | None:
+    def recall(self, domain: str, coin: CoinType) -> Resolved | None:
         """What is remembered."""
         return self.kept.get((domain, coin))
 
-    def keep(self, domain: str, coin: CoinType, learned: Learned | None) -> None:
+    def keep(self, domain: str, coin: CoinType, learned: Resolved | None) -> None:
         """Remember, or forget."""
         self.kept.pop((domain, coin), None)
         if learned is not None:
@@ -173,8 +173,8 @@ def directory_of(
     memory: Memory | None = None,
     blocks: Blocks | None = None,
     clock: Clock | None = None,
-    ages: Ages | None = None,
-    policy: Policy | None = None,
+    ages: CachePolicy | None = None,
+    policy: DirectoryPolicy | None = None,
 ) -> Directory:
     """A directory over *services*; parts that a test does not care about are new and empty."""
     clock = clock or Clock()

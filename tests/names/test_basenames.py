@@ -6,10 +6,10 @@ import pytest
 from eth_abi.abi import encode
 
 from content_gateway.errors import (
+    InvalidUpstreamResponse,
     NameNotFound,
     ResolverFailed,
     UpstreamError,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
@@ -20,7 +20,7 @@ from content_gateway.model.records import Failed, IpfsContent, OtherContent, Rec
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.basenames import Basenames
 from content_gateway.names.ens import EnsNames
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.ethereum.nodes import work_of_ours
 from tests.fakes.ethereum import (
     NOBODY,
@@ -79,7 +79,7 @@ async def base() -> AsyncIterator[Base]:
 
 
 @pytest.fixture
-def names(outbound: Outbound, ethereum: Ethereum, base: Base) -> Basenames:
+def names(outbound: HttpClient, ethereum: Ethereum, base: Base) -> Basenames:
     ens = EnsNames(
         EthereumRpc(outbound, [ethereum.url], seconds=1),
         universal_resolver=UNIVERSAL_RESOLVER,
@@ -237,9 +237,9 @@ async def test_an_unreadable_contenthash_is_its_owners_doing(
     [
         ("dark", UpstreamUnavailable),
         ("hang", UpstreamTimeout),
-        ("empty", UpstreamNonsense),
-        ("revert", UpstreamNonsense),
-        ("lie", UpstreamNonsense),
+        ("empty", InvalidUpstreamResponse),
+        ("revert", InvalidUpstreamResponse),
+        ("lie", InvalidUpstreamResponse),
         ("error", UpstreamUnavailable),
     ],
 )
@@ -261,7 +261,7 @@ async def test_what_one_chain_knows_is_told(
 
 @pytest.mark.parametrize(
     ("mood", "failure"),
-    [("dark", UpstreamUnavailable), ("hang", UpstreamTimeout), ("lie", UpstreamNonsense)],
+    [("dark", UpstreamUnavailable), ("hang", UpstreamTimeout), ("lie", InvalidUpstreamResponse)],
 )
 async def test_a_wallet_that_failed_is_not_the_owners(
     names: Basenames, ethereum: Ethereum, base: Base, mood: Mood, failure: type[UpstreamError]
@@ -310,5 +310,5 @@ async def test_a_registry_that_names_no_address_is_nonsense(
     base.contracts[BASE_REGISTRY.lower()] = lambda _: b"\x01" * 32
     content = (await names.resolve(ALICE)).content
     assert isinstance(content, Failed)
-    assert content.kind is UpstreamNonsense
+    assert content.kind is InvalidUpstreamResponse
     assert {to.lower() for to, _ in base.calls} == {BASE_REGISTRY.lower()}

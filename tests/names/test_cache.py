@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from content_gateway.model.records import Learned, Records, Staleness
+from content_gateway.model.records import Records, Resolved, Staleness
 from content_gateway.model.wallet import ETHEREUM, CoinType
-from content_gateway.names.cache import Ages, Cache, Entry, Question
+from content_gateway.names.cache import Cache, CachedName, CachePolicy, Question
 from tests.names.services import Clock, Memory
 
 ALICE = Records("0x" + "aa" * 20)
@@ -15,12 +15,12 @@ SITE: Question = ("site.eth", ETHEREUM)
 HOLD_BACK = 3.0
 
 
-def cache_of(clock: Clock, memory: Memory | None = None, ages: Ages | None = None) -> Cache:
+def cache_of(clock: Clock, memory: Memory | None = None, ages: CachePolicy | None = None) -> Cache:
     """A cache that lives by *clock*."""
     return Cache(memory or Memory(), ages=ages, clock=clock, today=clock.today)
 
 
-def learn(cache: Cache, clock: Clock, records: Records | None = ALICE) -> Entry:
+def learn(cache: Cache, clock: Clock, records: Records | None = ALICE) -> CachedName:
     """Let the cache learn *records* now."""
     return cache.learn(SITE, records, clock())
 
@@ -78,7 +78,7 @@ def test_what_is_learned_replaces_what_was_known(clock: Clock) -> None:
     learn(cache, clock)
     clock.pass_(1)
     learn(cache, clock, BOB)
-    assert memory.kept[SITE] == Learned(BOB, clock.today())
+    assert memory.kept[SITE] == Resolved(BOB, clock.today())
     learn(cache, clock, None)
     assert not memory.kept
     assert cache.last(SITE) is None
@@ -92,10 +92,10 @@ def test_after_a_failure_nobody_asks_for_a_while(clock: Clock) -> None:
     cache = cache_of(clock)
     entry = learn(cache, clock)
     clock.pass_(400)
-    cache.learned_nothing(SITE, clock(), HOLD_BACK)
+    cache.record_failure(SITE, clock(), HOLD_BACK)
     assert entry.ask_again_at == clock() + HOLD_BACK
     clock.pass_(3599 - 400)
-    cache.learned_nothing(SITE, clock(), HOLD_BACK)
+    cache.record_failure(SITE, clock(), HOLD_BACK)
     assert entry.ask_again_at == clock() + 1
 
 
@@ -104,10 +104,10 @@ def test_a_look_that_was_demanded_in_vain_does_not_age_a_fresh_answer(
     clock: Clock, limit: float
 ) -> None:
     """One impatient caller during an outage takes the answer from nobody."""
-    cache = cache_of(clock, ages=Ages(while_revalidating=min(600.0, limit), if_error=limit))
+    cache = cache_of(clock, ages=CachePolicy(while_revalidating=min(600.0, limit), if_error=limit))
     entry = learn(cache, clock)
     clock.pass_(200)
-    cache.learned_nothing(SITE, clock(), HOLD_BACK)
+    cache.record_failure(SITE, clock(), HOLD_BACK)
     assert entry.ask_again_at == clock() + 100
     assert cache.serves_if_error(entry)
     assert entry.asked_at == clock()
@@ -119,14 +119,14 @@ def test_a_failed_look_at_an_absence_counts_as_one(clock: Clock) -> None:
     entry = learn(cache, clock, None)
     until = entry.ask_again_at
     clock.pass_(10)
-    cache.learned_nothing(SITE, clock(), HOLD_BACK)
+    cache.record_failure(SITE, clock(), HOLD_BACK)
     assert (entry.asked_at, entry.ask_again_at) == (clock(), until)
 
 
 def test_a_failed_look_at_an_unknown_name_leaves_nothing(clock: Clock) -> None:
     """An outage does not fill the memory with names that nobody knows."""
     cache = cache_of(clock)
-    cache.learned_nothing(SITE, clock(), HOLD_BACK)
+    cache.record_failure(SITE, clock(), HOLD_BACK)
     assert cache.get(SITE) is None
 
 
@@ -136,7 +136,7 @@ def test_a_failed_look_at_an_unknown_name_leaves_nothing(clock: Clock) -> None:
 def test_what_another_process_learned_has_its_true_age(clock: Clock) -> None:
     """As if it had been learned here, at that time."""
     memory = Memory()
-    memory.kept[SITE] = Learned(ALICE, clock.today() - timedelta(seconds=400))
+    memory.kept[SITE] = Resolved(ALICE, clock.today() - timedelta(seconds=400))
     cache = cache_of(clock, memory)
     entry = cache.get(SITE)
     assert entry is not None
@@ -150,7 +150,7 @@ def test_what_another_process_learned_has_its_true_age(clock: Clock) -> None:
 def test_an_answer_from_the_future_is_not_believed(clock: Clock) -> None:
     """Its age is not known: it may be years old."""
     memory = Memory()
-    memory.kept[SITE] = Learned(ALICE, clock.today() + timedelta(seconds=1))
+    memory.kept[SITE] = Resolved(ALICE, clock.today() + timedelta(seconds=1))
     assert cache_of(clock, memory).get(SITE) is None
 
 
@@ -170,7 +170,7 @@ def test_the_time_of_day_may_jump(clock: Clock) -> None:
 @pytest.mark.parametrize(("limit", "age"), [(0.0, 299), (100.0, 299), (3600.0, 3599)])
 def test_a_restart_believes_what_memory_would(clock: Clock, limit: float, age: float) -> None:
     """A fresh answer serves whatever the limit for stale ones, and no other beyond it."""
-    ages = Ages(while_revalidating=min(600.0, limit), if_error=limit)
+    ages = CachePolicy(while_revalidating=min(600.0, limit), if_error=limit)
     memory = Memory()
     learn(cache_of(clock, memory, ages), clock)
     clock.pass_(age)
@@ -183,7 +183,7 @@ def test_the_last_answer_is_told_however_old(clock: Clock) -> None:
     """From memory, or from the database; asking for it moves nothing."""
     memory = Memory()
     cache = cache_of(clock, memory)
-    learned = Learned(ALICE, clock.today())
+    learned = Resolved(ALICE, clock.today())
     learn(cache, clock)
     clock.pass_(1_000_000)
     assert cache.last(SITE) == learned
@@ -196,7 +196,7 @@ def test_a_known_absence_hides_what_the_database_still_has(clock: Clock) -> None
     memory = Memory()
     cache = cache_of(clock, memory)
     learn(cache, clock, None)
-    memory.kept[SITE] = Learned(ALICE, clock.today())
+    memory.kept[SITE] = Resolved(ALICE, clock.today())
     assert cache.last(SITE) is None
     entry = cache.get(SITE)
     assert entry is not None
@@ -217,11 +217,11 @@ class Forgetful(Memory):
         super().__init__()
         self.asked = 0
 
-    def recall(self, domain: str, coin: CoinType) -> Learned | None:
+    def recall(self, domain: str, coin: CoinType) -> Resolved | None:
         self.asked += 1
         return None
 
-    def keep(self, domain: str, coin: CoinType, learned: Learned | None) -> None:
+    def keep(self, domain: str, coin: CoinType, learned: Resolved | None) -> None:
         pass
 
 
@@ -232,7 +232,7 @@ def known(cache: Cache, *numbers: int) -> list[int]:
 
 def test_the_name_that_was_asked_for_longest_ago_gives_way(clock: Clock) -> None:
     """Asking keeps a name, learning does, and looking at last known records does not."""
-    cache = cache_of(clock, Forgetful(), Ages(max_entries=3))
+    cache = cache_of(clock, Forgetful(), CachePolicy(max_entries=3))
     for number in range(3):
         cache.learn(name(number), ALICE, clock())
     cache.get(name(0))
@@ -246,7 +246,7 @@ def test_the_name_that_was_asked_for_longest_ago_gives_way(clock: Clock) -> None
 
 def test_absences_take_room_like_answers(clock: Clock) -> None:
     """A flood of names that do not exist grows no memory."""
-    cache = cache_of(clock, Forgetful(), Ages(max_entries=100))
+    cache = cache_of(clock, Forgetful(), CachePolicy(max_entries=100))
     for number in range(10_000):
         cache.learn(name(number), None, clock())
     assert len([n for n in range(10_000) if cache.get(name(n)) is not None]) == 100
@@ -254,7 +254,7 @@ def test_absences_take_room_like_answers(clock: Clock) -> None:
 
 def test_learning_again_takes_no_more_room(clock: Clock) -> None:
     """One name is one entry; each coin of it is another."""
-    cache = cache_of(clock, Forgetful(), Ages(max_entries=2))
+    cache = cache_of(clock, Forgetful(), CachePolicy(max_entries=2))
     cache.learn(name(1), ALICE, clock())
     for _ in range(10):
         cache.learn(name(2), ALICE, clock())

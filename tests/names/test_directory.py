@@ -10,7 +10,7 @@ from content_gateway.model.content_path import IpfsPath
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import IpfsContent, IpnsContent, Records, Resolution, Staleness
-from content_gateway.names.cache import Ages
+from content_gateway.names.cache import CachePolicy
 from content_gateway.names.directory import Directory
 from tests.names.services import Clock, Ipns, Memory, Service, Zone, directory_of, settle
 
@@ -190,7 +190,7 @@ async def test_the_least_recently_asked_name_is_forgotten(
     """The cache is bounded; being asked for keeps a name in it, absent names count too."""
     service = Service(a=ALICE, b=ALICE, c=ALICE)
     directory = directory_of(
-        service, memory=memory, ipns=ipns, clock=clock, ages=Ages(max_entries=3)
+        service, memory=memory, ipns=ipns, clock=clock, ages=CachePolicy(max_entries=3)
     )
     names = [DomainName.parse(f"{label}.eth") for label in "abcx"]
     for name in names[:3]:
@@ -214,7 +214,7 @@ async def test_other_lives_can_be_chosen(service: Service, ipns: Ipns, clock: Cl
         service,
         ipns=ipns,
         clock=clock,
-        ages=Ages(fresh=10, while_revalidating=10, absent=1, if_error=20),
+        ages=CachePolicy(fresh=10, while_revalidating=10, absent=1, if_error=20),
     )
     await directory.resolve(SITE)
     clock.pass_(10)

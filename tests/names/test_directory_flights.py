@@ -7,14 +7,14 @@ import pytest
 from content_gateway.errors import NameNotFound, Overloaded, UpstreamUnavailable
 from content_gateway.model.domain import DomainName
 from content_gateway.model.records import Records, Resolution
-from content_gateway.names.directory import Directory, Policy
+from content_gateway.names.directory import Directory, DirectoryPolicy
 from tests.names.services import Clock, Ipns, Service, directory_of, settle
 
 SITE = DomainName.parse("site.eth")
 OTHER = DomainName.parse("other.eth")
 THIRD = DomainName.parse("third.eth")
 # Two under way for one requestor, and nobody waits.
-NARROW = Policy(max_flights=3, max_waiting=0)
+NARROW = DirectoryPolicy(max_in_flight=3, max_waiting=0)
 ALICE = Records("0x" + "aa" * 20)
 
 

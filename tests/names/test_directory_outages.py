@@ -11,9 +11,9 @@ from content_gateway.errors import (
     UpstreamUnavailable,
 )
 from content_gateway.model.domain import DomainName
-from content_gateway.model.records import Learned, Records, Resolution, Staleness
+from content_gateway.model.records import Records, Resolution, Resolved, Staleness
 from content_gateway.model.wallet import ETHEREUM, CoinType
-from content_gateway.names.directory import Directory, Policy
+from content_gateway.names.directory import Directory, DirectoryPolicy
 from tests.names.services import Clock, Ipns, Memory, Service, directory_of, settle
 
 SITE = DomainName.parse("site.eth")
@@ -167,7 +167,7 @@ async def test_a_service_that_hangs_is_a_timeout(
     service: Service, ipns: Ipns, clock: Clock
 ) -> None:
     """The whole search has one limit; after it a known name is served from memory."""
-    directory = directory_of(service, ipns=ipns, clock=clock, policy=Policy(lookup=0.05))
+    directory = directory_of(service, ipns=ipns, clock=clock, policy=DirectoryPolicy(lookup=0.05))
     service.names["site.eth"] = ALICE
     await directory.resolve(SITE)
     service.hold()
@@ -230,7 +230,7 @@ async def test_an_answer_from_the_future_is_not_believed(
     service: Service, memory: Memory, clock: Clock
 ) -> None:
     """It was written under a clock that was wrong: its age is not known."""
-    memory.kept["site.eth", ETHEREUM] = Learned(ALICE, clock.today() + timedelta(seconds=9))
+    memory.kept["site.eth", ETHEREUM] = Resolved(ALICE, clock.today() + timedelta(seconds=9))
     service.down = True
     with pytest.raises(UpstreamUnavailable):
         await directory_of(service, memory=memory, clock=clock).resolve(SITE)

@@ -7,8 +7,8 @@ import pytest
 
 from content_gateway.errors import (
     AnswerTooLarge,
+    InvalidUpstreamResponse,
     ResolverFailed,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
@@ -17,9 +17,9 @@ from content_gateway.model.domain import DomainName
 from content_gateway.model.records import (
     Failed,
     IpfsContent,
-    Learned,
     Records,
     Resolution,
+    Resolved,
     Staleness,
 )
 from content_gateway.model.wallet import ETHEREUM
@@ -52,7 +52,7 @@ async def test_a_partial_answer_is_told_and_soon_asked_for_again(
     assert len(service.asked) == 2
 
 
-@pytest.mark.parametrize("kind", [UpstreamUnavailable, UpstreamTimeout, UpstreamNonsense])
+@pytest.mark.parametrize("kind", [UpstreamUnavailable, UpstreamTimeout, InvalidUpstreamResponse])
 async def test_in_an_outage_the_whole_answer_of_before_is_told(
     directory: Directory,
     service: Service,
@@ -101,7 +101,7 @@ async def test_a_partial_answer_is_not_written_down(
     clock.pass_(60)
     service.names["site.eth"] = WHOLE
     await directory.resolve(SITE)
-    kept = Learned(WHOLE, clock.today())
+    kept = Resolved(WHOLE, clock.today())
     clock.pass_(400)
     service.names["site.eth"] = REFUSED
     await directory.resolve(SITE, anew=True)

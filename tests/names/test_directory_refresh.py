@@ -9,7 +9,7 @@ from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import IpfsPath
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
-from content_gateway.model.records import IpfsContent, IpnsContent, Learned, Records, Resolution
+from content_gateway.model.records import IpfsContent, IpnsContent, Records, Resolution, Resolved
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.directory import Directory
 from tests.names.services import Blocks, Clock, Ipns, Memory, Service, Zone
@@ -93,7 +93,7 @@ async def test_what_is_known_is_told_without_asking(
         directory.known(SITE)
     service.names["site.eth"] = BLOG
     await directory.resolve(SITE)
-    learned = Learned(BLOG, clock.today())
+    learned = Resolved(BLOG, clock.today())
     assert directory.known(SITE) == (learned, None)
     ipns.paths[NAME] = IpfsPath(CID)
     clock.pass_(100_000)
@@ -114,7 +114,7 @@ async def test_what_a_former_process_knew_is_known(
     directory: Directory, memory: Memory, clock: Clock
 ) -> None:
     """Even when it is too old to be an answer to a resolve."""
-    learned = Learned(ALICE, clock.today() - timedelta(days=300))
+    learned = Resolved(ALICE, clock.today() - timedelta(days=300))
     memory.kept["site.eth", ETHEREUM] = learned
     assert directory.known(SITE) == (learned, None)
 

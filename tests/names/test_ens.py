@@ -8,9 +8,9 @@ from eth_abi.abi import encode
 from eth_utils.address import to_checksum_address
 
 from content_gateway.errors import (
+    InvalidUpstreamResponse,
     NameNotFound,
     UpstreamError,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
@@ -21,7 +21,7 @@ from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import Failed, IpfsContent, IpnsContent, OtherContent, Records
 from content_gateway.model.wallet import CoinType
 from content_gateway.names.ens import EnsNames
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.fakes.ethereum import (
     NAME_WRAPPER,
     REGISTRY,
@@ -45,7 +45,7 @@ IPNS_NAME = IpnsName.parse("k51qzi5uqu5dihst24f3rp2ej4co9berxohfkxaenbq1wjty7nrd
 
 @pytest.fixture
 async def rpc(ethereum: Ethereum) -> AsyncIterator[EthereumRpc]:
-    async with Outbound() as outbound:
+    async with HttpClient() as outbound:
         yield EthereumRpc(outbound, [ethereum.url], seconds=0.5)
 
 
@@ -148,19 +148,19 @@ async def test_an_update_is_seen_at_once(ens: EnsNames, ethereum: Ethereum) -> N
     [
         ("dark", UpstreamUnavailable),
         ("hang", UpstreamTimeout),
-        ("html", UpstreamNonsense),
-        ("huge", UpstreamNonsense),
-        ("garbage", UpstreamNonsense),
+        ("html", InvalidUpstreamResponse),
+        ("huge", InvalidUpstreamResponse),
+        ("garbage", InvalidUpstreamResponse),
         ("cut", UpstreamUnavailable),
-        ("404", UpstreamNonsense),
+        ("404", InvalidUpstreamResponse),
         ("429", UpstreamUnavailable),
         ("500", UpstreamUnavailable),
         ("503", UpstreamUnavailable),
-        ("redirect", UpstreamNonsense),
-        ("empty", UpstreamNonsense),
+        ("redirect", InvalidUpstreamResponse),
+        ("empty", InvalidUpstreamResponse),
         ("error", UpstreamUnavailable),
-        ("revert", UpstreamNonsense),
-        ("lie", UpstreamNonsense),
+        ("revert", InvalidUpstreamResponse),
+        ("lie", InvalidUpstreamResponse),
     ],
 )
 async def test_an_outage_is_not_an_unknown_name(
@@ -182,7 +182,10 @@ async def test_an_outage_behind_the_owner_is_a_wallet_that_failed(
     # There is no contract at that address, so the node answers `0x`.
     ens = EnsNames(rpc, universal_resolver=UNIVERSAL_RESOLVER, registry="0x" + "99" * 20)
     assert await ens.resolve(SITE) == Records(
-        Failed(UpstreamNonsense, "There is no contract at that address on this endpoint's chain."),
+        Failed(
+            InvalidUpstreamResponse,
+            "There is no contract at that address on this endpoint's chain.",
+        ),
         IpfsContent(CID),
     )
 
@@ -192,7 +195,7 @@ async def test_an_outage_behind_the_owner_is_a_wallet_that_failed(
     [
         (Name(refusal=selector("ResolverNotContract(bytes,address)") + bytes(96)), NameNotFound),
         (Name(refusal=selector("HttpError(uint16,string)") + bytes(96)), UpstreamUnavailable),
-        (Name(refusal=b""), UpstreamNonsense),
+        (Name(refusal=b""), InvalidUpstreamResponse),
         (Name(refusal=selector("CouldNotResolve(bytes)") + bytes(64)), NameNotFound),
         (
             Name(

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from content_gateway.errors import (
     GatewayError,
+    InvalidUpstreamResponse,
     NameNotFound,
     ResolverFailed,
     UpstreamError,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
@@ -209,9 +209,9 @@ def test_a_mutated_answer_is_read_or_an_upstream_error(data: st.DataObject) -> N
         ("NotImplemented()", NameNotFound),
         ("CouldNotResolve(bytes)", NameNotFound),
         ("ResolverError(bytes)", ResolverFailed),
-        ("DNSDecodingFailed(bytes)", UpstreamNonsense),
-        ("Error(string)", UpstreamNonsense),
-        ("Panic(uint256)", UpstreamNonsense),
+        ("DNSDecodingFailed(bytes)", InvalidUpstreamResponse),
+        ("Error(string)", InvalidUpstreamResponse),
+        ("Panic(uint256)", InvalidUpstreamResponse),
     ],
 )
 def test_each_refusal_has_its_meaning(signature: str, meaning: type[GatewayError]) -> None:
@@ -227,7 +227,7 @@ def test_each_refusal_has_its_meaning(signature: str, meaning: type[GatewayError
         (408, UpstreamUnavailable),
         (429, UpstreamUnavailable),
         (500, UpstreamUnavailable),
-        (502, UpstreamNonsense),
+        (502, InvalidUpstreamResponse),
         (503, UpstreamUnavailable),
         (504, UpstreamTimeout),
     ],
@@ -246,7 +246,7 @@ def test_a_gateways_status_tells_failure_from_refusal(
 @pytest.mark.parametrize(
     "failed",
     [
-        UpstreamNonsense("The name's off-chain gateway did not answer in JSON."),
+        InvalidUpstreamResponse("The name's off-chain gateway did not answer in JSON."),
         UpstreamUnavailable("The server cannot be reached."),
         UpstreamTimeout("No complete answer within 2 s."),
         GatewayFailed(500),
@@ -307,7 +307,7 @@ def test_the_resolvers_error_is_the_resolvers(error: bytes, how: str) -> None:
         (ResolverFailed, f"The name's resolver reverted {how}.")
     }
     ens = read_refusal(error)
-    assert (type(ens), ens.detail) == (UpstreamNonsense, f"ENS refused {how}.")
+    assert (type(ens), ens.detail) == (InvalidUpstreamResponse, f"ENS refused {how}.")
 
 
 @pytest.mark.parametrize(

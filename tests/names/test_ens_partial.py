@@ -22,7 +22,7 @@ from content_gateway.model.domain import DomainName
 from content_gateway.model.records import Failed, IpfsContent, Records
 from content_gateway.model.wallet import CoinType
 from content_gateway.names.ens import EnsNames
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.fakes.ethereum import (
     REGISTRY,
     UNIVERSAL_RESOLVER,
@@ -66,11 +66,11 @@ def reverted(how: str) -> Failed:
 
 
 @pytest.fixture
-async def ens(outbound: Outbound, ethereum: Ethereum) -> EnsNames:
+async def ens(outbound: HttpClient, ethereum: Ethereum) -> EnsNames:
     return service(outbound, ethereum)
 
 
-def service(outbound: Outbound, *nodes: Ethereum) -> EnsNames:
+def service(outbound: HttpClient, *nodes: Ethereum) -> EnsNames:
     """ENS over these nodes, the first that is well."""
     rpc = EthereumRpc(outbound, [node.url for node in nodes], seconds=5)
     return EnsNames(rpc, universal_resolver=UNIVERSAL_RESOLVER, registry=REGISTRY)
@@ -247,7 +247,7 @@ async def others() -> AsyncIterator[list[Ethereum]]:
 
 
 async def test_nodes_agree_that_a_record_is_too_large(
-    outbound: Outbound, ethereum: Ethereum, others: list[Ethereum]
+    outbound: HttpClient, ethereum: Ethereum, others: list[Ethereum]
 ) -> None:
     """With a quorum, too, it takes away nothing but itself; and no node is to blame."""
     nodes = [ethereum, *others]
@@ -263,7 +263,7 @@ async def test_nodes_agree_that_a_record_is_too_large(
 
 
 async def test_whoever_owns_large_records_takes_no_node_from_others(
-    outbound: Outbound, ethereum: Ethereum, others: list[Ethereum]
+    outbound: HttpClient, ethereum: Ethereum, others: list[Ethereum]
 ) -> None:
     """Each lookup of such a name asks every node three times at most, and breaks no breaker."""
     nodes = [ethereum, *others]

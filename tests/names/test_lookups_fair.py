@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from content_gateway.denylist.denylist import Blocklist
+from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import GatewayError, NameNotFound, Overloaded, UpstreamTimeout
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
@@ -50,7 +50,7 @@ class Street:
             local=[],
             services=[self.service],
             ipns=Ipns(),
-            blocking=Blocklist(None, None),
+            blocking=Denylist(None, None),
             cache=Cache(Memory(), clock=clock),
             clock=clock,
         )

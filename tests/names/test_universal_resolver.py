@@ -7,14 +7,14 @@ import pytest
 from eth_abi.abi import encode
 from structlog.testing import capture_logs
 
-from content_gateway.errors import NameNotFound, UpstreamNonsense
+from content_gateway.errors import InvalidUpstreamResponse, NameNotFound
 from content_gateway.ethereum.rpc import EthereumRpc
 from content_gateway.model.domain import DomainName
 from content_gateway.model.records import Records
 from content_gateway.model.wallet import ETHEREUM
 from content_gateway.names.ens import EnsNames
 from content_gateway.names.universal_resolver import Backoff, UniversalResolverCheck
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.ethereum.nodes import work_of_ours
 from tests.fakes.ethereum import REGISTRY, UNIVERSAL_RESOLVER, Ethereum, Name, Revert
 from tests.fakes.miniature import Mood
@@ -28,7 +28,7 @@ EMPTY = "0x" + "77" * 20  # nothing is deployed there
 
 @asynccontextmanager
 async def checked(
-    outbound: Outbound, ethereum: Ethereum, address: str = UNIVERSAL_RESOLVER
+    outbound: HttpClient, ethereum: Ethereum, address: str = UNIVERSAL_RESOLVER
 ) -> AsyncIterator[tuple[EnsNames, UniversalResolverCheck]]:
     """ENS before a node, with the check under way."""
     rpc = EthereumRpc(outbound, [ethereum.url], seconds=5)
@@ -47,14 +47,14 @@ def fault(check: UniversalResolverCheck) -> Callable[[], bool]:
     def is_known() -> bool:
         try:
             check.require()
-        except UpstreamNonsense:
+        except InvalidUpstreamResponse:
             return True
         return False
 
     return is_known
 
 
-async def test_one_of_today_is_asked_once(outbound: Outbound, ethereum: Ethereum) -> None:
+async def test_one_of_today_is_asked_once(outbound: HttpClient, ethereum: Ethereum) -> None:
     """Then the task is over, and names are answered."""
     ethereum.names["site.eth"] = Name(address=WALLET)
     async with checked(outbound, ethereum) as (ens, _):
@@ -64,7 +64,7 @@ async def test_one_of_today_is_asked_once(outbound: Outbound, ethereum: Ethereum
 
 
 async def test_an_older_one_is_an_error_and_no_absence(
-    outbound: Outbound, ethereum: Ethereum
+    outbound: HttpClient, ethereum: Ethereum
 ) -> None:
     """502 with words that say what to set, in the log as well, once; another address is right."""
     ethereum.is_of_today = False
@@ -72,9 +72,9 @@ async def test_an_older_one_is_an_error_and_no_absence(
         async with checked(outbound, ethereum) as (ens, check):
             await until(fault(check), seconds=60)
             asked = ethereum.eth_calls
-            with pytest.raises(UpstreamNonsense, match=r"ENSIP-23.*ens\.universal_resolver"):
+            with pytest.raises(InvalidUpstreamResponse, match=r"ENSIP-23.*ens\.universal_resolver"):
                 await ens.resolve(SITE)
-            with pytest.raises(UpstreamNonsense, match=r"ens\.universal_resolver"):
+            with pytest.raises(InvalidUpstreamResponse, match=r"ens\.universal_resolver"):
                 await ens.address(SITE, ETHEREUM)
             await until(lambda: ethereum.eth_calls > asked + 3, seconds=60)
             assert {data[:4].hex() for _, data in ethereum.calls} == {"01ffc9a7"}
@@ -88,16 +88,16 @@ async def test_an_older_one_is_an_error_and_no_absence(
     ]
 
 
-async def test_no_contract_is_an_error(outbound: Outbound, ethereum: Ethereum) -> None:
+async def test_no_contract_is_an_error(outbound: HttpClient, ethereum: Ethereum) -> None:
     """The wrong chain, or the wrong address."""
     async with checked(outbound, ethereum, EMPTY) as (ens, check):
         await until(fault(check), seconds=60)
-        with pytest.raises(UpstreamNonsense, match=r"no contract.*ens\.universal_resolver"):
+        with pytest.raises(InvalidUpstreamResponse, match=r"no contract.*ens\.universal_resolver"):
             await ens.resolve(SITE)
 
 
 async def test_a_contract_without_erc_165_is_an_error(
-    outbound: Outbound, ethereum: Ethereum
+    outbound: HttpClient, ethereum: Ethereum
 ) -> None:
     """It reverts, and is none of today."""
 
@@ -111,7 +111,7 @@ async def test_a_contract_without_erc_165_is_an_error(
 
 @pytest.mark.parametrize("mood", ["dark", "html", "500", "error", "limited", "lie"])
 async def test_an_outage_at_the_start_blocks_no_name(
-    outbound: Outbound, ethereum: Ethereum, mood: Mood
+    outbound: HttpClient, ethereum: Ethereum, mood: Mood
 ) -> None:
     """While nobody can be asked nothing is held against it; it is asked until it has answered."""
     ethereum.names["site.eth"] = Name(address=WALLET)
@@ -125,7 +125,7 @@ async def test_an_outage_at_the_start_blocks_no_name(
 
 
 async def test_what_is_neither_yes_nor_no_is_no_answer(
-    outbound: Outbound, ethereum: Ethereum
+    outbound: HttpClient, ethereum: Ethereum
 ) -> None:
     """Another word than 0 or 1 is a broken node's."""
     ethereum.contracts[EMPTY] = lambda _: encode(["uint256"], [2])

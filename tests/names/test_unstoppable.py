@@ -11,10 +11,10 @@ from eth_utils.address import to_checksum_address
 from content_gateway.errors import (
     AnswerTooLarge,
     InvalidCoinType,
+    InvalidUpstreamResponse,
     NameNotFound,
     ResolverFailed,
     UpstreamError,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
@@ -34,7 +34,7 @@ from content_gateway.names.unstoppable import (
     Chain,
     UnstoppableNames,
 )
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from content_gateway.settings.unstoppable_defaults import TLDS
 from tests.fakes.miniature import Mood
 from tests.fakes.unstoppable import (
@@ -65,12 +65,12 @@ async def chains() -> AsyncIterator[list[UnstoppableChain]]:
 
 
 @pytest.fixture
-def names(outbound: Outbound, chains: list[UnstoppableChain]) -> UnstoppableNames:
+def names(outbound: HttpClient, chains: list[UnstoppableChain]) -> UnstoppableNames:
     return service(outbound, chains, seconds=0.5)
 
 
 def service(
-    outbound: Outbound, chains: list[UnstoppableChain], *, seconds: float
+    outbound: HttpClient, chains: list[UnstoppableChain], *, seconds: float
 ) -> UnstoppableNames:
     """The service over these chains, each of which has so many seconds to answer."""
     return UnstoppableNames(
@@ -162,12 +162,12 @@ async def test_without_chains_nothing_is_known() -> None:
     [
         ("dark", UpstreamUnavailable),
         ("hang", UpstreamTimeout),
-        ("html", UpstreamNonsense),
+        ("html", InvalidUpstreamResponse),
         ("500", UpstreamUnavailable),
-        ("empty", UpstreamNonsense),
+        ("empty", InvalidUpstreamResponse),
         ("error", UpstreamUnavailable),
-        ("revert", UpstreamNonsense),
-        ("lie", UpstreamNonsense),
+        ("revert", InvalidUpstreamResponse),
+        ("lie", InvalidUpstreamResponse),
     ],
 )
 @pytest.mark.parametrize("held_later", [True, False])
@@ -188,7 +188,7 @@ async def test_an_outage_is_not_an_unknown_name(
 
 @pytest.mark.parametrize("mood", ["dark", "hang", "lie", "revert"])
 async def test_a_chain_behind_the_holder_may_fail(
-    outbound: Outbound, chains: list[UnstoppableChain], mood: Mood
+    outbound: HttpClient, chains: list[UnstoppableChain], mood: Mood
 ) -> None:
     """Once the name is found, nobody waits for the chains behind, or minds what they say."""
     chains[0].names["brad.crypto"] = Name(OWNER, {LEGACY_WALLET: WALLET})

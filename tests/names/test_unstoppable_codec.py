@@ -26,7 +26,7 @@ from content_gateway.names.unstoppable import (
     CONTENT_KEYS,
     MAX_UNREADABLE_TEXT,
     WALLET_KEYS,
-    Holding,
+    TokenRecords,
     encode_query,
     read_answer,
 )
@@ -47,7 +47,7 @@ KEYS = [*WALLET_KEYS, *CONTENT_KEYS]
 LEGACY_WALLET, (HASH, LEGACY_HASH) = WALLET_KEYS[-1], CONTENT_KEYS
 
 
-def read(records: Mapping[str, str | bytes], owner: str = OWNER) -> Holding:
+def read(records: Mapping[str, str | bytes], owner: str = OWNER) -> TokenRecords:
     """What is read from an answer with these records."""
     values = [records.get(key, b"") for key in KEYS]
     raw = [value.encode() if isinstance(value, str) else value for value in values]
@@ -181,7 +181,7 @@ def test_the_question_is_what_eth_abi_would_send(text: str) -> None:
 
 def test_without_an_owner_nothing_is_held() -> None:
     """An expired name keeps its records on the chain; without an owner they are void."""
-    assert read({LEGACY_WALLET: WALLET, HASH: CID_TEXT}, owner=NOBODY) == Holding()
+    assert read({LEGACY_WALLET: WALLET, HASH: CID_TEXT}, owner=NOBODY) == TokenRecords()
 
 
 def test_the_number_of_records_must_be_right() -> None:
@@ -218,7 +218,7 @@ def test_a_mutated_answer_is_refused_or_read(data: st.DataObject) -> None:
         holding = read_answer(cut)
     except ValueError:
         return
-    assert isinstance(holding, Holding)
+    assert isinstance(holding, TokenRecords)
 
 
 def test_the_default_contracts_are_written_right() -> None:

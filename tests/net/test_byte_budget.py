@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from content_gateway.errors import Overloaded
-from content_gateway.net.byte_budget import FREE_BYTES, ByteRoom
+from content_gateway.net.byte_budget import FREE_BYTES, ByteBudget
 from content_gateway.net.connection_slots import PoolLimits
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.fakes.flood import flooding
 from tests.waiting import until
 
@@ -16,7 +16,7 @@ LARGE = 1 << 20
 
 def test_what_is_beyond_the_free_bytes_is_counted() -> None:
     """And given back, also by whoever found no room for all of it."""
-    room = ByteRoom(100)
+    room = ByteBudget(100)
     with room.hold() as first, room.hold() as second:
         first.resize(FREE_BYTES + 60)
         second.resize(FREE_BYTES + 40)
@@ -38,7 +38,7 @@ async def test_large_answers_share_a_room_and_small_ones_need_none() -> None:
         flooding(large + bytes(LARGE)) as other,
         flooding(small) as well,
     ):
-        async with Outbound(limits=limits) as outbound:
+        async with HttpClient(limits=limits) as outbound:
             first = asyncio.create_task(outbound.ask("GET", slow.url, seconds=60, max_bytes=LARGE))
             await until(lambda: outbound._room._left < LARGE + 2 * FREE_BYTES)
             with pytest.raises(Overloaded):

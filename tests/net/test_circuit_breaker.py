@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from content_gateway.net.circuit_breaker import Attempt, Breaker
+from content_gateway.net.circuit_breaker import Breaker, BreakerAttempt
 from tests.names.services import Clock
 
 
@@ -18,7 +18,7 @@ def breaker(clock: Clock) -> Breaker:
     return Breaker(clock)
 
 
-def enter(breaker: Breaker) -> Attempt:
+def enter(breaker: Breaker) -> BreakerAttempt:
     """A call that the breaker must let in."""
     attempt = breaker.enter()
     assert attempt is not None
@@ -174,7 +174,7 @@ def test_there_is_never_more_than_one_probe_and_always_a_way_back(steps: list[st
     """Whatever happens in whatever order: once all calls have ended, a good one closes it."""
     clock = Clock()
     breaker = Breaker(clock)
-    open_since_then: list[Attempt] = []
+    open_since_then: list[BreakerAttempt] = []
     for step in steps:
         if step == "wait":
             clock.pass_(0.7)

@@ -6,7 +6,7 @@ import pytest
 
 from content_gateway.errors import Overloaded, UpstreamTimeout
 from content_gateway.net.connection_slots import ConnectionSlots, PoolLimits
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.fakes.flood import flooding
 from tests.waiting import until
 
@@ -67,7 +67,7 @@ async def test_waiting_is_not_the_servers_fault() -> None:
     """A request that found no connection was never asked: no deadline of the server's ran."""
     limits = PoolLimits(in_all=1, per_server=1, seconds=0.05)
     with flooding(b"") as silent, flooding(SMALL) as well:
-        async with Outbound(limits=limits) as outbound:
+        async with HttpClient(limits=limits) as outbound:
             slow = asyncio.create_task(outbound.ask("GET", silent.url, seconds=5, max_bytes=9))
             await until(lambda: silent.connections)
             begun: list[str] = []
@@ -84,7 +84,7 @@ async def test_waiting_is_not_the_servers_fault() -> None:
 async def test_a_wait_spends_no_deadline() -> None:
     """Who waited longer than the server may take has the whole deadline all the same."""
     with flooding(b"") as silent, flooding(SMALL) as well:
-        async with Outbound(limits=PoolLimits(in_all=1, per_server=1, seconds=60)) as outbound:
+        async with HttpClient(limits=PoolLimits(in_all=1, per_server=1, seconds=60)) as outbound:
             slow = asyncio.create_task(outbound.ask("GET", silent.url, seconds=1.5, max_bytes=9))
             await until(lambda: silent.connections)
             # Longer than this one's own deadline.

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from content_gateway.errors import UpstreamNonsense
+from content_gateway.errors import InvalidUpstreamResponse
 from content_gateway.net.content_coding import MAX_MEMBERS, PIECE, decoder_of
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from content_gateway.net.ssrf_guard import Guard
 from tests.fakes.flood import flooding
 from tests.lag import loop_lag
@@ -42,7 +42,7 @@ def head(coding: str, length: int) -> bytes:
 async def ask(coding: str, sent: bytes, *, max_bytes: int = 1 << 20) -> bytes:
     """The body that the guarded client makes of what was *sent*, without holding the loop."""
     with flooding(head(coding, len(sent)) + sent) as server:
-        async with Outbound(Guard(local_gateways=[server.url])) as outbound, loop_lag() as lag:
+        async with HttpClient(Guard(local_gateways=[server.url])) as outbound, loop_lag() as lag:
             try:
                 url = server.url + "/"
                 answer = await outbound.ask("GET", url, seconds=60, max_bytes=max_bytes)
@@ -57,7 +57,7 @@ async def test_what_was_compressed_is_read(coding: str) -> None:
     sent = CODINGS[coding](TEXT)
     assert await ask(coding, sent) == TEXT
     assert await ask(coding, sent, max_bytes=len(TEXT)) == TEXT
-    with pytest.raises(UpstreamNonsense, match="bytes"):
+    with pytest.raises(InvalidUpstreamResponse, match="bytes"):
         await ask(coding, sent, max_bytes=len(TEXT) - 1)
 
 
@@ -67,7 +67,7 @@ async def test_a_stream_is_read_likewise(coding: str) -> None:
     sent = CODINGS[coding](TEXT)
     with flooding(head(coding, len(sent)) + sent) as server:
         async with (
-            Outbound() as outbound,
+            HttpClient() as outbound,
             outbound.stream("GET", server.url, seconds=60, idle_seconds=60) as stream,
         ):
             assert b"".join([chunk async for chunk in stream.chunks()]) == TEXT
@@ -78,16 +78,16 @@ async def test_a_stream_is_read_likewise(coding: str) -> None:
 async def test_what_is_cut_or_broken_is_no_answer(coding: str, cut: int) -> None:
     """A coding that does not end, and one that is not what it says."""
     sent = CODINGS[coding](TEXT)
-    with pytest.raises(UpstreamNonsense, match="cut short"):
+    with pytest.raises(InvalidUpstreamResponse, match="cut short"):
         await ask(coding, sent[:-cut])
-    with pytest.raises(UpstreamNonsense, match=r"broken|parts|cut short"):
+    with pytest.raises(InvalidUpstreamResponse, match=r"broken|parts|cut short"):
         await ask(coding, TEXT)
 
 
 @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "compress", "\x80"])
 async def test_other_codings_are_refused(coding: str) -> None:
     """Nobody asked for any: what everybody can undo is enough."""
-    with pytest.raises(UpstreamNonsense, match="nobody asked"):
+    with pytest.raises(InvalidUpstreamResponse, match="nobody asked"):
         await ask(coding, gzip.compress(b"{}"))
 
 
@@ -95,7 +95,7 @@ async def test_a_bomb_stays_small() -> None:
     """400 KB that stand for 400 MB are left at the cap, in pieces, and hold nobody up."""
     bomb = gzip.compress(bytes(400_000_000), 9)
     assert len(bomb) < 1 << 20
-    with pytest.raises(UpstreamNonsense, match="more than"):
+    with pytest.raises(InvalidUpstreamResponse, match="more than"):
         await ask("gzip", bomb)
     longest = total = 0
     decoder = decoder_of("gzip")
@@ -111,7 +111,7 @@ async def test_members_have_a_number() -> None:
     """A file of thousands of empty members costs a decoder each (RFC 1952, section 2.2)."""
     few = gzip.compress(b"ab") * MAX_MEMBERS
     assert await ask("gzip", few) == b"ab" * MAX_MEMBERS
-    with pytest.raises(UpstreamNonsense, match="parts"):
+    with pytest.raises(InvalidUpstreamResponse, match="parts"):
         await ask("gzip", gzip.compress(b"") * 40_000)
 
 

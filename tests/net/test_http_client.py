@@ -10,13 +10,13 @@ import pytest
 import structlog
 
 from content_gateway.errors import (
+    InvalidUpstreamResponse,
     Overloaded,
     UpstreamError,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from content_gateway.net.http_client import Answer, Outbound
+from content_gateway.net.http_client import Answer, HttpClient
 from tests.limits import without_descriptors
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -69,20 +69,20 @@ async def listening(peer: Peer) -> AsyncIterator[Peer]:
         await asyncio.sleep(0.01)
 
 
-async def ask(outbound: Outbound, peer: Peer, *, seconds: float = 5) -> Answer:
+async def ask(outbound: HttpClient, peer: Peer, *, seconds: float = 5) -> Answer:
     """What *outbound* makes of the peer's words, with a cap of 1,000 bytes."""
     async with listening(peer):
         return await outbound.ask("GET", peer.url, seconds=seconds, max_bytes=1_000)
 
 
-async def test_an_answer_is_status_type_and_body(outbound: Outbound) -> None:
+async def test_an_answer_is_status_type_and_body(outbound: HttpClient) -> None:
     """Whatever the status, the answer is handed over; its media type is bare and lower case."""
     head = b"HTTP/1.1 404 Nope\r\nContent-Type: Text/HTML; charset=utf-8\r\n"
     says = head + b"Content-Length: 2\r\n\r\nno"
     assert await ask(outbound, Peer(says)) == Answer(404, "text/html", b"no")
 
 
-async def test_a_request_is_plain(outbound: Outbound) -> None:
+async def test_a_request_is_plain(outbound: HttpClient) -> None:
     """The path is sent as it is, compression is declined, and nothing tells who we are."""
     peer = Peer(OK + b"Content-Length: 0\r\n\r\n")
     await ask(outbound, peer)
@@ -102,10 +102,10 @@ async def test_a_request_is_plain(outbound: Outbound) -> None:
     ],
     ids=["length", "chunked", "until the end"],
 )
-async def test_the_cap_is_exact(outbound: Outbound, frame: Callable[[bytes], bytes]) -> None:
+async def test_the_cap_is_exact(outbound: HttpClient, frame: Callable[[bytes], bytes]) -> None:
     """A body of just the cap is read; one byte more is refused, announced or not."""
     assert (await ask(outbound, Peer(OK + frame(bytes(1_000))))).body == bytes(1_000)
-    with pytest.raises(UpstreamNonsense, match=r"100[01] bytes|1000 is the cap"):
+    with pytest.raises(InvalidUpstreamResponse, match=r"100[01] bytes|1000 is the cap"):
         await ask(outbound, Peer(OK + frame(bytes(1_001))))
 
 
@@ -119,16 +119,16 @@ async def test_the_cap_is_exact(outbound: Outbound, frame: Callable[[bytes], byt
     ],
     ids=["announced", "chunked", "tiny chunks", "until the end"],
 )
-async def test_a_flood_is_not_read(outbound: Outbound, head: bytes, forever: bytes) -> None:
+async def test_a_flood_is_not_read(outbound: HttpClient, head: bytes, forever: bytes) -> None:
     """A server that would send for ever is left after the cap."""
     peer = Peer(OK + head, forever=forever)
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         await ask(outbound, peer)
     assert peer.sent < 16_000_000
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_is_not_followed(outbound: Outbound, status: int) -> None:
+async def test_a_redirect_is_not_followed(outbound: HttpClient, status: int) -> None:
     """Where a server would like to send us is its own affair: the answer is the redirect."""
     async with listening(Peer(OK + b"Content-Length: 0\r\n\r\n")) as elsewhere:
         location = f"Location: {elsewhere.url}\r\nContent-Length: 0\r\n\r\n".encode()
@@ -137,7 +137,7 @@ async def test_a_redirect_is_not_followed(outbound: Outbound, status: int) -> No
         assert elsewhere.heard == []
 
 
-async def test_no_cookie_is_kept(outbound: Outbound) -> None:
+async def test_no_cookie_is_kept(outbound: HttpClient) -> None:
     """Requests of different callers share a connection pool, and nothing else."""
     says = OK + b"Set-Cookie: who=me; Path=/\r\nContent-Length: 0\r\n\r\n"
     async with listening(Peer(says)) as peer:
@@ -152,7 +152,7 @@ async def test_the_environments_proxy_is_not_used(monkeypatch: pytest.MonkeyPatc
     async with listening(Peer(OK + b"Content-Length: 0\r\n\r\n")) as proxy:
         monkeypatch.setenv("http_proxy", proxy.url)
         monkeypatch.setenv("no_proxy", "")
-        async with Outbound() as outbound:
+        async with HttpClient() as outbound:
             await ask(outbound, Peer(OK + b"Content-Length: 0\r\n\r\n"))
         assert proxy.heard == []
 
@@ -162,7 +162,7 @@ async def test_the_environments_proxy_is_not_used(monkeypatch: pytest.MonkeyPatc
     [b"", OK, OK + b"Content-Length: 5\r\n\r\nab", b"HTTP/1.1 100 Continue\r\n\r\n"],
     ids=["silence", "half a head", "half a body", "a promise"],
 )
-async def test_the_deadline_covers_everything(outbound: Outbound, says: bytes) -> None:
+async def test_the_deadline_covers_everything(outbound: HttpClient, says: bytes) -> None:
     """Whatever the server is slow with, the whole answer has its seconds and no more."""
     begun = monotonic()
     with pytest.raises(UpstreamTimeout):
@@ -170,7 +170,7 @@ async def test_the_deadline_covers_everything(outbound: Outbound, says: bytes) -
     assert 0.15 < monotonic() - begun < 1.5
 
 
-async def test_a_dripping_body_meets_the_deadline(outbound: Outbound) -> None:
+async def test_a_dripping_body_meets_the_deadline(outbound: HttpClient) -> None:
     """A byte now and then keeps no request alive."""
 
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -209,16 +209,16 @@ async def test_a_dripping_body_meets_the_deadline(outbound: Outbound) -> None:
     ],
     ids=lambda says: says[:40].decode("latin-1").encode("unicode_escape").decode(),
 )
-async def test_what_is_not_http_is_nonsense(outbound: Outbound, says: bytes) -> None:
+async def test_what_is_not_http_is_nonsense(outbound: HttpClient, says: bytes) -> None:
     """Other protocols, broken heads, endless heads and two lengths are no answer."""
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         await ask(outbound, Peer(says))
 
 
 @pytest.mark.parametrize(
     "says", [b"", OK[:9], OK + b"Content-Length: 5\r\n\r\nab", OK + b"Content-Le"]
 )
-async def test_a_server_that_hangs_up_is_unavailable(outbound: Outbound, says: bytes) -> None:
+async def test_a_server_that_hangs_up_is_unavailable(outbound: HttpClient, says: bytes) -> None:
     """It may have been restarted: the answer might have been fine."""
     with pytest.raises(UpstreamUnavailable):
         await ask(outbound, Peer(says))
@@ -232,7 +232,7 @@ def refused() -> str:
         return f"http://127.0.0.1:{closed.getsockname()[1]}/v3/s3cr3t"
 
 
-async def test_a_refused_connection_is_unavailable(outbound: Outbound, refused: str) -> None:
+async def test_a_refused_connection_is_unavailable(outbound: HttpClient, refused: str) -> None:
     """Nobody listens there, and we know at once."""
     begun = monotonic()
     with pytest.raises(UpstreamUnavailable):
@@ -243,7 +243,7 @@ async def test_a_refused_connection_is_unavailable(outbound: Outbound, refused: 
 @pytest.mark.parametrize(
     "url", ["http://", "http://127.0.0.1:99999", "ftp://127.0.0.1", "http://[::1", "http://a..b/"]
 )
-async def test_an_impossible_address_is_unavailable(outbound: Outbound, url: str) -> None:
+async def test_an_impossible_address_is_unavailable(outbound: HttpClient, url: str) -> None:
     """A slip in the settings fails like a server that is not there, and raises nothing else."""
     with pytest.raises(UpstreamUnavailable):
         await outbound.ask("GET", url, seconds=1, max_bytes=10)
@@ -251,7 +251,7 @@ async def test_an_impossible_address_is_unavailable(outbound: Outbound, url: str
 
 @pytest.mark.parametrize("port", [None, 99_999])
 async def test_the_reason_does_not_tell_where(
-    outbound: Outbound, refused: str, port: int | None
+    outbound: HttpClient, refused: str, port: int | None
 ) -> None:
     """A caller reads no host of the operator's, and nobody a path: that may hold a secret."""
     url = f"http://127.0.0.1:{port}/v3/s3cr3t" if port else refused
@@ -262,14 +262,14 @@ async def test_the_reason_does_not_tell_where(
 
 
 @pytest.mark.parametrize("says", [OK + b"X-Internal: s3cr3t\r\nContent-Le", b"HTTP/1.1 s3cr3t\r\n"])
-async def test_the_reason_does_not_repeat_the_answer(outbound: Outbound, says: bytes) -> None:
+async def test_the_reason_does_not_repeat_the_answer(outbound: HttpClient, says: bytes) -> None:
     """What a broken server said, headers and all, is not passed on to callers."""
     with pytest.raises(UpstreamError) as failed:
         await ask(outbound, Peer(says))
     assert "s3cr3t" not in failed.value.detail
 
 
-async def test_a_caller_who_gives_up_frees_the_connection(outbound: Outbound) -> None:
+async def test_a_caller_who_gives_up_frees_the_connection(outbound: HttpClient) -> None:
     """A cancelled request ends at once, and the client goes on working."""
     async with listening(Peer(b"", hangs_up=False)) as silent:
         asking = asyncio.create_task(outbound.ask("GET", silent.url, seconds=30, max_bytes=10))
@@ -280,7 +280,7 @@ async def test_a_caller_who_gives_up_frees_the_connection(outbound: Outbound) ->
     assert (await ask(outbound, Peer(OK + b"Content-Length: 0\r\n\r\n"))).status == 200
 
 
-async def test_our_own_lack_of_files_is_no_upstreams_fault(outbound: Outbound) -> None:
+async def test_our_own_lack_of_files_is_no_upstreams_fault(outbound: HttpClient) -> None:
     """Without a descriptor nothing can be asked: that says nothing about the server, and no breaker
     or outage may take it for an answer."""
     async with listening(Peer(OK + b"content-length: 0\r\n\r\n")) as peer:

@@ -11,9 +11,9 @@ import aiohttp
 import pytest
 
 from content_gateway.concurrency.loop_turns import Turns
-from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamTimeout
+from content_gateway.errors import InvalidUpstreamResponse, UpstreamError, UpstreamTimeout
 from content_gateway.net.connection_slots import PoolLimits
-from content_gateway.net.http_client import Answer, Outbound
+from content_gateway.net.http_client import Answer, HttpClient
 from content_gateway.net.response_protocol import (
     MAX_FRAMING_BYTES,
     MAX_HEAD_BYTES,
@@ -69,8 +69,8 @@ def is_guarded(request: pytest.FixtureRequest) -> bool:
 
 
 @asynccontextmanager
-async def client_of(flood: Flood, is_guarded: bool) -> AsyncIterator[Outbound]:
-    async with Outbound(Guard(local_gateways=[flood.url]) if is_guarded else None) as outbound:
+async def client_of(flood: Flood, is_guarded: bool) -> AsyncIterator[HttpClient]:
+    async with HttpClient(Guard(local_gateways=[flood.url]) if is_guarded else None) as outbound:
         yield outbound
 
 
@@ -90,7 +90,7 @@ async def test_promises_without_end_are_not_heard(
 ) -> None:
     """Interim answers hold the loop for as long as they come: nobody listens to them all."""
     with flooding(b"", PROMISES[status] * at_once) as flood:
-        with pytest.raises(UpstreamNonsense, match="again and again"):
+        with pytest.raises(InvalidUpstreamResponse, match="again and again"):
             await ask(flood, is_guarded)
         assert flood.connections == 1
 
@@ -98,7 +98,7 @@ async def test_promises_without_end_are_not_heard(
 async def test_a_trickle_of_promises_ends_as_well(is_guarded: bool) -> None:
     """Slow ones cost no time, and are counted all the same: the deadline is not awaited."""
     with flooding(b"", PROMISES[103], pause=0.01) as flood:
-        with pytest.raises(UpstreamNonsense, match="again and again"):
+        with pytest.raises(InvalidUpstreamResponse, match="again and again"):
             await ask(flood, is_guarded)
         assert flood.sent <= 2_000 * len(PROMISES[103])
 
@@ -113,7 +113,7 @@ async def test_a_few_promises_are_kept(count: int, is_guarded: bool) -> None:
 @pytest.mark.parametrize("case", HOSTILE)
 async def test_what_is_no_answer_is_not_read(case: str, is_guarded: bool) -> None:
     """Whatever the part that has no end, it is left early, and the loop is not held."""
-    with flooding(*HOSTILE[case]) as flood, pytest.raises(UpstreamNonsense):
+    with flooding(*HOSTILE[case]) as flood, pytest.raises(InvalidUpstreamResponse):
         await ask(flood, is_guarded)
 
 
@@ -125,17 +125,17 @@ async def test_many_at_once_take_turns(count: int, is_guarded: bool) -> None:
     with ExitStack() as floods:
         urls = [floods.enter_context(flooding(first, ever)).url for _ in range(count // PER_SERVER)]
         guard = Guard(local_gateways=urls) if is_guarded else None
-        async with Outbound(guard) as outbound:
+        async with HttpClient(guard) as outbound:
             await asyncio.gather(*(outcome(outbound, url) for url in urls))  # what is done once
             async with loop_lag() as lag:
                 failed = await asyncio.gather(
                     *(outcome(outbound, url) for url in urls * PER_SERVER)
                 )
-    assert all(isinstance(wrong, UpstreamNonsense) for wrong in failed)
+    assert all(isinstance(wrong, InvalidUpstreamResponse) for wrong in failed)
     assert lag.worst < MOST_LAG
 
 
-async def outcome(outbound: Outbound, url: str) -> object:
+async def outcome(outbound: HttpClient, url: str) -> object:
     """The answer of the server at *url*, or why there is none."""
     try:
         return await outbound.ask("GET", url + "/", seconds=60, max_bytes=MOST_BYTES)
@@ -149,7 +149,7 @@ async def test_many_good_ones_take_turns(count: int, is_guarded: bool) -> None:
     with flooding(SMALL) as flood:
         limits = PoolLimits(in_all=count, per_server=count)
         guard = Guard(local_gateways=[flood.url]) if is_guarded else None
-        async with Outbound(guard, limits=limits) as outbound:
+        async with HttpClient(guard, limits=limits) as outbound:
             await outcome(outbound, flood.url)
             async with loop_lag() as lag:
                 found = await asyncio.gather(*(outcome(outbound, flood.url) for _ in range(count)))
@@ -172,7 +172,7 @@ async def test_a_head_has_an_end(is_guarded: bool) -> None:
     with flooding(OK + field * (fits - 1) + end) as flood:
         assert (await ask(flood, is_guarded)).body == b"x"
     long = flooding(OK + field * too_long + end)
-    with long as flood, pytest.raises(UpstreamNonsense, match="too long"):
+    with long as flood, pytest.raises(InvalidUpstreamResponse, match="too long"):
         await ask(flood, is_guarded)
 
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamUnavailable
+from content_gateway.errors import InvalidUpstreamResponse, UpstreamError, UpstreamUnavailable
 from content_gateway.model.addresses import Address, is_public
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from content_gateway.net.ssrf_guard import AddressRefused, Guard
 from tests.fakes.dns import Zone
 from tests.world.peers import free_port
@@ -96,13 +96,13 @@ async def listener() -> AsyncIterator[Listener]:
 
 async def refusal(guard: Guard, url: str) -> UpstreamError:
     """How the whole client refuses *url*; fails if anybody but the guard refused it."""
-    async with Outbound(guard) as outbound:
+    async with HttpClient(guard) as outbound:
         with pytest.raises(UpstreamError) as failed:
             await outbound.ask("GET", url, seconds=30, max_bytes=100)
     refused_by_address = isinstance(
         getattr(failed.value.__cause__, "os_error", None), AddressRefused
     )
-    assert refused_by_address or type(failed.value) is UpstreamNonsense
+    assert refused_by_address or type(failed.value) is InvalidUpstreamResponse
     return failed.value
 
 
@@ -161,7 +161,7 @@ async def test_of_a_mixed_answer_only_public_addresses_are_tried(
     zone = Zone({"gateway.example": answers})
     guard = Guard(port=listener.port, permits=permits, resolver=zone)
     url = f"https://gateway.example:{listener.port}/"
-    async with Outbound(guard) as outbound:
+    async with HttpClient(guard) as outbound:
         with pytest.raises(UpstreamUnavailable):
             await outbound.ask("GET", url, seconds=30, max_bytes=100)
     assert zone.lookups == ["gateway.example"]

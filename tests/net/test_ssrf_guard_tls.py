@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 
 from content_gateway.errors import UpstreamUnavailable
 from content_gateway.model.addresses import Address
-from content_gateway.net.http_client import Answer, Outbound
+from content_gateway.net.http_client import Answer, HttpClient
 from content_gateway.net.ssrf_guard import Guard
 from tests.fakes.dns import Zone
 
@@ -133,7 +133,7 @@ async def ask(server: Server, trusts: ssl.SSLContext, host: str = "gateway.examp
     zone = Zone({"gateway.example": ["127.0.0.1"]})
     guard = Guard(port=server.port, permits=is_loopback, resolver=zone, tls=trusts)
     url = f"https://{host}:{server.port}/a?b"
-    async with Outbound(guard) as outbound:
+    async with HttpClient(guard) as outbound:
         await outbound.ask("GET", url, seconds=10, max_bytes=100)
         return await outbound.ask("GET", url, seconds=10, max_bytes=100)
 
@@ -184,7 +184,7 @@ async def test_an_unknown_authority_is_refused(authority: Authority) -> None:
         zone = Zone({"gateway.example": ["127.0.0.1"]})
         guard = Guard(port=server.port, permits=is_loopback, resolver=zone)
         url = f"https://gateway.example:{server.port}/"
-        async with Outbound(guard) as outbound:
+        async with HttpClient(guard) as outbound:
             with pytest.raises(UpstreamUnavailable):
                 await outbound.ask("GET", url, seconds=10, max_bytes=100)
     assert server.heads == []
@@ -229,7 +229,7 @@ async def test_what_comes_before_the_end_is_read(authority: Authority, is_chunke
     zone = Zone({"gateway.example": ["127.0.0.1"]})
     guard = Guard(port=port, permits=is_loopback, resolver=zone, tls=authority.client())
     url = f"https://gateway.example:{port}/"
-    async with Outbound(guard) as outbound:
+    async with HttpClient(guard) as outbound:
         answer = await outbound.ask("GET", url, seconds=30, max_bytes=len(body))
         assert answer.body == body
         async with outbound.stream("GET", url, seconds=30, idle_seconds=30) as stream:

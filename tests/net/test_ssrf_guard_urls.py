@@ -7,8 +7,8 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from content_gateway.errors import UpstreamNonsense, UpstreamUnavailable
-from content_gateway.net.http_client import Outbound
+from content_gateway.errors import InvalidUpstreamResponse, UpstreamUnavailable
+from content_gateway.net.http_client import HttpClient
 from content_gateway.net.ssrf_guard import MAX_URL_CHARS, Guard
 from tests.fakes.dns import Zone
 from tests.fakes.miniature import Miniature, running
@@ -137,7 +137,7 @@ def test_an_ordinary_url_is_asked_as_it_is(url: str, asked: str) -> None:
 )
 def test_any_other_form_is_not_asked(url: str) -> None:
     """Schemes, ports, users, fragments, hosts and characters that a gateway does not need."""
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         GUARD.admit(url)
 
 
@@ -150,7 +150,7 @@ def test_whatever_is_admitted_is_https_on_443_without_user(url: str) -> None:
     """No text is admitted that the client would then read as something else."""
     try:
         asked = GUARD.admit(url)
-    except UpstreamNonsense:
+    except InvalidUpstreamResponse:
         return
     assert (asked.scheme, asked.port, asked.user, asked.password) == ("https", 443, None, None)
     assert asked.host
@@ -203,7 +203,7 @@ async def neighbour() -> AsyncIterator[Neighbour]:
 
 async def test_a_local_gateway_is_reached(neighbour: Neighbour) -> None:
     """The exception works, for any path of that origin."""
-    async with Outbound(Guard(local_gateways=[neighbour.url])) as outbound:
+    async with HttpClient(Guard(local_gateways=[neighbour.url])) as outbound:
         answer = await outbound.ask("GET", neighbour.url + "/a?b", seconds=5, max_bytes=100)
     assert answer.body == b"/a?b"
 
@@ -213,7 +213,7 @@ async def test_nothing_else_is_reached_because_of_it(neighbour: Neighbour) -> No
     async with running(Neighbour()) as other:
         port = neighbour.url.rpartition(":")[2]
         zone = Zone({"gateway.example": ["127.0.0.1"]})
-        async with Outbound(Guard(local_gateways=[neighbour.url], resolver=zone)) as outbound:
+        async with HttpClient(Guard(local_gateways=[neighbour.url], resolver=zone)) as outbound:
             for url in (
                 other.url,
                 f"http://localhost:{port}/",
@@ -223,7 +223,7 @@ async def test_nothing_else_is_reached_because_of_it(neighbour: Neighbour) -> No
                 "https://gateway.example/",
                 "https://127.0.0.1/",
             ):
-                with pytest.raises((UpstreamNonsense, UpstreamUnavailable)):
+                with pytest.raises((InvalidUpstreamResponse, UpstreamUnavailable)):
                     await outbound.ask("GET", url, seconds=30, max_bytes=100)
         assert neighbour.requests == other.requests == []
 
@@ -233,7 +233,7 @@ async def test_a_redirect_leads_nowhere(neighbour: Neighbour, path: str) -> None
     """A server that may be asked cannot send the client to one that may not."""
     async with running(Neighbour(neighbour.url + path)) as permitted:
         guard = Guard(local_gateways=[permitted.url, neighbour.url])
-        async with Outbound(guard) as outbound:
+        async with HttpClient(guard) as outbound:
             answer = await outbound.ask("GET", permitted.url, seconds=5, max_bytes=100)
     assert answer.status == 302
     assert neighbour.requests == []
@@ -241,6 +241,6 @@ async def test_a_redirect_leads_nowhere(neighbour: Neighbour, path: str) -> None
 
 async def test_an_unguarded_client_still_reaches_its_own_servers(neighbour: Neighbour) -> None:
     """The operator's upstreams may well be private: the guard is for others' URLs only."""
-    async with Outbound() as outbound:
+    async with HttpClient() as outbound:
         answer = await outbound.ask("GET", neighbour.url + "/x", seconds=5, max_bytes=100)
     assert answer.body == b"/x"

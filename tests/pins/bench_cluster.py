@@ -9,7 +9,7 @@ from pathlib import Path
 
 from content_gateway.backends.cluster.cluster import IpfsCluster
 from content_gateway.model.cid import CODECS, Cid
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.fakes.cluster import Clock, MiniCluster
 from tests.fakes.cluster_rest import MiniRest
 from tests.fakes.cluster_wire import Wire, running_servers
@@ -54,7 +54,7 @@ class MiniClusterBench:
 async def cluster_bench(tmp_path: Path) -> AsyncIterator[MiniClusterBench]:
     """The miniature over HTTP."""
     cluster, clock = _miniature()
-    async with running_servers(MiniRest(cluster)) as servers, Outbound() as outbound:
+    async with running_servers(MiniRest(cluster)) as servers, HttpClient() as outbound:
         urls = [server.url for server in servers]
         backend = IpfsCluster(outbound, urls, batch_age=BATCH_AGE, clock=clock)
         yield MiniClusterBench(cluster, clock, backend)
@@ -152,7 +152,7 @@ async def real_cluster_bench(world: RealClusterWorld) -> AsyncIterator[RealClust
     await world.clear()
     peer = world.peers[0]
     urls = [peer.url for peer in world.peers]
-    async with Outbound() as outbound:
+    async with HttpClient() as outbound:
         backend = IpfsCluster(
             outbound, urls, username=peer.username, password=peer.password, batch_age=0.5
         )

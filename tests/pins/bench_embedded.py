@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from content_gateway.backends.embedded.blockstore import Blockstore
-from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.gateways import TrustlessGateways
 from content_gateway.backends.embedded.store import EmbeddedStore
 from content_gateway.model.cid import Cid
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.fakes.origin import Origin, running_origin
 from tests.pins.promises import Bench
 
@@ -21,8 +21,8 @@ A_MOMENT = 0.02
 class EmbeddedBench:
     """The store before a miniature gateway, which has what is provided."""
 
-    def __init__(self, blocks: Blockstore, outbound: Outbound, origin: Origin) -> None:
-        self.backend = EmbeddedStore(blocks, Gateways(outbound, [origin.url], seconds=10))
+    def __init__(self, blocks: Blockstore, outbound: HttpClient, origin: Origin) -> None:
+        self.backend = EmbeddedStore(blocks, TrustlessGateways(outbound, [origin.url], seconds=10))
         self.is_remote = False
         self.blocks = blocks
         self.origin = origin
@@ -54,7 +54,7 @@ async def embedded_bench(tmp_path: Path) -> AsyncIterator[Bench]:
     """The store with nothing in it, in *tmp_path*."""
     async with (
         running_origin() as origin,
-        Outbound() as outbound,
+        HttpClient() as outbound,
         Blockstore(tmp_path / "blocks.sqlite") as blocks,
     ):
         yield EmbeddedBench(blocks, outbound, origin)

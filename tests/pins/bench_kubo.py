@@ -10,7 +10,7 @@ from pathlib import Path
 
 from content_gateway.backends.kubo.kubo import Kubo
 from content_gateway.model.cid import CODECS, Cid
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.fakes import kubo as fakes
 from tests.pins.promises import Bench
 from tests.world import kubo as world
@@ -23,7 +23,7 @@ A_MOMENT = 0.05
 class KuboBench:
     """The backend before a miniature node; blocks are found in the miniature's network."""
 
-    def __init__(self, outbound: Outbound, kubo: fakes.Kubo) -> None:
+    def __init__(self, outbound: HttpClient, kubo: fakes.Kubo) -> None:
         self.backend = Kubo(outbound, kubo.url, seconds=SECONDS)
         self.is_remote = True
         self.kubo = kubo
@@ -53,7 +53,7 @@ class RealKuboBench:
     """The backend before a daemon without a network: to be findable is to be in its repository,
     unpinned."""
 
-    def __init__(self, outbound: Outbound, kubo: world.Kubo) -> None:
+    def __init__(self, outbound: HttpClient, kubo: world.Kubo) -> None:
         self.backend = Kubo(outbound, kubo.url, seconds=SECONDS)
         self.is_remote = True
         self.kubo = kubo
@@ -94,12 +94,12 @@ class RealKuboBench:
 @asynccontextmanager
 async def kubo_bench(tmp_path: Path) -> AsyncIterator[Bench]:
     """The backend before a miniature node that holds nothing."""
-    async with fakes.running_kubo() as kubo, Outbound() as outbound:
+    async with fakes.running_kubo() as kubo, HttpClient() as outbound:
         yield KuboBench(outbound, kubo)
 
 
 @asynccontextmanager
 async def real_kubo_bench(tmp_path: Path) -> AsyncIterator[Bench]:
     """The backend before a real daemon; its repository is in *tmp_path*."""
-    async with world.running_kubo(tmp_path / "kubo") as kubo, Outbound() as outbound:
+    async with world.running_kubo(tmp_path / "kubo") as kubo, HttpClient() as outbound:
         yield RealKuboBench(outbound, kubo)

@@ -8,13 +8,13 @@ from typing import Any
 from content_gateway.backends.cluster.cluster import IpfsCluster
 from content_gateway.ledger.contents import SqliteContents
 from content_gateway.ledger.pins import SqliteLedger
-from content_gateway.ledger.resyncs import SqliteSweeps
+from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import ContentState, SweepReport
+from content_gateway.model.content_state import ContentState, ResyncReport
 from content_gateway.model.pins import NO_LABEL, PinStatus
 from content_gateway.pins.reconciler import Reconciler
-from content_gateway.pins.resync import Sweeper
-from content_gateway.pins.rules import Policy
+from content_gateway.pins.resync import Resync
+from content_gateway.pins.rules import ReconcilePolicy
 from content_gateway.sqlite.database import Database
 from content_gateway.wiring.pins import CLUSTER_SENDS, CLUSTER_WORKERS
 from tests.fakes.cluster import MiniCluster
@@ -44,13 +44,13 @@ class Fed:
             self.wire, self.wire.urls, batch_age=batch_age, seconds=3.0, clock=clock, **options
         )
         self.reconciler = self.another_process()
-        sweeps = SqliteSweeps(database, clock=clock)
-        self.sweeper = Sweeper(sweeps, self._backend, wake=self.reconciler.wake, clock=clock)
+        sweeps = SqliteResyncs(database, clock=clock)
+        self.sweeper = Resync(sweeps, self._backend, wake=self.reconciler.wake, clock=clock)
 
     def another_process(self) -> Reconciler:
         """A reconciler on the same ledger."""
         # A round ends with its batches: none of them waits for a clock that stands still.
-        policy = Policy(workers=CLUSTER_WORKERS, sends=CLUSTER_SENDS, longest_turn=0.0)
+        policy = ReconcilePolicy(workers=CLUSTER_WORKERS, sends=CLUSTER_SENDS, longest_turn=0.0)
         return Reconciler(
             self.contents, self._backend, policy=policy, queue=self._backend, clock=self.clock
         )
@@ -84,7 +84,7 @@ class Fed:
         assert status is not None
         return status
 
-    async def sweep(self) -> SweepReport:
+    async def sweep(self) -> ResyncReport:
         """Compare the ledger with the cluster."""
         report = await self.sweeper.now()
         assert report is not None

@@ -16,14 +16,14 @@ import pytest
 from content_gateway.codecs.multiformats import BASE58BTC, SHA2_256
 from content_gateway.errors import PinDeferred, PinFailed, UpstreamTimeout, UpstreamUnavailable
 from content_gateway.model.cid import DAG_PB, RAW, Cid
-from content_gateway.model.content_state import Holding, Sighting
+from content_gateway.model.content_state import BackendStatus, TrackerStatus
 from content_gateway.pins.backend import PinBackend
 from content_gateway.pins.rules import IN_VAIN
 from tests.waiting import eventually
 
 MOST_SECONDS = 90.0
 OUTAGE = (UpstreamUnavailable, UpstreamTimeout)
-_NOT_THERE = (Holding.ABSENT, Holding.FAILED)
+_NOT_THERE = (TrackerStatus.ABSENT, TrackerStatus.FAILED)
 
 
 class Bench(Protocol):
@@ -64,36 +64,36 @@ def no_progress(blocks: int, size: int) -> None:
     """Nobody watches."""
 
 
-async def look(bench: Bench, cid: Cid) -> Sighting:
+async def look(bench: Bench, cid: Cid) -> BackendStatus:
     """What the backend says of one content."""
     return (await bench.backend.look([cid]))[cid]
 
 
-async def ask_for(bench: Bench, cid: Cid, seen: Sighting) -> Sighting:
+async def ask_for(bench: Bench, cid: Cid, seen: BackendStatus) -> BackendStatus:
     """What is known once the backend was asked for what *seen* shows not to be there."""
     try:
         return await bench.backend.pin(cid, seen, no_progress)
     except PinFailed as failed:
-        return Sighting(Holding.FAILED, reason=failed.detail)
+        return BackendStatus(TrackerStatus.FAILED, reason=failed.detail)
     except PinDeferred as deferred:
-        return Sighting(Holding.UNKNOWN, reason=deferred.detail)
+        return BackendStatus(TrackerStatus.UNKNOWN, reason=deferred.detail)
 
 
 async def pinned(bench: Bench, cid: Cid) -> None:
     """Return once the backend says that it holds *cid*, asking for it as a keeper does."""
-    await _until(bench, cid, Holding.PINNED, asking=True)
+    await _until(bench, cid, TrackerStatus.PINNED, asking=True)
 
 
-async def failed(bench: Bench, cid: Cid) -> Sighting:
+async def failed(bench: Bench, cid: Cid) -> BackendStatus:
     """Return once the backend says that it cannot pin *cid*, asking for it as a keeper does."""
-    return await _until(bench, cid, Holding.FAILED, asking=True)
+    return await _until(bench, cid, TrackerStatus.FAILED, asking=True)
 
 
 async def absent(bench: Bench, cid: Cid) -> None:
     """Return once the backend says that it does not have *cid*, and still does a while later."""
-    await _until(bench, cid, Holding.ABSENT, asking=False)
+    await _until(bench, cid, TrackerStatus.ABSENT, asking=False)
     await bench.settle()
-    await _until(bench, cid, Holding.ABSENT, asking=False)
+    await _until(bench, cid, TrackerStatus.ABSENT, asking=False)
 
 
 async def gone(bench: Bench, cid: Cid) -> None:
@@ -108,13 +108,15 @@ async def gone(bench: Bench, cid: Cid) -> None:
     assert await is_gone()
 
 
-async def _until(bench: Bench, cid: Cid, holding: Holding, *, asking: bool) -> Sighting:
+async def _until(bench: Bench, cid: Cid, holding: TrackerStatus, *, asking: bool) -> BackendStatus:
     asked_at = time.monotonic()
     end = asked_at + MOST_SECONDS
     while True:
         seen = await look(bench, cid)
         # Peers of a real cluster may not hear of each other for minutes.
-        is_unheard = seen.holding is Holding.UNHEARD and time.monotonic() > asked_at + IN_VAIN
+        is_unheard = (
+            seen.holding is TrackerStatus.UNTRACKED and time.monotonic() > asked_at + IN_VAIN
+        )
         if asking and seen.holding is not holding and (seen.holding in _NOT_THERE or is_unheard):
             seen, asked_at = await ask_for(bench, cid, seen), time.monotonic()
         if seen.holding is holding:
@@ -163,7 +165,7 @@ class Promises:
         held = await provide(bench, b"somebody has it, nobody pinned it")
         for cid in (held, raw(b"nobody has it")):
             seen = await look(bench, cid)
-            assert seen.holding is Holding.ABSENT
+            assert seen.holding is TrackerStatus.ABSENT
             assert seen.replicas == 0
 
     async def test_a_pin_leads_to_a_pinned_content(self, bench: Bench) -> None:
@@ -177,7 +179,7 @@ class Promises:
         assert await bench.keeps(root)
         assert await bench.keeps(leaf)
         seen = await look(bench, root)
-        assert seen.holding is Holding.PINNED
+        assert seen.holding is TrackerStatus.PINNED
         assert seen.replicas >= seen.wanted >= 1
 
     async def test_pinning_what_is_pinned_drops_nothing(self, bench: Bench) -> None:
@@ -187,7 +189,7 @@ class Promises:
         cid = await provide(bench, b"pinned twice")
         await pinned(bench, cid)
         await bench.forget(cid)
-        await bench.backend.pin(cid, Sighting(Holding.ABSENT), no_progress)
+        await bench.backend.pin(cid, BackendStatus(TrackerStatus.ABSENT), no_progress)
         await pinned(bench, cid)
         assert await bench.keeps(cid)
 
@@ -246,10 +248,10 @@ class Promises:
             with pytest.raises(OUTAGE):
                 await pinset(bench)
         else:
-            assert (await look(bench, cid)).holding is Holding.PINNED
+            assert (await look(bench, cid)).holding is TrackerStatus.PINNED
             assert await pinset(bench) == [cid]
         with pytest.raises((*OUTAGE, PinDeferred)):
-            await bench.backend.pin(other, Sighting(Holding.ABSENT), no_progress)
+            await bench.backend.pin(other, BackendStatus(TrackerStatus.ABSENT), no_progress)
         await bench.come_back()
         await pinned(bench, cid)
         await pinned(bench, other)
@@ -263,8 +265,8 @@ class Promises:
         asked = [*others[:60], *held, *others[60:], held[0]]
         seen = await bench.backend.look(asked)
         assert set(seen) == set(asked)
-        assert {cid for cid in seen if seen[cid].holding is Holding.PINNED} == set(held)
-        assert {seen[cid].holding for cid in others} == {Holding.ABSENT}
+        assert {cid for cid in seen if seen[cid].holding is TrackerStatus.PINNED} == set(held)
+        assert {seen[cid].holding for cid in others} == {TrackerStatus.ABSENT}
         assert await bench.backend.look([]) == {}
 
     async def test_the_pinset_is_exactly_what_is_pinned(self, bench: Bench) -> None:
@@ -311,7 +313,7 @@ class Promises:
         for cid in (one, shared):
             await bench.backend.unpin(cid)
             await absent(bench, cid)
-        assert (await look(bench, two)).holding is Holding.PINNED
+        assert (await look(bench, two)).holding is TrackerStatus.PINNED
         assert all([await bench.keeps(cid) for cid in (two, shared, own)])
         await gone(bench, one)
 
@@ -321,7 +323,7 @@ class Promises:
         spelled = Cid.parse(BASE58BTC.encode(cid.multihash))
         await bench.provide(cid, data)
         await pinned(bench, spelled)
-        assert (await look(bench, cid)).holding is Holding.PINNED
+        assert (await look(bench, cid)).holding is TrackerStatus.PINNED
         assert await pinset(bench) == [cid]
         await bench.backend.unpin(cid)
         await absent(bench, spelled)

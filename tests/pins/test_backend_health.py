@@ -7,16 +7,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from content_gateway.denylist.denylist import Blocklist
+from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import UpstreamUnavailable
 from content_gateway.ledger.backend_health import SqliteBackendHealth
 from content_gateway.ledger.contents import SqliteContents
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.backend_health import BackendHealth
-from content_gateway.model.content_state import ContentState, Holding, Peer, Sighting
+from content_gateway.model.content_state import BackendStatus, ContentState, Peer, TrackerStatus
 from content_gateway.model.pins import Page, PinStatus, Search
-from content_gateway.pins.availability import Outage
-from content_gateway.pins.backend_health import Health
+from content_gateway.pins.availability import Availability
+from content_gateway.pins.backend_health import HealthMonitor
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.sqlite.database import Database
@@ -61,7 +61,7 @@ async def reconciler(
 @pytest.fixture
 def pinning(database: Database, reconciler: Reconciler) -> Pinning:
     ledger = SqliteLedger(database, grace=0.2)
-    return Pinning(ledger, blocking=Blocklist(None, None), wake=reconciler.wake)
+    return Pinning(ledger, blocking=Denylist(None, None), wake=reconciler.wake)
 
 
 async def all_of(pinning: Pinning) -> list[PinStatus]:
@@ -69,7 +69,7 @@ async def all_of(pinning: Pinning) -> list[PinStatus]:
     return list(page.pins)
 
 
-@pytest.mark.parametrize("is_deaf", [False, True])
+@pytest.mark.parametrize("is_rejecting_writes", [False, True])
 async def test_every_waiting_pin_says_why_and_until_when(
     *,
     pinning: Pinning,
@@ -77,16 +77,19 @@ async def test_every_waiting_pin_says_why_and_until_when(
     backend: Backend,
     words: CountedWords,
     database: Database,
-    is_deaf: bool,
+    is_rejecting_writes: bool,
 ) -> None:
     """Asked for alone or in a list, by any process of the ledger; no row of a content holds it,
     and when the backend is back nothing of it is left."""
-    backend.is_away, backend.is_deaf = not is_deaf, is_deaf
+    backend.is_unreachable, backend.is_rejecting_writes = (
+        not is_rejecting_writes,
+        is_rejecting_writes,
+    )
     await asyncio.gather(*(pinning.add("a", str(cid(number))) for number in range(200)))
     reconciler.start()
     await until(lambda: words.kept and words.kept[-1].since is not None)
     other = SqliteLedger(database, grace=0.2)
-    what = "takes no pins since 2" if is_deaf else "cannot be reached since 2"
+    what = "takes no pins since 2" if is_rejecting_writes else "cannot be reached since 2"
     for status in (*await all_of(pinning), other.status("a", cid(199))):
         assert status is not None
         assert status.error is not None
@@ -95,7 +98,7 @@ async def test_every_waiting_pin_says_why_and_until_when(
         assert status.next_at is not None
         assert status.next_at > datetime.now(UTC) - timedelta(seconds=30)
     assert await SqliteContents(database).reasons(9) == {None: 200}
-    backend.is_away = backend.is_deaf = False
+    backend.is_unreachable = backend.is_rejecting_writes = False
     for number in range(200):
         await until(
             lambda number=number: (  # type: ignore[misc]
@@ -111,7 +114,7 @@ async def test_an_outage_is_a_few_words_however_many_wait(
 ) -> None:
     """In the log as in the ledger: a warning at the first try and after twice as many each, none
     for a content; and one word for each try."""
-    backend.is_away = True
+    backend.is_unreachable = True
     with capture_logs() as logged:
         reconciler.start()
         await asyncio.gather(*(pinning.add("a", str(cid(number))) for number in range(300)))
@@ -172,15 +175,15 @@ class Kept:
 async def test_a_backend_that_answers_costs_a_word_in_ten_seconds() -> None:
     """With the last answer, the peers that took part in it, and how many were pinned."""
     clock, ledger = Clock(), Kept()
-    outage = Outage(lambda _: 1.0, clock)
-    health = Health(outage, ledger, returned=lambda: None, clock=clock, ticks=clock)
+    outage = Availability(lambda _: 1.0, clock)
+    health = HealthMonitor(outage, ledger, returned=lambda: None, clock=clock, ticks=clock)
     peers = (Peer("one", "pinned"), Peer("two", "cluster_error"))
     for _ in range(100):
         clock.now += 1
-        seen = Sighting(Holding.PINNED, 1, 2, peers)
+        seen = BackendStatus(TrackerStatus.PINNED, 1, 2, peers)
         health.heard(None, wish=False)
         health.seen([seen])
-        health.settled([seen, Sighting(Holding.QUEUED), None])
+        health.settled([seen, BackendStatus(TrackerStatus.QUEUED), None])
         await health.keep()
     assert len(ledger.kept) == 10
     last = ledger.kept[-1]

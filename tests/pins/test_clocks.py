@@ -6,16 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from content_gateway.denylist.denylist import Blocklist
+from content_gateway.denylist.denylist import Denylist
 from content_gateway.ledger.contents import SqliteContents
 from content_gateway.ledger.pins import SqliteLedger
-from content_gateway.ledger.resyncs import SqliteSweeps
-from content_gateway.model.content_state import ContentState, Event, Outcome, Sent, Shares
+from content_gateway.ledger.resyncs import SqliteResyncs
+from content_gateway.model.content_state import (
+    ContentState,
+    Event,
+    LastRequest,
+    LeaseQuota,
+    Outcome,
+)
 from content_gateway.model.pins import NO_LABEL
 from content_gateway.pins.clock_watch import ClockWatch
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
-from content_gateway.pins.resync import Schedule, Sweeper
+from content_gateway.pins.resync import Resync, ResyncSchedule
 from content_gateway.sqlite.database import Database
 from tests.ledgers import GRACE, Clock, cid, numbers, shares
 from tests.pins.test_reconciler import QUICK, Backend
@@ -25,7 +31,7 @@ DAY = 86_400.0
 YEAR = 365 * DAY
 LONGEST = 600.0
 LEASE = 30.0
-ONE = Shares(1, first_tries=1)
+ONE = LeaseQuota(1, first_tries=1)
 
 
 class SetClock:
@@ -63,7 +69,7 @@ async def reconciler(
     database: Database, backend: Backend, wall: SetClock
 ) -> AsyncIterator[Reconciler]:
     contents = SqliteContents(database, clock=wall)
-    policy = replace(QUICK, longest_gap_failed=900.0)
+    policy = replace(QUICK, longest_failure_backoff=900.0)
     reconciler = Reconciler(contents, backend, policy=policy, clock=wall)
     yield reconciler
     await reconciler.close()
@@ -72,7 +78,7 @@ async def reconciler(
 @pytest.fixture
 def pinning(database: Database, reconciler: Reconciler, wall: SetClock) -> Pinning:
     ledger = SqliteLedger(database, grace=0.2, clock=wall)
-    return Pinning(ledger, blocking=Blocklist(None, None), wake=reconciler.wake)
+    return Pinning(ledger, blocking=Denylist(None, None), wake=reconciler.wake)
 
 
 async def pinned(pinning: Pinning, number: int) -> None:
@@ -89,7 +95,7 @@ async def test_a_pin_of_a_clock_that_was_ahead_is_kept_when_it_is_right(
     """Made, and waiting out a backoff, while the clock was wrong: the step back is noticed."""
     wall.ahead = jump
     backend.deferred.add(cid(1))
-    backend.is_deaf = True
+    backend.is_rejecting_writes = True
     reconciler.start()
     await pinning.add("a", str(cid(1)))
     await pinning.add("a", str(cid(2)))
@@ -97,7 +103,7 @@ async def test_a_pin_of_a_clock_that_was_ahead_is_kept_when_it_is_right(
     wall.ahead = 0.0
     await pinning.add("a", str(cid(3)))
     backend.deferred.clear()
-    backend.is_deaf = False
+    backend.is_rejecting_writes = False
     for number in (1, 2, 3):
         await pinned(pinning, number)
 
@@ -252,7 +258,7 @@ async def test_what_was_sent_in_the_future_was_sent_just_now(
     clock.now += YEAR
     await add(ledger, 1)
     (due,) = await contents.lease("w", LEASE, shares(9))
-    begun = await contents.begin("w", due, Sent.PIN, None)
+    begun = await contents.begin("w", due, LastRequest.PIN, None)
     assert begun is not None
     await contents.settle("w", [(begun, Outcome(None, 1.0))])
     clock.now -= YEAR
@@ -269,15 +275,15 @@ async def test_a_sweep_is_not_put_off_for_a_year(
 ) -> None:
     """Neither by the last one, nor by one that died; and what was pinned under a clock that was
     ahead is compared like the rest."""
-    sweeps, backend = SqliteSweeps(database, clock=clock), Backend()
-    sweeper = Sweeper(
-        sweeps, backend, wake=lambda: None, schedule=Schedule(interval=DAY), clock=clock
+    sweeps, backend = SqliteResyncs(database, clock=clock), Backend()
+    sweeper = Resync(
+        sweeps, backend, wake=lambda: None, schedule=ResyncSchedule(interval=DAY), clock=clock
     )
     clock.now += YEAR
     await add(ledger, 1)
     (due,) = await contents.lease("w", LEASE, shares(9))
     await contents.settle("w", [(due, Outcome(Event.SEEN_PINNED, None))])
-    assert await sweeps.take_duty("sweep", "dead", 120.0, DAY)
+    assert await sweeps.acquire_job("sweep", "dead", 120.0, DAY)
     clock.now -= YEAR
     report = await sweeper.now()
     assert report is not None

@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from content_gateway.denylist.denylist import Blocklist
+from content_gateway.denylist.denylist import Denylist
 from content_gateway.ledger.contents import SqliteContents
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.content_state import ContentState, shared_by_all
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
-from content_gateway.pins.rules import Policy
+from content_gateway.pins.rules import ReconcilePolicy
 from content_gateway.sqlite.database import Database
 from tests.ledgers import cid
 from tests.pins.test_reconciler import Backend
@@ -24,14 +24,14 @@ from tests.waiting import until
 WORKERS = 8
 HOUR = 3600.0
 # A try that hangs has its worker for an hour, the first one too.
-PATIENT = Policy(
+PATIENT = ReconcilePolicy(
     workers=WORKERS,
     idle=0.02,
-    first_slice=HOUR,
-    second_slice=HOUR,
-    first_gap=0.01,
-    longest_gap=0.02,
-    longest_gap_failed=0.02,
+    first_attempt_timeout=HOUR,
+    second_attempt_timeout=HOUR,
+    first_backoff=0.01,
+    longest_backoff=0.02,
+    longest_failure_backoff=0.02,
 )
 FLOOD = range(1_000, 1_500)
 
@@ -51,7 +51,7 @@ async def reconciler(database: Database, backend: Backend) -> AsyncIterator[Reco
 @pytest.fixture
 def pinning(database: Database, reconciler: Reconciler) -> Pinning:
     ledger = SqliteLedger(database, grace=0.0)
-    return Pinning(ledger, blocking=Blocklist(None, None), wake=reconciler.wake)
+    return Pinning(ledger, blocking=Denylist(None, None), wake=reconciler.wake)
 
 
 async def add(pinning: Pinning, who: str, numbers: Iterable[int]) -> None:

@@ -1,11 +1,11 @@
 """When a first look is worth its while: learned, forgotten, and bounded."""
 
-from content_gateway.pins.poll_interval import Pace
+from content_gateway.pins.poll_interval import PollInterval
 
 
 def test_it_learns_how_long_contents_take() -> None:
     """Looks that come too early make it wait longer, up to its limit; those that do not, less."""
-    pace = Pace(0.5, 20.0)
+    pace = PollInterval(0.5, 20.0)
     assert pace.seconds(0.0) == 0.5
     for _ in range(100):
         pace.learn(1000.0, at_first=False)
@@ -17,7 +17,7 @@ def test_it_learns_how_long_contents_take() -> None:
 
 def test_it_forgets_when_nothing_happens() -> None:
     """After a busy hour a single content is soon looked at again; a clock set back is no matter."""
-    pace = Pace(0.5, 20.0)
+    pace = PollInterval(0.5, 20.0)
     for _ in range(100):
         pace.learn(1000.0, at_first=False)
     assert pace.seconds(1010.0) == 10.0

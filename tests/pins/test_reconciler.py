@@ -10,40 +10,43 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from content_gateway.denylist.denylist import Blocklist
+from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import PinDeferred, PinFailed, PinNotFound, UpstreamUnavailable
 from content_gateway.ledger.contents import SqliteContents
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import (
+    BackendStatus,
     ContentState,
     Event,
-    Holding,
     Listed,
     Outcome,
-    Sighting,
+    TrackerStatus,
 )
 from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.model.pins import Label, PinStatus, Removal
 from content_gateway.pins.origins import OriginRules
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
-from content_gateway.pins.rules import Policy
+from content_gateway.pins.rules import ReconcilePolicy
 from content_gateway.sqlite.database import Database
 from tests.ledgers import cid, shares
 from tests.waiting import eventually, until
 
-QUICK = Policy(
+QUICK = ReconcilePolicy(
     workers=16,
     idle=0.02,
     lease=1.0,
-    first_gap=0.01,
-    longest_gap=0.05,
-    longest_gap_failed=0.05,
-    longest_away=0.05,
+    first_backoff=0.01,
+    longest_backoff=0.05,
+    longest_failure_backoff=0.05,
+    longest_unreachable_backoff=0.05,
 )
 PEER = "12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
-PINNED, ABSENT = Sighting(Holding.PINNED, replicas=1), Sighting(Holding.ABSENT)
+PINNED, ABSENT = (
+    BackendStatus(TrackerStatus.PINNED, replicas=1),
+    BackendStatus(TrackerStatus.ABSENT),
+)
 
 
 class Backend:
@@ -63,8 +66,8 @@ class Backend:
         self.deferred: set[Cid] = set()
         self.broken: set[Cid] = set()
         self.hanging: set[Cid] = set()
-        self.is_away = False
-        self.is_deaf = False
+        self.is_unreachable = False
+        self.is_rejecting_writes = False
         self.seconds = 0.0
         self.running = 0
         self.most_running = 0
@@ -76,21 +79,21 @@ class Backend:
         cids: Sequence[Cid],
         ages: Mapping[Cid, float] | None = None,
         unsent: Collection[Cid] = (),
-    ) -> Mapping[Cid, Sighting]:
+    ) -> Mapping[Cid, BackendStatus]:
         self.calls += 1
         self.looked.update(cids)
-        if self.is_away:
+        if self.is_unreachable:
             raise UpstreamUnavailable("away")
         return {cid: PINNED if cid in self.held else ABSENT for cid in cids}
 
     async def pin(
         self,
         cid: Cid,
-        seen: Sighting,
+        seen: BackendStatus,
         progress: Callable[[int, int], None],
         origins: Sequence[Multiaddr] = (),
-    ) -> Sighting:
-        if self.is_away or self.is_deaf:
+    ) -> BackendStatus:
+        if self.is_unreachable or self.is_rejecting_writes:
             raise UpstreamUnavailable("away")
         if cid in self.refused:
             raise PinFailed("no such block")
@@ -107,10 +110,10 @@ class Backend:
             self.held.add(cid)
             return PINNED
         asyncio.get_running_loop().call_later(self.batch_age * 0.8, self.held.add, cid)
-        return Sighting(Holding.QUEUED)
+        return BackendStatus(TrackerStatus.QUEUED)
 
     async def unpin(self, cid: Cid) -> None:
-        if self.is_away:
+        if self.is_unreachable:
             raise UpstreamUnavailable("away")
         self.unsent[cid] += 1
         async with self._one_of(cid):
@@ -151,7 +154,7 @@ async def reconciler(database: Database, backend: Backend) -> AsyncIterator[Reco
 
 @pytest.fixture
 def pinning(database: Database, reconciler: Reconciler) -> Pinning:
-    nothing = Blocklist(None, None)
+    nothing = Denylist(None, None)
     return Pinning(SqliteLedger(database, grace=0.2), blocking=nothing, wake=reconciler.wake)
 
 
@@ -212,7 +215,7 @@ async def test_it_is_idle_when_nothing_waits(
     assert not reconciler.is_idle
     await reconciler.close()
     await pinning.remove("a", cid(1))
-    backend.is_away = True
+    backend.is_unreachable = True
     await pinning.add("a", str(cid(2)))
     await reconciler.round()
     assert not reconciler.is_idle
@@ -222,14 +225,14 @@ async def test_an_outage_only_delays(
     pinning: Pinning, reconciler: Reconciler, backend: Backend
 ) -> None:
     """While the backend is away pins stay queued; soon after, they are pinned."""
-    backend.is_away = True
+    backend.is_unreachable = True
     reconciler.start()
     for number in range(30):
         await pinning.add("a", str(cid(number)))
     await asyncio.sleep(0.2)
     status = pinning.status("a", cid(0))
     assert status.state is ContentState.QUEUED
-    backend.is_away = False
+    backend.is_unreachable = False
     for number in range(30):
         done = await settled(pinning, number, ContentState.PINNED)
         assert (done.attempts, done.error) == (0, None)
@@ -240,10 +243,10 @@ async def test_many_are_looked_at_together(database: Database) -> None:
     """Their looks are due at moments of their own: while many are tended they wait for each other a
     little, so that one question is about several."""
     backend = Backend(batch_age=1.0)
-    policy = replace(QUICK, batch=10, gather_many=0.2, first_gap=0.1, longest_gap=0.5)
+    policy = replace(QUICK, batch=10, gather_many=0.2, first_backoff=0.1, longest_backoff=0.5)
     reconciler = Reconciler(SqliteContents(database), backend, policy=policy)
     pinning = Pinning(
-        SqliteLedger(database, grace=0.2), blocking=Blocklist(None, None), wake=reconciler.wake
+        SqliteLedger(database, grace=0.2), blocking=Denylist(None, None), wake=reconciler.wake
     )
     for number in range(60):
         await pinning.add("a", str(cid(number)))
@@ -351,7 +354,9 @@ async def test_contents_that_hang_do_not_stop_the_others(
     database: Database, pinning: Pinning, backend: Backend
 ) -> None:
     """Many contents that never come leave workers for those that were not tried yet."""
-    slices = Policy(workers=4, idle=0.02, first_slice=0.05, first_gap=0.01, longest_gap=0.02)
+    slices = ReconcilePolicy(
+        workers=4, idle=0.02, first_attempt_timeout=0.05, first_backoff=0.01, longest_backoff=0.02
+    )
     backend.hanging = {cid(number) for number in range(40)}
     reconciler = Reconciler(SqliteContents(database), backend, policy=slices)
     for number in range(40):
@@ -384,7 +389,7 @@ async def test_a_stop_gives_the_work_back(
 ) -> None:
     """What a stopped reconciler was doing is due at once for the next one."""
     backend.seconds = 30.0
-    patient = Policy(idle=0.02, lease=60.0)
+    patient = ReconcilePolicy(idle=0.02, lease=60.0)
     first = Reconciler(SqliteContents(database), backend, policy=patient)
     await pinning.add("a", str(cid(1)))
     first.start()
@@ -485,7 +490,7 @@ async def test_batched_changes_are_believed_when_they_are_old_enough(
     """Pinned, let go and pinned again within the batch age: the last wish is what holds."""
     backend = Backend(batch_age=0.5)
     reconciler = Reconciler(SqliteContents(database), backend, policy=QUICK)
-    nothing = Blocklist(None, None)
+    nothing = Denylist(None, None)
     ledger = SqliteLedger(database, grace=0.0)
     pinning = Pinning(ledger, blocking=nothing, wake=reconciler.wake)
     reconciler.start()
@@ -509,7 +514,7 @@ async def test_an_unpin_that_came_too_early_is_sent_again(database: Database) ->
     backend = Backend(batch_age=2.0)
     reconciler = Reconciler(SqliteContents(database), backend, policy=QUICK)
     ledger = SqliteLedger(database, grace=0.0)
-    pinning = Pinning(ledger, blocking=Blocklist(None, None), wake=reconciler.wake)
+    pinning = Pinning(ledger, blocking=Denylist(None, None), wake=reconciler.wake)
     reconciler.start()
     await pinning.add("a", str(cid(1)))
 
@@ -540,13 +545,13 @@ async def test_a_backend_that_takes_nothing_is_left_alone_and_probed(
     pinning: Pinning, reconciler: Reconciler, backend: Backend
 ) -> None:
     """While nothing can be sent, one content at a time is tried, and all of them afterwards."""
-    backend.is_deaf = True
+    backend.is_rejecting_writes = True
     for number in range(100):
         await pinning.add("a", str(cid(number)))
     reconciler.start()
     await asyncio.sleep(0.5)
     assert sum(backend.looked.values()) < 60
-    backend.is_deaf = False
+    backend.is_rejecting_writes = False
     for number in range(100):
         await settled(pinning, number, ContentState.PINNED)
 
@@ -583,7 +588,7 @@ async def test_one_worker_does_everything(database: Database, backend: Backend) 
     policy = replace(QUICK, workers=1)
     reconciler = Reconciler(SqliteContents(database), backend, policy=policy)
     ledger = SqliteLedger(database, grace=0.0)
-    pinning = Pinning(ledger, blocking=Blocklist(None, None), wake=reconciler.wake)
+    pinning = Pinning(ledger, blocking=Denylist(None, None), wake=reconciler.wake)
     backend.refused.add(cid(1))
     reconciler.start()
     await pinning.add("a", str(cid(1)))
@@ -626,9 +631,9 @@ async def test_a_stubborn_content_can_find_the_backend_back(
 
     await until(lambda: pinning.status("a", cid(1)).attempts > 5)
     backend.refused.clear()
-    backend.is_deaf = True
+    backend.is_rejecting_writes = True
     await asyncio.sleep(0.2)
-    backend.is_deaf = False
+    backend.is_rejecting_writes = False
     await settled(pinning, 1, ContentState.PINNED)
 
 
@@ -642,7 +647,7 @@ async def test_the_backend_is_told_who_has_it(database: Database, backend: Backe
         policy=QUICK,
         origins=lambda content: rules.usable(ledger.origins(content)),
     )
-    pinning = Pinning(ledger, blocking=Blocklist(None, None), wake=reconciler.wake)
+    pinning = Pinning(ledger, blocking=Denylist(None, None), wake=reconciler.wake)
     here, there, gone = (f"/ip4/8.8.8.{n}/tcp/1/p2p/{PEER}" for n in (1, 2, 3))
     await pinning.describe("a", str(cid(1)), Label(origins=(here, "/wrong")))
     await pinning.describe("b", str(cid(1)), Label(origins=(there,)))

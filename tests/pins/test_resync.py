@@ -8,12 +8,12 @@ import pytest
 from content_gateway.errors import StorageUnavailable, UpstreamUnavailable
 from content_gateway.ledger.contents import SqliteContents
 from content_gateway.ledger.pins import SqliteLedger
-from content_gateway.ledger.resyncs import SqliteSweeps
+from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import Event, Holding, Listed, Outcome, Sighting
+from content_gateway.model.content_state import BackendStatus, Event, Listed, Outcome, TrackerStatus
 from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.model.pins import NO_LABEL
-from content_gateway.pins.resync import Schedule, Sweeper
+from content_gateway.pins.resync import Resync, ResyncSchedule
 from content_gateway.sqlite.database import Database
 from tests.ledgers import Clock, cid, numbers, shares
 from tests.waiting import until
@@ -42,16 +42,16 @@ class Pinset:
         cids: Sequence[Cid],
         ages: Mapping[Cid, float] | None = None,
         unsent: Collection[Cid] = (),
-    ) -> Mapping[Cid, Sighting]:
+    ) -> Mapping[Cid, BackendStatus]:
         raise AssertionError("a sweep looks at nothing")
 
     async def pin(
         self,
         cid: Cid,
-        seen: Sighting,
+        seen: BackendStatus,
         progress: Callable[[int, int], None],
         origins: Sequence[Multiaddr] = (),
-    ) -> Sighting:
+    ) -> BackendStatus:
         raise AssertionError("a sweep pins nothing")
 
     async def unpin(self, cid: Cid) -> None:
@@ -68,8 +68,8 @@ class Pinset:
 
 
 @pytest.fixture
-def sweeps(database: Database, clock: Clock) -> SqliteSweeps:
-    return SqliteSweeps(database, clock=clock)
+def sweeps(database: Database, clock: Clock) -> SqliteResyncs:
+    return SqliteResyncs(database, clock=clock)
 
 
 @pytest.fixture
@@ -89,15 +89,15 @@ def woken() -> list[None]:
 
 
 @pytest.fixture
-def sweeper(sweeps: SqliteSweeps, pinset: Pinset, clock: Clock, woken: list[None]) -> Sweeper:
-    return Sweeper(sweeps, pinset, wake=lambda: woken.append(None), clock=clock)
+def sweeper(sweeps: SqliteResyncs, pinset: Pinset, clock: Clock, woken: list[None]) -> Resync:
+    return Resync(sweeps, pinset, wake=lambda: woken.append(None), clock=clock)
 
 
 async def hold(ledger: SqliteLedger, contents: SqliteContents, numbers: Sequence[int]) -> None:
     """These contents are held, pinned and settled."""
     await asyncio.gather(*(ledger.add("a", cid(n), str(cid(n)), NO_LABEL) for n in numbers))
     while dues := await contents.lease("test", 30.0, shares(1000)):
-        seen = Outcome(Event.SEEN_PINNED, None, Sighting(Holding.PINNED, 1))
+        seen = Outcome(Event.SEEN_PINNED, None, BackendStatus(TrackerStatus.PINNED, 1))
         await contents.settle("test", [(due, seen) for due in dues])
 
 
@@ -108,7 +108,7 @@ async def due(contents: SqliteContents) -> set[int]:
 
 
 async def test_ten_thousand_contents_are_compared(
-    ledger: SqliteLedger, contents: SqliteContents, sweeper: Sweeper, pinset: Pinset
+    ledger: SqliteLedger, contents: SqliteContents, sweeper: Resync, pinset: Pinset
 ) -> None:
     """Fifty that are lost are due, and nothing else; thirty strangers are told, in a sample."""
     await hold(ledger, contents, range(MANY))
@@ -123,7 +123,7 @@ async def test_ten_thousand_contents_are_compared(
 
 
 async def test_a_wiped_backend_is_asked_for_everything(
-    ledger: SqliteLedger, contents: SqliteContents, sweeper: Sweeper, woken: list[None]
+    ledger: SqliteLedger, contents: SqliteContents, sweeper: Resync, woken: list[None]
 ) -> None:
     """An empty list from a backend that answers means that all is gone."""
     await hold(ledger, contents, range(2500))
@@ -134,7 +134,7 @@ async def test_a_wiped_backend_is_asked_for_everything(
     assert woken
 
 
-async def test_an_empty_ledger_has_only_strangers(sweeper: Sweeper, pinset: Pinset) -> None:
+async def test_an_empty_ledger_has_only_strangers(sweeper: Resync, pinset: Pinset) -> None:
     """And none of them is touched: the backend here fails whoever tries."""
     pinset.cids = [cid(1), cid(2)]
     report = await sweeper.now()
@@ -143,7 +143,7 @@ async def test_an_empty_ledger_has_only_strangers(sweeper: Sweeper, pinset: Pins
 
 
 async def test_what_is_not_settled_is_not_missing(
-    ledger: SqliteLedger, contents: SqliteContents, sweeper: Sweeper, pinset: Pinset
+    ledger: SqliteLedger, contents: SqliteContents, sweeper: Resync, pinset: Pinset
 ) -> None:
     """What is on its way in or out is the reconciler's business, and no stranger either."""
     await hold(ledger, contents, [1])
@@ -159,8 +159,8 @@ async def test_a_list_that_breaks_off_proves_nothing(
     *,
     ledger: SqliteLedger,
     contents: SqliteContents,
-    sweeper: Sweeper,
-    sweeps: SqliteSweeps,
+    sweeper: Resync,
+    sweeps: SqliteResyncs,
     pinset: Pinset,
     clock: Clock,
 ) -> None:
@@ -172,17 +172,17 @@ async def test_a_list_that_breaks_off_proves_nothing(
         await sweeper.now()
     assert await due(contents) == set()
     assert sweeps.last_report() is None
-    assert not await sweeps.take_duty("sweep", "other", 1.0, 1e6)
-    clock.now += Schedule().after_failure + 1
-    assert await sweeps.take_duty("sweep", "other", 1.0, 1e6)
+    assert not await sweeps.acquire_job("sweep", "other", 1.0, 1e6)
+    clock.now += ResyncSchedule().after_failure + 1
+    assert await sweeps.acquire_job("sweep", "other", 1.0, 1e6)
 
 
 async def test_one_process_sweeps_at_a_time(
     *,
     ledger: SqliteLedger,
     contents: SqliteContents,
-    sweeps: SqliteSweeps,
-    sweeper: Sweeper,
+    sweeps: SqliteResyncs,
+    sweeper: Resync,
     pinset: Pinset,
     clock: Clock,
 ) -> None:
@@ -190,7 +190,7 @@ async def test_one_process_sweeps_at_a_time(
     await hold(ledger, contents, [1, 2])
     pinset.cids = [cid(1), cid(2)]
     pinset.is_open.clear()
-    second = Sweeper(sweeps, pinset, wake=lambda: None, clock=clock)
+    second = Resync(sweeps, pinset, wake=lambda: None, clock=clock)
     first = asyncio.create_task(sweeper.now())
 
     await until(lambda: pinset.listings == 1)
@@ -205,8 +205,8 @@ async def test_a_sweep_that_lost_its_lease_stops(
     *,
     ledger: SqliteLedger,
     contents: SqliteContents,
-    sweeps: SqliteSweeps,
-    sweeper: Sweeper,
+    sweeps: SqliteResyncs,
+    sweeper: Resync,
     pinset: Pinset,
     clock: Clock,
 ) -> None:
@@ -217,62 +217,62 @@ async def test_a_sweep_that_lost_its_lease_stops(
     first = asyncio.create_task(sweeper.now())
 
     await until(lambda: pinset.listings == 1)
-    clock.now += Schedule().lease + 1
-    assert await sweeps.take_duty("sweep", "other", 100.0, 1e6)
+    clock.now += ResyncSchedule().lease + 1
+    assert await sweeps.acquire_job("sweep", "other", 100.0, 1e6)
     pinset.is_open.set()
     with pytest.raises(StorageUnavailable):
         await first
     assert sweeps.last_report() is None
-    assert not await sweeps.keep_duty("sweep", "nobody", 1.0)
-    assert await sweeps.keep_duty("sweep", "other", 100.0)
+    assert not await sweeps.renew_job("sweep", "nobody", 1.0)
+    assert await sweeps.renew_job("sweep", "other", 100.0)
 
 
 async def test_a_sweep_of_the_dead_is_taken_over(
-    sweeps: SqliteSweeps, sweeper: Sweeper, clock: Clock
+    sweeps: SqliteResyncs, sweeper: Resync, clock: Clock
 ) -> None:
     """Once its lease has run out, and not before."""
-    assert await sweeps.take_duty("sweep", "dead", 120.0, 1e6)
+    assert await sweeps.acquire_job("sweep", "dead", 120.0, 1e6)
     assert await sweeper.now() is None
     clock.now += 121
     assert await sweeper.now() is not None
 
 
 async def test_a_sweep_waits_for_its_time(
-    sweeps: SqliteSweeps, sweeper: Sweeper, clock: Clock
+    sweeps: SqliteResyncs, sweeper: Resync, clock: Clock
 ) -> None:
     """After one that went well the next is due an interval later, unless somebody hastens it."""
     assert await sweeper.now() is not None
-    assert not await sweeps.take_duty("sweep", "other", 1.0, 1e6)
-    clock.now += Schedule().interval + 1
-    assert await sweeps.take_duty("sweep", "other", 1.0, 1e6)
+    assert not await sweeps.acquire_job("sweep", "other", 1.0, 1e6)
+    clock.now += ResyncSchedule().interval + 1
+    assert await sweeps.acquire_job("sweep", "other", 1.0, 1e6)
 
 
 async def test_it_sweeps_at_the_start_and_when_hastened(
     ledger: SqliteLedger,
     contents: SqliteContents,
-    sweeps: SqliteSweeps,
+    sweeps: SqliteResyncs,
     pinset: Pinset,
     clock: Clock,
 ) -> None:
     """Nobody knows what a backend has been through while nobody watched."""
-    schedule = Schedule(interval=3600.0, least=0.01)
-    sweeper = Sweeper(sweeps, pinset, wake=lambda: None, schedule=schedule, clock=clock)
+    schedule = ResyncSchedule(interval=3600.0, least=0.01)
+    sweeper = Resync(sweeps, pinset, wake=lambda: None, schedule=schedule, clock=clock)
     await hold(ledger, contents, [1])
     sweeper.start()
 
     await until(lambda: pinset.listings == 1)
-    sweeper.hasten()
+    sweeper.trigger()
     await until(lambda: pinset.listings == 2)
     await sweeper.close()
     assert await due(contents) == {1}
 
 
-async def test_a_sweep_goes_on_after_a_failure(sweeps: SqliteSweeps, pinset: Pinset) -> None:
+async def test_a_sweep_goes_on_after_a_failure(sweeps: SqliteResyncs, pinset: Pinset) -> None:
     """A backend that breaks off is asked again, until it lists everything."""
     pinset.cids = [cid(1)]
     pinset.breaks_after = 0
-    schedule = Schedule(interval=0.1, least=0.01, after_failure=0.0)
-    sweeper = Sweeper(sweeps, pinset, wake=lambda: None, schedule=schedule)
+    schedule = ResyncSchedule(interval=0.1, least=0.01, after_failure=0.0)
+    sweeper = Resync(sweeps, pinset, wake=lambda: None, schedule=schedule)
     sweeper.start()
 
     await until(lambda: pinset.listings >= 3)
@@ -283,7 +283,7 @@ async def test_a_sweep_goes_on_after_a_failure(sweeps: SqliteSweeps, pinset: Pin
 
 
 async def test_reports_are_kept_and_not_for_ever(
-    sweeps: SqliteSweeps, sweeper: Sweeper, database: Database, clock: Clock, pinset: Pinset
+    sweeps: SqliteResyncs, sweeper: Resync, database: Database, clock: Clock, pinset: Pinset
 ) -> None:
     """The last hundred; the last one is what is shown."""
     for number in range(120):

@@ -7,26 +7,26 @@ import pytest
 from content_gateway.codecs.multiformats import SHA2_256
 from content_gateway.errors import (
     GatewayError,
+    InvalidUpstreamResponse,
     Overloaded,
     PinDeferred,
     PinFailed,
     StorageUnavailable,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
 from content_gateway.model.cid import RAW, Cid
 from content_gateway.model.content_state import (
+    BackendStatus,
     ContentState,
-    Due,
     Event,
-    Holding,
+    LastRequest,
     Outcome,
-    Sent,
-    Sighting,
+    TrackerStatus,
+    WorkItem,
 )
-from content_gateway.pins.availability import is_away
-from content_gateway.pins.rules import LONGEST_STALL, Act, Policy, Rules
+from content_gateway.pins.availability import is_unreachable
+from content_gateway.pins.rules import LONGEST_STALL, Action, DecisionRules, ReconcilePolicy
 
 NOW, BATCH = 1_000_000.0, 60.0
 AGE = BATCH + LONGEST_STALL  # a wish may be sent a little after it was recorded
@@ -37,56 +37,86 @@ LATER = object()  # any outcome that learns nothing and looks again
 
 
 @pytest.fixture
-def rules() -> Rules:
-    return Rules(Policy(), BATCH, jitter=lambda: 1.0)
+def rules() -> DecisionRules:
+    return DecisionRules(ReconcilePolicy(), BATCH, jitter=lambda: 1.0)
 
 
-def due(state: ContentState = QUEUED, **facts: Any) -> Due:
+def due(state: ContentState = QUEUED, **facts: Any) -> WorkItem:
     """A leased content; held unless it is on its way out."""
     cid = Cid(RAW, SHA2_256, bytes(32))
-    return Due(
+    return WorkItem(
         **({"is_held": state is not UNPINNING} | facts), id=1, cid=cid, state=state, generation=0
     )
 
 
 KEEPING = [
     # state, last sent, when, seen: what is done
-    (QUEUED, None, 0.0, Holding.ABSENT, Act.PIN),
-    (QUEUED, Sent.PIN, JUST, Holding.ABSENT, LATER),  # it may be in an open batch
-    (QUEUED, Sent.PIN, LONG_AGO, Holding.ABSENT, Act.PIN),  # that batch was lost
-    (QUEUED, Sent.UNPIN, LONG_AGO, Holding.ABSENT, Act.PIN),
-    (QUEUED, Sent.UNPIN, JUST, Holding.ABSENT, Act.PIN),
-    (QUEUED, Sent.UNPIN, JUST, Holding.PINNED, Act.PIN),  # it may be about to go
-    (QUEUED, Sent.UNPIN, JUST, Holding.UNKNOWN, Act.PIN),
-    (QUEUED, Sent.PIN, JUST, Holding.QUEUED, Event.SEEN_QUEUED),
-    (QUEUED, Sent.PIN, JUST, Holding.PINNING, Event.SEEN_PINNING),
-    (QUEUED, Sent.PIN, JUST, Holding.UNKNOWN, LATER),
-    (QUEUED, Sent.PIN, JUST, Holding.FAILED, Event.SEEN_FAILED),
-    (FAILED, Sent.PIN, LONG_AGO, Holding.FAILED, Act.PIN),  # its gap is over: once more
-    (PINNED, Sent.PIN, LONG_AGO, Holding.ABSENT, Act.PIN),  # the backend has lost it
-    (PINNED, Sent.PIN, JUST, Holding.ABSENT, LATER),
-    (PINNED, Sent.PIN, LONG_AGO, Holding.LOST, Act.PIN),  # its nodes have
-    (QUEUED, Sent.PIN, JUST, Holding.LOST, Event.SEEN_QUEUED),  # they may not have begun
-    (QUEUED, Sent.PIN, NOW - 20, Holding.LOST, Act.PIN),  # it changed nothing
-    (QUEUED, Sent.PIN, JUST, Holding.UNHEARD, Event.SEEN_QUEUED),  # as is usual for a moment
-    (QUEUED, Sent.PIN, NOW - 20, Holding.UNHEARD, Act.PIN),  # its peers are out of touch
+    (QUEUED, None, 0.0, TrackerStatus.ABSENT, Action.PIN),
+    (QUEUED, LastRequest.PIN, JUST, TrackerStatus.ABSENT, LATER),  # it may be in an open batch
+    (QUEUED, LastRequest.PIN, LONG_AGO, TrackerStatus.ABSENT, Action.PIN),  # that batch was lost
+    (QUEUED, LastRequest.UNPIN, LONG_AGO, TrackerStatus.ABSENT, Action.PIN),
+    (QUEUED, LastRequest.UNPIN, JUST, TrackerStatus.ABSENT, Action.PIN),
+    (QUEUED, LastRequest.UNPIN, JUST, TrackerStatus.PINNED, Action.PIN),  # it may be about to go
+    (QUEUED, LastRequest.UNPIN, JUST, TrackerStatus.UNKNOWN, Action.PIN),
+    (QUEUED, LastRequest.PIN, JUST, TrackerStatus.QUEUED, Event.SEEN_QUEUED),
+    (QUEUED, LastRequest.PIN, JUST, TrackerStatus.PINNING, Event.SEEN_PINNING),
+    (QUEUED, LastRequest.PIN, JUST, TrackerStatus.UNKNOWN, LATER),
+    (QUEUED, LastRequest.PIN, JUST, TrackerStatus.FAILED, Event.SEEN_FAILED),
+    (
+        FAILED,
+        LastRequest.PIN,
+        LONG_AGO,
+        TrackerStatus.FAILED,
+        Action.PIN,
+    ),  # its gap is over: once more
+    (
+        PINNED,
+        LastRequest.PIN,
+        LONG_AGO,
+        TrackerStatus.ABSENT,
+        Action.PIN,
+    ),  # the backend has lost it
+    (PINNED, LastRequest.PIN, JUST, TrackerStatus.ABSENT, LATER),
+    (PINNED, LastRequest.PIN, LONG_AGO, TrackerStatus.LOST, Action.PIN),  # its nodes have
+    (
+        QUEUED,
+        LastRequest.PIN,
+        JUST,
+        TrackerStatus.LOST,
+        Event.SEEN_QUEUED,
+    ),  # they may not have begun
+    (QUEUED, LastRequest.PIN, NOW - 20, TrackerStatus.LOST, Action.PIN),  # it changed nothing
+    (
+        QUEUED,
+        LastRequest.PIN,
+        JUST,
+        TrackerStatus.UNTRACKED,
+        Event.SEEN_QUEUED,
+    ),  # as is usual for a moment
+    (
+        QUEUED,
+        LastRequest.PIN,
+        NOW - 20,
+        TrackerStatus.UNTRACKED,
+        Action.PIN,
+    ),  # its peers are out of touch
 ]
 
 
 @pytest.mark.parametrize(("state", "sent", "at", "holding", "wanted"), KEEPING)
 def test_what_is_held_is_asked_for_when_it_is_surely_not_there(
     *,
-    rules: Rules,
+    rules: DecisionRules,
     state: ContentState,
-    sent: Sent | None,
+    sent: LastRequest | None,
     at: float,
-    holding: Holding,
+    holding: TrackerStatus,
     wanted: Any,
 ) -> None:
     """An absence counts when the last change is older than the batch age; presence after an
     unpin as well."""
-    act = rules.decide(due(state, sent=sent, sent_at=at), Sighting(holding), NOW)
-    if isinstance(wanted, Act):
+    act = rules.decide(due(state, sent=sent, sent_at=at), BackendStatus(holding), NOW)
+    if isinstance(wanted, Action):
         assert act is wanted
     else:
         assert isinstance(act, Outcome)
@@ -99,12 +129,15 @@ def test_what_is_held_is_asked_for_when_it_is_surely_not_there(
 OLD_WORDS = [
     # what is due: how old a word about it may be
     ({}, AGE),  # nothing was ever sent, or it went a batch ago
-    ({"sent": Sent.PIN, "sent_at": NOW - 20}, 20.0),  # from after the wish
-    ({"sent": Sent.PIN, "sent_at": NOW - AGE - 7}, 7.0),  # from after its batch
-    ({"sent": Sent.PIN, "sent_at": NOW + 500}, 0.0),  # a clock was set back
-    ({"state": PINNED, "sent": Sent.PIN, "sent_at": NOW - AGE - 7, "looks": 1}, 7.0),
-    ({"state": PINNED, "sent": Sent.PIN, "sent_at": NOW - AGE - 7, "looks": 2}, None),  # in doubt
-    ({"state": UNPINNING, "sent": Sent.PIN, "sent_at": NOW - 20}, 0.0),
+    ({"sent": LastRequest.PIN, "sent_at": NOW - 20}, 20.0),  # from after the wish
+    ({"sent": LastRequest.PIN, "sent_at": NOW - AGE - 7}, 7.0),  # from after its batch
+    ({"sent": LastRequest.PIN, "sent_at": NOW + 500}, 0.0),  # a clock was set back
+    ({"state": PINNED, "sent": LastRequest.PIN, "sent_at": NOW - AGE - 7, "looks": 1}, 7.0),
+    (
+        {"state": PINNED, "sent": LastRequest.PIN, "sent_at": NOW - AGE - 7, "looks": 2},
+        None,
+    ),  # in doubt
+    ({"state": UNPINNING, "sent": LastRequest.PIN, "sent_at": NOW - 20}, 0.0),
     ({"state": UNPINNING}, 0.0),
     ({"state": PINNED, "looks": 2}, None),  # it was there before we asked
     ({"state": PINNED, "looks": 1}, AGE),
@@ -113,36 +146,41 @@ OLD_WORDS = [
 
 @pytest.mark.parametrize(("facts", "oldest"), OLD_WORDS)
 def test_an_old_word_counts_where_it_is_from_after_the_last_wish(
-    rules: Rules, facts: dict[str, Any], oldest: float | None
+    rules: DecisionRules, facts: dict[str, Any], oldest: float | None
 ) -> None:
     """What is in doubt, and what nobody holds any more, is asked for now."""
     assert rules.oldest_word(due(**facts), NOW) == oldest
 
 
 LETTING_GO = [
-    (None, 0.0, Holding.ABSENT, Event.SEEN_ABSENT),  # it was never sent
-    (None, 0.0, Holding.PINNED, Act.UNPIN),
-    (Sent.PIN, JUST, Holding.ABSENT, Act.UNPIN),  # it may come yet
-    (Sent.PIN, JUST, Holding.PINNED, Act.UNPIN),
-    (Sent.PIN, LONG_AGO, Holding.ABSENT, Act.UNPIN),  # half of it may be here
-    (Sent.PIN, LONG_AGO, Holding.QUEUED, Act.UNPIN),
-    (Sent.PIN, LONG_AGO, Holding.FAILED, Act.UNPIN),
-    (Sent.UNPIN, JUST, Holding.ABSENT, LATER),  # what was sent before may come after it
-    (Sent.UNPIN, JUST, Holding.PINNED, LATER),
-    (Sent.UNPIN, LONG_AGO, Holding.PINNED, Act.UNPIN),  # that batch was lost
-    (Sent.UNPIN, LONG_AGO, Holding.ABSENT, Event.SEEN_ABSENT),
-    (Sent.UNPIN, LONG_AGO, Holding.UNKNOWN, LATER),
-    (Sent.PIN, LONG_AGO, Holding.UNKNOWN, LATER),
+    (None, 0.0, TrackerStatus.ABSENT, Event.SEEN_ABSENT),  # it was never sent
+    (None, 0.0, TrackerStatus.PINNED, Action.UNPIN),
+    (LastRequest.PIN, JUST, TrackerStatus.ABSENT, Action.UNPIN),  # it may come yet
+    (LastRequest.PIN, JUST, TrackerStatus.PINNED, Action.UNPIN),
+    (LastRequest.PIN, LONG_AGO, TrackerStatus.ABSENT, Action.UNPIN),  # half of it may be here
+    (LastRequest.PIN, LONG_AGO, TrackerStatus.QUEUED, Action.UNPIN),
+    (LastRequest.PIN, LONG_AGO, TrackerStatus.FAILED, Action.UNPIN),
+    (
+        LastRequest.UNPIN,
+        JUST,
+        TrackerStatus.ABSENT,
+        LATER,
+    ),  # what was sent before may come after it
+    (LastRequest.UNPIN, JUST, TrackerStatus.PINNED, LATER),
+    (LastRequest.UNPIN, LONG_AGO, TrackerStatus.PINNED, Action.UNPIN),  # that batch was lost
+    (LastRequest.UNPIN, LONG_AGO, TrackerStatus.ABSENT, Event.SEEN_ABSENT),
+    (LastRequest.UNPIN, LONG_AGO, TrackerStatus.UNKNOWN, LATER),
+    (LastRequest.PIN, LONG_AGO, TrackerStatus.UNKNOWN, LATER),
 ]
 
 
 @pytest.mark.parametrize(("sent", "at", "holding", "wanted"), LETTING_GO)
 def test_what_nobody_holds_is_forgotten_when_it_is_surely_gone(
-    rules: Rules, sent: Sent | None, at: float, holding: Holding, wanted: Any
+    rules: DecisionRules, sent: LastRequest | None, at: float, holding: TrackerStatus, wanted: Any
 ) -> None:
     """A DELETE inside an open batch finds nothing, and the pin commits afterwards."""
-    act = rules.decide(due(UNPINNING, sent=sent, sent_at=at), Sighting(holding), NOW)
-    if isinstance(wanted, Act):
+    act = rules.decide(due(UNPINNING, sent=sent, sent_at=at), BackendStatus(holding), NOW)
+    if isinstance(wanted, Action):
         assert act is wanted
     else:
         assert isinstance(act, Outcome)
@@ -150,43 +188,47 @@ def test_what_nobody_holds_is_forgotten_when_it_is_surely_gone(
         assert (act.again_in is None) == (wanted is Event.SEEN_ABSENT)
 
 
-def test_a_pin_is_settled_once_it_can_no_longer_be_lost(rules: Rules) -> None:
+def test_a_pin_is_settled_once_it_can_no_longer_be_lost(rules: DecisionRules) -> None:
     """Seen pinned inside the batch age it is looked at once more when that is over; then not."""
-    young = rules.decide(due(sent=Sent.PIN, sent_at=NOW - 20), Sighting(Holding.PINNED), NOW)
-    old = rules.decide(due(sent=Sent.PIN, sent_at=LONG_AGO), Sighting(Holding.PINNED), NOW)
+    young = rules.decide(
+        due(sent=LastRequest.PIN, sent_at=NOW - 20), BackendStatus(TrackerStatus.PINNED), NOW
+    )
+    old = rules.decide(
+        due(sent=LastRequest.PIN, sent_at=LONG_AGO), BackendStatus(TrackerStatus.PINNED), NOW
+    )
     assert isinstance(young, Outcome)
     assert isinstance(old, Outcome)
     assert (young.event, young.again_in) == (Event.SEEN_PINNED, AGE - 20)
     assert (old.event, old.again_in) == (Event.SEEN_PINNED, None)
 
 
-def test_what_was_pinned_already_is_settled_at_first_sight(rules: Rules) -> None:
+def test_what_was_pinned_already_is_settled_at_first_sight(rules: DecisionRules) -> None:
     """Where nothing was ever sent, nothing can be lost with a batch."""
-    act = rules.decide(due(), Sighting(Holding.PINNED), NOW)
+    act = rules.decide(due(), BackendStatus(TrackerStatus.PINNED), NOW)
     assert isinstance(act, Outcome)
     assert (act.event, act.again_in) == (Event.SEEN_PINNED, None)
 
 
-def test_a_replica_that_does_not_answer_is_told_and_left_to_the_sweep(rules: Rules) -> None:
+def test_a_replica_that_does_not_answer_is_told_and_left_to_the_sweep(rules: DecisionRules) -> None:
     """What was pinned and is still held by somebody stays pinned; nothing can be done about it."""
-    seen = Sighting(Holding.UNKNOWN, 2, 3, reason="a peer is silent")
-    act = rules.decide(due(PINNED, sent=Sent.PIN, sent_at=LONG_AGO), seen, NOW)
+    seen = BackendStatus(TrackerStatus.UNKNOWN, 2, 3, reason="a peer is silent")
+    act = rules.decide(due(PINNED, sent=LastRequest.PIN, sent_at=LONG_AGO), seen, NOW)
     assert act == Outcome(None, None, seen, "a peer is silent")
     for state, replicas in ((PINNED, 0), (QUEUED, 2)):
-        unknown = Sighting(Holding.UNKNOWN, replicas, 3)
-        act = rules.decide(due(state, sent=Sent.PIN, sent_at=LONG_AGO), unknown, NOW)
+        unknown = BackendStatus(TrackerStatus.UNKNOWN, replicas, 3)
+        act = rules.decide(due(state, sent=LastRequest.PIN, sent_at=LONG_AGO), unknown, NOW)
         assert isinstance(act, Outcome)
         assert act.again_in is not None
 
 
 def test_a_store_without_batches_is_believed_at_once() -> None:
     """With a batch age of 0 its first word counts, whatever was sent just now."""
-    rules = Rules(Policy(), 0.0)
-    pinned, absent = Sighting(Holding.PINNED), Sighting(Holding.ABSENT)
-    assert rules.decide(due(sent=Sent.PIN, sent_at=NOW), absent, NOW) is Act.PIN
-    assert rules.pinned(due(sent=Sent.PIN, sent_at=NOW), pinned).again_in is None
-    kept = rules.decide(due(sent=Sent.UNPIN, sent_at=NOW), pinned, NOW)
-    gone = rules.decide(due(UNPINNING, sent=Sent.UNPIN, sent_at=NOW), absent, NOW)
+    rules = DecisionRules(ReconcilePolicy(), 0.0)
+    pinned, absent = BackendStatus(TrackerStatus.PINNED), BackendStatus(TrackerStatus.ABSENT)
+    assert rules.decide(due(sent=LastRequest.PIN, sent_at=NOW), absent, NOW) is Action.PIN
+    assert rules.pinned(due(sent=LastRequest.PIN, sent_at=NOW), pinned).again_in is None
+    kept = rules.decide(due(sent=LastRequest.UNPIN, sent_at=NOW), pinned, NOW)
+    gone = rules.decide(due(UNPINNING, sent=LastRequest.UNPIN, sent_at=NOW), absent, NOW)
     assert isinstance(kept, Outcome)
     assert isinstance(gone, Outcome)
     assert kept.again_in is None
@@ -199,7 +241,7 @@ BROKEN = [
     (PinDeferred("later"), None, True),
     (UpstreamUnavailable("away"), None, False),
     (UpstreamTimeout("slow"), None, False),
-    (UpstreamNonsense("odd"), None, True),
+    (InvalidUpstreamResponse("odd"), None, True),
     (StorageUnavailable("our disk is full"), None, False),
     (Overloaded("our queue is full"), None, True),
     (TimeoutError(), Event.SEEN_PINNING, True),
@@ -209,14 +251,14 @@ BROKEN = [
 
 @pytest.mark.parametrize(("error", "event", "attempted"), BROKEN)
 def test_only_a_failure_is_a_verdict(
-    rules: Rules, error: Exception, event: Event | None, attempted: bool
+    rules: DecisionRules, error: Exception, event: Event | None, attempted: bool
 ) -> None:
     """Whatever goes wrong is tried again, with a reason; an outage says nothing of a content."""
     outcome = rules.broke(due(), error, attempted=True)
     assert (outcome.event, outcome.attempted) == (event, attempted)
     assert outcome.again_in is not None
     assert outcome.again_in > 0
-    if is_away(error, wish=True):
+    if is_unreachable(error, wish=True):
         assert outcome.error is None  # it is the backend's, and kept once
         return
     assert outcome.error
@@ -226,7 +268,7 @@ def test_only_a_failure_is_a_verdict(
 
 @pytest.mark.parametrize(("error", "event", "attempted"), BROKEN)
 def test_no_error_makes_what_leaves_look_gone(
-    rules: Rules, error: Exception, event: Event | None, attempted: bool
+    rules: DecisionRules, error: Exception, event: Event | None, attempted: bool
 ) -> None:
     """A content that nobody holds stays known until the backend says that it is gone."""
     outcome = rules.broke(due(UNPINNING), error, attempted=True)
@@ -236,18 +278,18 @@ def test_no_error_makes_what_leaves_look_gone(
 
 def test_gaps_grow_to_their_limits() -> None:
     """From half a second to five minutes, for what fails to ten, for outages to ten seconds."""
-    rules = Rules(Policy(), BATCH, jitter=lambda: 1.0)
+    rules = DecisionRules(ReconcilePolicy(), BATCH, jitter=lambda: 1.0)
     for gap, first, longest in (
         (rules.gap, 0.5, 300.0),
-        (rules.gap_failed, 1.0, 600.0),
-        (rules.gap_away, 0.5, 10.0),
+        (rules.failure_backoff, 1.0, 600.0),
+        (rules.unreachable_backoff, 0.5, 10.0),
     ):
         gaps = [gap(times) for times in range(30)]
         assert (gaps[0], gaps[-1], gap(10**9)) == (first, longest, longest)
         assert gaps == sorted(gaps)
 
 
-def test_what_is_held_up_waits_no_longer_afterwards(rules: Rules) -> None:
+def test_what_is_held_up_waits_no_longer_afterwards(rules: DecisionRules) -> None:
     """However long an outage was: looks in vain count until the next gap is some seconds."""
     looks = 0
     for _ in range(100):
@@ -260,13 +302,14 @@ def test_what_is_held_up_waits_no_longer_afterwards(rules: Rules) -> None:
 
 def test_gaps_are_spread() -> None:
     """Jitter takes up to a half away, so that many contents do not march in step."""
-    least, most = (Rules(Policy(), BATCH, jitter=lambda x=x: x).gap(5) for x in (0.0, 1.0))  # type: ignore[misc]
+    least = DecisionRules(ReconcilePolicy(), BATCH, jitter=lambda: 0.0).gap(5)
+    most = DecisionRules(ReconcilePolicy(), BATCH, jitter=lambda: 1.0).gap(5)
     assert least == most / 2
 
 
 def test_slices_double() -> None:
     """A first try has five seconds, the next one thirty, each later one twice as many, up to an
     hour."""
-    rules = Rules(Policy(), BATCH)
+    rules = DecisionRules(ReconcilePolicy(), BATCH)
     slices = [rules.slice(due(attempts=attempts)) for attempts in (0, 1, 2, 3, 7, 8, 10**6)]
     assert slices == [5.0, 30.0, 60.0, 120.0, 1920.0, 3600.0, 3600.0]

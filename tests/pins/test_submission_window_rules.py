@@ -5,16 +5,16 @@ from dataclasses import replace
 from typing import Any
 
 from content_gateway.model.content_state import (
+    BackendStatus,
     ContentState,
-    Due,
-    Holding,
+    LastRequest,
     Outcome,
     Peer,
-    Sent,
-    Sighting,
+    TrackerStatus,
+    WorkItem,
 )
-from content_gateway.pins.rules import Act, Policy, Rules
-from content_gateway.pins.submission_window import Windows, is_retry
+from content_gateway.pins.rules import Action, DecisionRules, ReconcilePolicy
+from content_gateway.pins.submission_window import SubmissionWindows, is_retry
 from tests.ledgers import Clock
 from tests.pins.promises import raw
 
@@ -26,30 +26,32 @@ class Rows:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.windows = Windows(10, Rules(Policy(), 0.0), self.clock)
+        self.windows = SubmissionWindows(10, DecisionRules(ReconcilePolicy(), 0.0), self.clock)
         self._number = 0
         self.windows.comes(8)
         self.windows.comes(9)  # so that there are others
 
-    def due(self, requestor: int, **known: Any) -> Due:
+    def due(self, requestor: int, **known: Any) -> WorkItem:
         self._number += 1
         cid = raw(b"row %d" % self._number)
-        return Due(self._number, cid, ContentState.QUEUED, 1, True, requestor=requestor, **known)
+        return WorkItem(
+            self._number, cid, ContentState.QUEUED, 1, True, requestor=requestor, **known
+        )
 
-    def send_all(self, requestor: int) -> list[Due]:
+    def send_all(self, requestor: int) -> list[WorkItem]:
         """Send as many as may be."""
-        sent: list[Due] = []
+        sent: list[WorkItem] = []
         while self.windows.may_send(requestor) and len(sent) < 1_000:
             sent.append(self.due(requestor))
             self.windows.sends(sent[-1])
             self.windows.sent(sent[-1])
         return sent
 
-    def judge(self, due: Due, seen: Sighting) -> Act | Outcome:
+    def judge(self, due: WorkItem, seen: BackendStatus) -> Action | Outcome:
         """What is to be done about what would be looked at again."""
         return self.windows.judge(due, seen, Outcome(None, 1.0))
 
-    def hear(self, in_hand: Sequence[Due] = (), seconds: float = 1.0) -> list[int]:
+    def hear(self, in_hand: Sequence[WorkItem] = (), seconds: float = 1.0) -> list[int]:
         """So many *seconds* later, what the backend still has in hand."""
         self.clock.now += seconds
         return self.windows.heard({str(due.cid): True for due in in_hand})
@@ -109,10 +111,10 @@ def test_what_hangs_is_in_the_way_after_its_slice() -> None:
     assert not rows.hear(hanging, 5.0)
     assert rows.hear(hanging, 4.0) == [due.id for due in hanging]
     assert not rows.hear(hanging), "it was told a moment ago"
-    seen = Sighting(Holding.PINNING, 0, 3, PEERS)
-    sent = [replace(due, attempts=1, sent=Sent.PIN) for due in hanging]
+    seen = BackendStatus(TrackerStatus.PINNING, 0, 3, PEERS)
+    sent = [replace(due, attempts=1, sent=LastRequest.PIN) for due in hanging]
     acts = [rows.judge(due, seen) for due in sent]
-    assert acts == [Act.TAKE_BACK] * 7
+    assert acts == [Action.TAKE_BACK] * 7
     assert len(rows.send_all(1)) == 7
 
 
@@ -149,16 +151,18 @@ def test_what_was_sent_before_the_start_takes_room() -> None:
     """It is found by a look. Whether it moves is to be seen, though it has had its slice."""
     rows = Rows()
     rows.clock.now += 1_000.0
-    old = [rows.due(1, attempts=1, sent=Sent.PIN, sent_at=rows.clock.now - 60) for _ in range(9)]
-    seen = Sighting(Holding.QUEUED, 0, 3, PEERS)
+    old = [
+        rows.due(1, attempts=1, sent=LastRequest.PIN, sent_at=rows.clock.now - 60) for _ in range(9)
+    ]
+    seen = BackendStatus(TrackerStatus.QUEUED, 0, 3, PEERS)
     rows.windows.comes(9)
     assert all(isinstance(rows.judge(due, seen), Outcome) for due in old)
     assert not rows.hear(old)
     assert rows.hear(old, 9.0) == [due.id for due in old]
-    assert rows.judge(old[0], seen) is Act.TAKE_BACK
-    assert rows.judge(old[1], seen) is Act.TAKE_BACK
-    assert rows.judge(old[2], seen) is not Act.TAKE_BACK, "its turn comes now, if others' went"
-    assert rows.judge(old[2], Sighting(Holding.PINNING, 0, 3, PEERS)) is Act.TAKE_BACK
+    assert rows.judge(old[0], seen) is Action.TAKE_BACK
+    assert rows.judge(old[1], seen) is Action.TAKE_BACK
+    assert rows.judge(old[2], seen) is not Action.TAKE_BACK, "its turn comes now, if others' went"
+    assert rows.judge(old[2], BackendStatus(TrackerStatus.PINNING, 0, 3, PEERS)) is Action.TAKE_BACK
 
 
 def test_what_never_came_to_be_sent_takes_no_room() -> None:
@@ -223,21 +227,23 @@ def test_memory_is_bounded() -> None:
 def test_retries_have_a_quarter_of_the_workers() -> None:
     """And what has failed there does not shut out its own next try."""
     rows = Rows()
-    seen = Sighting(Holding.FAILED)
-    tried = [rows.due(1, attempts=1, sent=Sent.PIN) for _ in range(5)]
-    acts = [rows.windows.judge(due, seen, Act.PIN) for due in tried]
-    assert [act is Act.PIN for act in acts] == [True, True, False, False, False]
-    assert rows.windows.judge(tried[0], seen, Act.PIN) is Act.PIN
+    seen = BackendStatus(TrackerStatus.FAILED)
+    tried = [rows.due(1, attempts=1, sent=LastRequest.PIN) for _ in range(5)]
+    acts = [rows.windows.judge(due, seen, Action.PIN) for due in tried]
+    assert [act is Action.PIN for act in acts] == [True, True, False, False, False]
+    assert rows.windows.judge(tried[0], seen, Action.PIN) is Action.PIN
     assert rows.windows.may_send(1)
 
 
 def test_what_was_forgotten_with_its_wish_is_no_retry() -> None:
     """Nobody was at it, so that it has room like what is new; what was taken back has hung."""
     rows = Rows()
-    gone = Sighting(Holding.ABSENT)
-    assert not is_retry(rows.due(1, attempts=3, sent=Sent.PIN), gone)
-    assert is_retry(rows.due(1, attempts=3, sent=Sent.UNPIN), gone)
-    assert is_retry(rows.due(1, attempts=1, sent=Sent.PIN), Sighting(Holding.FAILED))
+    gone = BackendStatus(TrackerStatus.ABSENT)
+    assert not is_retry(rows.due(1, attempts=3, sent=LastRequest.PIN), gone)
+    assert is_retry(rows.due(1, attempts=3, sent=LastRequest.UNPIN), gone)
+    assert is_retry(
+        rows.due(1, attempts=1, sent=LastRequest.PIN), BackendStatus(TrackerStatus.FAILED)
+    )
     for _ in range(5):
-        due = rows.due(1, attempts=1, sent=Sent.PIN)
-        assert rows.windows.judge(due, gone, Act.PIN) is Act.PIN
+        due = rows.due(1, attempts=1, sent=LastRequest.PIN)
+        assert rows.windows.judge(due, gone, Action.PIN) is Action.PIN

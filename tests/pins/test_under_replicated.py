@@ -167,13 +167,13 @@ async def test_a_peer_that_hears_of_no_change_is_told_by_us(make: Any, *, was_kn
     if was_known:
         await pinned(fed)
         affected = [cid for cid in CIDS if dead.id in dead.state[str(cid)].allocations]
-        deaf.is_deaf = True
+        deaf.is_rejecting_writes = True
         fed.cluster.kill(dead)
         fed.clock.now += 100.0
         await fed.sweep()
     else:
         affected = CIDS
-        deaf.is_deaf = True
+        deaf.is_rejecting_writes = True
         await fed.promise(CIDS)
     begun, before = fed.clock.now, fed.wire.rest.counts["pin"]
     while fed.clock.now < begun + 60.0 and not all(are_two(fed, cid) for cid in affected):

@@ -19,8 +19,8 @@ from content_gateway.backends.cluster.peers import signed_token
 from content_gateway.codecs.multiformats import BASE58BTC
 from content_gateway.errors import PinDeferred, UpstreamUnavailable
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import Holding, Sighting
-from content_gateway.net.http_client import Outbound
+from content_gateway.model.content_state import BackendStatus, TrackerStatus
+from content_gateway.net.http_client import HttpClient
 from tests.backends.backends import look, pin, pinset
 from tests.pins.promises import node, raw
 from tests.waiting import eventually
@@ -61,7 +61,7 @@ def real(started: Real) -> Real:
 
 
 @pytest.fixture
-def make(outbound: Outbound, real: Real) -> Any:
+def make(outbound: HttpClient, real: Real) -> Any:
     """Adapters over all three peers."""
 
     def backend(**options: Any) -> IpfsCluster:
@@ -73,9 +73,9 @@ def make(outbound: Outbound, real: Real) -> Any:
     return backend
 
 
-async def until(backend: IpfsCluster, cid: Cid, *holdings: Holding) -> Sighting:
+async def until(backend: IpfsCluster, cid: Cid, *holdings: TrackerStatus) -> BackendStatus:
     """What is seen as soon as it is one of *holdings*."""
-    seen: list[Sighting] = []
+    seen: list[BackendStatus] = []
 
     async def is_so() -> bool:
         seen.append(await look(backend, cid))
@@ -103,7 +103,7 @@ async def test_what_is_not_pinned_is_absent(real: Real, make: Any) -> None:
     peers = json.loads(text)["peer_map"].values()
     assert (status, {peer["status"] for peer in peers}) == (200, {"unpinned"})
     assert (await real.do("GET", f"/allocations/{cid}"))[0] == 404
-    assert await look(make(), cid) == Sighting(Holding.ABSENT)
+    assert await look(make(), cid) == BackendStatus(TrackerStatus.ABSENT)
     await make().unpin(cid)
 
 
@@ -113,8 +113,8 @@ async def test_a_pin_goes_from_absent_to_pinned_and_back(real: Real, make: Any) 
     text = await real.kubos[0].add_directory({"index.html": b"<h1>hello</h1>", "a/b": b"deep"})
     cid = Cid.parse(text)
     sent = await pin(backend, cid)
-    assert (sent.holding, sent.wanted) == (Holding.QUEUED, 2)
-    seen = await until(backend, cid, Holding.PINNED)
+    assert (sent.holding, sent.wanted) == (TrackerStatus.QUEUED, 2)
+    seen = await until(backend, cid, TrackerStatus.PINNED)
     assert (seen.replicas, seen.wanted) == (2, 2)
     assert {peer.status for peer in seen.peers} == {"pinned"}
     assert len({peer.name for peer in seen.peers} & {"peer0", "peer1", "peer2"}) == 2
@@ -122,7 +122,7 @@ async def test_a_pin_goes_from_absent_to_pinned_and_back(real: Real, make: Any) 
     assert sum([await kubo.is_pinned(text) for kubo in real.kubos]) == 2
     await until_all(backend, lambda listed: cid in listed)
     await backend.unpin(cid)
-    await until(backend, cid, Holding.ABSENT)
+    await until(backend, cid, TrackerStatus.ABSENT)
     await until_all(backend, lambda listed: cid not in listed)
 
 
@@ -132,9 +132,9 @@ async def test_a_change_in_an_open_batch_is_not_seen(real: Real, make: Any) -> N
     Why a look counts only when the last change is older than the batch age (traps 3 and 4)."""
     backend, cid = make(), Cid.parse(await real.kubos[0].add_raw(b"in a batch"))
     await pin(backend, cid)
-    assert (await look(backend, cid)).holding is Holding.ABSENT
+    assert (await look(backend, cid)).holding is TrackerStatus.ABSENT
     await backend.unpin(cid)
-    await until(backend, cid, Holding.PINNED)
+    await until(backend, cid, TrackerStatus.PINNED)
 
 
 async def test_everywhere_is_every_peer(real: Real, make: Any) -> None:
@@ -143,7 +143,7 @@ async def test_everywhere_is_every_peer(real: Real, make: Any) -> None:
         backend = make(**options)
         cid = Cid.parse(await real.kubos[1].add_raw(f"everywhere {options}".encode()))
         await pin(backend, cid)
-        seen = await until(backend, cid, Holding.PINNED)
+        seen = await until(backend, cid, TrackerStatus.PINNED)
         assert (seen.replicas, seen.wanted) == (3, 3)
 
 
@@ -151,15 +151,15 @@ async def test_content_that_nobody_has_fails_and_recovers(real: Real, make: Any)
     """Every peer gives up in its time; recover lets them try again when somebody has it."""
     backend, cid = make(), raw(NOBODY_HAS_IT)
     await pin(backend, cid)
-    await until(backend, cid, Holding.PINNING)
-    seen = await until(backend, cid, Holding.FAILED)
+    await until(backend, cid, TrackerStatus.PINNING)
+    seen = await until(backend, cid, TrackerStatus.FAILED)
     assert seen.reason == "not found in time (peer0, peer1, peer2)"
     assert {peer.error for peer in seen.peers} == {"context canceled"}
     before = await real.peers[0].allocation(str(cid))
     await real.kubos[2].add_raw(NOBODY_HAS_IT)
     again = await pin(backend, cid, seen)
-    assert again.holding in (Holding.QUEUED, Holding.PINNING, Holding.PINNED)
-    await until(backend, cid, Holding.PINNED)
+    assert again.holding in (TrackerStatus.QUEUED, TrackerStatus.PINNING, TrackerStatus.PINNED)
+    await until(backend, cid, TrackerStatus.PINNED)
     # The cluster stamps a pin whenever it is written: recovering has not written it.
     assert await real.peers[0].allocation(str(cid)) == before
 
@@ -170,13 +170,13 @@ async def test_what_a_kubo_lost_is_lost_and_says_so(real: Real, make: Any) -> No
     text = await real.kubos[0].add_raw(b"lost by a node")
     cid = Cid.parse(text)
     await pin(backend, cid)
-    (holder,) = (await until(backend, cid, Holding.PINNED)).peers
+    (holder,) = (await until(backend, cid, TrackerStatus.PINNED)).peers
     await real.kubos[int(holder.name[-1])].unpin(text)
     seen = await look(backend, cid)
-    assert seen.holding is Holding.LOST
+    assert seen.holding is TrackerStatus.LOST
     assert seen.reason == f"it was lost and is to be fetched again ({holder.name})"
     await pin(backend, cid, seen)
-    await until(backend, cid, Holding.PINNED)
+    await until(backend, cid, TrackerStatus.PINNED)
 
 
 async def test_a_look_at_many_fits_into_its_requests(real: Real, make: Any) -> None:
@@ -185,10 +185,10 @@ async def test_a_look_at_many_fits_into_its_requests(real: Real, make: Any) -> N
     held = [Cid.parse(await real.kubos[0].add_raw(b"many %d" % number)) for number in range(10)]
     for cid in held:
         await pin(backend, cid)
-    await until(backend, held[-1], Holding.PINNED)
+    await until(backend, held[-1], TrackerStatus.PINNED)
     seen = await backend.look([*held, *(raw(b"missing %d" % number) for number in range(150))])
-    assert [seen[cid].holding for cid in held] == [Holding.PINNED] * 10
-    assert sum(sighting.holding is Holding.ABSENT for sighting in seen.values()) == 150
+    assert [seen[cid].holding for cid in held] == [TrackerStatus.PINNED] * 10
+    assert sum(sighting.holding is TrackerStatus.ABSENT for sighting in seen.values()) == 150
 
 
 @pytest.mark.parametrize("kind", ["basic", "our token", "their token"])
@@ -201,7 +201,7 @@ async def test_every_way_of_login_is_accepted(real: Real, make: Any, kind: str) 
         login = {"username": "", "password": "", "token": json.loads(text)["token"]}
     backend, cid = make(**login), Cid.parse(await real.kubos[0].add_raw(kind.encode()))
     await pin(backend, cid)
-    await until(backend, cid, Holding.PINNED)
+    await until(backend, cid, TrackerStatus.PINNED)
     await until_all(backend, lambda listed: cid in listed)
 
 
@@ -240,15 +240,15 @@ async def test_a_lesser_pin_of_somebody_else_is_made_whole(real: Real, make: Any
             return "pinned" in (await real.peers[0].status(str(root))).values()
 
         await eventually(is_pinned, what="pinned by somebody")
-        seen = await until(backend, root, Holding.ABSENT)
+        seen = await until(backend, root, TrackerStatus.ABSENT)
         assert seen.reason
         await pin(backend, root, seen)
-        (holder,) = (await until(backend, root, Holding.PINNED)).peers
+        (holder,) = (await until(backend, root, TrackerStatus.PINNED)).peers
         kubo = real.kubos[int(holder.name[-1])]
         await eventually(lambda: kubo.is_pinned(str(root)), what="pinned as a whole")  # noqa: B023
         assert await kubo.has_block(str(raw(leaf)))
         await backend.unpin(root)
-        await until(backend, root, Holding.ABSENT)
+        await until(backend, root, TrackerStatus.ABSENT)
 
 
 async def test_a_pin_of_version_0_is_another_than_ours(real: Real, make: Any) -> None:
@@ -257,10 +257,10 @@ async def test_a_pin_of_version_0_is_another_than_ours(real: Real, make: Any) ->
     await real.kubos[0].add_block(data, "dag-pb")
     await real.do("POST", f"/pins/{BASE58BTC.encode(cid.multihash)}")
 
-    assert (await look(backend, cid)).holding is Holding.ABSENT
+    assert (await look(backend, cid)).holding is TrackerStatus.ABSENT
     assert cid not in await pinset(backend)
     await pin(backend, cid)
-    await until(backend, cid, Holding.PINNED)
+    await until(backend, cid, TrackerStatus.PINNED)
     await until_all(backend, lambda listed: cid in listed)
 
 
@@ -271,12 +271,12 @@ async def test_one_peer_may_die(real: Real, make: Any) -> None:
     for cid in cids:
         await pin(backend, cid)
     for cid in cids:
-        await until(backend, cid, Holding.PINNED)
+        await until(backend, cid, TrackerStatus.PINNED)
     await real.peers[2].kill9()
     try:
         seen = await backend.look(cids)
         # A peer that does not answer is left out once its last sign of life is too old.
-        allowed = {Holding.UNKNOWN, Holding.PINNED}
+        allowed = {TrackerStatus.UNKNOWN, TrackerStatus.PINNED}
         assert {sighting.holding for sighting in seen.values()} <= allowed
         assert all(sighting.replicas == 2 for sighting in seen.values())
         for peer in real.peers[:2]:
@@ -285,24 +285,24 @@ async def test_one_peer_may_die(real: Real, make: Any) -> None:
         for cid in later:
             await pin(make(replication_min=1, replication_max=1), cid)
         for cid in later:
-            await until(make(replication_min=1), cid, Holding.PINNED)
+            await until(make(replication_min=1), cid, TrackerStatus.PINNED)
         await until_all(backend, set(later).issubset)
     finally:
         await real.peers[2].start()
     for cid in cids:
-        await until(backend, cid, Holding.PINNED)
+        await until(backend, cid, TrackerStatus.PINNED)
 
 
 async def test_a_wiped_cluster_has_nothing_and_takes_it_all_again(real: Real, make: Any) -> None:
     """When its state is gone every content is absent, by positive word; sent again it is there."""
     backend, cid = make(), Cid.parse(await real.kubos[0].add_raw(b"before the flood"))
     await pin(backend, cid)
-    await until(backend, cid, Holding.PINNED)
+    await until(backend, cid, TrackerStatus.PINNED)
     await wipe(real.peers)
     assert await pinset(backend) == set()
-    assert (await look(backend, cid)).holding is Holding.ABSENT
+    assert (await look(backend, cid)).holding is TrackerStatus.ABSENT
     await pin(backend, cid)
-    await until(backend, cid, Holding.PINNED)
+    await until(backend, cid, TrackerStatus.PINNED)
     await until_all(backend, lambda listed: listed == {cid})
 
 

@@ -1,7 +1,7 @@
 """Names whose records are off the chain: real contracts, real gateways, and their failures.
 
-Gateways are miniatures on loopback, which the guard lets through by name; everything between them
-and the Records is the code that runs in production."""
+OffchainGateways are miniatures on loopback, which the guard lets through by name; everything
+between them and the Records is the code that runs in production."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -11,21 +11,21 @@ import pytest_asyncio
 from eth_abi.abi import encode
 
 from content_gateway.errors import (
+    InvalidUpstreamResponse,
     NameNotFound,
     ResolverFailed,
     UpstreamError,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
 from content_gateway.ethereum.ccip import CcipRead
-from content_gateway.ethereum.gateways import Gateways
+from content_gateway.ethereum.gateways import OffchainGateways
 from content_gateway.ethereum.rpc import EthereumRpc
 from content_gateway.model.domain import DomainName
 from content_gateway.model.records import Failed, IpfsContent, Records
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.ens import EnsNames
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from content_gateway.net.ssrf_guard import Guard
 from tests.fakes.gateway import Gateway, running_gateway
 from tests.fakes.miniature import Mood
@@ -57,12 +57,12 @@ class World:
         first: Gateway,
         second: Gateway,
         chain: CountingProxy,
-        outbound: Outbound,
-        guarded: Outbound,
+        outbound: HttpClient,
+        guarded: HttpClient,
     ) -> None:
         self.first, self.second, self.chain = first, second, chain
         self.ethereum = CcipRead(
-            EthereumRpc(outbound, [chain.url], seconds=10), Gateways(guarded), seconds=1
+            EthereumRpc(outbound, [chain.url], seconds=10), OffchainGateways(guarded), seconds=1
         )
         self._names = EnsNames(
             self.ethereum,
@@ -96,8 +96,8 @@ async def world(anvil: Anvil, ens: EnsWorld) -> AsyncIterator[World]:
         second = await stack.enter_async_context(running_gateway())
         chain = await stack.enter_async_context(CountingProxy(anvil.url))
         guard = Guard(local_gateways=[first.url, second.url])
-        outbound = await stack.enter_async_context(Outbound())
-        guarded = await stack.enter_async_context(Outbound(guard))
+        outbound = await stack.enter_async_context(HttpClient())
+        guarded = await stack.enter_async_context(HttpClient(guard))
         yield World(first, second, chain, outbound, guarded)
 
 
@@ -185,11 +185,11 @@ async def test_an_unset_record_is_the_gateways_word(world: World, ens: EnsWorld)
         ("429", UpstreamUnavailable),
         ("dark", UpstreamUnavailable),
         ("hang", UpstreamTimeout),
-        ("html", UpstreamNonsense),
-        ("garbage", UpstreamNonsense),
-        ("huge", UpstreamNonsense),
-        ("redirect", UpstreamNonsense),
-        ("404", UpstreamNonsense),
+        ("html", InvalidUpstreamResponse),
+        ("garbage", InvalidUpstreamResponse),
+        ("huge", InvalidUpstreamResponse),
+        ("redirect", InvalidUpstreamResponse),
+        ("404", InvalidUpstreamResponse),
     ],
 )
 async def test_a_failed_gateway_is_never_an_unset_record(
@@ -221,7 +221,7 @@ async def test_an_invalid_answer_in_json_is_told_as_such(world: World, ens: EnsW
     """An answer without data is no answer, and no unset record either."""
     await ens.set_resolver("dataless.eth", await ens.offchain_resolver(world.first.by_get))
     world.first.says = b'{"data": null}'
-    with pytest.raises(UpstreamNonsense, match="invalid answer"):
+    with pytest.raises(InvalidUpstreamResponse, match="invalid answer"):
         await world.resolve("dataless.eth")
 
 
@@ -252,7 +252,7 @@ async def test_a_callback_that_refuses_is_a_failure(world: World, ens: EnsWorld)
     """An answer that the contract does not believe is not shown, and not taken for absence."""
     await ens.set_resolver("doubt.eth", await ens.distrustful_resolver(world.first.by_get))
     world.holds("doubt.eth")
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         await world.resolve("doubt.eth")
     assert world.cost == (2, 2)
 
@@ -263,12 +263,12 @@ async def test_a_lookup_in_somebody_elses_name_is_a_failure(world: World, ens: E
     resolver = await ens.impostor_resolver(world.first.by_get, claimed=claimed)
     await ens.set_resolver("impostor.eth", resolver)
     world.holds("impostor.eth")
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         await world.resolve("impostor.eth")
     asked = len(world.first.requests)
     call = calldata("addr(bytes32)", namehash("impostor.eth"))
     question = calldata("resolve(bytes,bytes)", dns_wire("impostor.eth"), call)
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         await world.ethereum.call(resolver, question, bytes)
     assert len(world.first.requests) == asked
 
@@ -288,7 +288,7 @@ async def test_a_fifth_lookup_is_a_failure(world: World, ens: EnsWorld) -> None:
     resolver = await ens.winding_resolver(world.first.by_get, lookups=5)
     await ens.set_resolver("endless.eth", resolver)
     world.holds("endless.eth")
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         await world.resolve("endless.eth")
     assert world.cost == (5, 8)
 

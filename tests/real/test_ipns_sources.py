@@ -11,13 +11,13 @@ from urllib.parse import urlencode
 import aiohttp
 import pytest
 
-from content_gateway.errors import UpstreamNonsense, UpstreamUnavailable
+from content_gateway.errors import InvalidUpstreamResponse, UpstreamUnavailable
 from content_gateway.ipns.record import verify
-from content_gateway.ipns.sources.gateway import IpnsGateway
-from content_gateway.ipns.sources.kubo import KuboRecords
-from content_gateway.ipns.sources.router import DelegatedRouter
+from content_gateway.ipns.sources.gateway import GatewaySource
+from content_gateway.ipns.sources.kubo import KuboSource
+from content_gateway.ipns.sources.router import RouterSource
 from content_gateway.model.ipns_name import IpnsName
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from tests.ipns.signing import CURVES, PATH, EcSigner, RsaSigner, Signer, data, field, when
 from tests.world.kubo import Kubo, running_kubo
 from tests.world.peers import Process, ask
@@ -76,14 +76,14 @@ async def kubo(tmp_path: Path) -> AsyncIterator[OnlineKubo]:
 
 
 async def test_what_kubo_publishes_is_verified_whoever_hands_it_on(
-    kubo: OnlineKubo, outbound: Outbound
+    kubo: OnlineKubo, outbound: HttpClient
 ) -> None:
     """Ed25519 and RSA, with the old fields and without: the same record from three interfaces."""
     cid = await kubo.add_raw(b"hello")
     sources = (
-        KuboRecords(outbound, kubo.url, seconds=10),
-        IpnsGateway(outbound, kubo.gateway_url, seconds=10),
-        DelegatedRouter(outbound, kubo.gateway_url, seconds=10),
+        KuboSource(outbound, kubo.url, seconds=10),
+        GatewaySource(outbound, kubo.gateway_url, seconds=10),
+        RouterSource(outbound, kubo.gateway_url, seconds=10),
     )
     now = datetime.now(UTC)
     for key in ("ed25519", "rsa"):
@@ -99,21 +99,23 @@ async def test_what_kubo_publishes_is_verified_whoever_hands_it_on(
             assert timedelta(hours=23) < record.valid_until - now < timedelta(hours=25)
 
 
-async def test_a_name_nobody_published_has_no_record(kubo: OnlineKubo, outbound: Outbound) -> None:
+async def test_a_name_nobody_published_has_no_record(
+    kubo: OnlineKubo, outbound: HttpClient
+) -> None:
     """The RPC API and the gateway say so with status 500, the routing API with 404."""
     for source in (
-        KuboRecords(outbound, kubo.url, seconds=10),
-        IpnsGateway(outbound, kubo.gateway_url, seconds=10),
-        DelegatedRouter(outbound, kubo.gateway_url, seconds=10),
+        KuboSource(outbound, kubo.url, seconds=10),
+        GatewaySource(outbound, kubo.gateway_url, seconds=10),
+        RouterSource(outbound, kubo.gateway_url, seconds=10),
     ):
         assert await source.record(NOBODY) is None
 
 
-async def test_an_offline_kubo_cannot_say(tmp_path: Path, outbound: Outbound) -> None:
+async def test_an_offline_kubo_cannot_say(tmp_path: Path, outbound: HttpClient) -> None:
     """A node that does not look has not found out that there is no record."""
     async with running_kubo(tmp_path / "kubo") as offline:
         with pytest.raises(UpstreamUnavailable):
-            await KuboRecords(outbound, offline.url, seconds=10).record(NOBODY)
+            await KuboSource(outbound, offline.url, seconds=10).record(NOBODY)
 
 
 async def test_kubo_and_we_judge_alike(kubo: OnlineKubo) -> None:
@@ -172,6 +174,6 @@ async def test_kubo_and_we_judge_alike(kubo: OnlineKubo) -> None:
             try:
                 verify(signer.name, record, now)
                 believed = True
-            except UpstreamNonsense:
+            except InvalidUpstreamResponse:
                 believed = False
             assert believed is valid, what

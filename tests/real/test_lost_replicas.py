@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from content_gateway.model.content_state import SweepReport
+from content_gateway.model.content_state import ResyncReport
 from tests.real.test_pins import LONG, gateway, status, until, until_settled
 from tests.service import Service
 from tests.waiting import eventually
@@ -103,7 +103,7 @@ async def test_the_replicas_of_a_peer_that_is_gone_are_told_and_made_anew(
             await until_told(service, cid, (2, 2))
             assert (await until(service, cid, "pinned"))["replicas"]["pinned"] == 2
 
-        async def is_whole() -> SweepReport | None:
+        async def is_whole() -> ResyncReport | None:
             report = await service.gateway.sweeper.now()
             return report if report is not None and not report.under_replicated else None
 

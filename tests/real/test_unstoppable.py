@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from content_gateway.errors import NameNotFound, UpstreamNonsense, UpstreamUnavailable
+from content_gateway.errors import InvalidUpstreamResponse, NameNotFound, UpstreamUnavailable
 from content_gateway.ethereum.rpc import EthereumRpc
 from content_gateway.model.cid import Cid
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import IpfsContent, IpnsContent, Records
 from content_gateway.names.unstoppable import Chain, UnstoppableNames
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from content_gateway.settings.unstoppable_defaults import TLDS
 from tests.world.ethereum import Anvil, CountingProxy, running_anvil
 from tests.world.unstoppable import UnstoppableWorld
@@ -37,7 +37,7 @@ class Side:
     world: UnstoppableWorld
     proxy: CountingProxy
 
-    def as_chain(self, outbound: Outbound) -> Chain:
+    def as_chain(self, outbound: HttpClient) -> Chain:
         """The chain as the service sees it."""
         rpc = EthereumRpc(outbound, [self.proxy.url], seconds=2)
         return Chain(self.anvil.url, rpc, self.world.proxy_reader)
@@ -83,7 +83,7 @@ async def sides(worlds: list[tuple[Anvil, UnstoppableWorld]]) -> AsyncIterator[l
 
 @pytest.fixture
 async def names(sides: list[Side]) -> AsyncIterator[UnstoppableNames]:
-    async with Outbound() as outbound:
+    async with HttpClient() as outbound:
         yield UnstoppableNames([side.as_chain(outbound) for side in sides], TLDS)
 
 
@@ -136,7 +136,7 @@ async def test_a_chain_that_is_off_is_not_an_unknown_name(tmp_path: Path) -> Non
     """With the first chain off nothing is known; the second matters only where it is needed."""
     here, nobody = DomainName.parse("here.x"), DomainName.parse("nobody.x")
     async with AsyncExitStack() as stack:
-        outbound = await stack.enter_async_context(Outbound())
+        outbound = await stack.enter_async_context(HttpClient())
         anvils, chains = [], []
         for side in ("first", "second"):
             (tmp_path / side).mkdir()
@@ -156,9 +156,9 @@ async def test_a_chain_that_is_off_is_not_an_unknown_name(tmp_path: Path) -> Non
 
 async def test_a_wrong_contract_is_not_an_unknown_name(sides: list[Side]) -> None:
     """An address without code, or with other code, is nonsense and never absence."""
-    async with Outbound() as outbound:
+    async with HttpClient() as outbound:
         for reader in ("0x" + "99" * 20, sides[0].world.registry):
             rpc = EthereumRpc(outbound, [sides[0].proxy.url], seconds=2)
             names = UnstoppableNames([Chain("wrong", rpc, reader)], TLDS)
-            with pytest.raises(UpstreamNonsense):
+            with pytest.raises(InvalidUpstreamResponse):
                 await names.resolve(DomainName.parse("brad.crypto"))

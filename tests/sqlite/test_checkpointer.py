@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from content_gateway.sqlite import checkpointer
-from content_gateway.sqlite.checkpointer import Folding
+from content_gateway.sqlite.checkpointer import Checkpointer
 from content_gateway.sqlite.database import Database
 from tests.waiting import until
 
@@ -47,13 +47,13 @@ def folder_of(database: Database) -> str:
 def folds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Who has folded, in order."""
     who: list[str] = []
-    fold = Folding._fold
+    fold = Checkpointer._fold
 
-    def noted(self: Folding) -> None:
+    def noted(self: Checkpointer) -> None:
         who.append(repr(self))
         fold(self)
 
-    monkeypatch.setattr(Folding, "_fold", noted)
+    monkeypatch.setattr(Checkpointer, "_fold", noted)
     return who
 
 
@@ -134,12 +134,12 @@ async def test_a_disk_that_refuses_is_told_and_asked_again(
     """The thread goes on, and what was written meanwhile is folded when the disk is well."""
     asked = threading.Event()
 
-    def broken(self: Folding) -> None:
+    def broken(self: Checkpointer) -> None:
         asked.set()
         raise sqlite3.OperationalError("disk I/O error")
 
     with monkeypatch.context() as sick, capture_logs() as logs:
-        sick.setattr(Folding, "_fold", broken)
+        sick.setattr(Checkpointer, "_fold", broken)
         path = tmp_path / "ledger.sqlite"
         async with Database(path) as database:
             for number in (1, 2):

@@ -17,7 +17,7 @@ from content_gateway.errors import GatewayError
 if TYPE_CHECKING:
     from content_gateway.backends.embedded.blockstore import Blockstore
     from content_gateway.backends.embedded.denied import Denied
-    from content_gateway.backends.embedded.verify import Rotten
+    from content_gateway.backends.embedded.verify import CorruptBlock
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ def verify(config: Path | None) -> None:
         return
     click.echo(
         f"{summary}{rotten} had rotted and were dropped. Their pins are incomplete now; "
-        "the service brings them in again at its next sweep (pins.sweep_interval)."
+        "the service brings them in again at its next sweep (pins.resync_interval)."
     )
     raise SystemExit(1)
 
@@ -82,10 +82,10 @@ def denied(config: Path | None) -> None:
 
     None of them is served. Ends with status 1 if there are any."""
     from content_gateway.backends.embedded.denied import denied as kept_and_denied
-    from content_gateway.denylist.denylist import Blocklist
+    from content_gateway.denylist.denylist import Denylist
 
     settings = common.load(config).settings
-    blocking = Blocklist(settings.blocking.denylist_file, None)
+    blocking = Denylist(settings.blocking.denylist_file, None)
     check = blocking.checker()
     if check is None:
         click.echo("No list of blocked content is set.")
@@ -120,7 +120,7 @@ class _Counts:
             click.echo(err=True)
 
 
-def _report(rotten: "Rotten") -> None:
+def _report(rotten: "CorruptBlock") -> None:
     pins = ", ".join(map(str, rotten.pins)) or "no pin"
     click.echo(f"rotten block {rotten.block} ({rotten.size} bytes), part of {pins}")
 

@@ -26,7 +26,7 @@ from content_gateway.settings.sources import Loaded
 
 if TYPE_CHECKING:
     from content_gateway.names.zone import ZoneFile
-    from content_gateway.wiring.app import Gateway
+    from content_gateway.wiring.app import Application
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -136,7 +136,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         return runner.run(coroutine)
 
 
-def requestor_of(gateway: "Gateway", loaded: Loaded, key: str | None) -> str:
+def requestor_of(gateway: "Application", loaded: Loaded, key: str | None) -> str:
     """The id of whoever has *key*, the operator for None.
 
     Where nobody has set keys.mode it is that of the ledger's last service, so that a key means
@@ -151,7 +151,7 @@ def requestor_of(gateway: "Gateway", loaded: Loaded, key: str | None) -> str:
     return requestor.id
 
 
-def requestor_meant(gateway: "Gateway", loaded: Loaded, whose: Whose) -> str:
+def requestor_meant(gateway: "Application", loaded: Loaded, whose: Whose) -> str:
     """The id of the requestor that *whose* means.
 
     Raises what `requestor_of` raises, and GatewayError where no issued key has that name."""
@@ -164,7 +164,7 @@ def requestor_meant(gateway: "Gateway", loaded: Loaded, whose: Whose) -> str:
     raise GatewayError(f"There is no key named {whose.key_name}.")
 
 
-def told_to_operator(gateway: "Gateway", status: PinStatus) -> PinStatus:
+def told_to_operator(gateway: "Application", status: PinStatus) -> PinStatus:
     """*status*, in an outage with the backend's own error, which requestors do not hear."""
     health = gateway.health.last()
     if health is None or not health.reason or status.error != health.words():

@@ -16,7 +16,7 @@ def health_lines(health: BackendHealth | None, now: datetime) -> Iterator[str]:
         yield "backend: nobody has asked it yet"
         return
     if health.is_out(now) and health.since is not None:
-        what = "takes no pins" if health.is_deaf else "cannot be reached"
+        what = "takes no pins" if health.is_rejecting_writes else "cannot be reached"
         what = "cannot be used, by our own fault," if health.is_ours else what
         again = "" if health.next_at is None else f", next try {rfc3339(health.next_at)}"
         yield f"backend {what} since {rfc3339(health.since)}{again}: {health.reason}"
@@ -41,7 +41,7 @@ def health_json(health: BackendHealth | None, now: datetime) -> dict[str, Any] |
     return {
         "reachable": not health.is_out(now),
         "since": _moment(health.since),
-        "takesPins": not (health.is_out(now) and health.is_deaf),
+        "takesPins": not (health.is_out(now) and health.is_rejecting_writes),
         "reason": health.reason,
         "nextAttempt": _moment(health.next_at),
         "lastAnswer": _moment(health.answered_at),

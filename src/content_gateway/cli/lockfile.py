@@ -25,7 +25,7 @@ _PROBES: Final = 6
 _BETWEEN_PROBES: Final = 0.02  # at most
 
 
-class Mark(msgspec.Struct, frozen=True):
+class Lockfile(msgspec.Struct, frozen=True):
     """How the last service of a ledger was set: `pins.backend`, `keys.mode`, and whether it had
     the demonstration."""
 
@@ -40,7 +40,7 @@ def held(settings: Settings, *, has_demo: bool) -> Iterator[None]:
 
     The lock decides, not a look before it: another backend's mark is replaced only by who has the
     lock alone, and who shares it finds the mark that all of them have."""
-    mark = Mark(settings.pins.backend, settings.keys.mode, has_demo)
+    mark = Lockfile(settings.pins.backend, settings.keys.mode, has_demo)
     path = _path(settings)
     try:
         tighten(path)  # earlier versions let everybody read it
@@ -57,7 +57,7 @@ def held(settings: Settings, *, has_demo: bool) -> Iterator[None]:
         os.close(file)
 
 
-def _take(file: int, mark: Mark) -> None:
+def _take(file: int, mark: Lockfile) -> None:
     """Share the lock on *file* with those who have the backend of *mark*; raises WrongSettings."""
     other = None
     for _ in range(_PROBES):
@@ -76,7 +76,7 @@ def _take(file: int, mark: Mark) -> None:
     )
 
 
-def last(settings: Settings) -> Mark | None:
+def last(settings: Settings) -> Lockfile | None:
     """How the last service of the ledger was set, running or not; None if nobody knows."""
     try:
         file = os.open(_path(settings), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -117,14 +117,14 @@ def _locked(file: int, kind: int) -> bool:
     return True
 
 
-def _read(file: int) -> Mark | None:
+def _read(file: int) -> Lockfile | None:
     try:
-        return msgspec.json.decode(os.pread(file, _SIZE, 0), type=Mark)
+        return msgspec.json.decode(os.pread(file, _SIZE, 0), type=Lockfile)
     except (OSError, msgspec.DecodeError):
         return None
 
 
-def _write(file: int, mark: Mark) -> None:
+def _write(file: int, mark: Lockfile) -> None:
     os.pwrite(file, msgspec.json.encode(mark).ljust(_SIZE - 1) + b"\n", 0)
 
 

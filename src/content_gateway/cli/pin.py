@@ -14,7 +14,7 @@ import msgspec
 from content_gateway.cli import common, pin_import, pin_view
 from content_gateway.cli.bulk_import import label_of
 from content_gateway.cli.pin_wait import until_pinned
-from content_gateway.cli.reconcile_if_idle import Keeper
+from content_gateway.cli.reconcile_if_idle import ReconcileIfIdle
 from content_gateway.cli.status_line import StatusLine, plain
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState
@@ -23,7 +23,7 @@ from content_gateway.model.pins import Page, PinStatus, Removal, Search
 from content_gateway.settings.sources import Loaded
 
 if TYPE_CHECKING:
-    from content_gateway.wiring.app import Gateway
+    from content_gateway.wiring.app import Application
 
 # A pin that somebody holds is never in the state `unpinning`.
 _STATES: Final = [state.value for state in ContentState if state is not ContentState.UNPINNING]
@@ -111,11 +111,11 @@ class _Adding:
 
             if not wait:
                 return look()
-            keeper = Keeper(gateway, self._loaded.settings)
+            keeper = ReconcileIfIdle(gateway, self._loaded.settings)
             with StatusLine() as line:
                 return await until_pinned(look, keeper=keeper, seconds=seconds, line=line)
 
-    async def _add(self, gateway: "Gateway", requestor: str, cid: Cid) -> None:
+    async def _add(self, gateway: "Application", requestor: str, cid: Cid) -> None:
         label = label_of(self._name)
         pin = await gateway.pinning.add(requestor, self._text, label)
         self.is_kept = True

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from content_gateway.cli.pin_view import how_far, progress
-from content_gateway.cli.reconcile_if_idle import Keeper
+from content_gateway.cli.reconcile_if_idle import ReconcileIfIdle
 from content_gateway.cli.status_line import StatusLine
 from content_gateway.errors import StorageUnavailable
 from content_gateway.model.content_state import ContentState
@@ -21,7 +21,7 @@ _MOST_BLIND_LOOKS: Final = 100  # twenty seconds, one after the other
 async def until_pinned(
     look: Callable[[], PinStatus],
     *,
-    keeper: Keeper,
+    keeper: ReconcileIfIdle,
     seconds: float | None,
     line: StatusLine,
 ) -> PinStatus:

@@ -21,17 +21,17 @@ from content_gateway.cli.health_view import (
     reason_lines,
     shown_reasons,
 )
-from content_gateway.cli.reconcile_if_idle import Keeper
+from content_gateway.cli.reconcile_if_idle import ReconcileIfIdle
 from content_gateway.cli.status_line import StatusLine, plain
 from content_gateway.codecs.timestamps import rfc3339
 from content_gateway.errors import GatewayError, UpstreamError
 from content_gateway.model.backend_health import BackendHealth
 from content_gateway.model.backlog import COMING, Backlog, Waiting
-from content_gateway.model.content_state import ContentState, SweepReport
+from content_gateway.model.content_state import ContentState, ResyncReport
 from content_gateway.settings.model import Settings
 
 if TYPE_CHECKING:
-    from content_gateway.wiring.app import Gateway
+    from content_gateway.wiring.app import Application
 
 _BETWEEN_LOOKS: Final = 0.2
 _BETWEEN_SWEEPS: Final = 1.0
@@ -44,7 +44,7 @@ class _Report:
     counts: Mapping[ContentState, int]
     reasons: Mapping[str | None, int]
     waiting: Sequence[Waiting]
-    sweep: SweepReport | None
+    sweep: ResyncReport | None
 
 
 @click.group("reconcile", epilog="Example: content-gateway reconcile report")
@@ -104,7 +104,7 @@ async def _now(chosen: Settings, seconds: float) -> tuple[Backlog, _Report, bool
 
     began, limit = datetime.now(UTC), asyncio.timeout(seconds)
     async with opened(chosen) as gateway:
-        keeper = Keeper(gateway, chosen)
+        keeper = ReconcileIfIdle(gateway, chosen)
         keeper.check_backend()
         with StatusLine() as line:
             await gateway.contents.expedite()
@@ -119,7 +119,7 @@ async def _now(chosen: Settings, seconds: float) -> tuple[Backlog, _Report, bool
         return backlog, await _report_of(gateway), limit.expired()
 
 
-async def _sweep(gateway: "Gateway", line: StatusLine) -> None:
+async def _sweep(gateway: "Application", line: StatusLine) -> None:
     """Compare the ledger with the backend; raises GatewayError when the backend is away."""
     line.show("comparing the ledger with the backend", news=True)
     try:
@@ -130,7 +130,9 @@ async def _sweep(gateway: "Gateway", line: StatusLine) -> None:
         raise GatewayError(f"The pin backend is away: {away.detail}") from away
 
 
-async def _work_off(gateway: "Gateway", keeper: Keeper, began: datetime, line: StatusLine) -> None:
+async def _work_off(
+    gateway: "Application", keeper: ReconcileIfIdle, began: datetime, line: StatusLine
+) -> None:
     """Return when nothing is on its way, and everything else was tried since *began*."""
     loop = asyncio.get_running_loop()
     while True:
@@ -147,7 +149,7 @@ async def _work_off(gateway: "Gateway", keeper: Keeper, began: datetime, line: S
         await asyncio.sleep(max(_BETWEEN_LOOKS, 5 * (loop.time() - asked)))
 
 
-async def _report_of(gateway: "Gateway") -> _Report:
+async def _report_of(gateway: "Application") -> _Report:
     contents = gateway.contents
     health, waiting = gateway.health.last(), await contents.waiting(_SHOWN)
     if health is not None and health.is_out(datetime.now(UTC)):

@@ -11,13 +11,13 @@ from content_gateway.errors import WrongSettings
 from content_gateway.settings.model import Settings
 
 if TYPE_CHECKING:
-    from content_gateway.wiring.app import Gateway
+    from content_gateway.wiring.app import Application
 
 
-class Keeper:
+class ReconcileIfIdle:
     """Sees to it that the ledger of *settings*, which is open as *gateway*, is tended."""
 
-    def __init__(self, gateway: "Gateway", settings: Settings) -> None:
+    def __init__(self, gateway: "Application", settings: Settings) -> None:
         self._gateway = gateway
         self._settings = settings
         self._is_ours = False

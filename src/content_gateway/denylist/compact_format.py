@@ -33,7 +33,7 @@ from content_gateway.codecs.multiformats import (
     read_varint,
     varint,
 )
-from content_gateway.denylist.rules import Rules, denies, next_run
+from content_gateway.denylist.rules import RuleSet, denies, next_run
 from content_gateway.errors import CallerError
 from content_gateway.files.watched_file import lines
 from content_gateway.model.cid import LIBP2P_KEY, MAX_TEXT, Cid
@@ -47,13 +47,13 @@ _SHA256_HEX: Final = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
 Item = Cid | IpnsName | DomainName
 
 
-class Denylist:
+class CompactDenylist:
     """The rules of one file that can block whole CIDs, IPNS names and domains."""
 
     def __init__(self) -> None:
-        self._contents = Rules()  # by multihash
-        self._names = Rules()  # by the multihash of the key, or by the text of the domain
-        self._hashed: dict[int, Rules] = defaultdict(Rules)  # hash function -> by digest
+        self._contents = RuleSet()  # by multihash
+        self._names = RuleSet()  # by the multihash of the key, or by the text of the domain
+        self._hashed: dict[int, RuleSet] = defaultdict(RuleSet)  # hash function -> by digest
         self._run = 0
 
     def __len__(self) -> int:
@@ -131,12 +131,12 @@ def double_hashes(item: Item, function: int) -> tuple[bytes, ...]:
     return _double_hashes(item, function)
 
 
-def parse_denylist(data: bytes) -> Denylist:
+def parse_denylist(data: bytes) -> CompactDenylist:
     """The rules in *data*; ValueError names the line that is wrong."""
     if not data:
         # What a download that failed leaves behind must not let everything through.
         raise ValueError("the file is empty; a list that blocks nothing holds a comment")
-    denylist = Denylist()
+    denylist = CompactDenylist()
     header = _read_header(data)
     for number, line in lines(data):
         if number > header:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from content_gateway.denylist.compact_format import Denylist, parse_denylist
-from content_gateway.denylist.domain_list import parse_names
+from content_gateway.denylist.compact_format import CompactDenylist, parse_denylist
+from content_gateway.denylist.domain_list import parse_domains
 from content_gateway.errors import Blocked
 from content_gateway.files.watched_file import WatchedFile
 from content_gateway.model.cid import Cid
@@ -22,7 +22,7 @@ MAX_DENYLIST_BYTES: Final = 256 * 1024 * 1024
 MAX_NAMES_BYTES: Final = 64 * 1024 * 1024
 
 
-class Blocklist:
+class Denylist:
     """What the files at *denylist* and *names* forbid; without files, nothing.
 
     The lists are independent: an exception in the denylist does not lift what *names* blocks.
@@ -48,7 +48,7 @@ class Blocklist:
             )
         if names is not None:
             self._names = WatchedFile(
-                names, parse_names, setting=NAMES_SETTING, max_bytes=MAX_NAMES_BYTES, clock=clock
+                names, parse_domains, setting=NAMES_SETTING, max_bytes=MAX_NAMES_BYTES, clock=clock
             )
 
     def check_name(self, name: DomainName) -> None:
@@ -90,7 +90,7 @@ class Blocklist:
 class _Checker:
     """Asks one version of the *denylist*, which changes no more."""
 
-    def __init__(self, denylist: Denylist) -> None:
+    def __init__(self, denylist: CompactDenylist) -> None:
         self.denylist: Final = denylist
 
     def __call__(self, cid: Cid) -> None:

@@ -3,7 +3,7 @@
 Knows the file's syntax and how a name is looked up. When the file is read, and what happens to
 a name that is blocked, is left to denylist.py."""
 
-from content_gateway.denylist.rules import Rules, denies, next_run
+from content_gateway.denylist.rules import RuleSet, denies, next_run
 from content_gateway.errors import InvalidDomain
 from content_gateway.files.watched_file import lines
 from content_gateway.model.domain import DomainName
@@ -11,11 +11,11 @@ from content_gateway.model.domain import DomainName
 _ANY_BELOW = "*."
 
 
-class NameList:
+class DomainList:
     """The domains of one file, normalised."""
 
     def __init__(self) -> None:
-        self._names = Rules()
+        self._names = RuleSet()
         self._has_wildcards = False
 
     def __len__(self) -> int:
@@ -41,12 +41,12 @@ class NameList:
         return False
 
 
-def parse_names(data: bytes) -> NameList:
+def parse_domains(data: bytes) -> DomainList:
     """The list in *data*; ValueError names the line that is wrong."""
     if not data:
         # What a download that failed leaves behind must not let everything through.
         raise ValueError("the file is empty; a list that blocks nothing holds a comment")
-    names = NameList()
+    names = DomainList()
     for number, line in lines(data):
         try:
             fields = line.decode().split()

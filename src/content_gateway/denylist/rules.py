@@ -11,7 +11,7 @@ _MASK: Final = _PARTS - 1
 _SHIFT: Final = 32  # the lowest bits find the place inside a part
 
 
-class Rules:
+class RuleSet:
     """For each key the run of rules that spoke of it last.
 
     A run is a stretch of rules that all deny or all allow: within it order does not matter, so

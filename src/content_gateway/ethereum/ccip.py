@@ -12,16 +12,16 @@ from typing import Final, Protocol, TypeVar
 
 from content_gateway.codecs import abi, http_error
 from content_gateway.codecs.abi import Reverted
-from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamTimeout
+from content_gateway.errors import InvalidUpstreamResponse, UpstreamError, UpstreamTimeout
 from content_gateway.ethereum.gateways import (
     MAX_URL_BYTES,
     Attempts,
     GatewayFailed,
     GatewayRefused,
-    Gateways,
-    Request,
+    GatewayRequest,
+    OffchainGateways,
 )
-from content_gateway.net.byte_budget import ByteRoom, Hold
+from content_gateway.net.byte_budget import ByteBudget, Hold
 
 MAX_ROUNDS: Final = 4
 MAX_BATCH: Final = 8
@@ -50,7 +50,7 @@ class Calls(Protocol):
 class OffchainLookup:
     """A contract's word instead of an answer: ask *request*, bring the response to *callback*."""
 
-    request: Request
+    request: GatewayRequest
     callback: bytes
     extra: bytes
 
@@ -58,11 +58,13 @@ class OffchainLookup:
 class CcipRead:
     """The same chain as *ethereum*, off-chain answers included; *seconds* bounds all gateways."""
 
-    def __init__(self, ethereum: Calls, gateways: Gateways, *, seconds: float = SECONDS) -> None:
+    def __init__(
+        self, ethereum: Calls, gateways: OffchainGateways, *, seconds: float = SECONDS
+    ) -> None:
         self._ethereum = ethereum
         self._gateways = gateways
         self._seconds = seconds
-        self._room = ByteRoom(MAX_LARGE_BYTES)
+        self._room = ByteBudget(MAX_LARGE_BYTES)
 
     async def call(
         self, to: str, data: bytes, read: Callable[[bytes], T], *, requestor: str = ""
@@ -99,9 +101,11 @@ class CcipRead:
         except Reverted as revert:
             if _lookup(revert.data, to) is None:
                 raise
-            raise UpstreamNonsense(f"The name needs more than {MAX_ROUNDS} lookups.") from revert
+            raise InvalidUpstreamResponse(
+                f"The name needs more than {MAX_ROUNDS} lookups."
+            ) from revert
 
-    async def _response(self, request: Request, seconds: float, attempts: Attempts) -> bytes:
+    async def _response(self, request: GatewayRequest, seconds: float, attempts: Attempts) -> bytes:
         if LOCAL_BATCH in request.urls:
             return await self._batch(request.data, seconds, _Allowance(attempts))
         return await self._gateways.ask(request, seconds=seconds, attempts=attempts)
@@ -111,7 +115,9 @@ class CcipRead:
         try:
             requests = read_query(query)
         except ValueError as wrong:
-            raise UpstreamNonsense(f"The batch of lookups cannot be read: {wrong}.") from wrong
+            raise InvalidUpstreamResponse(
+                f"The batch of lookups cannot be read: {wrong}."
+            ) from wrong
         try:
             async with asyncio.TaskGroup() as group:
                 asking = [
@@ -123,7 +129,7 @@ class CcipRead:
         return encode_batch([task.result() for task in asking])
 
     async def _element(
-        self, request: Request, seconds: float, allowance: "_Allowance"
+        self, request: GatewayRequest, seconds: float, allowance: "_Allowance"
     ) -> bytes | UpstreamError:
         """The response to one request of a batch, or why there is none."""
         try:
@@ -150,15 +156,16 @@ class _Allowance:
         self._bytes = MAX_RESPONSE_BYTES
 
     def take(self) -> None:
-        """Count one request; raises UpstreamNonsense when there were too many."""
+        """Count one request; raises InvalidUpstreamResponse when there were too many."""
         if not self._left:
-            raise UpstreamNonsense(f"A batch holds more than {MAX_BATCH} requests.")
+            raise InvalidUpstreamResponse(f"A batch holds more than {MAX_BATCH} requests.")
         self._left -= 1
 
     def weigh(self, response: bytes) -> None:
-        """Count the bytes of one *response*; raises UpstreamNonsense when they are too many."""
+        """Count the bytes of one *response*; raises InvalidUpstreamResponse when they are too
+        many."""
         if len(response) > self._bytes:
-            raise UpstreamNonsense("The answers to a batch of lookups are too long.")
+            raise InvalidUpstreamResponse("The answers to a batch of lookups are too long.")
         self._bytes -= len(response)
 
 
@@ -167,10 +174,10 @@ def _lookup(revert: bytes, to: str) -> OffchainLookup | None:
     try:
         lookup = read_lookup(revert)
     except ValueError as wrong:
-        raise UpstreamNonsense(f"The off-chain lookup cannot be read: {wrong}.") from wrong
+        raise InvalidUpstreamResponse(f"The off-chain lookup cannot be read: {wrong}.") from wrong
     # EIP-3668: somebody deeper in the call may have said it, whose callback we cannot reach.
     if lookup is not None and "0x" + lookup.request.sender.hex() != to.lower():
-        raise UpstreamNonsense("The off-chain lookup is not that of the contract called.")
+        raise InvalidUpstreamResponse("The off-chain lookup is not that of the contract called.")
     return lookup
 
 
@@ -188,7 +195,7 @@ def read_lookup(revert: bytes) -> OffchainLookup | None:
     return OffchainLookup(request, callback, abi.read_bytes(arguments, 4 * abi.WORD))
 
 
-def read_query(query: bytes) -> list[Request]:
+def read_query(query: bytes) -> list[GatewayRequest]:
     """The requests in a call of the batch gateway's only function; ValueError if it is none."""
     if query[:4] != _QUERY:
         raise ValueError("it calls another function")
@@ -200,11 +207,11 @@ def read_query(query: bytes) -> list[Request]:
     return [_request(arguments, first + offset) for offset in offsets]
 
 
-def _request(data: bytes, base: int) -> Request:
+def _request(data: bytes, base: int) -> GatewayRequest:
     """The sender, URLs and data with which both tuples begin, the tuple being at byte *base*."""
     count, first = abi.read_array(data, base + abi.WORD, base)
     urls = tuple(_url(data, first + index * abi.WORD, first) for index in range(count))
-    return Request(
+    return GatewayRequest(
         abi.read_address(data, base), urls, abi.read_bytes(data, base + 2 * abi.WORD, base)
     )
 
@@ -240,7 +247,7 @@ def encode_failure(failed: UpstreamError) -> bytes:
             status = failed.status
         case UpstreamTimeout():
             status = http_error.TIMEOUT
-        case UpstreamNonsense():
+        case InvalidUpstreamResponse():
             status = http_error.INVALID
         case _:
             status = http_error.UNAVAILABLE

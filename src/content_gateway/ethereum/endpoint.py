@@ -17,15 +17,15 @@ import structlog
 
 from content_gateway.codecs.abi import Reverted
 from content_gateway.errors import (
+    InvalidUpstreamResponse,
     NoContract,
     Overloaded,
     UpstreamError,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from content_gateway.net.circuit_breaker import Attempt, Breaker
-from content_gateway.net.http_client import Outbound, host_of, json_object
+from content_gateway.net.circuit_breaker import Breaker, BreakerAttempt
+from content_gateway.net.http_client import HttpClient, host_of, json_object
 
 # In hexadecimal: half a megabyte of records, or of a contract's wish for a lookup.
 MAX_ANSWER_BYTES: Final = 1024 * 1024 + 64 * 1024
@@ -54,7 +54,7 @@ class Endpoint:
 
     def __init__(
         self,
-        outbound: Outbound,
+        outbound: HttpClient,
         url: str,
         *,
         seconds: float,
@@ -72,10 +72,10 @@ class Endpoint:
         self._url = url
         self._seconds = seconds
 
-    def enter(self) -> "Turn | None":
+    def enter(self) -> "CallAttempt | None":
         """The turn of a call that may be made now; None while the node is not well."""
         attempt = self.breaker.enter()
-        return None if attempt is None else Turn(self, attempt)
+        return None if attempt is None else CallAttempt(self, attempt)
 
     async def ask(self, request: bytes, begun: Callable[[], None]) -> bytes:
         """The node's answer to a JSON-RPC *request*; *begun* is called when it is sent.
@@ -115,7 +115,7 @@ class Endpoint:
             self.is_knocked_at = False
 
 
-class Turn:
+class CallAttempt:
     """One call of an endpoint, from the moment its breaker has let it in until it ends.
 
     A contract may be anybody's, and it can make every node refuse, answer what cannot be read, or
@@ -124,7 +124,7 @@ class Turn:
     the call that hangs, and not the node, shows in what the node has answered meanwhile; a node
     that is to prove itself is asked something harmless first."""
 
-    def __init__(self, endpoint: Endpoint, attempt: Attempt) -> None:
+    def __init__(self, endpoint: Endpoint, attempt: BreakerAttempt) -> None:
         self.endpoint = endpoint
         self._attempt = attempt
         self._begun: float | None = None  # while it waits for a connection
@@ -186,7 +186,7 @@ class Turn:
         said = failure.said if isinstance(failure, NodeRefused) else None
         name = self.endpoint.name
         log.warning("rpc endpoint failed", endpoint=name, reason=failure.detail, said=said)
-        if isinstance(failure, UpstreamNonsense | NodeRefused):
+        if isinstance(failure, InvalidUpstreamResponse | NodeRefused):
             return False
         if isinstance(failure, UpstreamTimeout) and self._is_alone:
             return False
@@ -226,22 +226,23 @@ _BLOCK_NUMBER: Final = _encode("eth_blockNumber")
 
 
 def understood(returned: bytes, read: Callable[[bytes], T]) -> T:
-    """What *read* makes of what a contract *returned*; UpstreamNonsense for its ValueError."""
+    """What *read* makes of what a contract *returned*; InvalidUpstreamResponse for its
+    ValueError."""
     try:
         return read(returned)
     except ValueError as wrong:
-        raise UpstreamNonsense(f"The contract's answer cannot be read: {wrong}.") from wrong
+        raise InvalidUpstreamResponse(f"The contract's answer cannot be read: {wrong}.") from wrong
 
 
 def read_call_answer(body: bytes) -> bytes:
     """The returned bytes in a JSON-RPC answer to `eth_call`.
 
     Raises Reverted for a revert, UpstreamUnavailable for any other error the node reports,
-    NoContract where nothing is returned, UpstreamNonsense for what is not an answer to
+    NoContract where nothing is returned, InvalidUpstreamResponse for what is not an answer to
     `eth_call`."""
     returned = _hex_bytes(_result(body))
     if returned is None:
-        raise UpstreamNonsense("The Ethereum endpoint answered without a result.")
+        raise InvalidUpstreamResponse("The Ethereum endpoint answered without a result.")
     if not returned:
         # An address without code "returns" nothing: the wrong chain, or a broken node.
         raise NoContract("There is no contract at that address on this endpoint's chain.")
@@ -256,7 +257,7 @@ def read_block_number(body: bytes) -> int:
         number = None  # no contract was called that could refuse
     if isinstance(number, str) and _QUANTITY.fullmatch(number):
         return int(number, 16)
-    raise UpstreamNonsense("The Ethereum endpoint answered without a block number.")
+    raise InvalidUpstreamResponse("The Ethereum endpoint answered without a block number.")
 
 
 def _result(body: bytes) -> object:
@@ -266,7 +267,9 @@ def _result(body: bytes) -> object:
         raise _failure(error)
     if error is not None:
         # JSON-RPC 2.0 section 5: a result, or an error object, and never both.
-        raise UpstreamNonsense("The Ethereum endpoint answered with an error of no known form.")
+        raise InvalidUpstreamResponse(
+            "The Ethereum endpoint answered with an error of no known form."
+        )
     return answer.get("result")
 
 

@@ -1,8 +1,9 @@
-"""Gateways of CCIP-Read (EIP-3668): servers that hold, off the chain, what a contract asks for.
+"""OffchainGateways of CCIP-Read (EIP-3668): servers that hold, off the chain, what a contract asks
+for.
 
 Knows how a request becomes a URL, which answers end the search and which send it to the next
 URL. What a gateway says is not trusted: the contract checks it in its callback. Which URLs may
-be asked at all is left to the guard of the Outbound that is given."""
+be asked at all is left to the guard of the HttpClient that is given."""
 
 import binascii
 from dataclasses import dataclass
@@ -14,13 +15,13 @@ import structlog
 
 from content_gateway.codecs.http_error import is_refusal
 from content_gateway.errors import (
+    InvalidUpstreamResponse,
     ResolverFailed,
     UpstreamError,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from content_gateway.net.http_client import Answer, Outbound, host_of, json_object
+from content_gateway.net.http_client import Answer, HttpClient, host_of, json_object
 
 # EIP-3668 bounds neither; but whoever owns a name must not have us ask half the world.
 MAX_URLS: Final = 16  # tried for one request
@@ -33,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class GatewayRequest:
     """What the contract at *sender* (20 bytes) wants of any one of *urls*, the best ones first."""
 
     sender: bytes
@@ -70,20 +71,20 @@ class Attempts:
         return self._left >= 0
 
 
-class Gateways:
+class OffchainGateways:
     """Whichever gateways contracts name, asked through *outbound*, which must be a guarded one."""
 
-    def __init__(self, outbound: Outbound) -> None:
+    def __init__(self, outbound: HttpClient) -> None:
         self._outbound = outbound
 
     async def ask(
-        self, request: Request, *, seconds: float, attempts: Attempts | None = None
+        self, request: GatewayRequest, *, seconds: float, attempts: Attempts | None = None
     ) -> bytes:
         """What the first gateway that has an answer says, within *seconds* in all.
 
-        Raises UpstreamUnavailable, UpstreamTimeout or UpstreamNonsense: the failure of the last
-        gateway asked, as GatewayRefused or GatewayFailed where it gave a status; Overloaded where
-        one could not be asked."""
+        Raises UpstreamUnavailable, UpstreamTimeout or InvalidUpstreamResponse: the failure of the
+        last gateway asked, as GatewayRefused or GatewayFailed where it gave a status; Overloaded
+        where one could not be asked."""
         end, attempts = monotonic() + seconds, attempts or Attempts()
         urls = request.urls[:MAX_URLS]
         failure: UpstreamError = UpstreamUnavailable("The contract names no off-chain gateway.")
@@ -107,7 +108,9 @@ class Gateways:
                     break
         raise failure
 
-    async def _ask(self, template: str, request: Request, seconds: float, requestor: str) -> Answer:
+    async def _ask(
+        self, template: str, request: GatewayRequest, seconds: float, requestor: str
+    ) -> Answer:
         sender, data = "0x" + request.sender.hex(), "0x" + request.data.hex()
         # Once each: a template of nothing but {data} would become a URL of megabytes.
         url = template.replace("{sender}", sender, 1).replace("{data}", data, 1)
@@ -130,7 +133,7 @@ def read_gateway_answer(answer: Answer) -> bytes:
     """The response data in *answer*.
 
     Raises GatewayRefused or GatewayFailed for a status of 4xx and 5xx, UpstreamTimeout for 504,
-    UpstreamNonsense for what is no answer."""
+    InvalidUpstreamResponse for what is no answer."""
     if is_refusal(answer.status):
         raise GatewayRefused(answer.status)
     if answer.status == 504:
@@ -138,11 +141,13 @@ def read_gateway_answer(answer: Answer) -> bytes:
     if answer.status >= 400:
         raise GatewayFailed(answer.status)
     if answer.status not in range(200, 300):
-        raise UpstreamNonsense(f"The name's off-chain gateway answered {answer.status}.")
+        raise InvalidUpstreamResponse(f"The name's off-chain gateway answered {answer.status}.")
     data = json_object(answer.body, who="The name's off-chain gateway").get("data")
     if not isinstance(data, str) or data[:2] != "0x":
-        raise UpstreamNonsense("The name's off-chain gateway answered without data.")
+        raise InvalidUpstreamResponse("The name's off-chain gateway answered without data.")
     try:
         return binascii.unhexlify(data[2:])
     except ValueError as wrong:
-        raise UpstreamNonsense("The name's off-chain gateway answered no hexadecimal.") from wrong
+        raise InvalidUpstreamResponse(
+            "The name's off-chain gateway answered no hexadecimal."
+        ) from wrong

@@ -20,13 +20,13 @@ import structlog
 from content_gateway.codecs.abi import Reverted
 from content_gateway.errors import (
     AnswerTooLarge,
+    InvalidUpstreamResponse,
     Overloaded,
     UpstreamError,
-    UpstreamNonsense,
     UpstreamUnavailable,
 )
-from content_gateway.ethereum.endpoint import Endpoint, Turn, encode_call, understood
-from content_gateway.net.http_client import Outbound
+from content_gateway.ethereum.endpoint import CallAttempt, Endpoint, encode_call, understood
+from content_gateway.net.http_client import HttpClient
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class EthereumQuorum:
 
     def __init__(
         self,
-        outbound: Outbound,
+        outbound: HttpClient,
         urls: Sequence[str],
         *,
         seconds: float,
@@ -70,8 +70,9 @@ class EthereumQuorum:
         """What *read* makes of that which *quorum* nodes say the contract returns.
 
         Raises Reverted when they agree that it refuses, AnswerTooLarge when they agree that it
-        returns too much, UpstreamNonsense when they do not agree, UpstreamUnavailable when too few
-        of them answer, Overloaded when too few could be asked. *requestor* is charged nothing."""
+        returns too much, InvalidUpstreamResponse when they do not agree, UpstreamUnavailable when
+        too few of them answer, Overloaded when too few could be asked. *requestor* is charged
+        nothing."""
         if sum(not endpoint.breaker.is_open for endpoint in self._endpoints) < self._quorum:
             # Not even worth a wait behind somebody who is trying one of the others again.
             raise UpstreamUnavailable("Too few Ethereum endpoints are well.")
@@ -79,7 +80,7 @@ class EthereumQuorum:
         request = encode_call(to, data, block)
         votes: Votes = defaultdict(list)
 
-        async def ask(turn: Turn) -> Answer:
+        async def ask(turn: CallAttempt) -> Answer:
             try:
                 return await turn.call(request)
             except (Reverted, AnswerTooLarge) as said:
@@ -99,7 +100,7 @@ class EthereumQuorum:
                     break
         if len(votes) > 1:
             log.error("rpc endpoints disagree", block=block, contract=to, said=_said(votes))
-            raise UpstreamNonsense("The Ethereum endpoints do not agree on the answer.")
+            raise InvalidUpstreamResponse("The Ethereum endpoints do not agree on the answer.")
         if questions.overloaded is not None:
             raise questions.overloaded
         raise UpstreamUnavailable("Too few Ethereum endpoints answered to agree on anything.")
@@ -129,7 +130,7 @@ class EthereumQuorum:
     async def _claims(self) -> list[int]:
         """The newest block of each node that says so in time."""
         claims: list[int] = []
-        async with _Questions(self._endpoints, Turn.block_number) as questions:
+        async with _Questions(self._endpoints, CallAttempt.block_number) as questions:
             while answered := await questions.next(
                 _STRAGGLERS_SECONDS if len(claims) >= self._quorum else None
             ):
@@ -144,11 +145,11 @@ class _Questions(Generic[T]):
     """One question to every node that is well; whatever is unanswered ends on leaving."""
 
     def __init__(
-        self, endpoints: Sequence[Endpoint], ask: Callable[[Turn], Coroutine[Any, Any, T]]
+        self, endpoints: Sequence[Endpoint], ask: Callable[[CallAttempt], Coroutine[Any, Any, T]]
     ) -> None:
         self._endpoints = endpoints
         self._ask = ask
-        self._running: dict[asyncio.Task[T], Turn] = {}
+        self._running: dict[asyncio.Task[T], CallAttempt] = {}
         self.overloaded: Overloaded | None = None  # why somebody could not even be asked
 
     @property
@@ -199,8 +200,8 @@ class _Questions(Generic[T]):
 def common_block(claims: Sequence[int], quorum: int) -> int:
     """The highest block that *quorum* of the *claims* reach which are not far apart.
 
-    Raises UpstreamUnavailable when there are too few claims, UpstreamNonsense when they are too
-    far apart to be of one chain."""
+    Raises UpstreamUnavailable when there are too few claims, InvalidUpstreamResponse when they are
+    too far apart to be of one chain."""
     if len(claims) < quorum:
         raise UpstreamUnavailable("Too few Ethereum endpoints answered to agree on a block.")
     ordered = sorted(claims, reverse=True)
@@ -208,7 +209,7 @@ def common_block(claims: Sequence[int], quorum: int) -> int:
         if highest - lowest <= _MOST_BLOCKS_APART:
             return lowest
     log.error("rpc endpoints disagree", blocks=ordered)
-    raise UpstreamNonsense("The Ethereum endpoints do not agree on the latest block.")
+    raise InvalidUpstreamResponse("The Ethereum endpoints do not agree on the latest block.")
 
 
 def _ballot(answer: Answer) -> bytes:

@@ -22,8 +22,8 @@ from content_gateway.errors import (
     UpstreamError,
     UpstreamUnavailable,
 )
-from content_gateway.ethereum.endpoint import Endpoint, Turn, encode_call, understood
-from content_gateway.net.http_client import Outbound
+from content_gateway.ethereum.endpoint import CallAttempt, Endpoint, encode_call, understood
+from content_gateway.net.http_client import HttpClient
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class EthereumRpc:
 
     def __init__(
         self,
-        outbound: Outbound,
+        outbound: HttpClient,
         urls: Sequence[str],
         *,
         seconds: float,
@@ -59,8 +59,8 @@ class EthereumRpc:
         the error of the last one. Nodes are the operator's own: *requestor* is charged nothing."""
         self._calls_saved = min(self._calls_saved + 1, _MOST_HEDGES_SAVED * _CALLS_PER_HEDGE)
         endpoints, request = iter(self._endpoints), encode_call(to, data)
-        running: dict[asyncio.Task[T], Turn] = {}
-        doubtful: list[Turn] = []
+        running: dict[asyncio.Task[T], CallAttempt] = {}
+        doubtful: list[CallAttempt] = []
 
         def start() -> bool:
             """Ask the next node that may be asked; False if there is none."""
@@ -99,11 +99,11 @@ class EthereumRpc:
             await _end(running, doubtful)
 
 
-async def _ask(turn: Turn, request: bytes, read: Callable[[bytes], T]) -> T:
+async def _ask(turn: CallAttempt, request: bytes, read: Callable[[bytes], T]) -> T:
     return understood(await turn.call(request), read)
 
 
-def _patience(asked: Iterable[Turn]) -> float:
+def _patience(asked: Iterable[CallAttempt]) -> float:
     """Seconds after which a rival of the nodes that were *asked* is asked."""
     return max(
         turn.endpoint.patience
@@ -114,7 +114,9 @@ def _patience(asked: Iterable[Turn]) -> float:
 
 
 def _note_outdone(
-    running: dict[asyncio.Task[T], Turn], winner: asyncio.Task[T], doubtful: Iterable[Turn]
+    running: dict[asyncio.Task[T], CallAttempt],
+    winner: asyncio.Task[T],
+    doubtful: Iterable[CallAttempt],
 ) -> None:
     """Note the *winner*'s answer, and who has been asked before it and has none so far."""
     for turn in doubtful:
@@ -127,7 +129,9 @@ def _note_outdone(
             turn.outdone()
 
 
-async def _end(running: dict[asyncio.Task[T], Turn], doubtful: Iterable[Turn]) -> None:
+async def _end(
+    running: dict[asyncio.Task[T], CallAttempt], doubtful: Iterable[CallAttempt]
+) -> None:
     """Give up whatever is still *running*, and wait until it has ended."""
     for turn in [*running.values(), *doubtful]:
         turn.left()

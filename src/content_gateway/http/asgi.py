@@ -20,16 +20,16 @@ from content_gateway.errors import (
     WrongSettings,
 )
 from content_gateway.http import problems
-from content_gateway.http.auth import DOORS, Keys, admit
+from content_gateway.http.auth import DOORS, KeyVerifier, admit
 from content_gateway.http.bodies import SECONDS, Receive, read_body
 from content_gateway.http.messages import (
     LARGE_BODY,
     Answer,
-    Call,
     Handler,
     Handlers,
-    Reply,
-    Stream,
+    Request,
+    Response,
+    ResponseStream,
     address_of,
     in_one,
     length_of,
@@ -43,8 +43,8 @@ from content_gateway.http.problems import (
     UNKNOWN_PATH,
     WRONG_METHOD,
     Headers,
+    HttpRefusal,
     Kind,
-    Refused,
 )
 from content_gateway.http.protocol import ANSWER, ENCODED_SLASH, SENT_BODY
 from content_gateway.http.request_turns import RequestTurns
@@ -58,20 +58,20 @@ Scope = MutableMapping[str, Any]
 _PARAMETER: Final = "/{}"
 
 # What is raised before it is known whose request it is; by a handler, too, now and then.
-_AT_THE_DOOR: Final = (KeyRefused, Refused)
+_AT_THE_DOOR: Final = (KeyRefused, HttpRefusal)
 _NO_STATE: Final[dict[str, Any]] = {}
 
 log = structlog.get_logger(__name__)
 
 
-class _Endpoint:
+class _Route:
     """One operation as it is asked: key first, then the body, then the handler."""
 
     def __init__(
         self,
         operation: Operation,
         handler: Handler,
-        keys: Keys,
+        keys: KeyVerifier,
         body_seconds: float,
         *,
         answers: FairSemaphore,
@@ -104,16 +104,18 @@ class _Endpoint:
             body = await read_body(scope, receive, seconds=self._body_seconds)
         if ENCODED_SLASH in argument:
             argument = argument.replace(ENCODED_SLASH, "/")
-        call = Call(argument, scope["query_string"], headers, admitted, body, charged)
+        call = Request(argument, scope["query_string"], headers, admitted, body, charged)
         try:
             answer = await self._handler.answer(call)
         except Overloaded:
             await self._refusals.wait(charged)
             raise
-        if isinstance(answer, Reply) and len(answer.body) > LARGE_BODY:
+        if isinstance(answer, Response) and len(answer.body) > LARGE_BODY:
             permit = self._answers.request(call.charged)
             await permit.granted()
-            return Stream(in_one(answer.body), answer.headers, answer.status, permit.release)
+            return ResponseStream(
+                in_one(answer.body), answer.headers, answer.status, permit.release
+            )
         return answer
 
 
@@ -124,7 +126,7 @@ class Api:
         self,
         operations: Iterable[Operation],
         handlers: Handlers,
-        keys: Keys,
+        keys: KeyVerifier,
         *,
         body_seconds: float = SECONDS,
         answers: FairSemaphore | None = None,
@@ -138,11 +140,11 @@ class Api:
             raise WrongSettings("\n".join(wrong))
         self._turns = turns = RequestTurns()
         refusals = Refusals()
-        self._table: dict[str, dict[str, _Endpoint]] = {}
+        self._table: dict[str, dict[str, _Route]] = {}
         for operation in operations:
             handler = handlers[operation.id]
             if handler is not None:
-                endpoint = _Endpoint(
+                endpoint = _Route(
                     operation,
                     handler,
                     keys,
@@ -160,7 +162,7 @@ class Api:
         try:
             endpoint, argument = self._find(scope["path"], scope["method"])
             reply = await endpoint.answer(scope, argument, receive)
-            if isinstance(reply, Stream):
+            if isinstance(reply, ResponseStream):
                 await send_stream(reply, request_id, scope, receive, send)
                 return
             headers = [*reply.headers, (b"x-request-id", request_id.encode())]
@@ -183,21 +185,21 @@ class Api:
         if not self._turns.begins(network):
             await self._turns.wait(network)
 
-    def _find(self, path: str, method: str) -> tuple[_Endpoint, str]:
+    def _find(self, path: str, method: str) -> tuple[_Route, str]:
         """The operation at *path*, and the path's last segment where that is its parameter.
 
-        Raises Refused for an unknown path, and for a method that the path does not take."""
+        Raises HttpRefusal for an unknown path, and for a method that the path does not take."""
         table = self._table
         beginning, _, argument = path.rpartition("/")
         found = table.get(path) or (argument and table.get(beginning + _PARAMETER))
         if not found:
-            raise Refused(UNKNOWN_PATH)
+            raise HttpRefusal(UNKNOWN_PATH)
         endpoint = found.get(method)
         if endpoint is None and method == "HEAD":
             endpoint = found.get("GET")  # the server sends no body (RFC 9110 section 9.3.2)
         if endpoint is None:
             allowed = {*found, *(["HEAD"] if "GET" in found else [])}
-            raise Refused(WRONG_METHOD, (b"allow", ", ".join(sorted(allowed)).encode()))
+            raise HttpRefusal(WRONG_METHOD, (b"allow", ", ".join(sorted(allowed)).encode()))
         return endpoint, argument
 
 
@@ -238,7 +240,7 @@ def _unlike(operations: list[Operation], handlers: Handlers) -> list[str]:
 def _problem(error: Exception, request_id: str) -> tuple[Kind, str, Headers]:
     """Kind, detail and extra header fields of *error*; logs what an operator should see."""
     kind, detail = problems.kind_of(error)
-    if isinstance(error, Refused):
+    if isinstance(error, HttpRefusal):
         return kind, detail, list(error.more)
     if isinstance(error, KeyRefused):
         log.info("key refused", reason=error.detail, request_id=request_id)

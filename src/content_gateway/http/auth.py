@@ -15,14 +15,14 @@ from content_gateway.errors import KeyRefused, ScopeMissing
 Fields: TypeAlias = Iterable[tuple[bytes, bytes]]
 
 
-class Keys(Protocol):
+class KeyVerifier(Protocol):
     """Whoever knows the keys."""
 
     def identify(self, key: str) -> Requestor:
         """The requestor behind *key*; raises KeyRefused or StorageUnavailable."""
 
 
-class Admitted(msgspec.Struct, frozen=True):
+class Principal(msgspec.Struct, frozen=True):
     """A requestor that may do what it asked for, and the key as it was sent."""
 
     requestor: Requestor
@@ -49,13 +49,13 @@ def from_bearer(headers: Fields) -> str:
 DOORS: Final[Mapping[str, Door]] = {"apiKey": from_api_key, "bearer": from_bearer}
 
 
-def admit(keys: Keys, headers: Fields, scope: str, door: Door) -> Admitted:
+def admit(keys: KeyVerifier, headers: Fields, scope: str, door: Door) -> Principal:
     """Who sent *headers*; raises KeyRefused, ScopeMissing or StorageUnavailable."""
     key = door(headers)
     requestor = keys.identify(key)
     if scope not in requestor.scopes:
         raise ScopeMissing(f"The API key does not have the scope '{scope}'.")
-    return Admitted(requestor, key)
+    return Principal(requestor, key)
 
 
 def _only(headers: Fields, field: bytes) -> str:

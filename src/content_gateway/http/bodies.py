@@ -13,7 +13,7 @@ from content_gateway.http.problems import (
     LARGE_BODY,
     SLOW_REQUEST,
     UNKNOWN_MEDIA_TYPE,
-    Refused,
+    HttpRefusal,
 )
 from content_gateway.http.protocol import MAX_BODY_BYTES, SENT_BODY
 
@@ -23,23 +23,23 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 async def read_body(scope: MutableMapping[str, Any], receive: Receive, *, seconds: float) -> bytes:
-    """The body of the request in *scope*, b"" if it has none; raises Refused."""
+    """The body of the request in *scope*, b"" if it has none; raises HttpRefusal."""
     sent = scope.get("extensions", {}).get(SENT_BODY)
     if sent is None:
         return b""
     if sent["length"] is None:
-        raise Refused(BODY_WITHOUT_LENGTH)
+        raise HttpRefusal(BODY_WITHOUT_LENGTH)
     if sent["length"] > MAX_BODY_BYTES:
-        raise Refused(LARGE_BODY)
+        raise HttpRefusal(LARGE_BODY)
     if not _is_json(scope["headers"]):
-        raise Refused(UNKNOWN_MEDIA_TYPE)
+        raise HttpRefusal(UNKNOWN_MEDIA_TYPE)
     try:
         async with asyncio.timeout(seconds):
             message = await receive()
     except TimeoutError:
-        raise Refused(SLOW_REQUEST) from None
+        raise HttpRefusal(SLOW_REQUEST) from None
     if message["type"] != "http.request" or message["more_body"]:
-        raise Refused(CUT_BODY)
+        raise HttpRefusal(CUT_BODY)
     body: bytes = message["body"]
     return body
 

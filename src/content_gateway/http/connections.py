@@ -17,23 +17,23 @@ OWN_FILES: Final = 1_024
 log = structlog.get_logger(__name__)
 
 
-class Member(Protocol):
+class OpenConnection(Protocol):
     """A connection."""
 
     def make_room(self) -> None:
         """End it now; no request is under way on it."""
 
 
-class Crowd:
+class Connections:
     """The connections of one server, *most* of them at a time."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._number = 0
         # The one that has been idle for the longest time first.
-        self._idle: dict[Member, None] = {}
+        self._idle: dict[OpenConnection, None] = {}
 
-    def arrive(self, member: Member, descriptor: int = -1) -> bool:
+    def arrive(self, member: OpenConnection, descriptor: int = -1) -> bool:
         """Count *member*, which is idle; False where there is no room for it, and none is made.
 
         There is none either where its *descriptor* is of those that are kept for files."""
@@ -54,15 +54,15 @@ class Crowd:
         oldest.make_room()
         return True
 
-    def work(self, member: Member) -> None:
+    def work(self, member: OpenConnection) -> None:
         """A request of *member* is under way."""
         self._idle.pop(member, None)
 
-    def rest(self, member: Member) -> None:
+    def rest(self, member: OpenConnection) -> None:
         """It was answered."""
         self._idle[member] = None
 
-    def leave(self, member: Member) -> None:
+    def leave(self, member: OpenConnection) -> None:
         """*member* has gone."""
         self._number -= 1
         self._idle.pop(member, None)

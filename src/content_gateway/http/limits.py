@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ClientLimits:
     """What one client may take: *idle* is how long it may neither ask nor read, *linger* how long
     it may still read when we hang up, *drain* how long what it sent as we stop may take to arrive,
     *stop* how long we then wait for what is under way. *connections* is how many there may be in

@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 from uvicorn.protocols.http.flow_control import FlowControl
 
-from content_gateway.http.limits import Bounds
+from content_gateway.http.limits import ClientLimits
 
 # What asking a socket raises where it is gone, and where this is not Linux.
 _GONE: Final = (AttributeError, OSError, ValueError)
@@ -23,7 +23,7 @@ _GONE: Final = (AttributeError, OSError, ValueError)
 log = structlog.get_logger(__name__)
 
 
-class Lingering:
+class LingeringTransport:
     """A transport whose close lets the client read the answer first, and that sends a head
     together with what follows it.
 
@@ -32,7 +32,9 @@ class Lingering:
     a moment later. A client that does not read is the kernel's to cut off. uvicorn writes head
     and body by themselves, which is two packets where one will do."""
 
-    def __init__(self, transport: asyncio.Transport, flow: FlowControl, bounds: Bounds) -> None:
+    def __init__(
+        self, transport: asyncio.Transport, flow: FlowControl, bounds: ClientLimits
+    ) -> None:
         self.abort = transport.abort
         self.bounds = bounds
         self.is_closed = False

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from content_gateway.http.auth import Admitted
+from content_gateway.http.auth import Principal
 from content_gateway.http.problems import Headers
 
 JSON: Final = (b"content-type", b"application/json")
@@ -27,7 +27,7 @@ def address_of(scope: Mapping[str, Any]) -> str:
     return address
 
 
-class Call(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True):
     """One request: its path parameter, its query as it was sent, its header fields, who asks
     (None: no key needed), its body where the operation has one, and whose share of what is scarce
     it takes: the id of who asks, else of its network."""
@@ -35,7 +35,7 @@ class Call(msgspec.Struct, frozen=True):
     argument: str
     query: bytes
     headers: Iterable[tuple[bytes, bytes]]
-    admitted: Admitted | None
+    admitted: Principal | None
     body: bytes = b""
     charged: str = ""
 
@@ -50,7 +50,7 @@ def _nothing() -> None:
     """What there is to do behind an answer that nobody counts."""
 
 
-class Reply(msgspec.Struct, frozen=True):
+class Response(msgspec.Struct, frozen=True):
     """One answer, complete but for the id of the request."""
 
     body: bytes
@@ -58,7 +58,7 @@ class Reply(msgspec.Struct, frozen=True):
     status: int = 200
 
 
-class Stream(msgspec.Struct, frozen=True):
+class ResponseStream(msgspec.Struct, frozen=True):
     """An answer whose body is made while it is sent; *chunks* is closed when nobody reads on, and
     *done* is called when the client has it, or is gone."""
 
@@ -68,7 +68,7 @@ class Stream(msgspec.Struct, frozen=True):
     done: Callable[[], None] = _nothing
 
 
-Answer: TypeAlias = Reply | Stream
+Answer: TypeAlias = Response | ResponseStream
 
 
 async def in_one(body: bytes) -> AsyncIterator[bytes]:
@@ -79,7 +79,7 @@ async def in_one(body: bytes) -> AsyncIterator[bytes]:
 class Handler(msgspec.Struct, frozen=True):
     """What answers an operation, and the scope that its key must have (None: no key)."""
 
-    answer: Callable[[Call], Awaitable[Answer]]
+    answer: Callable[[Request], Awaitable[Answer]]
     scope: str | None
 
 
@@ -107,12 +107,12 @@ def length_of(body: bytes) -> tuple[bytes, bytes]:
     return b"content-length", b"%d" % len(body)
 
 
-def keyed(body: bytes, *more: tuple[bytes, bytes], status: int = 200) -> Reply:
+def keyed(body: bytes, *more: tuple[bytes, bytes], status: int = 200) -> Response:
     """The answer to a keyed operation, with *more* header fields than all of them have."""
-    return Reply(body, [*_KEYED, *more, length_of(body)], status)
+    return Response(body, [*_KEYED, *more, length_of(body)], status)
 
 
-def confirmed(message: str, result: dict[str, Any], *more: tuple[bytes, bytes]) -> Reply:
+def confirmed(message: str, result: dict[str, Any], *more: tuple[bytes, bytes]) -> Response:
     """The answer that confirms something in words and shows its *result*."""
     return keyed(msgspec.json.encode({"message": message, "result": result}), *more)
 

@@ -21,6 +21,7 @@ from content_gateway.errors import (
     InvalidDomain,
     InvalidIpnsName,
     InvalidQuery,
+    InvalidUpstreamResponse,
     KeyRefused,
     NameNotFound,
     NotFound,
@@ -30,7 +31,6 @@ from content_gateway.errors import (
     StorageUnavailable,
     TaskNotFound,
     UnexpectedBody,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
@@ -61,7 +61,7 @@ CLOSE: Final = (b"connection", b"close")
 _CLOSE: Final = (CLOSE,)
 
 
-class Refused(Exception):
+class HttpRefusal(Exception):
     """A request that is refused for its form, before anybody is asked; nothing for the log."""
 
     def __init__(self, kind: Kind, *more: tuple[bytes, bytes], detail: str = "") -> None:
@@ -209,7 +209,7 @@ _TABLE: Final[dict[type[GatewayError], Kind]] = {
         "The name service did not answer in time.",
         _later(5),
     ),
-    UpstreamNonsense: Kind(
+    InvalidUpstreamResponse: Kind(
         502, "upstream-nonsense", "Bad upstream answer", "The name service gave no valid answer."
     ),
     Overloaded: Kind(
@@ -230,7 +230,7 @@ _TABLE: Final[dict[type[GatewayError], Kind]] = {
 
 def kind_of(error: Exception) -> tuple[Kind, str]:
     """The kind of problem that *error* is, and the detail its caller may read."""
-    if isinstance(error, Refused):
+    if isinstance(error, HttpRefusal):
         return error.kind, error.detail
     for error_type in type(error).__mro__:
         if error_type in _FIXED:

@@ -14,9 +14,9 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from content_gateway.http import problems
-from content_gateway.http.connections import Crowd
-from content_gateway.http.limits import Bounds
-from content_gateway.http.lingering_close import Lingering
+from content_gateway.http.connections import Connections
+from content_gateway.http.limits import ClientLimits
+from content_gateway.http.lingering_close import LingeringTransport
 from content_gateway.http.request_head import too_large, wrong_host, wrong_version
 from content_gateway.telemetry import request_ids
 
@@ -38,7 +38,7 @@ ANSWER: Final = "content_gateway.answer"
 class Connection(Protocol):
     """What an application may want to know of, and do to, the connection it answers on."""
 
-    bounds: Bounds
+    bounds: ClientLimits
 
     def unread(self) -> int:
         """How many bytes were sent that the client has not taken, as far as we can tell."""
@@ -56,11 +56,11 @@ class Connection(Protocol):
 class Shared(ServerState):
     """What the connections of one server share."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: ClientLimits) -> None:
         super().__init__()
         self.bounds = bounds
         self.open_by_address: Counter[str] = Counter()
-        self.crowd = Crowd(bounds.connections)
+        self.crowd = Connections(bounds.connections)
         self.request_ids = request_ids()
         self.is_stopping = False
         self.hosts: set[bytes] = set()  # that were found good
@@ -74,7 +74,7 @@ class HardenedProtocol(HttpToolsProtocol):
     a body before its answer is never a request, and ends the connection."""
 
     server_state: Shared
-    transport: Lingering  # type: ignore[assignment]
+    transport: LingeringTransport  # type: ignore[assignment]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -92,7 +92,7 @@ class HardenedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Count the connection and give its first request a deadline."""
         super().connection_made(transport)
-        self.transport = Lingering(transport, self.flow, self._bounds)
+        self.transport = LingeringTransport(transport, self.flow, self._bounds)
         self.app_state = {CONNECTION: self.transport, ANSWER: self.answer}  # for every scope
         self._await_head()
         self._address = self.client[0] if self.client else ""

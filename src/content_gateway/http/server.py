@@ -17,7 +17,7 @@ import uvicorn
 
 from content_gateway.errors import WrongSettings
 from content_gateway.http.connections import most_connections
-from content_gateway.http.limits import Bounds
+from content_gateway.http.limits import ClientLimits
 from content_gateway.http.protocol import HardenedProtocol, Shared
 
 
@@ -26,7 +26,7 @@ class Server(uvicorn.Server):
 
     owns_signals = True
 
-    def __init__(self, config: uvicorn.Config, bounds: Bounds) -> None:
+    def __init__(self, config: uvicorn.Config, bounds: ClientLimits) -> None:
         super().__init__(config)
         self.server_state: Shared = Shared(bounds)
 
@@ -73,20 +73,20 @@ def _take_no_more(listener: socket.socket) -> None:
 
 def make_server(
     app: Any,
-    bounds: Bounds | None = None,
+    bounds: ClientLimits | None = None,
     *,
     connections: int = 0,
     is_local: bool = False,
-    slow_rate: int = Bounds().slow_rate,
+    slow_rate: int = ClientLimits().slow_rate,
 ) -> Server:
     """A server for the ASGI application *app*; run it with `serve(sockets=[listen(...)])`.
 
     It takes *connections* at a time (0: as many as the open files of the process allow), and with
-    *is_local* it answers to hosts of this machine only. *slow_rate* is that of Bounds."""
+    *is_local* it answers to hosts of this machine only. *slow_rate* is that of ClientLimits."""
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
     if bounds is None:
-        bounds = Bounds(
+        bounds = ClientLimits(
             connections=most_connections(connections), is_local=is_local, slow_rate=slow_rate
         )
     config = uvicorn.Config(

@@ -14,8 +14,8 @@ import structlog
 from content_gateway.concurrency.fair_semaphore import FairSemaphore
 from content_gateway.errors import GatewayError
 from content_gateway.http.bodies import Receive
-from content_gateway.http.messages import LARGE_BODY, Stream, address_of
-from content_gateway.http.problems import OLD_HTTP, Refused
+from content_gateway.http.messages import LARGE_BODY, ResponseStream, address_of
+from content_gateway.http.problems import OLD_HTTP, HttpRefusal
 from content_gateway.http.protocol import CONNECTION, Connection
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -39,7 +39,7 @@ class _SlowReader(Exception):
     """The client takes less than it must."""
 
 
-class _Pace:
+class _SendRate:
     """How long a client may keep its answer waiting.
 
     At most `Bounds.slow_seconds`; what it takes earns it time, a second for each
@@ -84,7 +84,7 @@ class _Pace:
 
 
 async def send_stream(
-    stream: Stream,
+    stream: ResponseStream,
     request_id: str,
     scope: MutableMapping[str, Any],
     receive: Receive,
@@ -98,7 +98,7 @@ async def send_stream(
     try:
         has_length = any(name == b"content-length" for name, _ in stream.headers)
         if scope["http_version"] == "1.0" and not has_length:
-            raise Refused(OLD_HTTP)  # it has no way to tell half an answer from a whole one
+            raise HttpRefusal(OLD_HTTP)  # it has no way to tell half an answer from a whole one
         chunk = await anext(stream.chunks, None)
         headers = [*stream.headers, (b"x-request-id", request_id.encode())]
         await send({"type": "http.response.start", "status": stream.status, "headers": headers})
@@ -124,11 +124,11 @@ async def send_stream(
 
 
 async def _send_chunks(
-    chunk: bytes | None, stream: Stream, connection: Connection, send: Send
+    chunk: bytes | None, stream: ResponseStream, connection: Connection, send: Send
 ) -> None:
     """Send *chunk* and what follows it, and wait until it was taken; raises _SlowReader and what
     making it raises."""
-    pace = _Pace(connection)
+    pace = _SendRate(connection)
     while chunk is not None:
         await pace.send(send, chunk)
         if connection.is_closing():

@@ -55,7 +55,7 @@ NO_LINKS: Final = NodeLinks()
 
 def one_link(cid: Cid, most: int) -> NodeLinks:
     """A link to *cid* alone, or what is inside of it."""
-    found = _Found(most)
+    found = _LinkCount(most)
     found.take([bytes(cid)])
     return found.links()
 
@@ -67,7 +67,7 @@ def read_links(cid: Cid, data: bytes, most: int) -> NodeLinks:
     kept; the reason is in words."""
     if cid.codec in LEAVES:
         return NO_LINKS
-    found = _Found(most)
+    found = _LinkCount(most)
     found.take(spelt_links(cid, data))
     return found.links()
 
@@ -85,7 +85,7 @@ def codec_in(cid: bytes) -> int:
     return cid[1] if cid[1] < _ONE_BYTE else read_varint(cid, 1)[0]
 
 
-class _Found:
+class _LinkCount:
     """The links that were read so far, of a block and of those inside of its CIDs."""
 
     def __init__(self, most: int) -> None:

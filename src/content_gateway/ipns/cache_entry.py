@@ -21,7 +21,7 @@ def _answered() -> asyncio.Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class IpnsPolicy:
     """Seconds, and how many names to remember and to look up at once.
 
     *least_lifetime* is how often at most the owner of a name can make us ask, *domain_stale* how
@@ -33,16 +33,16 @@ class Policy:
     most_lifetime: float = 3600.0
     domain_stale: float = 3600.0
     retry_after: float = 10.0
-    between_fresh_looks: float = 5.0
+    between_refreshes: float = 5.0
     source_limit: float = 10.0
     turn_limit: float = 5.0
     max_names: int = 20_000
-    max_flights: int = 256
+    max_in_flight: int = 256
     max_waiting: int = 1_000
 
 
 @dataclass(slots=True, eq=False)
-class Link:
+class CacheEntry:
     """What is known of one name.
 
     *target* is where it points, None while that is unknown or is nothing we serve; *rank* is that

@@ -17,11 +17,11 @@ import structlog
 
 from content_gateway.concurrency.fair_semaphore import FairSemaphore, Permit
 from content_gateway.errors import Overloaded, UpstreamError
-from content_gateway.ipns.cache_entry import DEFAULT_TTL, NEVER, Link, Policy
+from content_gateway.ipns.cache_entry import DEFAULT_TTL, NEVER, CacheEntry, IpnsPolicy
 from content_gateway.ipns.record import IpnsRecord, verify
 from content_gateway.model.content_path import parse_content_path
 from content_gateway.model.ipns_name import IpnsName
-from content_gateway.model.records import KnownLink
+from content_gateway.model.records import StoredEntry
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +33,7 @@ class RecordSource(Protocol):
         """The record as it was given, None if the source has none; raises UpstreamError."""
 
 
-class DomainLink(Protocol):
+class DnsLinkRecord(Protocol):
     """What a domain's TXT record says."""
 
     @property
@@ -45,61 +45,61 @@ class DomainLink(Protocol):
         """How long DNS lets it be reused unasked."""
 
 
-class DomainLinks(Protocol):
+class DnsLinkSource(Protocol):
     """DNSLink lookups."""
 
-    async def lookup(self, domain: str) -> DomainLink | None:
+    async def lookup(self, domain: str) -> DnsLinkRecord | None:
         """The link of *domain*, None if it has none; raises UpstreamError."""
 
 
-class LinkStore(Protocol):
-    """Links that outlive this process."""
+class IpnsStore(Protocol):
+    """LinkCache that outlive this process."""
 
-    def recall_link(self, name: IpnsName) -> KnownLink | None:
+    def load_link(self, name: IpnsName) -> StoredEntry | None:
         """What is remembered; None if nothing is, or it cannot be read now."""
 
-    def keep_link(self, name: IpnsName, link: KnownLink | None) -> None:
+    def store_link(self, name: IpnsName, link: StoredEntry | None) -> None:
         """Remember *link* some time soon; None: the name points nowhere any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Flight:
+class _InFlight:
     """A look-up under way or waiting for its *permit*, and the link that it fills."""
 
     task: asyncio.Task[None]
-    link: Link
+    link: CacheEntry
     permit: Permit
 
 
-class Links:
+class LinkCache:
     """The links of all names; owns the flights. Close it when done."""
 
     def __init__(
         self,
         sources: Sequence[RecordSource],
-        domains: DomainLinks,
-        store: LinkStore,
+        domains: DnsLinkSource,
+        store: IpnsStore,
         *,
-        policy: Policy | None = None,
+        policy: IpnsPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
         today: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self.policy = policy or Policy()
+        self.policy = policy or IpnsPolicy()
         self.clock = clock
         self.today = today
         self._sources = tuple(sources)
         self._domains = domains
         self._store = store
-        self._links: dict[IpnsName, Link] = {}
-        self._flights: dict[IpnsName, _Flight] = {}
+        self._links: dict[IpnsName, CacheEntry] = {}
+        self._flights: dict[IpnsName, _InFlight] = {}
         self._permits = FairSemaphore(
-            self.policy.max_flights,
+            self.policy.max_in_flight,
             waiting=self.policy.max_waiting,
             patience=self.policy.turn_limit,
             detail="Too many IPNS names are being looked up at once.",
         )
 
-    def look(self, name: IpnsName, *, anew: bool = False, requestor: str = "") -> Link:
+    def look(self, name: IpnsName, *, anew: bool = False, requestor: str = "") -> CacheEntry:
         """The link of *name* as it is known now.
 
         Starts a flight for *requestor* unless the link is fresh or one is under way; with *anew*
@@ -107,7 +107,7 @@ class Links:
         requestor has used up its share (`check`)."""
         link = self.known(name)
         now = self.clock()
-        wanted = anew and now >= link.asked_at + self.policy.between_fresh_looks
+        wanted = anew and now >= link.asked_at + self.policy.between_refreshes
         if name in self._flights:
             self._flights[name].permit.join(requestor)
         elif wanted or now >= link.fresh_until:
@@ -119,7 +119,7 @@ class Links:
         if name not in self._flights and not self._permits.has_room(requestor):
             raise Overloaded(self._permits.detail)
 
-    def known(self, name: IpnsName) -> Link:
+    def known(self, name: IpnsName) -> CacheEntry:
         """The link of *name* from memory, else from the store; asks nobody."""
         link = self._links.pop(name, None)
         if link is None and name in self._flights:
@@ -138,10 +138,10 @@ class Links:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _recalled(self, name: IpnsName) -> Link:
+    def _recalled(self, name: IpnsName) -> CacheEntry:
         """The link that a former process has left behind, or an empty one."""
-        link = Link()
-        known = self._store.recall_link(name)
+        link = CacheEntry()
+        known = self._store.load_link(name)
         if known is None:
             return link
         try:
@@ -152,11 +152,11 @@ class Links:
                 self._take_record(link, verify(name, known.record, known.at), known.at)
         except UpstreamError as wrong:
             log.error("a kept ipns record is not valid", name=name.text, reason=wrong.detail)
-            return Link()
+            return CacheEntry()
         link.settled_at = known.at
         return link
 
-    def _start(self, name: IpnsName, link: Link, now: float, requestor: str) -> None:
+    def _start(self, name: IpnsName, link: CacheEntry, now: float, requestor: str) -> None:
         try:
             permit = self._permits.request(requestor)
         except Overloaded:
@@ -166,10 +166,10 @@ class Links:
         link.asked_at = now
         link.answered.clear()
         task = asyncio.create_task(self._fly(name, link, permit), name=f"ipns {name}")
-        self._flights[name] = _Flight(task, link, permit)
+        self._flights[name] = _InFlight(task, link, permit)
         task.add_done_callback(lambda _: self._flights.pop(name).permit.release())
 
-    async def _fly(self, name: IpnsName, link: Link, permit: Permit) -> None:
+    async def _fly(self, name: IpnsName, link: CacheEntry, permit: Permit) -> None:
         try:
             await permit.granted()
             # What a source brings replaces this; else nobody asks again for a while.
@@ -185,7 +185,7 @@ class Links:
             link.settled_at = self.today()
             link.answered.set()
 
-    async def _ask_dns(self, name: IpnsName, link: Link) -> None:
+    async def _ask_dns(self, name: IpnsName, link: CacheEntry) -> None:
         try:
             async with asyncio.timeout(self.policy.source_limit):
                 found = await self._domains.lookup(name.text)
@@ -196,13 +196,13 @@ class Links:
         if found is None:
             link.target, link.usable_until = None, NEVER
             link.failure = "The domain has no DNSLink record."
-            self._store.keep_link(name, None)
+            self._store.store_link(name, None)
             return
         now = self.today()
         self._take_domain(link, found.path, found.ttl, now)
-        self._store.keep_link(name, KnownLink(found.path, now, ttl=found.ttl))
+        self._store.store_link(name, StoredEntry(found.path, now, ttl=found.ttl))
 
-    async def _ask_sources(self, name: IpnsName, link: Link) -> None:
+    async def _ask_sources(self, name: IpnsName, link: CacheEntry) -> None:
         reasons = [] if self._sources else ["No source of IPNS records is configured."]
         asks = [asyncio.create_task(self._ask(source, name)) for source in self._sources]
         is_told = False
@@ -228,9 +228,9 @@ class Links:
         async with asyncio.timeout(self.policy.source_limit):
             return await source.record(name)
 
-    def _consider(self, name: IpnsName, link: Link, data: bytes) -> None:
-        """Take the record in *data* unless a better one is known; raises UpstreamNonsense for one
-        that does not prove itself."""
+    def _consider(self, name: IpnsName, link: CacheEntry, data: bytes) -> None:
+        """Take the record in *data* unless a better one is known; raises InvalidUpstreamResponse
+        for one that does not prove itself."""
         now = self.today()
         record = verify(name, data, now)
         if link.rank is not None and record.rank < link.rank:
@@ -241,19 +241,19 @@ class Links:
         link.settled_at = now
         link.answered.set()
         if is_news:
-            self._store.keep_link(name, KnownLink(record.value, now, data))
+            self._store.store_link(name, StoredEntry(record.value, now, data))
 
-    def _take_record(self, link: Link, record: IpnsRecord, at: datetime) -> None:
+    def _take_record(self, link: CacheEntry, record: IpnsRecord, at: datetime) -> None:
         link.rank, link.usable_until = record.rank, record.valid_until
         ttl = DEFAULT_TTL if record.ttl is None else record.ttl
         self._take(link, record.value, min(ttl, record.valid_until - at), at)
 
-    def _take_domain(self, link: Link, path: str, ttl: timedelta, at: datetime) -> None:
+    def _take_domain(self, link: CacheEntry, path: str, ttl: timedelta, at: datetime) -> None:
         ttl = min(ttl, timedelta(seconds=self.policy.most_lifetime))
         link.usable_until = at + ttl + timedelta(seconds=self.policy.domain_stale)
         self._take(link, path, ttl, at)
 
-    def _take(self, link: Link, path: str, lifetime: timedelta, at: datetime) -> None:
+    def _take(self, link: CacheEntry, path: str, lifetime: timedelta, at: datetime) -> None:
         """Point *link* at *path*, which holds for *lifetime* from the moment *at*."""
         link.target = parse_content_path(path)
         seconds = max(lifetime.total_seconds(), self.policy.least_lifetime)

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeGuard
 
 import cbor2
 
-from content_gateway.errors import InvalidCid, UpstreamNonsense
+from content_gateway.errors import InvalidCid, InvalidUpstreamResponse
 from content_gateway.ipns.public_keys import INVALID_SIGNATURE, check_signature, public_key
 from content_gateway.model.cid import Cid
 from content_gateway.model.ipns_name import MAX_RECORD_BYTES, IpnsName
@@ -75,7 +75,7 @@ class IpnsRecord:
 def verify(name: IpnsName, data: bytes, now: datetime) -> IpnsRecord:
     """The record of *name* in *data*, valid at *now* (UTC).
 
-    Raises UpstreamNonsense, saying why, when it is malformed, somebody else's, tampered with
+    Raises InvalidUpstreamResponse, saying why, when it is malformed, somebody else's, tampered with
     or expired."""
     try:
         fields = _read_fields(data)
@@ -86,9 +86,9 @@ def verify(name: IpnsName, data: bytes, now: datetime) -> IpnsRecord:
         _check_v1(fields, values)
         record = _understand(values)
     except _INVALID as wrong:
-        raise UpstreamNonsense(f"The IPNS record is not valid: {_reason(wrong)}.") from wrong
+        raise InvalidUpstreamResponse(f"The IPNS record is not valid: {_reason(wrong)}.") from wrong
     if record.valid_until <= now:
-        raise UpstreamNonsense("The IPNS record has expired.")
+        raise InvalidUpstreamResponse("The IPNS record has expired.")
     return record
 
 

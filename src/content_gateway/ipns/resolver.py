@@ -13,8 +13,8 @@ from typing import Final, Literal, Protocol
 
 from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
 from content_gateway.errors import InvalidIpnsName, TaskNotFound
-from content_gateway.ipns.cache_entry import NEVER, Link
-from content_gateway.ipns.link_cache import Links
+from content_gateway.ipns.cache_entry import NEVER, CacheEntry
+from content_gateway.ipns.link_cache import LinkCache
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import MAX_PATH, IpfsPath
 from content_gateway.model.ipns_name import IpnsName
@@ -55,7 +55,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class TaskProgress:
     """How a task is going. *found* is the last verified path that still holds, in every state.
 
     *failure* says what went wrong; it is set exactly in the state "failed"."""
@@ -67,15 +67,15 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class _Trail:
+class _ResolutionChain:
     """A walk along the links: all of them, and the content at their end if it was reached."""
 
-    links: list[Link]
+    links: list[CacheEntry]
     found: IpfsPath | None = None
     failure: str | None = None
 
 
-class Blocking(Protocol):
+class IpnsDenylist(Protocol):
     """The operator's block list; each of these raises Blocked."""
 
     def check_ipns(self, name: IpnsName) -> None:
@@ -91,7 +91,7 @@ class IpnsResolver:
     Each of its answers raises Blocked when a name on the way, or the CID at its end, is not to be
     served; a blocked name is not even looked up."""
 
-    def __init__(self, links: Links, blocking: Blocking) -> None:
+    def __init__(self, links: LinkCache, blocking: IpnsDenylist) -> None:
         self._links = links
         self._blocking = blocking
 
@@ -128,24 +128,24 @@ class IpnsResolver:
         """The last verified path behind *name* that still holds; asks nobody."""
         return self._walk(name, ask=False).found
 
-    def begin(self, name: IpnsName, *, requestor: str = "") -> Progress:
+    def begin(self, name: IpnsName, *, requestor: str = "") -> TaskProgress:
         """Start a resolution, unless one was started moments ago, and name it.
 
         Raises Overloaded when *requestor* has too many under way."""
         self._links.check(name, requestor)
         trail = self._walk(name, requestor, anew=True)
-        return Progress(Task(name, self._links.today()), "pending", trail.found)
+        return TaskProgress(Task(name, self._links.today()), "pending", trail.found)
 
-    def progress(self, task_id: str, *, requestor: str = "") -> Progress:
+    def progress(self, task_id: str, *, requestor: str = "") -> TaskProgress:
         """How the task is going; raises TaskNotFound."""
         task = Task.parse(task_id, self._links.today())
         trail = self._walk(task.name, requestor)
         if any(self._is_pending(link, task) for link in trail.links):
-            return Progress(task, "pending", trail.found)
+            return TaskProgress(task, "pending", trail.found)
         failures = [link.failure for link in trail.links if link.failure is not None]
         if trail.found is None or failures:
-            return Progress(task, "failed", trail.found, trail.failure or failures[0])
-        return Progress(task, "resolved", trail.found)
+            return TaskProgress(task, "failed", trail.found, trail.failure or failures[0])
+        return TaskProgress(task, "resolved", trail.found)
 
     async def close(self) -> None:
         """End every look-up."""
@@ -153,9 +153,9 @@ class IpnsResolver:
 
     def _walk(
         self, name: IpnsName, requestor: str = "", *, anew: bool = False, ask: bool = True
-    ) -> _Trail:
+    ) -> _ResolutionChain:
         now = self._links.today()
-        links: list[Link] = []
+        links: list[CacheEntry] = []
         below = ""  # what of the content is meant: each link puts its own path before it
         for _ in range(MAX_DEPTH):
             self._blocking.check_ipns(name)
@@ -165,18 +165,24 @@ class IpnsResolver:
                 link = self._links.known(name)
             links.append(link)
             if link.target is None:
-                return _Trail(links, failure=link.failure or "It points at no CID or IPNS name.")
+                return _ResolutionChain(
+                    links, failure=link.failure or "It points at no CID or IPNS name."
+                )
             if link.usable_until <= now:
-                return _Trail(links, failure="The last record has expired.")
+                return _ResolutionChain(links, failure="The last record has expired.")
             if isinstance(link.target, IpfsPath):
                 self._blocking.check_cid(link.target.cid)
                 if len(_joined(link.target.path, below)) > MAX_PATH:
-                    return _Trail(links, failure="The path that it points at is too long.")
-                return _Trail(links, _below(link.target, below))
+                    return _ResolutionChain(
+                        links, failure="The path that it points at is too long."
+                    )
+                return _ResolutionChain(links, _below(link.target, below))
             name, below = link.target.name, _joined(link.target.path, below)
-        return _Trail(links, failure=f"The name leads through more than {MAX_DEPTH} names.")
+        return _ResolutionChain(
+            links, failure=f"The name leads through more than {MAX_DEPTH} names."
+        )
 
-    def _is_pending(self, link: Link, task: Task) -> bool:
+    def _is_pending(self, link: CacheEntry, task: Task) -> bool:
         """True while the look that *task* wants of *link* has brought nothing yet."""
         return link.settled_at < task.begun and (link.is_awaited or link.settled_at == NEVER)
 

@@ -191,11 +191,11 @@ def _promise(
         )
         return False
     if state is not ContentState.PINNED:
-        hasten(connection, content, now)
+        trigger(connection, content, now)
     return state is not ContentState.PINNED
 
 
-def hasten(connection: sqlite3.Connection, content: int, now: int) -> None:
+def trigger(connection: sqlite3.Connection, content: int, now: int) -> None:
     """A content that waits out a long gap is looked at again, at *now* (milliseconds since 1970),
     as somebody asks for it."""
     connection.execute(

@@ -13,7 +13,7 @@ from content_gateway.codecs.timestamps import at_milliseconds
 from content_gateway.errors import InvalidCid
 from content_gateway.model.backlog import Waiting
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import ContentState, Due, Sent, Sighting
+from content_gateway.model.content_state import BackendStatus, ContentState, LastRequest, WorkItem
 
 log = structlog.get_logger(__name__)
 
@@ -31,7 +31,7 @@ def waiting_of(row: tuple[Any, ...]) -> Waiting:
     )
 
 
-def due_of(row: tuple[Any, ...]) -> Due | None:
+def due_of(row: tuple[Any, ...]) -> WorkItem | None:
     """The leased content; None for one that cannot be tended, which must not stop the others."""
     content, text, state, generation, holders, attempts, looks, sent, sent_at, requestor = row
     try:
@@ -39,7 +39,7 @@ def due_of(row: tuple[Any, ...]) -> Due | None:
     except InvalidCid as odd:
         log.error("the ledger has a content that is none", cid=text, reason=odd.detail)
         return None
-    return Due(
+    return WorkItem(
         id=content,
         cid=cid,
         state=ContentState(state),
@@ -47,14 +47,14 @@ def due_of(row: tuple[Any, ...]) -> Due | None:
         is_held=holders > 0,
         attempts=attempts,
         looks=looks,
-        sent=None if sent is None else Sent(sent),
+        sent=None if sent is None else LastRequest(sent),
         sent_at=(sent_at or 0) / 1000,
         requestor=requestor,
         is_shared=holders > 1,
     )
 
 
-def kept_sighting(seen: Sighting | None, heard_at: datetime) -> dict[str, Any]:
+def kept_sighting(seen: BackendStatus | None, heard_at: datetime) -> dict[str, Any]:
     """The columns replicas, wanted and peers; nothing in them where nothing was seen.
 
     What a peer gives no time for, it has said at *heard_at*."""

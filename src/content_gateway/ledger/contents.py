@@ -22,11 +22,11 @@ from content_gateway.ledger.requestors import give_to_soonest
 from content_gateway.model.backlog import COMING, Backlog, Waiting
 from content_gateway.model.content_state import (
     ContentState,
-    Due,
     Event,
+    LastRequest,
+    LeaseQuota,
     Outcome,
-    Sent,
-    Shares,
+    WorkItem,
     after,
 )
 from content_gateway.sqlite.database import Database
@@ -45,7 +45,7 @@ class SqliteContents:
         self._grace = grace
         self._clock = clock
 
-    def any_due(self, shares: Shares) -> bool:
+    def any_due(self, shares: LeaseQuota) -> bool:
         """Whether a content that *shares* has room for seems to wait; it may be gone by now."""
         now = self._now()
         return self._database.read(lambda connection: any_in_line(connection, now, shares))
@@ -57,7 +57,7 @@ class SqliteContents:
             lambda connection: [number for (number,) in connection.execute(line, (limit,))]
         )
 
-    async def lease(self, owner: str, seconds: float, shares: Shares) -> Sequence[Due]:
+    async def lease(self, owner: str, seconds: float, shares: LeaseQuota) -> Sequence[WorkItem]:
         """As many due contents as *shares* allows, for *owner* alone until *seconds* have passed;
         in turn by requestor."""
 
@@ -72,7 +72,7 @@ class SqliteContents:
             if leasing.dues or leasing.is_whole:
                 return leasing.dues
 
-    async def renew(self, owner: str, dues: Iterable[Due], seconds: float) -> set[int]:
+    async def renew(self, owner: str, dues: Iterable[WorkItem], seconds: float) -> set[int]:
         """Extend *owner*'s leases; the numbers of those that it still has, under the generation
         that it knows."""
         until = self._now() + round(seconds * 1000)
@@ -119,8 +119,14 @@ class SqliteContents:
             pass
 
     async def begin(
-        self, owner: str, due: Due, sent: Sent, event: Event | None, *, though_held: bool = False
-    ) -> Due | None:
+        self,
+        owner: str,
+        due: WorkItem,
+        sent: LastRequest,
+        event: Event | None,
+        *,
+        though_held: bool = False,
+    ) -> WorkItem | None:
         """Record *event*, and that *sent* is about to be asked of the backend; the content as it
         is then, once that is durable.
 
@@ -144,7 +150,7 @@ class SqliteContents:
             return None
         return replace(due, state=state, sent=sent, sent_at=now / 1000)
 
-    async def progress(self, owner: str, due: Due, blocks: int, size: int) -> None:
+    async def progress(self, owner: str, due: WorkItem, blocks: int, size: int) -> None:
         """Keep that the content is being brought in, and how far that is."""
         state = after(due.state, Event.SEEN_PINNING)
         values = _key(owner, due) | {"blocks": blocks, "size": size, "state": state}
@@ -158,7 +164,7 @@ class SqliteContents:
 
         await self._database.write(job)
 
-    async def settle(self, owner: str, outcomes: Sequence[tuple[Due, Outcome]]) -> None:
+    async def settle(self, owner: str, outcomes: Sequence[tuple[WorkItem, Outcome]]) -> None:
         """Write *outcomes* and end their leases; nothing happens where *owner* has lost one.
 
         Where the generation has passed on nothing is learned, and the content is due again."""
@@ -176,7 +182,7 @@ class SqliteContents:
 
         await self._database.write(job)
 
-    async def hasten(self, numbers: Sequence[int]) -> None:
+    async def trigger(self, numbers: Sequence[int]) -> None:
         """Make these contents due now, where somebody holds them and nobody tends them."""
         await self._database.write(partial(due_now, numbers=numbers, now=self._now()))
 
@@ -252,7 +258,7 @@ class SqliteContents:
 
 
 def _settle(
-    connection: sqlite3.Connection, owner: str, due: Due, outcome: Outcome, now: int
+    connection: sqlite3.Connection, owner: str, due: WorkItem, outcome: Outcome, now: int
 ) -> bool:
     """Write one outcome; False if the lease or the generation has passed on."""
     state: ContentState | None = due.state
@@ -296,5 +302,5 @@ def _settle(
     return changed.rowcount > 0
 
 
-def _key(owner: str, due: Due) -> dict[str, Any]:
+def _key(owner: str, due: WorkItem) -> dict[str, Any]:
     return {"id": due.id, "owner": owner, "generation": due.generation}

@@ -20,10 +20,10 @@ from content_gateway.model.records import (
     ContentRecord,
     IpfsContent,
     IpnsContent,
-    KnownLink,
-    Learned,
     OtherContent,
     Records,
+    Resolved,
+    StoredEntry,
     parse_link,
 )
 from content_gateway.model.wallet import CoinType
@@ -59,8 +59,8 @@ _PRUNE_LINKS: Final = """
 
 Statement = tuple[str, dict[str, Any]]
 # What was learned, or None for absence, and when.
-Resolutions = dict[tuple[str, CoinType], tuple[Learned | None, datetime]]
-LinksByName = dict[str, tuple[KnownLink | None, datetime]]
+Resolutions = dict[tuple[str, CoinType], tuple[Resolved | None, datetime]]
+LinksByName = dict[str, tuple[StoredEntry | None, datetime]]
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
@@ -69,7 +69,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class StoreLimits:
     """How many answers are kept, how many may wait to be written, and for how many seconds.
 
     The tables are pruned after every *prune_every* rows: so many more may be in them."""
@@ -88,11 +88,11 @@ class SqliteLastKnown:
         self,
         database: Database,
         *,
-        bounds: Bounds | None = None,
+        bounds: StoreLimits | None = None,
         today: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._database = database
-        self._bounds = bounds or Bounds()
+        self._bounds = bounds or StoreLimits()
         self._today = today
         self._resolutions: Resolutions = {}  # not written yet
         self._links: LinksByName = {}
@@ -109,7 +109,7 @@ class SqliteLastKnown:
         await asyncio.gather(self._task, return_exceptions=True)
         await self._flush()
 
-    def recall(self, domain: str, coin: CoinType) -> Learned | None:
+    def recall(self, domain: str, coin: CoinType) -> Resolved | None:
         """What *domain* pointed at when last asked for, None if that is not known."""
         if (domain, coin) in self._resolutions:
             return self._resolutions[domain, coin][0]
@@ -120,14 +120,14 @@ class SqliteLastKnown:
             _read_resolution,
         )
 
-    def keep(self, domain: str, coin: CoinType, learned: Learned | None) -> None:
+    def keep(self, domain: str, coin: CoinType, learned: Resolved | None) -> None:
         """Remember *learned*, which is whole, or with None forget what was known."""
         if len(self._resolutions) < self._bounds.pending or (domain, coin) in self._resolutions:
             at = self._today() if learned is None else learned.at
             self._resolutions[domain, coin] = (learned, at)
             self._something.set()
 
-    def recall_link(self, name: IpnsName) -> KnownLink | None:
+    def load_link(self, name: IpnsName) -> StoredEntry | None:
         """Where *name* pointed when last looked at, None if that is not known."""
         if name.text in self._links:
             return self._links[name.text][0]
@@ -137,7 +137,7 @@ class SqliteLastKnown:
             _read_link,
         )
 
-    def keep_link(self, name: IpnsName, link: KnownLink | None) -> None:
+    def store_link(self, name: IpnsName, link: StoredEntry | None) -> None:
         """Remember where *name* points, or with None that it points nowhere."""
         if len(self._links) < self._bounds.pending or name.text in self._links:
             self._links[name.text] = (link, self._today() if link is None else link.at)
@@ -212,7 +212,7 @@ def _all_of(statements: list[Statement]) -> Callable[[sqlite3.Connection], None]
 
 
 def _of_resolution(
-    domain: str, coin: CoinType, learned: Learned | None, at: datetime, now: int
+    domain: str, coin: CoinType, learned: Resolved | None, at: datetime, now: int
 ) -> Statement:
     values = {"domain": domain, "coin": coin, "learned_at": milliseconds(at), "now": now}
     if learned is None:
@@ -223,7 +223,7 @@ def _of_resolution(
     return _KEEP_RESOLUTION, values | {"wallet_is_owner": int(records.wallet_is_owner)}
 
 
-def _of_link(name: str, link: KnownLink | None, at: datetime, now: int) -> Statement:
+def _of_link(name: str, link: StoredEntry | None, at: datetime, now: int) -> Statement:
     values = {"name": name, "learned_at": milliseconds(at), "now": now}
     if link is None:
         return _FORGET_LINK, values
@@ -231,17 +231,17 @@ def _of_link(name: str, link: KnownLink | None, at: datetime, now: int) -> State
     return _KEEP_LINK, values | {"path": link.path, "record": link.record, "ttl": ttl}
 
 
-def _read_resolution(row: tuple[Any, ...]) -> Learned:
+def _read_resolution(row: tuple[Any, ...]) -> Resolved:
     wallet, content, is_owner, learned_at = row
-    return Learned(
+    return Resolved(
         Records(wallet, _read_content(content), bool(is_owner)), at_milliseconds(learned_at)
     )
 
 
-def _read_link(row: tuple[Any, ...]) -> KnownLink:
+def _read_link(row: tuple[Any, ...]) -> StoredEntry:
     path, record, ttl, learned_at = row
     lifetime = None if ttl is None else timedelta(milliseconds=ttl)
-    return KnownLink(path, at_milliseconds(learned_at), record, lifetime)
+    return StoredEntry(path, at_milliseconds(learned_at), record, lifetime)
 
 
 def _write_content(content: ContentRecord) -> str:

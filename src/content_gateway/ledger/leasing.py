@@ -10,9 +10,15 @@ import sqlite3
 from typing import Any, Final
 
 from content_gateway.ledger.content_rows import due_of
-from content_gateway.model.content_state import STUBBORN_ATTEMPTS, Due, Lane, Room, Shares
+from content_gateway.model.content_state import (
+    SLOW_AFTER_ATTEMPTS,
+    LeaseQuota,
+    Queue,
+    RemainingQuota,
+    WorkItem,
+)
 
-LANE: Final = f"(attempts + looks > 0) + (attempts > {STUBBORN_ATTEMPTS})"
+LANE: Final = f"(attempts + looks > 0) + (attempts > {SLOW_AFTER_ATTEMPTS})"
 LEASED: Final = (
     " RETURNING id, cid, state, generation,"
     " (SELECT count(*) FROM (SELECT 1 FROM pins WHERE content = contents.id LIMIT 2)),"
@@ -34,10 +40,10 @@ _FIRST: Final = (
 _MOST_QUEUES: Final = 256  # that one transaction looks into
 
 
-def any_in_line(connection: sqlite3.Connection, now: int, shares: Shares) -> bool:
+def any_in_line(connection: sqlite3.Connection, now: int, shares: LeaseQuota) -> bool:
     """Whether a queue that may be served seems to have something due."""
-    room = Room(shares)
-    for lane in Lane:
+    room = RemainingQuota(shares)
+    for lane in Queue:
         line = connection.execute(_LINE, (lane, now * 1000, len(shares.held or ()) + 1))
         if any(room.of(lane, requestor) for (requestor,) in line.fetchall()):
             return True
@@ -50,14 +56,14 @@ class Leasing:
     *is_whole* is False where so many queues turned out to be empty that others were not reached."""
 
     def __init__(
-        self, connection: sqlite3.Connection, owner: str, now: int, until: int, shares: Shares
+        self, connection: sqlite3.Connection, owner: str, now: int, until: int, shares: LeaseQuota
     ) -> None:
         self._connection = connection
         self._now = now
         self._values = {"owner": owner, "now": now, "until": until}
         self._shares = shares
-        self._room = Room(shares)
-        self.dues: list[Due] = []
+        self._room = RemainingQuota(shares)
+        self.dues: list[WorkItem] = []
         self.is_whole = True
 
     def run(self) -> None:
@@ -66,10 +72,10 @@ class Leasing:
             limit = min(self._shares.releases, self._room.left)
             for due in self._lease(_RELEASES, {"limit": limit}):
                 self._room.taken(due.lane, due.requestor)
-        for lane in (Lane.STUBBORN, Lane.RETRY, Lane.FIRST_TRY):
+        for lane in (Queue.STUBBORN, Queue.RETRY, Queue.FIRST_TRY):
             self._serve(lane)
 
-    def _serve(self, lane: Lane) -> None:
+    def _serve(self, lane: Queue) -> None:
         """Lease from the queues of *lane*, one after the other, as evenly as they allow."""
         if not self._room.in_lane(lane):
             return
@@ -106,7 +112,7 @@ class Leasing:
             self._room.taken(values["lane"], due.requestor)
         return len(dues)
 
-    def _lease(self, statement: str, values: dict[str, Any]) -> list[Due]:
+    def _lease(self, statement: str, values: dict[str, Any]) -> list[WorkItem]:
         # All rows first: a statement left in the middle stops every later commit. A row that is no
         # content has its lease like the others, and no worker.
         rows = self._connection.execute(statement, self._values | values).fetchall()
@@ -114,7 +120,7 @@ class Leasing:
         self.dues += dues
         return dues
 
-    def _line_up(self, lane: Lane, requestor: int, place: int) -> None:
+    def _line_up(self, lane: Queue, requestor: int, place: int) -> None:
         """Send a queue to the end of the line, microseconds *place* from now, or to when its first
         is due; an empty one goes."""
         (first,) = self._connection.execute(_FIRST, (lane, requestor)).fetchone()

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from content_gateway.codecs.timestamps import microseconds
-from content_gateway.ledger.additions import Addition, add_all, hasten
+from content_gateway.ledger.additions import Addition, add_all, trigger
 from content_gateway.ledger.backend_health import last_word
 from content_gateway.ledger.pin_rows import (
     LISTED,
@@ -89,7 +89,7 @@ class SqliteLedger:
                 values,
             ).fetchone()
             if changed is not None and label.origins:
-                hasten(connection, changed[0], round(self._clock() * 1000))
+                trigger(connection, changed[0], round(self._clock() * 1000))
             return changed is not None
 
         return await self._database.write(job, requestor=requestor)

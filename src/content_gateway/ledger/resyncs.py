@@ -12,20 +12,20 @@ from typing import Final
 import msgspec
 
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import Known, SweepReport
+from content_gateway.model.content_state import LedgerEntry, ResyncReport
 from content_gateway.sqlite.database import Database
 
 _KEPT_REPORTS: Final = 100
 
 
-class SqliteSweeps:
+class SqliteResyncs:
     """The sweeps of one database."""
 
     def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
         self._database = database
         self._clock = clock
 
-    async def take_duty(self, name: str, owner: str, seconds: float, longest: float) -> bool:
+    async def acquire_job(self, name: str, owner: str, seconds: float, longest: float) -> bool:
         """Whether *owner* may do that work now, alone, for so long; False: not due, or taken.
 
         It never waits for more than *longest* seconds: more was said by a clock that was wrong."""
@@ -39,14 +39,14 @@ class SqliteSweeps:
             values,
         )
 
-    async def keep_duty(self, name: str, owner: str, seconds: float) -> bool:
+    async def renew_job(self, name: str, owner: str, seconds: float) -> bool:
         """Extend the lease; False if it was lost."""
         values = {"name": name, "owner": owner, "until": self._now() + round(seconds * 1000)}
         return await self._changes(
             "UPDATE duties SET next_at = :until WHERE name = :name AND lease_owner = :owner", values
         )
 
-    async def end_duty(self, name: str, owner: str, again_in: float) -> None:
+    async def finish_job(self, name: str, owner: str, again_in: float) -> None:
         """Give the work back, until it is due again."""
         values = {"name": name, "owner": owner, "next": self._now() + round(again_in * 1000)}
         await self._changes(
@@ -55,7 +55,7 @@ class SqliteSweeps:
             values,
         )
 
-    async def hasten_duty(self, name: str) -> None:
+    async def trigger_job(self, name: str) -> None:
         """Make the work due now, if nobody does it."""
         await self._changes(
             "UPDATE duties SET next_at = min(next_at, :now)"
@@ -63,19 +63,19 @@ class SqliteSweeps:
             {"name": name, "now": self._now()},
         )
 
-    async def known(self, cids: Sequence[Cid]) -> Mapping[Cid, Known]:
+    async def known(self, cids: Sequence[Cid]) -> Mapping[Cid, LedgerEntry]:
         """What the ledger knows of *cids*, of those that it knows."""
         texts = {str(cid): cid for cid in cids}
         values = (msgspec.json.encode(list(texts)).decode(),)
 
-        def job(connection: sqlite3.Connection) -> dict[Cid, Known]:
+        def job(connection: sqlite3.Connection) -> dict[Cid, LedgerEntry]:
             found = connection.execute(
                 "SELECT cid, id, state != 'unpinning', replicas, wanted FROM contents"
                 " WHERE cid IN (SELECT value FROM json_each(?))",
                 values,
             )
             return {
-                texts[text]: Known(number, bool(is_held), replicas, wanted)
+                texts[text]: LedgerEntry(number, bool(is_held), replicas, wanted)
                 for text, number, is_held, replicas, wanted in found
             }
 
@@ -106,7 +106,7 @@ class SqliteSweeps:
             values,
         )
 
-    async def report(self, report: SweepReport) -> None:
+    async def report(self, report: ResyncReport) -> None:
         """Keep what a sweep has found; the last hundred are."""
         sample = msgspec.json.encode([str(cid) for cid in report.sample]).decode()
         values = (
@@ -126,7 +126,7 @@ class SqliteSweeps:
 
         await self._database.write(job)
 
-    def last_report(self) -> SweepReport | None:
+    def last_report(self) -> ResyncReport | None:
         """What the last sweep has found; None if there was none."""
         row = self._database.read(
             lambda connection: connection.execute(
@@ -138,7 +138,7 @@ class SqliteSweeps:
             return None
         started_at, ended_at, listed, missing, strangers, sample, under_replicated = row
         cids = tuple(Cid.parse(text) for text in msgspec.json.decode(sample, type=list[str]))
-        return SweepReport(
+        return ResyncReport(
             *(started_at / 1000, ended_at / 1000, listed, missing, strangers, cids),
             under_replicated=under_replicated,
         )

@@ -33,16 +33,16 @@ class Node:
 class BackendHealth:
     """What is known of the backend at *kept_at*.
 
-    It is unreachable *since* then (None: it answers), and is tried again at *next_at*; *is_deaf*
-    says that it tells what it holds and takes no pins, and *is_ours* that the fault is our own.
-    *reason* is for operators alone, as it may
-    name hosts. *pinned* contents became so within the last *seconds*."""
+    It is unreachable *since* then (None: it answers), and is tried again at *next_at*;
+    *is_rejecting_writes* says that it tells what it holds and takes no pins, and *is_ours* that the
+    fault is our own. *reason* is for operators alone, as it may name hosts. *pinned* contents
+    became so within the last *seconds*."""
 
     kept_at: datetime
     answered_at: datetime | None = None
     since: datetime | None = None
     next_at: datetime | None = None
-    is_deaf: bool = False
+    is_rejecting_writes: bool = False
     is_ours: bool = False
     reason: str | None = None
     pinned: int = 0
@@ -57,7 +57,9 @@ class BackendHealth:
 
     def words(self) -> str:
         """Why a pin waits, for requestors; only where there is an outage."""
-        what = "The pin backend " + ("takes no pins" if self.is_deaf else "cannot be reached")
+        what = "The pin backend " + (
+            "takes no pins" if self.is_rejecting_writes else "cannot be reached"
+        )
         if self.is_ours:
             what = "This service cannot keep content"
         since = "" if self.since is None else f" since {rfc3339(self.since)}"

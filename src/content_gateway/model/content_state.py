@@ -71,11 +71,11 @@ def after(state: ContentState | None, event: Event) -> ContentState | None:
     return TRANSITIONS.get((state, event), state)
 
 
-class Holding(Enum):
+class TrackerStatus(Enum):
     """What a backend says it has of one content."""
 
     ABSENT = auto()  # not in its pinset: positive word, not silence
-    UNHEARD = auto()  # in its pinset, and a node that is to keep it does not know of that (yet)
+    UNTRACKED = auto()  # in its pinset, and a node that is to keep it does not know of that (yet)
     QUEUED = auto()  # in its pinset, not begun
     PINNING = auto()
     PINNED = auto()  # as many replicas as are wanted
@@ -97,12 +97,12 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class BackendStatus:
     """What a look has shown: *replicas* of *wanted* are there.
 
     *reason* says why in words for people, where something is wrong."""
 
-    holding: Holding
+    holding: TrackerStatus
     replicas: int = 0
     wanted: int = 1
     peers: Sequence[Peer] = ()
@@ -119,7 +119,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class LedgerEntry:
     """What the ledger has of a content: its *number*, whether somebody holds it, and how many
     *replicas* of *wanted* there were when it was looked at last."""
 
@@ -129,18 +129,18 @@ class Known:
     wanted: int
 
 
-class Sent(StrEnum):
+class LastRequest(StrEnum):
     """What the backend was last asked for."""
 
     PIN = "pin"
     UNPIN = "unpin"
 
 
-STUBBORN_ATTEMPTS: Final = 4
+SLOW_AFTER_ATTEMPTS: Final = 4
 """A content that was asked for more often is stubborn: it may take an hour, again and again."""
 
 
-class Lane(IntEnum):
+class Queue(IntEnum):
     """The queue in which a content waits; no lane can hold up the others."""
 
     FIRST_TRY = 0
@@ -149,7 +149,7 @@ class Lane(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class WorkItem:
     """A leased content that wants tending.
 
     *is_held* is counted under the lease. *generation* changes with every promise and release, so
@@ -165,21 +165,21 @@ class Due:
     is_held: bool
     attempts: int = 0
     looks: int = 0
-    sent: Sent | None = None
+    sent: LastRequest | None = None
     sent_at: float = 0.0
     requestor: int = 0
     is_shared: bool = False
 
     @property
-    def lane(self) -> Lane:
+    def lane(self) -> Queue:
         """Where it has waited."""
-        if self.attempts > STUBBORN_ATTEMPTS:
-            return Lane.STUBBORN
-        return Lane.RETRY if self.attempts + self.looks else Lane.FIRST_TRY
+        if self.attempts > SLOW_AFTER_ATTEMPTS:
+            return Queue.STUBBORN
+        return Queue.RETRY if self.attempts + self.looks else Queue.FIRST_TRY
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class LeaseQuota:
     """How many contents may be leased: at most so many of each lane, and *most* of them in all.
 
     *releases* are contents that nobody holds, whatever their lane. *held* is the requestor and the
@@ -191,7 +191,7 @@ class Shares:
     retries: int = 0
     stubborn: int = 0
     releases: int = 0
-    held: Sequence[tuple[int, Lane]] | None = None
+    held: Sequence[tuple[int, Queue]] | None = None
 
 
 def shared_by_all(number: int) -> int:
@@ -210,25 +210,25 @@ def fair_share(free: int, held: int) -> int:
     return max(0, min((2 * free - held + 2) // 3, free - 1))
 
 
-class Room:
+class RemainingQuota:
     """What is left of *shares* while contents are leased one after the other."""
 
-    def __init__(self, shares: Shares) -> None:
+    def __init__(self, shares: LeaseQuota) -> None:
         self.left = shares.most
         self._lanes = {
-            Lane.FIRST_TRY: shares.first_tries,
-            Lane.RETRY: shares.retries,
-            Lane.STUBBORN: shares.stubborn,
+            Queue.FIRST_TRY: shares.first_tries,
+            Queue.RETRY: shares.retries,
+            Queue.STUBBORN: shares.stubborn,
         }
         self._is_fair = shares.held is not None
         self._held = Counter(shares.held)
         self._held_in_all = Counter(requestor for requestor, _ in shares.held or ())
 
-    def in_lane(self, lane: Lane) -> int:
+    def in_lane(self, lane: Queue) -> int:
         """How many may be leased of *lane*."""
         return max(0, min(self.left, self._lanes[lane]))
 
-    def of(self, lane: Lane, requestor: int) -> int:
+    def of(self, lane: Queue, requestor: int) -> int:
         """How many of these *requestor* may have."""
         free = self.in_lane(lane)
         if not self._is_fair:
@@ -238,7 +238,7 @@ class Room:
             fair_share(free, self._held[requestor, lane]),
         )
 
-    def taken(self, lane: Lane, requestor: int) -> None:
+    def taken(self, lane: Queue, requestor: int) -> None:
         """One more of *lane* is leased for *requestor*."""
         self.left -= 1
         self._lanes[lane] -= 1
@@ -257,7 +257,7 @@ class Outcome:
 
     event: Event | None
     again_in: float | None
-    sighting: Sighting | None = None
+    sighting: BackendStatus | None = None
     error: str | None = None
     attempted: bool = False
     is_untried: bool = False
@@ -265,7 +265,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class SweepReport:
+class ResyncReport:
     """What a comparison of the ledger with the backend's pinset has found.
 
     Moments are seconds since 1970. *listed* contents are in the pinset; *missing* ones were pinned

@@ -13,10 +13,10 @@ import msgspec
 
 from content_gateway.errors import (
     AnswerTooLarge,
+    InvalidUpstreamResponse,
     NameNotFound,
     ResolverFailed,
     UpstreamError,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
@@ -152,7 +152,7 @@ class Records:
 _KINDS: Final[tuple[type[UpstreamError], ...]] = (
     ResolverFailed,
     AnswerTooLarge,
-    UpstreamNonsense,
+    InvalidUpstreamResponse,
     UpstreamTimeout,
     UpstreamUnavailable,
     UpstreamError,
@@ -171,7 +171,7 @@ def _hopelessness(failed: Failed) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class Resolved:
     """Records and the moment (UTC) at which a name service gave them."""
 
     records: Records
@@ -179,7 +179,7 @@ class Learned:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownLink:
+class StoredEntry:
     """Where an IPNS name pointed when we last looked, at the moment *at* (UTC).
 
     *path* is a content path. A key's link is the *record* (bytes) that proves it; a DNSLink

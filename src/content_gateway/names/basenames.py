@@ -11,8 +11,8 @@ from content_gateway.codecs.abi import Reverted
 from content_gateway.concurrency.gather import both
 from content_gateway.errors import (
     AnswerTooLarge,
+    InvalidUpstreamResponse,
     UpstreamError,
-    UpstreamNonsense,
     UpstreamUnavailable,
 )
 from content_gateway.model.domain import DomainName
@@ -90,7 +90,7 @@ class Basenames:
         try:
             account = await base.call(self._registry, query, abi.read_address)
         except Reverted:
-            return Failed(UpstreamNonsense, "The Basenames registry refused the call.")
+            return Failed(InvalidUpstreamResponse, "The Basenames registry refused the call.")
         except UpstreamError as failed:
             return Failed.of(failed)
         return address_text(ETHEREUM, account) if any(account) else None

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import structlog
 
-from content_gateway.model.records import Learned, Records, Staleness
+from content_gateway.model.records import Records, Resolved, Staleness
 from content_gateway.model.wallet import CoinType
 
 Question = tuple[str, CoinType]  # a normalised domain, and the coin whose address is wanted
@@ -23,16 +23,16 @@ log = structlog.get_logger(__name__)
 class LastKnown(Protocol):
     """Answers that outlive this process."""
 
-    def recall(self, domain: str, coin: CoinType) -> Learned | None:
+    def recall(self, domain: str, coin: CoinType) -> Resolved | None:
         """What is remembered; None if nothing is, or it cannot be read now."""
 
-    def keep(self, domain: str, coin: CoinType, learned: Learned | None) -> None:
+    def keep(self, domain: str, coin: CoinType, learned: Resolved | None) -> None:
         """Remember *learned*, which is whole, some time soon; None: there is nothing at that name
         any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ages:
+class CachePolicy:
     """Seconds that answers serve, counted from when they were learned, and the cache's bound.
 
     *absent* is for known absence, and for an answer of which a record failed."""
@@ -45,7 +45,7 @@ class Ages:
 
 
 @dataclass(slots=True)
-class Entry:
+class CachedName:
     """What is known of one question: its records, or None for known absence; *unread* says why
     the service that may hold the name does not read the records of that coin.
 
@@ -66,24 +66,24 @@ class Cache:
         self,
         last_known: LastKnown,
         *,
-        ages: Ages | None = None,
+        ages: CachePolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
         today: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._last_known = last_known
-        self._ages = ages or Ages()
+        self._ages = ages or CachePolicy()
         self._clock = clock
         self._today = today
-        self._entries: dict[Question, Entry] = {}
+        self._entries: dict[Question, CachedName] = {}
 
-    def get(self, question: Question) -> Entry | None:
+    def get(self, question: Question) -> CachedName | None:
         """What is known, from memory or else from the database; it is now the latest asked for."""
         entry = self._entries.pop(question, None) or self._recalled(question)
         if entry is not None:
             self._put(question, entry)
         return entry
 
-    def last(self, question: Question) -> Learned | None:
+    def last(self, question: Question) -> Resolved | None:
         """What was learned last, however long ago; None when nothing is known or is there.
 
         That is the last whole answer, where there was one, and else what is known of a partial."""
@@ -92,26 +92,26 @@ class Cache:
             return self._last_known.recall(*question)
         if entry.records is None:
             return None
-        learned = Learned(entry.records, entry.learned)
+        learned = Resolved(entry.records, entry.learned)
         return learned if entry.records.is_whole else self._last_known.recall(*question) or learned
 
     def learn(
         self, question: Question, records: Records | None, asked_at: float, *, unread: str = ""
-    ) -> Entry:
+    ) -> CachedName:
         """The new entry for what was learned just now; None: nothing is there.
 
         A partial answer replaces none in the database: that would outlive the failure."""
         now, today = self._clock(), self._today()
-        entry = Entry(records, today, now, asked_at, now + self._freshness(records), unread)
+        entry = CachedName(records, today, now, asked_at, now + self._freshness(records), unread)
         self._entries.pop(question, None)
         self._put(question, entry)
         if records is None or records.is_whole:
-            self._last_known.keep(*question, None if records is None else Learned(records, today))
+            self._last_known.keep(*question, None if records is None else Resolved(records, today))
         return entry
 
     def learn_partial(
         self, question: Question, records: Records, asked_at: float, hold_back: float
-    ) -> Entry:
+    ) -> CachedName:
         """The entry that stands after *records*, some of which failed, were learned just now.
 
         That is the one of before where that is whole, may still serve, and what failed may well be
@@ -124,10 +124,10 @@ class Cache:
         is_outage = any(failed.is_outage for failed in records.failures.values())
         if known is None or not (is_outage and _is_whole(known) and self.serves_if_error(known)):
             return self.learn(question, records, asked_at)
-        self.learned_nothing(question, asked_at, hold_back)
+        self.record_failure(question, asked_at, hold_back)
         return known
 
-    def learned_nothing(self, question: Question, asked_at: float, hold_back: float) -> None:
+    def record_failure(self, question: Question, asked_at: float, hold_back: float) -> None:
         """Note that asking, begun at *asked_at*, has failed: for *hold_back* seconds nobody need
         try again."""
         entry = self._entries.get(question)
@@ -140,16 +140,16 @@ class Cache:
             pause_ends = min(self._clock() + hold_back, entry.learned_at + self._ages.if_error)
             entry.ask_again_at = max(pause_ends, entry.learned_at + self._freshness(entry.records))
 
-    def serves_while_revalidating(self, entry: Entry) -> bool:
+    def serves_while_revalidating(self, entry: CachedName) -> bool:
         """True while *entry* may be told though a newer answer is being fetched."""
         # Of a partial answer the rest is worth a wait.
         return _is_whole(entry) and self._serves(entry, self._ages.while_revalidating)
 
-    def serves_if_error(self, entry: Entry) -> bool:
+    def serves_if_error(self, entry: CachedName) -> bool:
         """True while *entry* may be told because no newer answer can be had."""
         return self._serves(entry, self._ages.if_error)
 
-    def staleness(self, entry: Entry, *, whatever: bool = False) -> Staleness | None:
+    def staleness(self, entry: CachedName, *, whatever: bool = False) -> Staleness | None:
         """How stale *entry* is; None while it is fresh, unless *whatever* its age is wanted."""
         age, fresh = self._clock() - entry.learned_at, self._freshness(entry.records)
         if age < fresh and not whatever:
@@ -161,12 +161,12 @@ class Cache:
         is_whole = records is not None and records.is_whole
         return self._ages.fresh if is_whole else self._ages.absent
 
-    def _serves(self, entry: Entry, seconds: float) -> bool:
+    def _serves(self, entry: CachedName, seconds: float) -> bool:
         # Absence is never stretched: a name may have been registered in the meantime.
         serves = max(seconds, self._freshness(entry.records))
         return entry.records is not None and self._clock() < entry.learned_at + serves
 
-    def _recalled(self, question: Question) -> Entry | None:
+    def _recalled(self, question: Question) -> CachedName | None:
         """The entry that a former process, or this one before it forgot, has left behind."""
         learned = self._last_known.recall(*question)
         if learned is None:
@@ -175,16 +175,16 @@ class Cache:
         if not 0 <= age < max(self._ages.if_error, self._ages.fresh):
             return None  # too old, or from a clock that was wrong
         learned_at = self._clock() - age
-        return Entry(
+        return CachedName(
             learned.records, learned.at, learned_at, learned_at, learned_at + self._ages.fresh
         )
 
-    def _put(self, question: Question, entry: Entry) -> None:
+    def _put(self, question: Question, entry: CachedName) -> None:
         self._entries[question] = entry
         if len(self._entries) > self._ages.max_entries:
             del self._entries[next(iter(self._entries))]
 
 
-def _is_whole(entry: Entry) -> bool:
+def _is_whole(entry: CachedName) -> bool:
     """True where there are records, and none of them failed."""
     return entry.records is not None and entry.records.is_whole

@@ -54,9 +54,9 @@ from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import IpfsPath
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
-from content_gateway.model.records import IpfsContent, IpnsContent, Learned, Records, Resolution
+from content_gateway.model.records import IpfsContent, IpnsContent, Records, Resolution, Resolved
 from content_gateway.model.wallet import ETHEREUM, CoinType
-from content_gateway.names.cache import Cache, Entry, Question
+from content_gateway.names.cache import Cache, CachedName, Question
 from content_gateway.names.lookups import Lookups
 
 
@@ -96,7 +96,7 @@ class IpnsLookup(Protocol):
         """The last verified path that is still valid, without asking anybody; raises Blocked."""
 
 
-class Blocking(Protocol):
+class NameDenylist(Protocol):
     """The operator's block list; each of these raises Blocked."""
 
     def check_name(self, name: DomainName) -> None:
@@ -107,14 +107,14 @@ class Blocking(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class DirectoryPolicy:
     """Seconds between flights for one question, and the bounds of all flights (lookups.py)."""
 
     hold_back: float = 3.0
-    between_fresh_looks: float = 5.0
+    between_refreshes: float = 5.0
     max_fresh_looks: int = 10_000
     lookup: float = 10.0
-    max_flights: int = 1_000
+    max_in_flight: int = 1_000
     max_waiting: int = 1_000
 
 
@@ -127,9 +127,9 @@ class Directory:
         local: Sequence[LocalNames],
         services: Sequence[NameService],
         ipns: IpnsLookup,
-        blocking: Blocking,
+        blocking: NameDenylist,
         cache: Cache,
-        policy: Policy | None = None,
+        policy: DirectoryPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._local = tuple(local)
@@ -137,10 +137,10 @@ class Directory:
         self._ipns = ipns
         self._blocking = blocking
         self._cache = cache
-        self._policy = policy or Policy()
+        self._policy = policy or DirectoryPolicy()
         self._clock = clock
         self._flights = Lookups(
-            at_once=self._policy.max_flights,
+            at_once=self._policy.max_in_flight,
             waiting=self._policy.max_waiting,
             seconds=self._policy.lookup,
         )
@@ -172,7 +172,7 @@ class Directory:
         stale = self._cache.staleness(entry, whatever=anew and entry.learned_at < begun)
         return resolution if stale is None else resolution.but_stale(stale)
 
-    def known(self, name: DomainName) -> tuple[Learned, IpfsPath | None]:
+    def known(self, name: DomainName) -> tuple[Resolved, IpfsPath | None]:
         """What *name* was last known to point at, however old, and where IPNS content leads.
 
         Asks nobody. Raises NameNotFound when nothing is known, or the last answer was that
@@ -180,7 +180,7 @@ class Directory:
         self._blocking.check_name(name)
         local = self._find_locally(name, ETHEREUM)
         if local is not None:
-            learned: Learned | None = Learned(local, datetime.now(UTC))
+            learned: Resolved | None = Resolved(local, datetime.now(UTC))
         else:
             learned = self._cache.last((name.text, ETHEREUM))
         if learned is None:
@@ -209,7 +209,7 @@ class Directory:
 
     async def _entry(
         self, name: DomainName, question: Question, anew: bool, requestor: str
-    ) -> Entry:
+    ) -> CachedName:
         """The entry that answers *question* now; raises UpstreamError and Overloaded if there is
         none."""
         entry = self._cache.get(question)
@@ -228,11 +228,11 @@ class Directory:
             return entry
         return await self._learn(name, question, requestor)
 
-    def _may_look_anew(self, name: DomainName, entry: Entry, now: float) -> bool:
+    def _may_look_anew(self, name: DomainName, entry: CachedName, now: float) -> bool:
         """True when the name's turn for a fresh look has come; it is then taken."""
         looks = self._looked_anew_at
         last = max(entry.asked_at, looks.pop(name.text, entry.asked_at))
-        if now < last + self._policy.between_fresh_looks:
+        if now < last + self._policy.between_refreshes:
             looks[name.text] = last
             return False
         looks[name.text] = now
@@ -249,7 +249,7 @@ class Directory:
             return Resolution(records, cid)
         return Resolution(records)
 
-    async def _learn(self, name: DomainName, question: Question, requestor: str) -> Entry:
+    async def _learn(self, name: DomainName, question: Question, requestor: str) -> CachedName:
         """A new entry, or the known one if that may serve instead; raises UpstreamError and
         Overloaded."""
         try:
@@ -260,20 +260,24 @@ class Directory:
                 raise
             return known
 
-    def _flight(self, name: DomainName, question: Question, requestor: str) -> asyncio.Task[Entry]:
+    def _flight(
+        self, name: DomainName, question: Question, requestor: str
+    ) -> asyncio.Task[CachedName]:
         """The one flight for *question*, begun if there is none; raises Overloaded."""
         return self._flights.join(question, requestor, partial(self._fly, name, question))
 
-    async def _fly(self, name: DomainName, question: Question, end: float, requestor: str) -> Entry:
+    async def _fly(
+        self, name: DomainName, question: Question, end: float, requestor: str
+    ) -> CachedName:
         begun = self._clock()
         try:
             async with asyncio.timeout_at(end):
                 records = await self._ask_services(name, question[1], requestor)
         except TimeoutError as late:
-            self._cache.learned_nothing(question, begun, self._policy.hold_back)
+            self._cache.record_failure(question, begun, self._policy.hold_back)
             raise UpstreamTimeout("The name service did not answer in time.") from late
         except UpstreamError:
-            self._cache.learned_nothing(question, begun, self._policy.hold_back)
+            self._cache.record_failure(question, begun, self._policy.hold_back)
             raise
         except InvalidCoinType as unread:
             return self._cache.learn(question, None, begun, unread=unread.detail)

@@ -10,16 +10,16 @@ from typing import Any, TypeAlias
 
 from content_gateway.concurrency.fair_semaphore import FairSemaphore, Permit
 from content_gateway.concurrency.loop_turns import Turns
-from content_gateway.names.cache import Entry, Question
+from content_gateway.names.cache import CachedName, Question
 
-Work: TypeAlias = Callable[[float, str], Coroutine[Any, Any, Entry]]
+Work: TypeAlias = Callable[[float, str], Coroutine[Any, Any, CachedName]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Lookup:
     """A look-up under way, or waiting for its *permit*."""
 
-    task: asyncio.Task[Entry]
+    task: asyncio.Task[CachedName]
     permit: Permit
 
 
@@ -47,7 +47,7 @@ class Lookups:
         question: Question,
         requestor: str,
         work: Work,
-    ) -> asyncio.Task[Entry]:
+    ) -> asyncio.Task[CachedName]:
         """The look-up for *question*, begun and charged to *requestor* if there is none; *work*
         is given the moment of the loop's clock at which it must end, and who it is charged to.
 
@@ -69,13 +69,13 @@ class Lookups:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, permit: Permit, work: Work) -> Entry:
+    async def _run(self, permit: Permit, work: Work) -> CachedName:
         end = asyncio.get_running_loop().time() + self._seconds
         await permit.granted()
         await self._turns.begin_one()
         return await work(end, permit.holder or "")
 
-    def _ended(self, question: Question, task: asyncio.Task[Entry]) -> None:
+    def _ended(self, question: Question, task: asyncio.Task[CachedName]) -> None:
         self._lookups.pop(question).permit.release()
         if not task.cancelled():
             task.exception()  # seen, even if every caller has given up

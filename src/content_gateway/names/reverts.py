@@ -9,9 +9,9 @@ from typing import Final
 from content_gateway.codecs import abi, http_error
 from content_gateway.errors import (
     GatewayError,
+    InvalidUpstreamResponse,
     NameNotFound,
     ResolverFailed,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
@@ -49,18 +49,18 @@ _NAMES: Final = {
 def read_refusal(data: bytes) -> GatewayError:
     """What it means that the Universal Resolver reverts with *data*: NameNotFound for absence,
     ResolverFailed or an outage where the name's resolver or its gateway did, and else
-    UpstreamNonsense, which is ENS's own."""
+    InvalidUpstreamResponse, which is ENS's own."""
     selector = data[:4]
     if selector == RESOLVER_ERROR or selector in _ABSENT or _is_off_chain(selector):
         return read_resolver_error(data)
     if selector == _DNS_DECODING_FAILED:
-        return UpstreamNonsense("ENS could not read the name.")
-    return UpstreamNonsense(f"ENS refused {_cause(data)}.")
+        return InvalidUpstreamResponse("ENS could not read the name.")
+    return InvalidUpstreamResponse(f"ENS refused {_cause(data)}.")
 
 
 def read_resolver_error(data: bytes) -> GatewayError:
     """What it means that the name's own resolver reverts with *data*: NameNotFound for absence,
-    UpstreamUnavailable, UpstreamTimeout or UpstreamNonsense for a failed gateway, and else
+    UpstreamUnavailable, UpstreamTimeout or InvalidUpstreamResponse for a failed gateway, and else
     ResolverFailed."""
     for _ in range(MAX_WRAPPINGS):  # a resolver may have asked the Universal Resolver itself
         if data[:4] != RESOLVER_ERROR:
@@ -89,7 +89,7 @@ def _gateway_failure(status: int) -> GatewayError:
     if status == http_error.TIMEOUT:
         return UpstreamTimeout("The name's off-chain gateway did not answer in time.")
     if status == http_error.INVALID:  # nothing that its owner means: the next may be a good one
-        return UpstreamNonsense("The name's off-chain gateway gave an invalid answer.")
+        return InvalidUpstreamResponse("The name's off-chain gateway gave an invalid answer.")
     return UpstreamUnavailable("The name's off-chain gateway failed.")
 
 

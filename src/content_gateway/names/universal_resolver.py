@@ -12,7 +12,7 @@ import structlog
 
 from content_gateway.codecs import abi
 from content_gateway.codecs.abi import Reverted
-from content_gateway.errors import NoContract, Overloaded, UpstreamError, UpstreamNonsense
+from content_gateway.errors import InvalidUpstreamResponse, NoContract, Overloaded, UpstreamError
 from content_gateway.names.ens import EthereumCalls
 
 _SUPPORTS_INTERFACE: Final = bytes.fromhex("01ffc9a7")  # supportsInterface(bytes4), ERC-165
@@ -56,9 +56,9 @@ class UniversalResolverCheck:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def require(self) -> None:
-        """Raises UpstreamNonsense while the contract is known to be a wrong one."""
+        """Raises InvalidUpstreamResponse while the contract is known to be a wrong one."""
         if self._fault is not None:
-            raise UpstreamNonsense(f"{self._fault} {_SET}")
+            raise InvalidUpstreamResponse(f"{self._fault} {_SET}")
 
     async def _ask_until_right(self) -> None:
         wait = self._backoff.first

@@ -19,10 +19,10 @@ from content_gateway.errors import (
     InvalidCid,
     InvalidCoinType,
     InvalidIpnsName,
+    InvalidUpstreamResponse,
     NameNotFound,
     ResolverFailed,
     UpstreamError,
-    UpstreamNonsense,
     UpstreamUnavailable,
 )
 from content_gateway.model.cid import Cid
@@ -74,7 +74,7 @@ _NOBODY: Final = Address(None)
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class TokenRecords:
     """What one chain holds of a name; nothing, where *owner* (20 bytes) is None."""
 
     owner: bytes | None = None
@@ -108,7 +108,7 @@ class UnstoppableNames:
             raise UpstreamUnavailable("No chain of Unstoppable Domains is configured.")
         return _records(await self._first_holding(name.namehash))
 
-    async def _first_holding(self, node: bytes) -> Holding:
+    async def _first_holding(self, node: bytes) -> TokenRecords:
         """What the first chain that holds the name says; raises as resolve does.
 
         The answers are taken in the chains' order, whichever comes first: only absence lets the
@@ -126,19 +126,19 @@ class UnstoppableNames:
         raise NameNotFound("No chain of Unstoppable Domains holds the name.")
 
 
-async def _ask(chain: Chain, node: bytes) -> Holding:
+async def _ask(chain: Chain, node: bytes) -> TokenRecords:
     """What *chain* holds; raises UpstreamError."""
     try:
         return await _ask_all(chain, node)
     except Reverted as revert:
         log.warning("the ProxyReader reverted", chain=chain.name, reason=str(revert))
-        raise UpstreamNonsense("Unstoppable Domains refused the call.") from revert
+        raise InvalidUpstreamResponse("Unstoppable Domains refused the call.") from revert
     except UpstreamError as failed:
         log.warning("a chain could not be asked", chain=chain.name, reason=failed.detail)
         raise
 
 
-async def _ask_all(chain: Chain, node: bytes) -> Holding:
+async def _ask_all(chain: Chain, node: bytes) -> TokenRecords:
     try:
         return await _ask_for(chain, node, KEYS)
     except AnswerTooLarge as large:
@@ -152,14 +152,14 @@ async def _ask_all(chain: Chain, node: bytes) -> Holding:
         raise TOO_LARGE.error()
     if holding.owner is None:
         return holding
-    return Holding(
+    return TokenRecords(
         holding.owner,
         of_wallet.address if of_wallet else Address(TOO_LARGE),
         of_content.content if of_content else TOO_LARGE,
     )
 
 
-async def _ask_if_small(chain: Chain, node: bytes, keys: Sequence[str]) -> Holding | None:
+async def _ask_if_small(chain: Chain, node: bytes, keys: Sequence[str]) -> TokenRecords | None:
     """As _ask_for; None where the records are too large."""
     try:
         return await _ask_for(chain, node, keys)
@@ -167,14 +167,14 @@ async def _ask_if_small(chain: Chain, node: bytes, keys: Sequence[str]) -> Holdi
         return None
 
 
-async def _ask_for(chain: Chain, node: bytes, keys: Sequence[str]) -> Holding:
+async def _ask_for(chain: Chain, node: bytes, keys: Sequence[str]) -> TokenRecords:
     """What *chain* holds under *keys*; raises Reverted and UpstreamError."""
     return await chain.ethereum.call(
         chain.proxy_reader, encode_query(node, keys), lambda returned: read_answer(returned, keys)
     )
 
 
-def _records(holding: Holding) -> Records:
+def _records(holding: TokenRecords) -> Records:
     """The answer; raises as Records.told."""
     owner = holding.owner
     stand_in = checksummed(owner) if owner and owner not in _NOT_WALLETS else None
@@ -190,7 +190,7 @@ def encode_query(node: bytes, keys: Sequence[str] = KEYS) -> bytes:
     return _GET_DATA + abi.uint(2 * abi.WORD) + node + names
 
 
-def read_answer(returned: bytes, keys: Sequence[str] = KEYS) -> Holding:
+def read_answer(returned: bytes, keys: Sequence[str] = KEYS) -> TokenRecords:
     """The holding in what `getData` returned: `(address resolver, address owner, string[])`, one
     text for each of *keys*.
 
@@ -202,9 +202,9 @@ def read_answer(returned: bytes, keys: Sequence[str] = KEYS) -> Holding:
     if len(values) != len(keys):
         raise ValueError(f"{len(keys)} records were asked for, {len(values)} came")
     if not any(owner):
-        return Holding()
+        return TokenRecords()
     texts = dict(zip(keys, values, strict=True))
-    return Holding(
+    return TokenRecords(
         owner,
         _wallet([texts.get(key, b"") for key in WALLET_KEYS]),
         next((_content(texts[key]) for key in CONTENT_KEYS if texts.get(key)), None),

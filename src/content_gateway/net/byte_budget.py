@@ -15,7 +15,7 @@ FREE_BYTES: Final = 64 * 1024
 class Hold:
     """What one of them holds."""
 
-    def __init__(self, room: "ByteRoom") -> None:
+    def __init__(self, room: "ByteBudget") -> None:
         self._room = room
         self._bytes = 0
 
@@ -26,7 +26,7 @@ class Hold:
         self._bytes += more
 
 
-class ByteRoom:
+class ByteBudget:
     """Room for *limit* bytes."""
 
     def __init__(self, limit: int) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 
-class Attempt:
+class BreakerAttempt:
     """One call that a breaker has let in. The first thing that is told of it counts.
 
     Each must be told something in the end: nobody is let in beside a probe."""
@@ -53,7 +53,7 @@ class Breaker:
         self._clock = clock
         self._outcomes: deque[tuple[float, bool]] = deque(maxlen=self.CALLS)
         self._open_until: float | None = None  # None while closed
-        self._probe: Attempt | None = None
+        self._probe: BreakerAttempt | None = None
 
     @property
     def is_open(self) -> bool:
@@ -62,20 +62,20 @@ class Breaker:
             return False
         return self._probe is not None or self._clock() < self._open_until
 
-    def enter(self) -> Attempt | None:
+    def enter(self) -> BreakerAttempt | None:
         """The call that may be made now; None when none may."""
         if self.is_open:
             return None
-        attempt = Attempt(self)
+        attempt = BreakerAttempt(self)
         if self._open_until is not None:
             self._probe = attempt
         return attempt
 
-    def is_decided_by(self, attempt: Attempt) -> bool:
+    def is_decided_by(self, attempt: BreakerAttempt) -> bool:
         """Whether *attempt* is the probe."""
         return attempt is self._probe
 
-    def told(self, attempt: Attempt, good: bool | None) -> None:
+    def told(self, attempt: BreakerAttempt, good: bool | None) -> None:
         """Take note of how *attempt* has ended; None: nothing can be learned from it."""
         is_probe = self.is_decided_by(attempt)
         if is_probe:

@@ -31,7 +31,7 @@ class PoolLimits:
     reserves: bool = False
 
 
-class _Server:
+class _HostSlots:
     """The slots of one server; *users* have one or wait for one."""
 
     def __init__(self, slots: FairSemaphore) -> None:
@@ -45,7 +45,7 @@ class ConnectionSlots:
     def __init__(self, limits: PoolLimits) -> None:
         self._limits = limits
         self._in_all = self._semaphore(limits.in_all, reserves=limits.reserves)
-        self._servers: dict[str, _Server] = {}
+        self._servers: dict[str, _HostSlots] = {}
         # Places to wait for either: who finds none does not wait for one.
         self._places = FairSemaphore(
             limits.waiting,
@@ -61,7 +61,7 @@ class ConnectionSlots:
         if mine is None:
             # A slow server's slots are of no use to others, so none of them is kept free.
             slots = self._semaphore(self._limits.per_server, reserves=False)
-            mine = self._servers[server] = _Server(slots)
+            mine = self._servers[server] = _HostSlots(slots)
         mine.users += 1
         # The server's own first: else those of a slow one would hold everybody's.
         of_server = mine.slots.request(requestor)

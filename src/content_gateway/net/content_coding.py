@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Final
 
-from content_gateway.errors import UpstreamNonsense
+from content_gateway.errors import InvalidUpstreamResponse
 
 PIECE: Final = 64 * 1024  # bytes that one step may bring
 MAX_MEMBERS: Final = 16  # of one gzip file (RFC 1952, section 2.2); each costs 40 KB to begin
@@ -26,7 +26,7 @@ class Decoder:
     def decode(self, data: bytes) -> Iterator[bytes]:
         """What *data*, the next bytes of the body, stands for: pieces of at most PIECE bytes.
 
-        Raises UpstreamNonsense for what is not of the coding."""
+        Raises InvalidUpstreamResponse for what is not of the coding."""
         try:
             while data:
                 if self._stream is None:
@@ -41,12 +41,12 @@ class Decoder:
                 if stream.eof:
                     self._stream, data = None, stream.unused_data
         except zlib.error as wrong:
-            raise UpstreamNonsense("The compressed answer is broken.") from wrong
+            raise InvalidUpstreamResponse("The compressed answer is broken.") from wrong
 
     def _begin(self, data: bytes) -> "zlib._Decompress":
         self._members += 1
         if self._members > (MAX_MEMBERS if self._is_gzip else 1):
-            raise UpstreamNonsense("The compressed answer has too many parts.")
+            raise InvalidUpstreamResponse("The compressed answer has too many parts.")
         if self._is_gzip:
             return zlib.decompressobj(_GZIP)
         # RFC 9110, section 8.4.1.2: some send the bare data without the zlib format around it.
@@ -54,13 +54,14 @@ class Decoder:
         return zlib.decompressobj(zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS)
 
     def finish(self) -> None:
-        """The body has ended; raises UpstreamNonsense when the coding has not."""
+        """The body has ended; raises InvalidUpstreamResponse when the coding has not."""
         if self._stream is not None:
-            raise UpstreamNonsense("The compressed answer is cut short.")
+            raise InvalidUpstreamResponse("The compressed answer is cut short.")
 
 
 def decoder_of(content_encoding: str | None) -> Decoder | None:
-    """What undoes a Content-Encoding, None for none; UpstreamNonsense for one unknown to us."""
+    """What undoes a Content-Encoding, None for none; InvalidUpstreamResponse for one unknown to
+    us."""
     coding = (content_encoding or "identity").strip().lower()
     match coding:
         case "" | "identity":
@@ -69,4 +70,4 @@ def decoder_of(content_encoding: str | None) -> Decoder | None:
             return Decoder("gzip")
         case "deflate":
             return Decoder("deflate")
-    raise UpstreamNonsense("The answer is compressed in a way that nobody asked for.")
+    raise InvalidUpstreamResponse("The answer is compressed in a way that nobody asked for.")

@@ -21,13 +21,13 @@ from yarl import URL
 from content_gateway.concurrency.loop_turns import Turns
 from content_gateway.errors import (
     AnswerTooLarge,
+    InvalidUpstreamResponse,
     Overloaded,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
 from content_gateway.files.descriptors import open_socket, own_lack
-from content_gateway.net.byte_budget import ByteRoom
+from content_gateway.net.byte_budget import ByteBudget
 from content_gateway.net.connection_slots import ConnectionSlots, PoolLimits
 from content_gateway.net.content_coding import decoder_of
 from content_gateway.net.response_protocol import Wasteful, with_bounds
@@ -64,8 +64,8 @@ class Answer:
     body: bytes
 
 
-class Stream:
-    """An HTTP answer whose body is read as it comes; made by `Outbound.stream`."""
+class Download:
+    """An HTTP answer whose body is read as it comes; made by `HttpClient.stream`."""
 
     def __init__(self, response: aiohttp.ClientResponse, end: float) -> None:
         self.status = response.status
@@ -98,7 +98,7 @@ class Stream:
     async def lines(self, max_bytes: int) -> AsyncIterator[bytes]:
         """The body's lines that are not empty, without their ends.
 
-        Raises UpstreamNonsense for a line of more than *max_bytes*."""
+        Raises InvalidUpstreamResponse for a line of more than *max_bytes*."""
         rest = b""
         async for chunk in self.chunks():
             *whole, rest = (rest + chunk).split(b"\n")
@@ -106,12 +106,14 @@ class Stream:
                 if line:
                     yield line
             if len(rest) > max_bytes:
-                raise UpstreamNonsense(f"A line of the answer has more than {max_bytes} bytes.")
+                raise InvalidUpstreamResponse(
+                    f"A line of the answer has more than {max_bytes} bytes."
+                )
         if rest:
             yield rest
 
 
-class Outbound:
+class HttpClient:
     """One connection pool with its *limits*; open it with `async with`.
 
     Without a *guard* it is for the operator's own upstreams only; with one, for URLs that others
@@ -124,7 +126,7 @@ class Outbound:
         self._guard = guard
         limits = limits or (GUARDED if guard else PoolLimits())
         self._slots = ConnectionSlots(limits)
-        self._room = ByteRoom(limits.large_bytes)
+        self._room = ByteBudget(limits.large_bytes)
 
     async def __aenter__(self) -> Self:
         self._turns = Turns()
@@ -165,11 +167,10 @@ class Outbound:
         """The whole answer to one request, whatever its status.
 
         Waits for a connection first, in the turn of *requestor*, which no server is blamed for, and
-        calls *begun* then.
-        Raises Overloaded where none was free, UpstreamTimeout after *seconds*, AnswerTooLarge
-        above *max_bytes*, UpstreamNonsense when it is not HTTP or the guard does not admit the
-        URL, UpstreamUnavailable when the server cannot be reached (or may not, says the guard) or
-        hangs up."""
+        calls *begun* then. Raises Overloaded where none was free, UpstreamTimeout after *seconds*,
+        AnswerTooLarge above *max_bytes*, InvalidUpstreamResponse when it is not HTTP or the guard
+        does not admit the URL, UpstreamUnavailable when the server cannot be reached (or may not,
+        says the guard) or hangs up."""
         with self._room.hold() as hold:
             sent = len(body or b"")
             hold.resize(sent)
@@ -204,7 +205,7 @@ class Outbound:
         seconds: float,
         idle_seconds: float,
         headers: Mapping[str, str] | None = None,
-    ) -> AsyncIterator["Stream"]:
+    ) -> AsyncIterator["Download"]:
         """The answer to one request, to be read piece by piece: for what may be long.
 
         Raises as `ask` does, on entering, while reading and where the body ends too early; the
@@ -214,7 +215,7 @@ class Outbound:
         async with self._exchange(
             method, url, seconds=seconds, headers=headers, idle_seconds=idle_seconds
         ) as response:
-            yield Stream(response, end)
+            yield Download(response, end)
 
     @asynccontextmanager
     async def _exchange(
@@ -260,7 +261,8 @@ class Outbound:
 
 
 async def _decoded(response: aiohttp.ClientResponse, max_bytes: int) -> AsyncIterator[bytes]:
-    """The body in pieces, without its content coding; raises UpstreamNonsense or AnswerTooLarge.
+    """The body in pieces, without its content coding; raises InvalidUpstreamResponse or
+    AnswerTooLarge.
 
     Of a body that is coded, *max_bytes* are read as they are sent, too."""
     decoder = decoder_of(response.headers.get("Content-Encoding"))
@@ -293,9 +295,9 @@ def _translated(url: str, seconds: float) -> Iterator[None]:
     except TimeoutError as late:
         raise UpstreamTimeout(f"No complete answer within {seconds:g} s.") from late
     except Wasteful as wrong:
-        raise UpstreamNonsense(str(wrong)) from wrong
+        raise InvalidUpstreamResponse(str(wrong)) from wrong
     except (aiohttp.ClientResponseError, aiohttp.http.HttpProcessingError) as wrong:
-        raise UpstreamNonsense("The answer is not HTTP.") from wrong
+        raise InvalidUpstreamResponse("The answer is not HTTP.") from wrong
     except (aiohttp.ClientError, OSError, UnicodeError) as gone:
         lack = own_lack(gone)
         if lack is not None:
@@ -321,11 +323,12 @@ def host_of(url: str) -> str:
 
 
 def json_object(body: bytes, *, who: str) -> dict[str, Any]:
-    """The JSON object in *body*; raises UpstreamNonsense, which blames *who*, for anything else."""
+    """The JSON object in *body*; raises InvalidUpstreamResponse, which blames *who*, for anything
+    else."""
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
-        raise UpstreamNonsense(f"{who} did not answer in JSON.") from wrong
+        raise InvalidUpstreamResponse(f"{who} did not answer in JSON.") from wrong
     if not isinstance(value, dict):
-        raise UpstreamNonsense(f"{who} did not answer with a JSON object.")
+        raise InvalidUpstreamResponse(f"{who} did not answer with a JSON object.")
     return value

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from yarl import URL
 
-from content_gateway.errors import UpstreamNonsense
+from content_gateway.errors import InvalidUpstreamResponse
 from content_gateway.files.descriptors import open_socket
 from content_gateway.model.addresses import is_public
 from content_gateway.net.ssrf_guard import AddressRefused, Guard
@@ -28,10 +28,10 @@ class OriginGuard(Guard):
         super().__init__(permits=lambda address: private or is_public(address))
 
     def admit(self, url: str) -> URL:
-        """*url*, ready to be asked; UpstreamNonsense when its form alone forbids that."""
+        """*url*, ready to be asked; InvalidUpstreamResponse when its form alone forbids that."""
         admitted = URL(url, encoded=True)  # made by Multiaddr, which leaves nothing odd in it
         if admitted.port is None or not _is_open(admitted.port):
-            raise UpstreamNonsense("The origin's port is not one that gateways listen on.")
+            raise InvalidUpstreamResponse("The origin's port is not one that gateways listen on.")
         return admitted
 
     def _socket(self, target: "AddrInfoType") -> socket.socket:

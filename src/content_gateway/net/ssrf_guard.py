@@ -17,7 +17,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 from yarl import URL
 
-from content_gateway.errors import UpstreamNonsense
+from content_gateway.errors import InvalidUpstreamResponse
 from content_gateway.files.descriptors import open_socket
 from content_gateway.model.addresses import DNS_NAME, Address, is_public
 
@@ -67,13 +67,13 @@ class Guard:
         self._tls = tls
 
     def admit(self, url: str) -> URL:
-        """*url*, ready to be asked; UpstreamNonsense when its form alone forbids that.
+        """*url*, ready to be asked; InvalidUpstreamResponse when its form alone forbids that.
 
         It is https on its own port, or of a local gateway; it has a host, no user, no fragment
         and no character that a URL cannot have. Where the host is, is left to the connector."""
         found = _URL.fullmatch(url) if len(url) <= MAX_URL_CHARS else None
         if found is None:
-            raise UpstreamNonsense("The gateway's URL is not one that can be asked.")
+            raise InvalidUpstreamResponse("The gateway's URL is not one that can be asked.")
         scheme, host, rest = found["scheme"].lower(), found["host"].lower(), found["rest"]
         origin = f"{scheme}://{host}"
         if found["port"] is not None:
@@ -83,13 +83,13 @@ class Guard:
             and found["port"] in ((None, "443") if self._port == _HTTPS else (str(self._port),))
             and _is_host(host)
         ):
-            raise UpstreamNonsense("The gateway's URL is not one that can be asked.")
+            raise InvalidUpstreamResponse("The gateway's URL is not one that can be asked.")
         return URL(origin + (rest if rest.startswith("/") else "/" + rest), encoded=True)
 
     def connector(self) -> aiohttp.TCPConnector:
         """A connector whose sockets lead to permitted addresses only. Needs a running loop."""
         return aiohttp.TCPConnector(
-            limit=0,  # Outbound has limits of its own
+            limit=0,  # HttpClient has limits of its own
             resolver=self._resolver,
             use_dns_cache=False,
             socket_factory=self._socket,

@@ -18,7 +18,7 @@ from content_gateway.errors import (
 _TELLING: Final = 2
 
 
-def is_away(error: Exception | None, *, wish: bool) -> TypeGuard[GatewayError]:
+def is_unreachable(error: Exception | None, *, wish: bool) -> TypeGuard[GatewayError]:
     """Whether *error* says that the backend is away, and nothing about a content.
 
     A look that was answered with nonsense is none; a *wish* answered so may be the content's. A
@@ -27,7 +27,7 @@ def is_away(error: Exception | None, *, wish: bool) -> TypeGuard[GatewayError]:
     return isinstance(error, signs | StorageUnavailable)
 
 
-class Outage:
+class Availability:
     """What has been heard of one backend; *gap* gives the seconds of a pause, by its number."""
 
     def __init__(self, gap: Callable[[int], float], clock: Callable[[], float]) -> None:
@@ -48,19 +48,19 @@ class Outage:
         return self._until
 
     @property
-    def is_pause(self) -> bool:
+    def is_backing_off(self) -> bool:
         """Whether it is to be left alone now."""
         # A clock that was set back must not make the pause longer.
         return 0 < self._until - self._clock() <= self._pause
 
     @property
-    def is_deaf(self) -> bool:
+    def is_rejecting_writes(self) -> bool:
         """Whether it takes no wishes, while looks may be answered."""
         return self.is_on and self._is_deaf
 
     def unanswered(self, *, wish: bool) -> bool:
         """A look or a *wish* had no answer; whether that begins another pause."""
-        if self.is_pause:
+        if self.is_backing_off:
             return False
         self._pause = self._gap(self._pauses)
         self._until = self._clock() + self._pause

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from typing import Protocol
 
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import Listed, Sighting
+from content_gateway.model.content_state import BackendStatus, Listed
 from content_gateway.model.multiaddr import Multiaddr
 
 Progress = Callable[[int, int], None]
@@ -30,7 +30,7 @@ class PinBackend(Protocol):
         cids: Sequence[Cid],
         ages: Mapping[Cid, float] | None = None,
         unsent: Collection[Cid] = (),
-    ) -> Mapping[Cid, Sighting]:
+    ) -> Mapping[Cid, BackendStatus]:
         """What the backend holds of each of *cids*, from its own positive word; all are answered.
 
         *ages* says how many seconds old that word may be; of a content that is not in it the
@@ -41,10 +41,10 @@ class PinBackend(Protocol):
     async def pin(
         self,
         cid: Cid,
-        seen: Sighting,
+        seen: BackendStatus,
         progress: Progress,
         origins: Sequence[Multiaddr] = (),
-    ) -> Sighting:
+    ) -> BackendStatus:
         """Ask the backend to pin *cid*, of which a look just before has shown *seen* (ABSENT or
         FAILED), and say what that has led to; may take as long as the retrieval.
 

@@ -14,8 +14,8 @@ import structlog
 
 from content_gateway.errors import GatewayError, OwnFault, StorageUnavailable, UpstreamError
 from content_gateway.model.backend_health import BackendHealth, Node
-from content_gateway.model.content_state import Holding, Sighting
-from content_gateway.pins.availability import Outage, is_away
+from content_gateway.model.content_state import BackendStatus, TrackerStatus
+from content_gateway.pins.availability import Availability, is_unreachable
 
 _BETWEEN_WORDS: Final = 10.0
 _RATE_SECONDS: Final = 300.0
@@ -33,12 +33,12 @@ class HealthLedger(Protocol):
         """Leave word; it takes the place of the last."""
 
 
-class Health:
+class HealthMonitor:
     """What one process hears of its backend; *returned* is called when an outage is over."""
 
     def __init__(
         self,
-        outage: Outage,
+        outage: Availability,
         ledger: HealthLedger | None,
         *,
         returned: Callable[[], None],
@@ -63,7 +63,7 @@ class Health:
 
     def heard(self, error: Exception | None, *, wish: bool) -> None:
         """A look or a *wish* was answered, or went wrong."""
-        if is_away(error, wish=wish):
+        if is_unreachable(error, wish=wish):
             if self._outage.unanswered(wish=wish):
                 self._unanswered(error)
         else:
@@ -87,7 +87,7 @@ class Health:
         if self._warnings & (self._warnings - 1) == 0:
             log.warning("pin backend is away", reason=error.detail, tries=self._warnings)
 
-    def seen(self, sightings: Iterable[Sighting]) -> None:
+    def seen(self, sightings: Iterable[BackendStatus]) -> None:
         """What the backend has said of some contents: by which of its nodes, and whether they are
         pinned now."""
         at = datetime.fromtimestamp(self._clock(), UTC)
@@ -96,9 +96,9 @@ class Health:
                 if peer.name in self._nodes or len(self._nodes) < _MOST_NODES:
                     self._nodes[peer.name] = Node(peer.name, peer.status not in _SILENT, at)
 
-    def settled(self, sightings: Iterable[Sighting | None]) -> None:
+    def settled(self, sightings: Iterable[BackendStatus | None]) -> None:
         """What has come of some contents, as it was recorded."""
-        pinned = sum(1 for each in sightings if each and each.holding is Holding.PINNED)
+        pinned = sum(1 for each in sightings if each and each.holding is TrackerStatus.PINNED)
         if pinned:
             second = float(int(self._ticks()))
             if self._pinned and self._pinned[-1][0] == second:
@@ -126,7 +126,7 @@ class Health:
             answered_at=_moment(self._answered_at),
             since=_moment(self._since),
             next_at=_moment(self._outage.until) if self._since is not None else None,
-            is_deaf=self._outage.is_deaf,
+            is_rejecting_writes=self._outage.is_rejecting_writes,
             is_ours=self._is_ours and self._since is not None,
             reason=self._reason,
             pinned=sum(number for at, number in self._pinned if at > ticks - seconds),

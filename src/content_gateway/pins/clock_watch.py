@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from content_gateway.errors import StorageUnavailable
-from content_gateway.pins.work_queue import DueLedger
+from content_gateway.pins.work_queue import WorkQueue
 
 STEP: Final = 2.0
 """Seconds that the two clocks may drift apart between two looks; more is a step."""
@@ -27,7 +27,7 @@ class ClockWatch:
 
     def __init__(
         self,
-        ledger: DueLedger,
+        ledger: WorkQueue,
         *,
         longest: float,
         lease: float,

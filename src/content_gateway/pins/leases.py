@@ -14,11 +14,11 @@ from typing import Self
 import structlog
 
 from content_gateway.errors import StorageUnavailable
-from content_gateway.model.content_state import Due
+from content_gateway.model.content_state import WorkItem
 
 log = structlog.get_logger(__name__)
 
-Renew = Callable[[Sequence[Due], float], Awaitable[set[int]]]
+Renew = Callable[[Sequence[WorkItem], float], Awaitable[set[int]]]
 
 
 def owner_name() -> str:
@@ -29,7 +29,7 @@ def owner_name() -> str:
 class Leases:
     """Leases of *dues*, *seconds* long, renewed three times as often between enter and exit."""
 
-    def __init__(self, dues: Sequence[Due], renew: Renew, seconds: float) -> None:
+    def __init__(self, dues: Sequence[WorkItem], renew: Renew, seconds: float) -> None:
         self._dues = {due.id: due for due in dues}
         self._renew = renew
         self._seconds = seconds
@@ -37,7 +37,7 @@ class Leases:
         self._task: asyncio.Task[None]
 
     @property
-    def left(self) -> Sequence[Due]:
+    def left(self) -> Sequence[WorkItem]:
         """What was not given back yet."""
         return list(self._dues.values())
 
@@ -49,11 +49,11 @@ class Leases:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    def ends_with(self, due: Due, work: asyncio.Task[None]) -> None:
+    def ends_with(self, due: WorkItem, work: asyncio.Task[None]) -> None:
         """Cancel *work* when the lease of *due*, or its generation, has passed on."""
         self._work[due.id] = work
 
-    def over(self, due: Due) -> None:
+    def over(self, due: WorkItem) -> None:
         """The lease of *due* was given back."""
         self._dues.pop(due.id, None)
         self._work.pop(due.id, None)

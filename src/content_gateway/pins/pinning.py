@@ -54,7 +54,7 @@ class PinLedger(Protocol):
         as a page may be large."""
 
 
-class Blocking(Protocol):
+class PinDenylist(Protocol):
     """The operator's block list."""
 
     def check_cid(self, cid: Cid) -> None:
@@ -68,7 +68,7 @@ class Pinning:
         self,
         ledger: PinLedger,
         *,
-        blocking: Blocking,
+        blocking: PinDenylist,
         wake: Callable[[], None],
         refusal: Callable[[Cid], str | None] | None = None,
     ) -> None:

@@ -12,7 +12,7 @@ _SHORTER: Final = 0.97
 _HALVES_IN: Final = 10.0
 
 
-class Pace:
+class PollInterval:
     """Between *least* and *most* seconds."""
 
     def __init__(self, least: float, most: float) -> None:

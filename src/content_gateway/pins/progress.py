@@ -16,7 +16,7 @@ _SECONDS: Final = 1.0
 log = structlog.get_logger(__name__)
 
 
-class Progress:
+class ProgressWriter:
     """Told blocks and bytes by calling it; between enter and exit it passes them to *keep*."""
 
     def __init__(self, keep: Callable[[int, int], Awaitable[None]]) -> None:

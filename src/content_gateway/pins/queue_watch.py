@@ -12,9 +12,9 @@ from typing import Final, Protocol
 import structlog
 
 from content_gateway.errors import UpstreamError
-from content_gateway.model.content_state import Due, Event, Outcome, Sent, Sighting
-from content_gateway.pins.rules import Act, Rules
-from content_gateway.pins.submission_window import Windows, is_retry
+from content_gateway.model.content_state import BackendStatus, Event, LastRequest, Outcome, WorkItem
+from content_gateway.pins.rules import Action, DecisionRules
+from content_gateway.pins.submission_window import SubmissionWindows, is_retry
 
 log = structlog.get_logger(__name__)
 
@@ -44,13 +44,13 @@ class QueueWatch:
     def __init__(
         self,
         queue: BackendQueue,
-        rules: Rules,
+        rules: DecisionRules,
         *,
         in_line: Callable[[int], Sequence[int]],
         clock: Callable[[], float],
     ) -> None:
         """*in_line* tells some requestors of whom something waits, whichever process heard it."""
-        self.windows = Windows(queue.workers, rules, clock)
+        self.windows = SubmissionWindows(queue.workers, rules, clock)
         self._queue = queue
         self._in_line = in_line
         self._clock = clock
@@ -90,7 +90,7 @@ class QueueWatch:
             log.info("what the backend has in hand is not known", reason=repr(wrong))
             return None
 
-    async def turn(self, due: Due, seen: Sighting) -> bool:
+    async def turn(self, due: WorkItem, seen: BackendStatus) -> bool:
         """Wait until *due*, of which *seen* was seen, may be sent where that is no retry; False: it
         may not for now."""
         if is_retry(due, seen):
@@ -106,22 +106,22 @@ class QueueWatch:
         self.windows.sends(due)
         return True
 
-    def is_in_doubt(self, due: Due) -> bool:
-        """As Windows.is_in_doubt."""
+    def is_in_doubt(self, due: WorkItem) -> bool:
+        """As SubmissionWindows.is_in_doubt."""
         return self.windows.is_in_doubt(due)
 
-    def judge(self, due: Due, seen: Sighting, act: Act | Outcome) -> Act | Outcome:
-        """As Windows.judge."""
+    def judge(self, due: WorkItem, seen: BackendStatus, act: Action | Outcome) -> Action | Outcome:
+        """As SubmissionWindows.judge."""
         judged = self.windows.judge(due, seen, act)
-        if judged is Act.TAKE_BACK:
+        if judged is Action.TAKE_BACK:
             self._change()
         return judged
 
-    def settled(self, due: Due, outcome: Outcome) -> None:
+    def settled(self, due: WorkItem, outcome: Outcome) -> None:
         """What has come of *due*."""
         if outcome.event in (Event.SEEN_PINNED, Event.SEEN_ABSENT):
             self.windows.over(due, is_pinned=outcome.event is Event.SEEN_PINNED)
-        elif outcome.attempted and due.sent is Sent.PIN:
+        elif outcome.attempted and due.sent is LastRequest.PIN:
             self.windows.sent(due)
         else:
             self.windows.not_sent(due)

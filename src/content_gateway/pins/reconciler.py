@@ -45,9 +45,9 @@ and later looks, at most a quarter for those that were tried many times.
 Nor may a requestor stop the others, whatever its contents do. Contents are leased in turn by
 requestor, and of the free workers one requestor gets only as many as leave half of what it has to
 the others, in each lane and in all: so somebody who comes finds a free worker now, and not when a
-slice is over. One requestor alone still has `Policy.workers`. Where a backend queues what it is
-sent, the same goes for its workers as soon as there are two (submission_window.py): each may have
-so much there as is done soon, and what hangs is taken back by a wish to let go that a pin
+slice is over. One requestor alone still has `ReconcilePolicy.workers`. Where a backend queues what
+it is sent, the same goes for its workers as soon as there are two (submission_window.py): each may
+have so much there as is done soon, and what hangs is taken back by a wish to let go that a pin
 follows."""
 
 import asyncio
@@ -61,19 +61,19 @@ import structlog
 
 from content_gateway.errors import StorageUnavailable
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import Due, Outcome, Sighting
+from content_gateway.model.content_state import BackendStatus, Outcome, WorkItem
 from content_gateway.model.multiaddr import Multiaddr
-from content_gateway.pins.availability import Outage
+from content_gateway.pins.availability import Availability
 from content_gateway.pins.backend import PinBackend
-from content_gateway.pins.backend_health import Health, HealthLedger
+from content_gateway.pins.backend_health import HealthLedger, HealthMonitor
 from content_gateway.pins.clock_watch import ClockWatch
 from content_gateway.pins.lease_quota import lease_quota
 from content_gateway.pins.leases import Leases, owner_name
 from content_gateway.pins.outcomes import Outcomes
 from content_gateway.pins.queue_watch import BackendQueue, QueueWatch
-from content_gateway.pins.requests import Sender
-from content_gateway.pins.rules import Act, Policy, Rules
-from content_gateway.pins.work_queue import DueLedger
+from content_gateway.pins.requests import Submitter
+from content_gateway.pins.rules import Action, DecisionRules, ReconcilePolicy
+from content_gateway.pins.work_queue import WorkQueue
 
 log = structlog.get_logger(__name__)
 
@@ -83,10 +83,10 @@ class Reconciler:
 
     def __init__(
         self,
-        ledger: DueLedger,
+        ledger: WorkQueue,
         backend: PinBackend,
         *,
-        policy: Policy | None = None,
+        policy: ReconcilePolicy | None = None,
         health: HealthLedger | None = None,
         origins: Callable[[Cid], Sequence[Multiaddr]] = lambda _: (),
         returned: Callable[[], None] = lambda: None,
@@ -99,23 +99,23 @@ class Reconciler:
         self._outcomes = Outcomes()
         self._ledger = ledger
         self._backend = backend
-        self._policy = policy or Policy()
-        self._rules = Rules(self._policy, backend.batch_age)
+        self._policy = policy or ReconcilePolicy()
+        self._rules = DecisionRules(self._policy, backend.batch_age)
         self._clock = clock
         self._owner = owner_name()
         self._awake = asyncio.Event()
         self._lately, self._noted_at = 0.0, time.monotonic()
         sends = self._policy.sends
         self._turn = asyncio.Semaphore(sends) if sends else nullcontext()
-        self._under_way: dict[int, Due] = {}
+        self._under_way: dict[int, WorkItem] = {}
         self._batches: set[asyncio.Task[None]] = set()
         self._main: asyncio.Task[None] | None = None
-        self._outage = Outage(self._rules.gap_away, clock)
-        self._health = Health(self._outage, health, returned=returned, clock=clock)
+        self._outage = Availability(self._rules.unreachable_backoff, clock)
+        self._health = HealthMonitor(self._outage, health, returned=returned, clock=clock)
         self._queue = None
         if queue is not None:
             self._queue = QueueWatch(queue, self._rules, in_line=ledger.in_line, clock=clock)
-        self._sender = Sender(
+        self._sender = Submitter(
             ledger, backend, self._owner, self._rules, self._health, origins=origins, clock=clock
         )
         self._watch = ClockWatch(
@@ -203,7 +203,7 @@ class Reconciler:
         if self._queue is not None:
             in_the_way = await self._queue.look(self._awake.set)
             if in_the_way:
-                await self._ledger.hasten(in_the_way)
+                await self._ledger.trigger(in_the_way)
         shares = lease_quota(self._policy, self._under_way.values(), self._outage)
         if not shares.most or not self._ledger.any_due(shares):
             return 0
@@ -219,7 +219,7 @@ class Reconciler:
             batch.add_done_callback(self._tended)
         return len(dues)
 
-    def _decide(self, due: Due, seen: Sighting, now: float) -> Act | Outcome:
+    def _decide(self, due: WorkItem, seen: BackendStatus, now: float) -> Action | Outcome:
         act = self._rules.decide(due, seen, now)
         return self._queue.judge(due, seen, act) if self._queue else act
 
@@ -229,7 +229,7 @@ class Reconciler:
         if not batch.cancelled() and batch.exception():
             log.error("contents could not be tended", exc_info=batch.exception())
 
-    async def _tend(self, dues: Sequence[Due]) -> None:
+    async def _tend(self, dues: Sequence[WorkItem]) -> None:
         """Look at *dues* together, take note of some, and send for the others, each by itself."""
         leases = Leases(dues, partial(self._ledger.renew, self._owner), self._policy.lease)
         try:
@@ -241,7 +241,7 @@ class Reconciler:
                     return
                 now = self._clock()
                 acts = [(due, self._decide(due, seen[due.cid], now)) for due in dues]
-                wishes = [(due, act) for due, act in acts if isinstance(act, Act)]
+                wishes = [(due, act) for due, act in acts if isinstance(act, Action)]
                 sending = [
                     asyncio.create_task(self._send(due, act, seen[due.cid], leases), name="send")
                     for due, act in wishes
@@ -259,7 +259,7 @@ class Reconciler:
             for due in leases.left:
                 self._under_way.pop(due.id, None)
 
-    async def _look(self, dues: Sequence[Due]) -> Mapping[Cid, Sighting] | Exception:
+    async def _look(self, dues: Sequence[WorkItem]) -> Mapping[Cid, BackendStatus] | Exception:
         """What the backend holds, or why it could not be seen."""
         now = self._clock()
         known = [due for due in dues if not (self._queue and self._queue.is_in_doubt(due))]
@@ -275,9 +275,9 @@ class Reconciler:
         self._health.seen(seen.values())
         return seen
 
-    async def _send(self, due: Due, act: Act, seen: Sighting, leases: Leases) -> None:
+    async def _send(self, due: WorkItem, act: Action, seen: BackendStatus, leases: Leases) -> None:
         """Do *act* about *due* if that is still wanted, when its turn has come."""
-        if act is Act.PIN and self._queue and not await self._queue.turn(due, seen):
+        if act is Action.PIN and self._queue and not await self._queue.turn(due, seen):
             await self._settle([(due, self._rules.held_up(due))], leases)
             return
         async with self._turn:
@@ -285,7 +285,7 @@ class Reconciler:
                 due, act, seen, lambda known, outcome: self._settle([(known, outcome)], leases)
             )
 
-    async def _settle(self, outcomes: Sequence[tuple[Due, Outcome]], leases: Leases) -> None:
+    async def _settle(self, outcomes: Sequence[tuple[WorkItem, Outcome]], leases: Leases) -> None:
         if not outcomes:
             return
         for due, outcome in outcomes:

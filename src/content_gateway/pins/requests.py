@@ -10,25 +10,32 @@ from dataclasses import replace
 from functools import partial
 
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import Due, Event, Holding, Outcome, Sent, Sighting
+from content_gateway.model.content_state import (
+    BackendStatus,
+    Event,
+    LastRequest,
+    Outcome,
+    TrackerStatus,
+    WorkItem,
+)
 from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.pins.backend import PinBackend
-from content_gateway.pins.backend_health import Health
-from content_gateway.pins.progress import Progress
-from content_gateway.pins.rules import LONGEST_STALL, Act, Rules
-from content_gateway.pins.work_queue import DueLedger
+from content_gateway.pins.backend_health import HealthMonitor
+from content_gateway.pins.progress import ProgressWriter
+from content_gateway.pins.rules import LONGEST_STALL, Action, DecisionRules
+from content_gateway.pins.work_queue import WorkQueue
 
 
-class Sender:
+class Submitter:
     """Asks *backend* for what *owner* has leased; *origins* says who has a content."""
 
     def __init__(
         self,
-        ledger: DueLedger,
+        ledger: WorkQueue,
         backend: PinBackend,
         owner: str,
-        rules: Rules,
-        health: Health,
+        rules: DecisionRules,
+        health: HealthMonitor,
         *,
         origins: Callable[[Cid], Sequence[Multiaddr]],
         clock: Callable[[], float],
@@ -43,30 +50,34 @@ class Sender:
 
     async def send(
         self,
-        due: Due,
-        act: Act,
-        seen: Sighting,
-        settle: Callable[[Due, Outcome], Awaitable[None]],
+        due: WorkItem,
+        act: Action,
+        seen: BackendStatus,
+        settle: Callable[[WorkItem, Outcome], Awaitable[None]],
     ) -> None:
         """Do *act* about *due*, of which *seen* was seen; *settle* is told what it has come to,
         however it ends."""
-        sent = Sent.PIN if act is Act.PIN else Sent.UNPIN
-        is_lost = seen.holding in (Holding.ABSENT, Holding.LOST) and not seen.replicas
-        event = Event.SEEN_ABSENT if is_lost and act is Act.PIN else None
-        shown = seen if seen.holding is Holding.LOST else None
+        sent = LastRequest.PIN if act is Action.PIN else LastRequest.UNPIN
+        is_lost = seen.holding in (TrackerStatus.ABSENT, TrackerStatus.LOST) and not seen.replicas
+        event = Event.SEEN_ABSENT if is_lost and act is Action.PIN else None
+        shown = seen if seen.holding is TrackerStatus.LOST else None
         outcome = Outcome(None, 0.0)  # where it is not ours any more: the ledger makes it due again
         begun, word = None, seen
-        is_taken_up = seen.holding in (Holding.FAILED, Holding.LOST, Holding.UNHEARD)
-        if not is_taken_up or due.sent is Sent.UNPIN:
+        is_taken_up = seen.holding in (
+            TrackerStatus.FAILED,
+            TrackerStatus.LOST,
+            TrackerStatus.UNTRACKED,
+        )
+        if not is_taken_up or due.sent is LastRequest.UNPIN:
             # What it has may be about to go, so that nothing of it can be taken up again.
-            seen = Sighting(Holding.ABSENT)
+            seen = BackendStatus(TrackerStatus.ABSENT)
         try:
-            is_back = act is Act.TAKE_BACK  # no promise ends with that: it is sent again
+            is_back = act is Action.TAKE_BACK  # no promise ends with that: it is sent again
             begun = await self._ledger.begin(self._owner, due, sent, event, though_held=is_back)
             if begun is None or self._clock() - begun.sent_at > LONGEST_STALL:
                 pass  # held up so long, somebody else may be at it
             else:
-                wish = self._pin(begun, seen) if act is Act.PIN else self._unpin(begun)
+                wish = self._pin(begun, seen) if act is Action.PIN else self._unpin(begun)
                 outcome = await self._try(begun, wish)
                 if is_back:
                     outcome = self._rules.taken_back(due, word)
@@ -76,7 +87,7 @@ class Sender:
         finally:
             await settle(begun or due, outcome)
 
-    async def _try(self, due: Due, wish: Awaitable[Outcome]) -> Outcome:
+    async def _try(self, due: WorkItem, wish: Awaitable[Outcome]) -> Outcome:
         """What *wish* has come to, in the time that a try about *due* has."""
         try:
             async with asyncio.timeout(self._rules.slice(due)):
@@ -87,12 +98,12 @@ class Sender:
         self._health.heard(None, wish=True)
         return outcome
 
-    async def _pin(self, due: Due, seen: Sighting) -> Outcome:
-        async with Progress(partial(self._ledger.progress, self._owner, due)) as progress:
+    async def _pin(self, due: WorkItem, seen: BackendStatus) -> Outcome:
+        async with ProgressWriter(partial(self._ledger.progress, self._owner, due)) as progress:
             origins = self._origins(due.cid)
             seen = await self._backend.pin(due.cid, seen, progress, origins)
             return self._rules.pinned(due, seen)
 
-    async def _unpin(self, due: Due) -> Outcome:
+    async def _unpin(self, due: WorkItem) -> Outcome:
         await self._backend.unpin(due.cid)
         return self._rules.unpinned()

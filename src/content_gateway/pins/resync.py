@@ -19,7 +19,7 @@ import structlog
 
 from content_gateway.errors import StorageUnavailable, UpstreamError
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import Known, Listed, SweepReport
+from content_gateway.model.content_state import LedgerEntry, Listed, ResyncReport
 from content_gateway.pins.backend import PinBackend
 from content_gateway.pins.leases import owner_name
 
@@ -30,24 +30,24 @@ _SAMPLE: Final = 100
 log = structlog.get_logger(__name__)
 
 
-class SweepLedger(Protocol):
+class ResyncLedger(Protocol):
     """The part of the ledger that a sweep reads and writes. Methods raise StorageUnavailable."""
 
-    async def take_duty(self, name: str, owner: str, seconds: float, longest: float) -> bool:
+    async def acquire_job(self, name: str, owner: str, seconds: float, longest: float) -> bool:
         """Whether *owner* may do that work now, alone, for so long; False: not due, or taken.
 
         It never waits for more than *longest* seconds."""
 
-    async def keep_duty(self, name: str, owner: str, seconds: float) -> bool:
+    async def renew_job(self, name: str, owner: str, seconds: float) -> bool:
         """Extend the lease; False if it was lost."""
 
-    async def end_duty(self, name: str, owner: str, again_in: float) -> None:
+    async def finish_job(self, name: str, owner: str, again_in: float) -> None:
         """Give the work back, until it is due again."""
 
-    async def hasten_duty(self, name: str) -> None:
+    async def trigger_job(self, name: str) -> None:
         """Make the work due now, if nobody does it."""
 
-    async def known(self, cids: Sequence[Cid]) -> Mapping[Cid, Known]:
+    async def known(self, cids: Sequence[Cid]) -> Mapping[Cid, LedgerEntry]:
         """What the ledger knows of *cids*, of those that it knows."""
 
     async def settled(self, above: int, limit: int, before: float) -> Sequence[int]:
@@ -56,12 +56,12 @@ class SweepLedger(Protocol):
     async def look_again(self, numbers: Sequence[int]) -> None:
         """Make settled contents due."""
 
-    async def report(self, report: SweepReport) -> None:
+    async def report(self, report: ResyncReport) -> None:
         """Keep what a sweep has found."""
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class ResyncSchedule:
     """Seconds: between sweeps, at least between two whatever happens, until it is looked again
     whether one is due (another process may have ended one), after one that broke off, and of the
     lease, which is extended with every thousand contents."""
@@ -84,23 +84,23 @@ class Schedule:
         )
 
 
-class Sweeper:
+class Resync:
     """Owns the task that sweeps; runs between `start` and `close`."""
 
     def __init__(
         self,
-        ledger: SweepLedger,
+        ledger: ResyncLedger,
         backend: PinBackend,
         *,
         wake: Callable[[], None],
-        schedule: Schedule | None = None,
+        schedule: ResyncSchedule | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """*wake* is called when contents were made due."""
         self._ledger = ledger
         self._backend = backend
         self._wake = wake
-        self._schedule = schedule or Schedule()
+        self._schedule = schedule or ResyncSchedule()
         self._clock = clock
         self._owner = owner_name()
         self._hastened = asyncio.Event()
@@ -118,15 +118,15 @@ class Sweeper:
         self._main.cancel()
         await asyncio.gather(self._main, return_exceptions=True)
 
-    def hasten(self) -> None:
+    def trigger(self) -> None:
         """Sweep soon: the backend was away and may have lost something."""
         self._hastened.set()
 
-    async def now(self) -> SweepReport | None:
+    async def now(self) -> ResyncReport | None:
         """Sweep now, whatever the schedule says; None if somebody else is at it.
 
         Raises UpstreamError when the backend breaks off; then nothing is reported."""
-        await self._ledger.hasten_duty(_DUTY)
+        await self._ledger.trigger_job(_DUTY)
         return await self._take()
 
     async def _run(self) -> None:
@@ -134,7 +134,7 @@ class Sweeper:
             pause = self._schedule.look
             try:
                 if self._hastened.is_set():
-                    await self._ledger.hasten_duty(_DUTY)
+                    await self._ledger.trigger_job(_DUTY)
                     self._hastened.clear()
                 await self._take()
             except UpstreamError as wrong:
@@ -150,21 +150,21 @@ class Sweeper:
                 async with asyncio.timeout(pause):
                     await self._hastened.wait()
 
-    async def _take(self) -> SweepReport | None:
+    async def _take(self) -> ResyncReport | None:
         """One sweep, if it is due and nobody else does it."""
         schedule = self._schedule
         longest = max(schedule.interval, schedule.after_failure, 2 * schedule.lease)
-        if not await self._ledger.take_duty(_DUTY, self._owner, schedule.lease, longest):
+        if not await self._ledger.acquire_job(_DUTY, self._owner, schedule.lease, longest):
             return None
         again_in = schedule.after_failure
         try:
             report = await self._sweep()
             again_in = schedule.interval
         finally:
-            await self._ledger.end_duty(_DUTY, self._owner, again_in)
+            await self._ledger.finish_job(_DUTY, self._owner, again_in)
         return report
 
-    async def _sweep(self) -> SweepReport:
+    async def _sweep(self) -> ResyncReport:
         started_at = self._clock()
         listed = strangers = under_replicated = 0
         sample: list[Cid] = []
@@ -181,7 +181,7 @@ class Sweeper:
                 await self._doubt([one.number for entry, one in pairs if _differs(entry, one)])
                 await self._keep()
         missing = await self._look_again(seen, started_at)
-        report = SweepReport(
+        report = ResyncReport(
             *(started_at, self._clock(), listed, missing, strangers, tuple(sample)),
             under_replicated=under_replicated,
         )
@@ -214,16 +214,16 @@ class Sweeper:
             self._wake()
 
     async def _keep(self) -> None:
-        if not await self._ledger.keep_duty(_DUTY, self._owner, self._schedule.lease):
+        if not await self._ledger.renew_job(_DUTY, self._owner, self._schedule.lease):
             raise StorageUnavailable("The sweep took too long, and somebody else has begun one.")
 
 
-def _lacks(entry: Listed, content: Known) -> bool:
+def _lacks(entry: Listed, content: LedgerEntry) -> bool:
     """Whether fewer replicas are there than were promised to somebody."""
     return content.is_held and entry.replicas < entry.wanted
 
 
-def _differs(entry: Listed, content: Known) -> bool:
+def _differs(entry: Listed, content: LedgerEntry) -> bool:
     """Whether the ledger tells requestors something else, or there is something to repair."""
     told = (content.replicas, content.wanted)
     return (entry.replicas, entry.wanted) != told or entry.replicas < entry.wanted

@@ -12,16 +12,16 @@ from typing import Final
 
 from content_gateway.errors import GatewayError, Overloaded, PinDeferred, PinFailed
 from content_gateway.model.content_state import (
+    BackendStatus,
     ContentState,
-    Due,
     Event,
-    Holding,
+    LastRequest,
     Outcome,
-    Sent,
-    Sighting,
+    TrackerStatus,
+    WorkItem,
 )
-from content_gateway.pins.availability import is_away
-from content_gateway.pins.poll_interval import Pace
+from content_gateway.pins.availability import is_unreachable
+from content_gateway.pins.poll_interval import PollInterval
 
 # Seconds that may pass between the record of a wish and the wish itself; else it is not sent.
 LONGEST_STALL: Final = 5.0
@@ -33,31 +33,32 @@ _SLOW: Final = "It takes long; the next try has more time."
 _NOT_FOUND: Final = "It was not found in time."
 _OUR_FAULT: Final = "Something went wrong on our side; it is tried again."
 _EVENTS: Final = {
-    Holding.ABSENT: Event.SEEN_ABSENT,
-    Holding.UNHEARD: Event.SEEN_QUEUED,
-    Holding.QUEUED: Event.SEEN_QUEUED,
-    Holding.PINNING: Event.SEEN_PINNING,
-    Holding.PINNED: Event.SEEN_PINNED,
-    Holding.FAILED: Event.SEEN_FAILED,
-    Holding.LOST: Event.SEEN_QUEUED,
-    Holding.UNKNOWN: None,
+    TrackerStatus.ABSENT: Event.SEEN_ABSENT,
+    TrackerStatus.UNTRACKED: Event.SEEN_QUEUED,
+    TrackerStatus.QUEUED: Event.SEEN_QUEUED,
+    TrackerStatus.PINNING: Event.SEEN_PINNING,
+    TrackerStatus.PINNED: Event.SEEN_PINNED,
+    TrackerStatus.FAILED: Event.SEEN_FAILED,
+    TrackerStatus.LOST: Event.SEEN_QUEUED,
+    TrackerStatus.UNKNOWN: None,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class ReconcilePolicy:
     """Seconds and numbers of the reconciler's work.
 
     *idle* passes at most between two looks at the ledger, *gather* at least, and *gather_many*
     while more than a *batch* a second is leased: what is due soon is looked at together then.
     *workers* contents of one requestor are under way at once, and half as many again are kept for
     the others; *sends* of them are asked of the backend at once (None: all), and a look asks for
-    *batch* of them. *first_slice* is the time of a first try, *second_slice* that of the next one,
-    and each later one has twice as much, up to *longest_slice*. The first look after a wish waits
-    as long as those before it have needed, at most *longest_first_gap*; gaps between looks grow to
-    *longest_gap*, between tries of what failed to *longest_gap_failed*, between probes of a backend
-    that is away to *longest_away*. Where a backend queues what it is sent, a first try waits at
-    most *longest_turn* for its place there."""
+    *batch* of them. *first_attempt_timeout* is the time of a first try, *second_attempt_timeout*
+    that of the next one, and each later one has twice as much, up to *longest_attempt_timeout*. The
+    first look after a wish waits as long as those before it have needed, at most
+    *longest_first_gap*; gaps between looks grow to *longest_backoff*, between tries of what failed
+    to *longest_failure_backoff*, between probes of a backend that is away to
+    *longest_unreachable_backoff*. Where a backend queues what it is sent, a first try waits at most
+    *longest_turn* for its place there."""
 
     workers: int = 64
     sends: int | None = None
@@ -66,18 +67,18 @@ class Policy:
     idle: float = 1.0
     gather: float = 0.01
     gather_many: float = 0.01
-    first_slice: float = 5.0
-    second_slice: float = 30.0
-    longest_slice: float = 3600.0
-    first_gap: float = 0.5
+    first_attempt_timeout: float = 5.0
+    second_attempt_timeout: float = 30.0
+    longest_attempt_timeout: float = 3600.0
+    first_backoff: float = 0.5
     longest_first_gap: float = 20.0
-    longest_gap: float = 300.0
-    longest_gap_failed: float = 600.0
-    longest_away: float = 10.0
+    longest_backoff: float = 300.0
+    longest_failure_backoff: float = 600.0
+    longest_unreachable_backoff: float = 10.0
     longest_turn: float = 10.0
 
 
-class Act(Enum):
+class Action(Enum):
     """What is to be asked of the backend now."""
 
     PIN = auto()
@@ -85,12 +86,12 @@ class Act(Enum):
     TAKE_BACK = auto()  # out of the backend's queue for a while, although it is promised
 
 
-class Rules:
+class DecisionRules:
     """The rules of one reconciler, for a backend with this *batch_age*."""
 
     def __init__(
         self,
-        policy: Policy,
+        policy: ReconcilePolicy,
         batch_age: float,
         *,
         jitter: Callable[[], float] = random.random,
@@ -98,9 +99,9 @@ class Rules:
         self._policy = policy
         self._batch_age = batch_age + LONGEST_STALL if batch_age else 0.0
         self._jitter = jitter
-        self._pace = Pace(policy.first_gap, policy.longest_first_gap)
+        self._pace = PollInterval(policy.first_backoff, policy.longest_first_gap)
 
-    def oldest_word(self, due: Due, now: float) -> float | None:
+    def oldest_word(self, due: WorkItem, now: float) -> float | None:
         """How many seconds old what a backend says of *due* may be, for `decide` to go by it.
 
         0 of what nobody holds any more; None where what was settled is in doubt, and the backend is
@@ -117,41 +118,47 @@ class Rules:
         # From after the wish, and seen once more when it is settled; or from after its batch.
         return max(age, 0.0) if age < self._batch_age else age - self._batch_age
 
-    def decide(self, due: Due, seen: Sighting, now: float) -> Act | Outcome:
+    def decide(self, due: WorkItem, seen: BackendStatus, now: float) -> Action | Outcome:
         """What to do about *due*, of which *seen* was just seen; or what it has come to."""
         # A clock that was set back in between must not make the wish younger than new.
         age = max(0.0, now - due.sent_at)
         unsure_for = self._batch_age - age if due.sent is not None else 0.0
         if not due.is_held:
             return self._let_go(due, seen, unsure_for)
-        if due.sent is Sent.UNPIN and unsure_for > 0:
+        if due.sent is LastRequest.UNPIN and unsure_for > 0:
             # What is seen may be what is about to go: the wish to keep it must come after.
-            return Act.PIN
-        if seen.holding is Holding.PINNED and due.state is not ContentState.PINNED and due.looks:
+            return Action.PIN
+        if (
+            seen.holding is TrackerStatus.PINNED
+            and due.state is not ContentState.PINNED
+            and due.looks
+        ):
             self._pace.learn(now, at_first=due.looks == 1)
-        if seen.holding in (Holding.LOST, Holding.UNHEARD):
+        if seen.holding in (TrackerStatus.LOST, TrackerStatus.UNTRACKED):
             return self._ask_again(due, seen, age, unsure_for)
         return self._keep(due, seen, unsure_for)
 
-    def _keep(self, due: Due, seen: Sighting, unsure_for: float) -> Act | Outcome:
+    def _keep(self, due: WorkItem, seen: BackendStatus, unsure_for: float) -> Action | Outcome:
         is_settled = unsure_for <= 0
         match seen.holding:
-            case Holding.PINNED:
+            case TrackerStatus.PINNED:
                 # Seen once more when the change can no longer be lost; then nothing is left to do.
                 return _seen(seen, None if is_settled else unsure_for)
-            case Holding.ABSENT if not is_settled:
+            case TrackerStatus.ABSENT if not is_settled:
                 return Outcome(None, min(unsure_for, self.gap(due.looks)))
-            case Holding.FAILED if due.state is not ContentState.FAILED:
-                return _seen(seen, self.gap_failed(due.attempts), error=seen.reason)
-            case Holding.ABSENT | Holding.FAILED:
-                return Act.PIN
+            case TrackerStatus.FAILED if due.state is not ContentState.FAILED:
+                return _seen(seen, self.failure_backoff(due.attempts), error=seen.reason)
+            case TrackerStatus.ABSENT | TrackerStatus.FAILED:
+                return Action.PIN
         if not _is_partly_there(due, seen):
             return _seen(seen, self.gap(due.looks), error=seen.reason)
         # Where a replica does not answer nothing can be done, and the sweep looks again.
-        is_done = seen.holding is Holding.UNKNOWN and is_settled
+        is_done = seen.holding is TrackerStatus.UNKNOWN and is_settled
         return Outcome(None, None if is_done else self.gap(due.looks), seen, seen.reason)
 
-    def _ask_again(self, due: Due, seen: Sighting, age: float, unsure_for: float) -> Act | Outcome:
+    def _ask_again(
+        self, due: WorkItem, seen: BackendStatus, age: float, unsure_for: float
+    ) -> Action | Outcome:
         """What to do about what is in the pinset and is not kept as it says.
 
         The last wish may have changed nothing: a cluster gives a replica to a peer that is gone as
@@ -159,75 +166,83 @@ class Rules:
         changes for minutes (go-ds-crdt#285). So it need not be settled to be sent again."""
         left = min(unsure_for, IN_VAIN * 2.0 ** min(max(due.attempts - 1, 0), 10) - age)
         if left <= 0:
-            return Act.PIN
+            return Action.PIN
         gap = min(left, self.gap(due.looks))
         if _is_partly_there(due, seen):
             return Outcome(None, gap, seen, seen.reason)
         # For a moment it is usual, and no news.
-        is_usual = seen.holding is Holding.UNHEARD and due.attempts <= 1
+        is_usual = seen.holding is TrackerStatus.UNTRACKED and due.attempts <= 1
         return _seen(seen, gap, error=None if is_usual else seen.reason)
 
-    def _let_go(self, due: Due, seen: Sighting, unsure_for: float) -> Act | Outcome:
-        if seen.holding is Holding.UNKNOWN:
+    def _let_go(self, due: WorkItem, seen: BackendStatus, unsure_for: float) -> Action | Outcome:
+        if seen.holding is TrackerStatus.UNKNOWN:
             return Outcome(None, self.gap(due.looks), seen, seen.reason)
-        if due.sent is Sent.UNPIN and unsure_for > 0:
+        if due.sent is LastRequest.UNPIN and unsure_for > 0:
             return Outcome(None, unsure_for, seen)
         # What was asked for may be half here (embedded) although it is seen as absent: it is let
         # go of once in any case.
-        if seen.holding is Holding.ABSENT and unsure_for <= 0 and due.sent is not Sent.PIN:
+        if (
+            seen.holding is TrackerStatus.ABSENT
+            and unsure_for <= 0
+            and due.sent is not LastRequest.PIN
+        ):
             return Outcome(Event.SEEN_ABSENT, None)
-        return Act.UNPIN
+        return Action.UNPIN
 
-    def pinned(self, due: Due, seen: Sighting) -> Outcome:
+    def pinned(self, due: WorkItem, seen: BackendStatus) -> Outcome:
         """What it has come to when the backend, asked to pin, has said *seen*."""
-        if seen.holding is Holding.PINNED:
+        if seen.holding is TrackerStatus.PINNED:
             return _seen(seen, self._batch_age or None, attempted=True)
-        if seen.holding is Holding.FAILED:
-            gap = self.gap_failed(due.attempts)
+        if seen.holding is TrackerStatus.FAILED:
+            gap = self.failure_backoff(due.attempts)
             return _seen(seen, gap, error=seen.reason, attempted=True)
-        wait = max(self._policy.first_gap, self._pace.seconds(due.sent_at))
+        wait = max(self._policy.first_backoff, self._pace.seconds(due.sent_at))
         return _seen(seen, self._spread(wait), attempted=True)
 
-    def taken_back(self, due: Due, seen: Sighting) -> Outcome:
+    def taken_back(self, due: WorkItem, seen: BackendStatus) -> Outcome:
         """What it has come to when the backend, which has shown *seen*, has let go for now."""
-        gap = self.gap_failed(due.attempts)
+        gap = self.failure_backoff(due.attempts)
         # No worker was at what is still queued: that was no try.
-        is_untried = seen.holding is Holding.QUEUED
+        is_untried = seen.holding is TrackerStatus.QUEUED
         return Outcome(Event.SEEN_QUEUED, gap, None, _SLOW, is_untried=is_untried)
 
     def unpinned(self) -> Outcome:
         """What it has come to when the backend has heard the wish to let go."""
         return Outcome(None, self._batch_age, attempted=True)
 
-    def broke(self, due: Due, error: Exception, *, attempted: bool) -> Outcome:
+    def broke(self, due: WorkItem, error: Exception, *, attempted: bool) -> Outcome:
         """What it has come to when *error* was raised."""
         detail = (error.detail if isinstance(error, GatewayError) else "") or _OUR_FAULT
         if isinstance(error, PinFailed):
-            gap = self.gap_failed(due.attempts)
+            gap = self.failure_backoff(due.attempts)
             return Outcome(Event.SEEN_FAILED, gap, None, detail, attempted)
-        if is_away(error, wish=attempted):
+        if is_unreachable(error, wish=attempted):
             # No reason: it is the backend's, and kept once, for all that waits (backend_health.py).
             return self.held_up(due)
         if isinstance(error, TimeoutError):
-            if self.slice(due) >= self._policy.longest_slice:
-                gap = self.gap_failed(due.attempts)
+            if self.slice(due) >= self._policy.longest_attempt_timeout:
+                gap = self.failure_backoff(due.attempts)
                 return Outcome(Event.SEEN_FAILED, gap, None, _NOT_FOUND, attempted)
             return Outcome(Event.SEEN_PINNING, self.gap(due.attempts), None, _SLOW, attempted)
         is_busy = isinstance(error, PinDeferred | Overloaded)
         longest = self.gap(due.attempts) if is_busy else None
-        return Outcome(None, longest or self.gap_failed(due.looks), None, detail, attempted)
+        return Outcome(None, longest or self.failure_backoff(due.looks), None, detail, attempted)
 
-    def held_up(self, due: Due) -> Outcome:
+    def held_up(self, due: WorkItem) -> Outcome:
         """What it has come to where nothing was learned of it, as the backend was away, or nothing
         done, as there was no room: no fault of its own, so that it is soon looked at again."""
         is_uncounted = due.looks >= _HELD_UP_LOOKS
-        return Outcome(None, self.gap_away(due.looks), is_uncounted=is_uncounted)
+        return Outcome(None, self.unreachable_backoff(due.looks), is_uncounted=is_uncounted)
 
     @property
     def longest(self) -> float:
         """Seconds that nothing waits longer for: more was said by a clock that was wrong."""
         policy = self._policy
-        gaps = (policy.longest_gap, policy.longest_gap_failed, policy.longest_away)
+        gaps = (
+            policy.longest_backoff,
+            policy.longest_failure_backoff,
+            policy.longest_unreachable_backoff,
+        )
         return max(*gaps, self._batch_age, 2 * policy.lease)
 
     @property
@@ -236,28 +251,35 @@ class Rules:
         return self._policy.longest_turn
 
     @property
-    def first_slice(self) -> float:
+    def first_attempt_timeout(self) -> float:
         """Seconds of a first try."""
-        return min(self._policy.longest_slice, self._policy.first_slice)
+        return min(self._policy.longest_attempt_timeout, self._policy.first_attempt_timeout)
 
-    def slice(self, due: Due) -> float:
+    def slice(self, due: WorkItem) -> float:
         """Seconds that one try may take."""
         policy = self._policy
         if not due.attempts:
-            return self.first_slice
-        return min(policy.longest_slice, policy.second_slice * 2.0 ** min(due.attempts - 1, 20))
+            return self.first_attempt_timeout
+        return min(
+            policy.longest_attempt_timeout,
+            policy.second_attempt_timeout * 2.0 ** min(due.attempts - 1, 20),
+        )
 
     def gap(self, times: int) -> float:
         """Seconds until the next look, when *times* looks were taken."""
-        return self._grown(self._policy.first_gap, 1.5, times, self._policy.longest_gap)
+        return self._grown(self._policy.first_backoff, 1.5, times, self._policy.longest_backoff)
 
-    def gap_failed(self, times: int) -> float:
+    def failure_backoff(self, times: int) -> float:
         """Seconds until the next try of what has failed *times*."""
-        return self._grown(2 * self._policy.first_gap, 2.0, times, self._policy.longest_gap_failed)
+        return self._grown(
+            2 * self._policy.first_backoff, 2.0, times, self._policy.longest_failure_backoff
+        )
 
-    def gap_away(self, times: int) -> float:
+    def unreachable_backoff(self, times: int) -> float:
         """Seconds until a backend that was away *times* is asked again."""
-        return self._grown(self._policy.first_gap, 2.0, times, self._policy.longest_away)
+        return self._grown(
+            self._policy.first_backoff, 2.0, times, self._policy.longest_unreachable_backoff
+        )
 
     def _grown(self, first: float, factor: float, times: int, longest: float) -> float:
         """A gap that grows with every time, with jitter so that many do not march in step."""
@@ -267,15 +289,19 @@ class Rules:
         return gap * (0.5 + self._jitter() / 2)
 
 
-def _is_partly_there(due: Due, seen: Sighting) -> bool:
+def _is_partly_there(due: WorkItem, seen: BackendStatus) -> bool:
     """Whether a content that was pinned is still held, though not by all who should, and nobody
     is said to bring it in."""
-    is_told = seen.holding in (Holding.LOST, Holding.UNHEARD, Holding.UNKNOWN)
+    is_told = seen.holding in (TrackerStatus.LOST, TrackerStatus.UNTRACKED, TrackerStatus.UNKNOWN)
     return is_told and due.state is ContentState.PINNED and seen.replicas > 0
 
 
 def _seen(
-    seen: Sighting, again_in: float | None, *, error: str | None = None, attempted: bool = False
+    seen: BackendStatus,
+    again_in: float | None,
+    *,
+    error: str | None = None,
+    attempted: bool = False,
 ) -> Outcome:
     """What was seen, as what it has come to."""
     return Outcome(_EVENTS[seen.holding], again_in, seen, error, attempted)

@@ -16,8 +16,15 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
-from content_gateway.model.content_state import Due, Holding, Outcome, Sent, Sighting, fair_share
-from content_gateway.pins.rules import Act, Rules
+from content_gateway.model.content_state import (
+    BackendStatus,
+    LastRequest,
+    Outcome,
+    TrackerStatus,
+    WorkItem,
+    fair_share,
+)
+from content_gateway.pins.rules import Action, DecisionRules
 
 _MOST_CREDIT: Final = 128  # a second and a half of what a cluster of three brings in
 _SOON: Final = 4.0  # seconds after which what is done costs credit
@@ -46,7 +53,7 @@ class _Window:
 
 
 @dataclass(slots=True)
-class _Entry:
+class _Submission:
     """A content that was sent at *at*, for so many *seconds*, and that nobody has seen pinned yet.
 
     One that is not *in_hand* takes no room, and may come back to it: when the batch that it came
@@ -64,26 +71,26 @@ class _Entry:
     told_at: float = 0.0
 
 
-def is_retry(due: Due, seen: Sighting) -> bool:
+def is_retry(due: WorkItem, seen: BackendStatus) -> bool:
     """Whether *due*, of which *seen* was seen, may hang there as it may have done before.
 
     What the backend has forgotten with the wish has not: a cluster's peer that dies loses all that
     it has taken in and not committed, and nobody was at that."""
-    is_forgotten = due.sent is Sent.PIN and seen.holding is Holding.ABSENT
+    is_forgotten = due.sent is LastRequest.PIN and seen.holding is TrackerStatus.ABSENT
     return due.attempts > 0 and not is_forgotten
 
 
-class Windows:
+class SubmissionWindows:
     """The windows of all requestors before a backend with so many *workers*."""
 
-    def __init__(self, workers: int, rules: Rules, clock: Callable[[], float]) -> None:
+    def __init__(self, workers: int, rules: DecisionRules, clock: Callable[[], float]) -> None:
         self._workers = workers
         self._share = fair_share(workers, 0)
         self._rules = rules
         self._clock = clock
         self._is_known = True
         self._foreign = 0  # in hand there, and not known to us: of other processes, or strangers
-        self._entries: dict[int, _Entry] = {}
+        self._entries: dict[int, _Submission] = {}
         self._windows: dict[int, _Window] = {}  # by requestor; who came last is at the end
         self._busy: dict[int, _Window] = {}  # those with something in hand, by identity
 
@@ -122,38 +129,38 @@ class Windows:
         taken = sum(min(self._share, number) for number in self._beyond_credit())
         return held < 0 or fair_share(max(1, self._workers - taken), held) > 0
 
-    def sends(self, due: Due, *, is_retry: bool = False) -> None:
+    def sends(self, due: WorkItem, *, is_retry: bool = False) -> None:
         """It is about to be sent."""
         self.comes(due.requestor)
         self._add(due, due.attempts if is_retry else 0, self._clock(), is_sent=False)
 
-    def sent(self, due: Due) -> None:
+    def sent(self, due: WorkItem) -> None:
         """The backend has taken it."""
         if (entry := self._entries.get(due.id)) is not None:
             entry.is_sent, entry.at = True, self._clock()
 
-    def not_sent(self, due: Due) -> None:
+    def not_sent(self, due: WorkItem) -> None:
         """Nothing was sent, or it was let go of."""
         entry = self._entries.get(due.id)
-        if entry is not None and not (entry.is_sent and due.sent is Sent.PIN):
+        if entry is not None and not (entry.is_sent and due.sent is LastRequest.PIN):
             self.over(due, is_pinned=False)
 
-    def over(self, due: Due, *, is_pinned: bool) -> None:
+    def over(self, due: WorkItem, *, is_pinned: bool) -> None:
         """Nothing of *due* is in the queue any more."""
         if (entry := self._entries.pop(due.id, None)) is not None:
             self._leave(entry, is_done=is_pinned)
 
-    def judge(self, due: Due, seen: Sighting, act: Act | Outcome) -> Act | Outcome:
+    def judge(self, due: WorkItem, seen: BackendStatus, act: Action | Outcome) -> Action | Outcome:
         """What is to be done about *due* instead of *act*, which is what its own state asks for."""
         entry = self._entries.get(due.id)
-        if act is Act.PIN and is_retry(due, seen) and not seen.replicas:
+        if act is Action.PIN and is_retry(due, seen) and not seen.replicas:
             self.comes(due.requestor)
             has_room = entry is not None and entry.in_hand
             if not has_room and not self.may_send(due.requestor, is_retry=True):
                 return Outcome(None, self._rules.gap(due.looks), seen)
             self.sends(due, is_retry=True)
         # What is believed to be queued may be held by some; only who was asked now names peers.
-        is_there = seen.holding in (Holding.QUEUED, Holding.PINNING) and seen.peers
+        is_there = seen.holding in (TrackerStatus.QUEUED, TrackerStatus.PINNING) and seen.peers
         if isinstance(act, Outcome) and is_there and due.is_held and due.sent is not None:
             if seen.replicas:
                 self.over(due, is_pinned=True)  # it hangs at some
@@ -161,13 +168,13 @@ class Windows:
             if entry is None:  # sent before we were started, or by another process
                 entry = self._add(due, max(0, due.attempts - 1), due.sent_at, is_sent=True)
             # What is queued behind others' goes where its own are many, and nowhere else.
-            has_begun = seen.holding is Holding.PINNING or entry.window.held > self._share
+            has_begun = seen.holding is TrackerStatus.PINNING or entry.window.held > self._share
             if entry.must_go and has_begun and self._is_limiting and self._is_hanging(entry):
                 self.over(due, is_pinned=False)
-                return Act.TAKE_BACK
+                return Action.TAKE_BACK
         return act
 
-    def is_in_doubt(self, due: Due) -> bool:
+    def is_in_doubt(self, due: WorkItem) -> bool:
         """Whether the backend is to find out now what it has of it."""
         entry = self._entries.get(due.id)
         return entry is not None and entry.must_go
@@ -208,7 +215,7 @@ class Windows:
     def _is_limiting(self) -> bool:
         return self._is_known and self.is_shared
 
-    def _is_hanging(self, entry: _Entry) -> bool:
+    def _is_hanging(self, entry: _Submission) -> bool:
         """Whether it has had its slice; that it waits is no fault of its own while others of its
         requestor come to their turn."""
         is_late = entry.in_hand and self._clock() - entry.at > entry.seconds
@@ -216,7 +223,7 @@ class Windows:
 
     def _is_stuck(self, window: _Window) -> bool:
         since = self._clock() - window.moved_at
-        return not 0 <= since <= self._rules.first_slice + _BETWEEN_WORDS
+        return not 0 <= since <= self._rules.first_attempt_timeout + _BETWEEN_WORDS
 
     def _credit(self, window: _Window) -> int:
         return 0 if self._is_stuck(window) else window.credit
@@ -227,21 +234,21 @@ class Windows:
         for window in self._busy.values():
             yield max(0, window.held - self._credit(window))
 
-    def _add(self, due: Due, attempts: int, at: float, *, is_sent: bool) -> _Entry:
+    def _add(self, due: WorkItem, attempts: int, at: float, *, is_sent: bool) -> _Submission:
         if (old := self._entries.pop(due.id, None)) is not None:
             self._leave(old, is_done=False)
         if due.requestor not in self._windows:
             self.comes(due.requestor)
         window = self._windows[due.requestor]
         seconds = self._rules.slice(replace(due, attempts=attempts))
-        entry = _Entry(due.id, str(due.cid), window, seconds, attempts > 0, at, is_sent)
+        entry = _Submission(due.id, str(due.cid), window, seconds, attempts > 0, at, is_sent)
         self._entries[due.id] = entry
         self._enter(entry, at)
         if len(self._entries) > _MOST_ENTRIES:
             self._leave(self._entries.pop(next(iter(self._entries))), is_done=False)
         return entry
 
-    def _enter(self, entry: _Entry, at: float) -> None:
+    def _enter(self, entry: _Submission, at: float) -> None:
         window, entry.in_hand, entry.at = entry.window, True, at
         window.credit = self._credit(window)
         if not window.held:  # it may stand still from here on
@@ -250,7 +257,7 @@ class Windows:
         window.retries += entry.is_retry
         self._busy[id(window)] = window
 
-    def _leave(self, entry: _Entry, *, is_done: bool) -> None:
+    def _leave(self, entry: _Submission, *, is_done: bool) -> None:
         window, now = entry.window, self._clock()
         if not entry.in_hand:
             return

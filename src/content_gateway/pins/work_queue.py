@@ -5,23 +5,23 @@ Adapters do not import this; the type checker proves in app.py that they fit."""
 from collections.abc import Sequence
 from typing import Protocol
 
-from content_gateway.model.content_state import Due, Event, Outcome, Sent, Shares
+from content_gateway.model.content_state import Event, LastRequest, LeaseQuota, Outcome, WorkItem
 
 
-class DueLedger(Protocol):
+class WorkQueue(Protocol):
     """The part of the ledger that knows what is owed. Methods raise StorageUnavailable."""
 
-    def any_due(self, shares: Shares) -> bool:
+    def any_due(self, shares: LeaseQuota) -> bool:
         """Whether a content that *shares* has room for seems to wait; it may be gone by now."""
 
     def in_line(self, limit: int) -> Sequence[int]:
         """The numbers of so many requestors at most of whom something waits."""
 
-    async def lease(self, owner: str, seconds: float, shares: Shares) -> Sequence[Due]:
+    async def lease(self, owner: str, seconds: float, shares: LeaseQuota) -> Sequence[WorkItem]:
         """As many due contents as *shares* allows, for *owner* alone for so many *seconds*; in
         turn by requestor."""
 
-    async def renew(self, owner: str, dues: Sequence[Due], seconds: float) -> set[int]:
+    async def renew(self, owner: str, dues: Sequence[WorkItem], seconds: float) -> set[int]:
         """Extend *owner*'s leases; the numbers of those that it still has, under the generation
         that it knows."""
 
@@ -33,20 +33,26 @@ class DueLedger(Protocol):
         more than *longest* seconds from now was told so by a clock that was wrong, and is due; what
         is leased for longer than that is leased for *lease* seconds."""
 
-    async def hasten(self, numbers: Sequence[int]) -> None:
+    async def trigger(self, numbers: Sequence[int]) -> None:
         """Make these contents due now, where somebody holds them and nobody tends them."""
 
     async def begin(
-        self, owner: str, due: Due, sent: Sent, event: Event | None, *, though_held: bool = False
-    ) -> Due | None:
+        self,
+        owner: str,
+        due: WorkItem,
+        sent: LastRequest,
+        event: Event | None,
+        *,
+        though_held: bool = False,
+    ) -> WorkItem | None:
         """Record *event*, and that *sent* is about to be asked of the backend, durably; the
         content as it is then.
 
         None, and nothing may be sent, if lease or generation have passed on, or if an unpin is
         meant and somebody holds the content, but *though_held*."""
 
-    async def progress(self, owner: str, due: Due, blocks: int, size: int) -> None:
+    async def progress(self, owner: str, due: WorkItem, blocks: int, size: int) -> None:
         """Keep that the content is being brought in, and how far that is."""
 
-    async def settle(self, owner: str, outcomes: Sequence[tuple[Due, Outcome]]) -> None:
+    async def settle(self, owner: str, outcomes: Sequence[tuple[WorkItem, Outcome]]) -> None:
         """Write outcomes and end their leases; nothing is written where *owner* has lost one."""

@@ -41,7 +41,7 @@ def _proxy_reader(chain: str) -> Any:
     return Field(PROXY_READERS[chain], description=f"the ProxyReader on {chain.title()}")
 
 
-class Keys(Group):
+class KeySettings(Group):
     """API keys."""
 
     mode: Literal["issued", "open"] = Field(
@@ -49,7 +49,7 @@ class Keys(Group):
     )
 
 
-class Database(Group):
+class DatabaseSettings(Group):
     """The ledger."""
 
     url: SqliteUrl = Field(
@@ -59,7 +59,7 @@ class Database(Group):
     )
 
 
-class Names(Group):
+class NameSettings(Group):
     """Name services."""
 
     zone_file: Path | None = Field(None, description="TOML file of names answered locally")
@@ -77,7 +77,7 @@ class Names(Group):
     )
 
 
-class Ens(Group):
+class EnsSettings(Group):
     """ENS."""
 
     rpc_urls: tuple[HttpUrl, ...] = Field(
@@ -107,8 +107,8 @@ class Ens(Group):
     )
 
 
-class Basenames(Group):
-    """Names below base.eth, whose content is kept on Base."""
+class BasenamesSettings(Group):
+    """NameSettings below base.eth, whose content is kept on Base."""
 
     rpc_urls: tuple[HttpUrl, ...] = Field(
         (),
@@ -120,8 +120,8 @@ class Basenames(Group):
     )
 
 
-class Unstoppable(Group):
-    """Unstoppable Domains; asked on the chains that have endpoints here, all at once."""
+class UnstoppableSettings(Group):
+    """UnstoppableSettings Domains; asked on the chains that have endpoints here, all at once."""
 
     polygon_rpc_urls: tuple[HttpUrl, ...] = _endpoints("Polygon")
     polygon_proxy_reader: Address = _proxy_reader("polygon")
@@ -137,7 +137,7 @@ class Unstoppable(Group):
     )
 
 
-class Ipns(Group):
+class IpnsSettings(Group):
     """IPNS."""
 
     routers: tuple[HttpUrl, ...] = Field(
@@ -152,7 +152,7 @@ class Ipns(Group):
     )
     kubo_url: OptionalHttpUrl = Field(
         "",
-        description="RPC API of a Kubo node, asked at the same time; empty: none",
+        description="RPC API of a KuboSettings node, asked at the same time; empty: none",
         json_schema_extra=SECRET,
     )
     dns_servers: tuple[IpAddress, ...] = Field(
@@ -161,7 +161,7 @@ class Ipns(Group):
     timeout: float = Field(5.0, gt=0, le=60, description="seconds one source may take")
 
 
-class Blocking(Group):
+class DenylistSettings(Group):
     """What is not served, whoever asks."""
 
     denylist_file: Path | None = Field(
@@ -172,7 +172,7 @@ class Blocking(Group):
     )
 
 
-class Pins(Group):
+class PinSettings(Group):
     """Pinning."""
 
     backend: Literal["embedded", "ipfs-cluster", "kubo"] = Field(
@@ -190,7 +190,7 @@ class Pins(Group):
     unpin_grace: float = Field(
         60.0, ge=0, le=2_592_000, description="seconds until a content that nobody holds leaves"
     )
-    sweep_interval: float = Field(
+    resync_interval: float = Field(
         21_600.0,
         ge=1,
         le=2_592_000,
@@ -207,8 +207,8 @@ class Pins(Group):
     )
 
 
-class Cluster(Group):
-    """IPFS Cluster, for pins.backend = "ipfs-cluster"."""
+class ClusterSettings(Group):
+    """IPFS ClusterSettings, for pins.backend = "ipfs-cluster"."""
 
     urls: Annotated[tuple[HttpUrl, ...], Field(min_length=1)] = Field(
         ("http://127.0.0.1:9094",),
@@ -233,15 +233,15 @@ class Cluster(Group):
     )
 
 
-class Kubo(Group):
-    """Kubo, for pins.backend = "kubo"."""
+class KuboSettings(Group):
+    """KuboSettings, for pins.backend = "kubo"."""
 
     url: HttpUrl = Field(
         "http://127.0.0.1:5001", description="RPC API of the node", json_schema_extra=SECRET
     )
 
 
-class Embedded(Group):
+class EmbeddedSettings(Group):
     """The embedded store, for pins.backend = "embedded"."""
 
     gateways: tuple[HttpUrl, ...] = Field(
@@ -269,7 +269,7 @@ class Embedded(Group):
     )
 
 
-class Limits(Group):
+class LimitSettings(Group):
     """What all share, fairly by key or network: one alone gets two thirds, less as others come."""
 
     lookups: int = Field(256, ge=3, le=10_000, description="names looked up at once")
@@ -282,7 +282,7 @@ class Limits(Group):
     )
 
 
-class Log(Group):
+class LogSettings(Group):
     """Logging, to standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level")

@@ -11,21 +11,21 @@ from typing import Any, Final
 from pydantic import BaseModel, Field, model_validator
 
 from content_gateway.settings.groups import (
-    Basenames,
-    Blocking,
-    Cluster,
-    Database,
-    Embedded,
-    Ens,
+    BasenamesSettings,
+    ClusterSettings,
+    DatabaseSettings,
+    DenylistSettings,
+    EmbeddedSettings,
+    EnsSettings,
     Group,
-    Ipns,
-    Keys,
-    Kubo,
-    Limits,
-    Log,
-    Names,
-    Pins,
-    Unstoppable,
+    IpnsSettings,
+    KeySettings,
+    KuboSettings,
+    LimitSettings,
+    LogSettings,
+    NameSettings,
+    PinSettings,
+    UnstoppableSettings,
 )
 
 PACKAGED_SPEC: Final = Path(__file__).parents[1] / "spec.yaml"
@@ -41,20 +41,20 @@ class Settings(Group):
     )
     data_dir: Path = Field(Path(".content-gateway"), description="the ledger and the blocks")
     spec_file: Path = Field(PACKAGED_SPEC, description="the OpenAPI description that is served")
-    keys: Keys = Keys()
-    database: Database = Database()
-    names: Names = Names()
-    ens: Ens = Ens()
-    basenames: Basenames = Basenames()
-    unstoppable: Unstoppable = Unstoppable()
-    ipns: Ipns = Ipns()
-    blocking: Blocking = Blocking()
-    pins: Pins = Pins()
-    ipfs_cluster: Cluster = Cluster()
-    kubo: Kubo = Kubo()
-    embedded: Embedded = Embedded()
-    limits: Limits = Limits()
-    log: Log = Log()
+    keys: KeySettings = KeySettings()
+    database: DatabaseSettings = DatabaseSettings()
+    names: NameSettings = NameSettings()
+    ens: EnsSettings = EnsSettings()
+    basenames: BasenamesSettings = BasenamesSettings()
+    unstoppable: UnstoppableSettings = UnstoppableSettings()
+    ipns: IpnsSettings = IpnsSettings()
+    blocking: DenylistSettings = DenylistSettings()
+    pins: PinSettings = PinSettings()
+    ipfs_cluster: ClusterSettings = ClusterSettings()
+    kubo: KuboSettings = KuboSettings()
+    embedded: EmbeddedSettings = EmbeddedSettings()
+    limits: LimitSettings = LimitSettings()
+    log: LogSettings = LogSettings()
 
     @model_validator(mode="after")
     def _open_keys_stay_on_loopback(self) -> "Settings":

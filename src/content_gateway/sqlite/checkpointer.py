@@ -32,7 +32,7 @@ _NONE: Final = -1  # no version
 log = structlog.get_logger(__name__)
 
 
-class Folding:
+class Checkpointer:
     """The thread that folds the log of the database at *path*, between `start` and `close`.
 
     Nothing is folded where its *files* are not what they were: what is left might be spoilt."""

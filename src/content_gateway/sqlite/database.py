@@ -15,7 +15,7 @@ from typing import Any, Final, Self, TypeVar, cast
 import structlog
 
 from content_gateway.errors import GatewayError, StorageUnavailable, WrongSettings
-from content_gateway.sqlite.checkpointer import Folding
+from content_gateway.sqlite.checkpointer import Checkpointer
 from content_gateway.sqlite.connection import connect, migrate
 from content_gateway.sqlite.database_files import DatabaseFiles
 from content_gateway.sqlite.group_commit import GroupWriter, Write, roll_back
@@ -51,7 +51,7 @@ class Database:
         self._writer: sqlite3.Connection
         self._reader: sqlite3.Connection
         self._files = DatabaseFiles(path, "ledger")
-        self._folding = Folding(path, self._files)
+        self._folding = Checkpointer(path, self._files)
         self._watch: asyncio.Task[None]
         self._searches = Searches(path, self._files)
 

@@ -29,7 +29,7 @@ _TRIES: Final = 20
 Identity = tuple[int, int]  # device, inode
 
 
-class Found(NamedTuple):
+class FileIdentity(NamedTuple):
     """What is at a path; *size* in bytes, *written* in nanoseconds since 1970."""
 
     device: int
@@ -38,7 +38,7 @@ class Found(NamedTuple):
     written: int
 
 
-_NOTHING: Final = Found(-1, -1, -1, -1)
+_NOTHING: Final = FileIdentity(-1, -1, -1, -1)
 
 log = structlog.get_logger(__name__)
 
@@ -72,7 +72,7 @@ class DatabaseFiles:
         # When the database was written, and the index then.
         self._seen: tuple[int, WalIndex] | None = None
         # The index and what is at the paths, as they were when a look found nothing wrong.
-        self._sound: tuple[bytes, Sequence[Found]] | None = None
+        self._sound: tuple[bytes, Sequence[FileIdentity]] | None = None
         self._problem: str | None = None
         self._has_all = True
         self._files: dict[Identity, int] = {}  # where this process has them open
@@ -211,7 +211,7 @@ class DatabaseFiles:
         return self._problem  # others write without a pause; the next look will find it out
 
     def _look_inside(
-        self, index: WalIndex | None, found: Sequence[Found], lost: Sequence[int]
+        self, index: WalIndex | None, found: Sequence[FileIdentity], lost: Sequence[int]
     ) -> str | None:
         """Whether the files hold what they must by the *index*."""
         if lost not in ([], [1]):
@@ -220,7 +220,7 @@ class DatabaseFiles:
         size = os.fstat(self._log).st_size if lost else wal.size
         return self._problem_of_database(index, database) or self._problem_of_log(index, size)
 
-    def _problem_of_database(self, index: WalIndex | None, found: Found) -> str | None:
+    def _problem_of_database(self, index: WalIndex | None, found: FileIdentity) -> str | None:
         name = self._paths[0].name
         sound = self._sound  # other threads look too
         if sound is None or found != sound[1][0]:
@@ -287,13 +287,13 @@ def _is(file: int, identity: Identity) -> bool:
         return False
 
 
-def _found(name: str) -> Found:
+def _found(name: str) -> FileIdentity:
     """What is at *name*; nothing has numbers of its own."""
     try:
         found = os.stat(name)
     except OSError:
         return _NOTHING
-    return Found(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    return FileIdentity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def _identity(found: os.stat_result) -> Identity:

@@ -11,10 +11,10 @@ import structlog
 
 from content_gateway.api_keys import IssuedKeys, OpenKeys
 from content_gateway.backends.embedded.blockstore import Blockstore
-from content_gateway.denylist.denylist import Blocklist
+from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import ContractBroken
 from content_gateway.http.asgi import Api
-from content_gateway.http.auth import Keys
+from content_gateway.http.auth import KeyVerifier
 from content_gateway.http.openapi import Contract, Operation
 from content_gateway.http.operations.domains import NameHandlers
 from content_gateway.http.operations.pinning_service import PsaHandlers
@@ -25,24 +25,24 @@ from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.ledger.api_keys import SqliteKeys
 from content_gateway.ledger.backend_health import SqliteBackendHealth
 from content_gateway.ledger.contents import SqliteContents
-from content_gateway.ledger.resyncs import SqliteSweeps
+from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.names.directory import Directory
 from content_gateway.names.universal_resolver import UniversalResolverCheck
 from content_gateway.names.zone import ZoneFile
 from content_gateway.pins.delegates import Delegates
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
-from content_gateway.pins.resync import Sweeper
+from content_gateway.pins.resync import Resync
 from content_gateway.settings.model import PACKAGED_SPEC, Settings
 from content_gateway.sqlite.database import Database
-from content_gateway.wiring.names import answered_names
-from content_gateway.wiring.pins import kept_pins
+from content_gateway.wiring.names import wire_names
+from content_gateway.wiring.pins import wire_pins
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Gateway:
+class Application:
     """The open parts that commands and the server work with."""
 
     api: Api
@@ -51,12 +51,12 @@ class Gateway:
     universal_resolver: UniversalResolverCheck
     pinning: Pinning
     contents: SqliteContents
-    sweeps: SqliteSweeps
+    sweeps: SqliteResyncs
     health: SqliteBackendHealth
-    keys: Keys
+    keys: KeyVerifier
     issued_keys: IssuedKeys
     reconciler: Reconciler
-    sweeper: Sweeper
+    sweeper: Resync
     blocks: Blockstore | None
     delegates: Delegates
 
@@ -74,20 +74,20 @@ class Gateway:
 
 
 @asynccontextmanager
-async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIterator[Gateway]:
+async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIterator[Application]:
     """Every part, wired by *settings*; *zones* are asked behind the operator's own.
 
     Reconciler and sweeper are ready but not started. Raises WrongSettings."""
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(Database(settings.ledger_path))
-        blocking = Blocklist(settings.blocking.denylist_file, settings.blocking.names_file)
+        blocking = Denylist(settings.blocking.denylist_file, settings.blocking.names_file)
         stack.callback(blocking.close)
 
-        pins = await kept_pins(stack, settings, database, blocking)
-        names = await answered_names(stack, settings, database, blocking, zones=zones)
+        pins = await wire_pins(stack, settings, database, blocking)
+        names = await wire_names(stack, settings, database, blocking, zones=zones)
 
         issued_keys = IssuedKeys(SqliteKeys(database))
-        keys: Keys = OpenKeys() if settings.keys.mode == "open" else issued_keys
+        keys: KeyVerifier = OpenKeys() if settings.keys.mode == "open" else issued_keys
         contract = Contract(settings.spec_file)
         stack.push_async_callback(contract.close)
         psa = PsaHandlers(
@@ -102,7 +102,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             **TrustlessHandlers(served, blocking, answers).by_id,
         }
         api = Api(operations_of(contract), handlers, keys, answers=answers)
-        yield Gateway(
+        yield Application(
             api=api,
             directory=names.directory,
             ipns=names.ipns,

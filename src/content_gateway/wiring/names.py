@@ -7,28 +7,28 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final
 
-from content_gateway.denylist.denylist import Blocklist
+from content_gateway.denylist.denylist import Denylist
 from content_gateway.ethereum.ccip import CcipRead
-from content_gateway.ethereum.gateways import Gateways
+from content_gateway.ethereum.gateways import OffchainGateways
 from content_gateway.ethereum.quorum import EthereumQuorum
 from content_gateway.ethereum.rpc import EthereumRpc
-from content_gateway.ipns.cache_entry import Policy as IpnsPolicy
-from content_gateway.ipns.link_cache import Links, LinkStore, RecordSource
+from content_gateway.ipns.cache_entry import IpnsPolicy
+from content_gateway.ipns.link_cache import IpnsStore, LinkCache, RecordSource
 from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.ipns.sources.dnslink import DnsLinks
-from content_gateway.ipns.sources.gateway import IpnsGateway
-from content_gateway.ipns.sources.kubo import KuboRecords
-from content_gateway.ipns.sources.router import DelegatedRouter
+from content_gateway.ipns.sources.gateway import GatewaySource
+from content_gateway.ipns.sources.kubo import KuboSource
+from content_gateway.ipns.sources.router import RouterSource
 from content_gateway.ledger.last_known import SqliteLastKnown
 from content_gateway.names.basenames import Basenames
-from content_gateway.names.cache import Ages, Cache
-from content_gateway.names.directory import Directory, NameService, Policy
+from content_gateway.names.cache import Cache, CachePolicy
+from content_gateway.names.directory import Directory, DirectoryPolicy, NameService
 from content_gateway.names.ens import EnsNames, EthereumCalls
 from content_gateway.names.universal_resolver import UniversalResolverCheck
 from content_gateway.names.unstoppable import Chain, UnstoppableNames
 from content_gateway.names.zone import ZoneFile
 from content_gateway.net.connection_slots import PoolLimits
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from content_gateway.net.ssrf_guard import Guard
 from content_gateway.settings.model import Settings
 from content_gateway.sqlite.database import Database
@@ -37,7 +37,7 @@ _SERVERS: Final = 4  # that all look-ups may ask at the same time
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class WiredNames:
     """The open parts that answer names."""
 
     directory: Directory
@@ -45,24 +45,24 @@ class Names:
     universal_resolver: UniversalResolverCheck
 
 
-async def answered_names(
+async def wire_names(
     stack: AsyncExitStack,
     settings: Settings,
     database: Database,
-    blocking: Blocklist,
+    blocking: Denylist,
     *,
     zones: Sequence[ZoneFile],
-) -> Names:
+) -> WiredNames:
     """Every name service and IPNS, closed with *stack*; *zones* stand behind the operator's own."""
     last_known = await stack.enter_async_context(SqliteLastKnown(database))
     limits = settings.limits
     # A pool for each purpose: nobody waits behind requests of another kind.
-    of_ipns = await stack.enter_async_context(Outbound(limits=connections(limits.ipns_lookups)))
-    of_chains = await stack.enter_async_context(Outbound(limits=connections(limits.lookups)))
+    of_ipns = await stack.enter_async_context(HttpClient(limits=connections(limits.ipns_lookups)))
+    of_chains = await stack.enter_async_context(HttpClient(limits=connections(limits.lookups)))
     ipns = ipns_resolver(settings, of_ipns, last_known, blocking)
     stack.push_async_callback(ipns.close)
     guard = Guard(local_gateways=settings.ens.local_gateways)
-    gateways = Gateways(await stack.enter_async_context(Outbound(guard)))
+    gateways = OffchainGateways(await stack.enter_async_context(HttpClient(guard)))
     own_zones = [ZoneFile(path) for path in [settings.names.zone_file] if path]
     for zone in own_zones:
         stack.callback(zone.close)
@@ -75,10 +75,10 @@ async def answered_names(
         ipns=ipns,
         blocking=blocking,
         cache=Cache(last_known, ages=ages(settings)),
-        policy=Policy(lookup=settings.names.deadline, max_flights=limits.lookups),
+        policy=DirectoryPolicy(lookup=settings.names.deadline, max_in_flight=limits.lookups),
     )
     stack.push_async_callback(directory.close)
-    return Names(directory, ipns, check)
+    return WiredNames(directory, ipns, check)
 
 
 def connections(lookups: int) -> PoolLimits:
@@ -95,10 +95,10 @@ def connections(lookups: int) -> PoolLimits:
     )
 
 
-def ages(settings: Settings) -> Ages:
+def ages(settings: Settings) -> CachePolicy:
     """How long answers serve."""
     chosen = settings.names
-    return Ages(
+    return CachePolicy(
         fresh=chosen.fresh,
         while_revalidating=min(2 * chosen.fresh, chosen.stale_limit),
         if_error=chosen.stale_limit,
@@ -109,8 +109,8 @@ def ages(settings: Settings) -> Ages:
 
 def name_services(
     settings: Settings,
-    outbound: Outbound,
-    gateways: Gateways,
+    outbound: HttpClient,
+    gateways: OffchainGateways,
     check: UniversalResolverCheck | None = None,
 ) -> list[NameService]:
     """The configured name services, in the order they are asked."""
@@ -125,8 +125,8 @@ def name_services(
 
 def ens_names(
     settings: Settings,
-    outbound: Outbound,
-    gateways: Gateways,
+    outbound: HttpClient,
+    gateways: OffchainGateways,
     check: UniversalResolverCheck | None,
 ) -> NameService:
     """ENS with its off-chain gateways, and with what Base knows if that may be asked."""
@@ -142,7 +142,7 @@ def ens_names(
     return Basenames(ens, base, registry=basenames.registry)
 
 
-def unstoppable_chains(settings: Settings, outbound: Outbound) -> list[Chain]:
+def unstoppable_chains(settings: Settings, outbound: HttpClient) -> list[Chain]:
     """The chains of Unstoppable Domains that may be asked, the one that wins first."""
     chosen = settings.unstoppable
     chains = {
@@ -158,7 +158,7 @@ def unstoppable_chains(settings: Settings, outbound: Outbound) -> list[Chain]:
     ]
 
 
-def chain(settings: Settings, outbound: Outbound, urls: Sequence[str]) -> EthereumCalls:
+def chain(settings: Settings, outbound: HttpClient, urls: Sequence[str]) -> EthereumCalls:
     """One chain through *urls*: the first that answers, or as many as must agree."""
     seconds, quorum = settings.ens.timeout, settings.ens.quorum
     if quorum > 1:
@@ -167,16 +167,16 @@ def chain(settings: Settings, outbound: Outbound, urls: Sequence[str]) -> Ethere
 
 
 def ipns_resolver(
-    settings: Settings, outbound: Outbound, store: LinkStore, blocking: Blocklist
+    settings: Settings, outbound: HttpClient, store: IpnsStore, blocking: Denylist
 ) -> IpnsResolver:
     """IPNS with every configured source."""
     chosen = settings.ipns
     sources: list[RecordSource] = [
-        *(DelegatedRouter(outbound, url, seconds=chosen.timeout) for url in chosen.routers),
-        *(IpnsGateway(outbound, url, seconds=chosen.timeout) for url in chosen.gateways),
+        *(RouterSource(outbound, url, seconds=chosen.timeout) for url in chosen.routers),
+        *(GatewaySource(outbound, url, seconds=chosen.timeout) for url in chosen.gateways),
     ]
     if chosen.kubo_url:
-        sources.append(KuboRecords(outbound, chosen.kubo_url, seconds=chosen.timeout))
+        sources.append(KuboSource(outbound, chosen.kubo_url, seconds=chosen.timeout))
     domains = DnsLinks(chosen.dns_servers, seconds=chosen.timeout)
-    policy = IpnsPolicy(source_limit=chosen.timeout + 1, max_flights=settings.limits.ipns_lookups)
-    return IpnsResolver(Links(sources, domains, store, policy=policy), blocking)
+    policy = IpnsPolicy(source_limit=chosen.timeout + 1, max_in_flight=settings.limits.ipns_lookups)
+    return IpnsResolver(LinkCache(sources, domains, store, policy=policy), blocking)

@@ -8,25 +8,25 @@ from typing import Final
 
 from content_gateway.backends.cluster.cluster import IpfsCluster
 from content_gateway.backends.embedded.blockstore import Blockstore
-from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.gateways import TrustlessGateways
 from content_gateway.backends.embedded.store import EmbeddedStore
-from content_gateway.backends.embedded.wantlist import Limits
+from content_gateway.backends.embedded.wantlist import DagLimits
 from content_gateway.backends.kubo.kubo import Kubo
-from content_gateway.denylist.denylist import Blocklist
+from content_gateway.denylist.denylist import Denylist
 from content_gateway.ipld.block import refusal
 from content_gateway.ledger.backend_health import SqliteBackendHealth
 from content_gateway.ledger.contents import SqliteContents
 from content_gateway.ledger.pins import SqliteLedger
-from content_gateway.ledger.resyncs import SqliteSweeps
+from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.net.connection_slots import PoolLimits
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 from content_gateway.net.origin_guard import OriginGuard
 from content_gateway.pins.delegates import Delegates
 from content_gateway.pins.origins import OriginRules
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
-from content_gateway.pins.resync import Schedule, Sweeper
-from content_gateway.pins.rules import Policy
+from content_gateway.pins.resync import Resync, ResyncSchedule
+from content_gateway.pins.rules import ReconcilePolicy
 from content_gateway.settings.model import Settings
 from content_gateway.sqlite.database import Database
 
@@ -42,41 +42,41 @@ CONNECTIONS: Final = PoolLimits(in_all=256, per_server=64, waiting=4096, seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Pins:
+class WiredPins:
     """The open parts that keep pins; *store* is the embedded one, where that is the backend, and
     *blocks* what it keeps them in."""
 
     pinning: Pinning
     contents: SqliteContents
-    sweeps: SqliteSweeps
+    sweeps: SqliteResyncs
     health: SqliteBackendHealth
     reconciler: Reconciler
-    sweeper: Sweeper
+    sweeper: Resync
     store: EmbeddedStore | None
     blocks: Blockstore | None
     delegates: Delegates
     origins: OriginRules
 
 
-async def kept_pins(
+async def wire_pins(
     stack: AsyncExitStack,
     settings: Settings,
     database: Database,
-    blocking: Blocklist,
-) -> Pins:
+    blocking: Denylist,
+) -> WiredPins:
     """The promise and its keepers, closed with *stack*."""
-    outbound = await stack.enter_async_context(Outbound(limits=CONNECTIONS))
+    outbound = await stack.enter_async_context(HttpClient(limits=CONNECTIONS))
     store = blocks = None
     if settings.pins.backend == "embedded":
         blocks = await stack.enter_async_context(Blockstore(settings.blocks_path, collects=False))
         guard = OriginGuard(private=settings.pins.private_origins)
-        strangers = await stack.enter_async_context(Outbound(guard))
+        strangers = await stack.enter_async_context(HttpClient(guard))
         store = embedded_store(settings, outbound, blocks, blocking, strangers)
     backend = store or pin_backend(settings, outbound)
     origins = OriginRules(settings.pins.private_origins)
     ledger = SqliteLedger(database, grace=settings.pins.unpin_grace)
     contents = SqliteContents(database, grace=settings.pins.unpin_grace)
-    sweeps, health = SqliteSweeps(database), SqliteBackendHealth(database)
+    sweeps, health = SqliteResyncs(database), SqliteBackendHealth(database)
     reconciler = Reconciler(
         contents,
         backend,
@@ -84,11 +84,11 @@ async def kept_pins(
         health=health,
         queue=backend if isinstance(backend, IpfsCluster) else None,
         origins=lambda cid: origins.usable(ledger.origins(cid)),
-        returned=lambda: sweeper.hasten(),  # noqa: PLW0108 - each of the two wakes the other
+        returned=lambda: sweeper.trigger(),  # noqa: PLW0108 - each of the two wakes the other
     )
     stack.push_async_callback(reconciler.close)
-    schedule = Schedule.every(settings.pins.sweep_interval)
-    sweeper = Sweeper(sweeps, backend, wake=reconciler.wake, schedule=schedule)
+    schedule = ResyncSchedule.every(settings.pins.resync_interval)
+    sweeper = Resync(sweeps, backend, wake=reconciler.wake, schedule=schedule)
     stack.push_async_callback(sweeper.close)
     chosen, private = settings.pins.delegates, settings.pins.private_origins
     delegates = Delegates(backend, chosen, private=private)
@@ -100,7 +100,7 @@ async def kept_pins(
         wake=reconciler.wake,
         refusal=refusal if store else None,
     )
-    return Pins(
+    return WiredPins(
         pinning,
         contents,
         sweeps,
@@ -114,7 +114,7 @@ async def kept_pins(
     )
 
 
-def tending(settings: Settings) -> Policy:
+def tending(settings: Settings) -> ReconcilePolicy:
     """How many contents are tended at once, and how long one may take.
 
     A cluster takes a wish and goes on by itself; the others are at it until it is done."""
@@ -125,14 +125,14 @@ def tending(settings: Settings) -> Policy:
     }
     # Each of the three lanes must have a worker of its own.
     most = max(3, workers[settings.pins.backend])
-    policy = Policy(workers=most, longest_slice=settings.pins.timeout)
+    policy = ReconcilePolicy(workers=most, longest_attempt_timeout=settings.pins.timeout)
     if settings.pins.backend == "ipfs-cluster":
         # It is done with many together, so that they are looked at together.
         policy = replace(policy, sends=CLUSTER_SENDS, gather_many=CLUSTER_GATHER)
     return policy
 
 
-def pin_backend(settings: Settings, outbound: Outbound) -> Kubo | IpfsCluster:
+def pin_backend(settings: Settings, outbound: HttpClient) -> Kubo | IpfsCluster:
     """The configured pin backend, where it is somebody else's server."""
     if settings.pins.backend == "kubo":
         return Kubo(outbound, settings.kubo.url, pin_seconds=settings.pins.timeout)
@@ -154,15 +154,15 @@ def pin_backend(settings: Settings, outbound: Outbound) -> Kubo | IpfsCluster:
 
 def embedded_store(
     settings: Settings,
-    outbound: Outbound,
+    outbound: HttpClient,
     blocks: Blockstore,
-    blocking: Blocklist,
-    strangers: Outbound | None = None,
+    blocking: Denylist,
+    strangers: HttpClient | None = None,
 ) -> EmbeddedStore:
     """The embedded store over *blocks*; *strangers* is the client that reaches origins."""
     chosen = settings.embedded
-    limits = Limits(chosen.max_blocks, chosen.max_bytes, chosen.max_depth)
-    gateways = Gateways(
+    limits = DagLimits(chosen.max_blocks, chosen.max_bytes, chosen.max_depth)
+    gateways = TrustlessGateways(
         outbound,
         chosen.gateways,
         seconds=chosen.timeout,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from content_gateway.errors import (
+    InvalidUpstreamResponse,
     Overloaded,
     UpstreamError,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
@@ -104,7 +104,7 @@ async def test_what_is_no_answer_over_tcp_is_nonsense(
 ) -> None:
     """A connection is made with one server: what it says there is its own."""
     dns.mood, dns.tamper = "tcp only", tamper
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         await links.lookup("example.org")
 
 
@@ -113,7 +113,7 @@ async def test_an_answer_truncated_over_tcp_is_no_absence(
 ) -> None:
     """An answer with nothing in it because it was cut has not said that there is nothing."""
     dns.mood = "truncated"
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         await links.lookup("example.org")
 
 
@@ -162,4 +162,4 @@ async def test_mutated_answers_are_links_none_or_upstreams_fault(
         else:
             assert link is None or link.path.startswith(("/ipfs/", "/ipns/"))
             outcomes.add(type(link))
-    assert outcomes >= {DnsLink, UpstreamNonsense}
+    assert outcomes >= {DnsLink, InvalidUpstreamResponse}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.errors import UpstreamNonsense, UpstreamUnavailable
+from content_gateway.errors import InvalidUpstreamResponse, UpstreamUnavailable
 from content_gateway.ipns.sources.dnslink import MAX_RECORDS, DnsLink, DnsLinks
 from tests.fakes.dns_resolver import DnsResolver, Mood, running_dns
 from tests.ipns.dnslink.links import IPFS, KEY, LINK, NAME
@@ -40,7 +40,7 @@ async def test_absence_is_none(dns: DnsResolver, links: DnsLinks) -> None:
 async def test_a_domain_with_two_links_is_nonsense(dns: DnsResolver, links: DnsLinks) -> None:
     """The same through DNS as without it."""
     dns.txt(NAME, f"dnslink={IPFS}", f"dnslink={KEY}")
-    with pytest.raises(UpstreamNonsense, match="more than one DNSLink"):
+    with pytest.raises(InvalidUpstreamResponse, match="more than one DNSLink"):
         await links.lookup("example.org")
 
 
@@ -91,7 +91,7 @@ async def test_an_alias_of_itself_is_nonsense(dns: DnsResolver, links: DnsLinks)
     """A chain without an end is the owner's mistake, not an absence."""
     dns.alias("_dnslink.a.example", "_dnslink.b.example")
     dns.alias("_dnslink.b.example", "_dnslink.a.example")
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         await links.lookup("a.example")
 
 
@@ -129,7 +129,7 @@ async def test_an_answer_of_too_many_records_is_not_read(dns: DnsResolver, links
     dns.txt(NAME, f"dnslink={IPFS}", *(f"{number}" for number in range(MAX_RECORDS - 2)))
     assert await links.lookup("example.org") == LINK  # with the one of EDNS a thousand
     dns.txt(NAME, f"dnslink={IPFS}", *(f"{number}" for number in range(MAX_RECORDS)))
-    with pytest.raises(UpstreamNonsense):
+    with pytest.raises(InvalidUpstreamResponse):
         await links.lookup("example.org")
 
 

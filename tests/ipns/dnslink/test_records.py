@@ -2,7 +2,7 @@
 
 import pytest
 
-from content_gateway.errors import UpstreamNonsense
+from content_gateway.errors import InvalidUpstreamResponse
 from content_gateway.ipns.sources.dnslink import read_dnslink
 from content_gateway.model.cid import Cid
 from tests.ipns.dnslink.links import IPFS, KEY
@@ -81,5 +81,5 @@ def test_bytes_that_are_no_text_are_passed_over() -> None:
 
 def test_two_links_are_nonsense() -> None:
     """Nobody but the owner could say which of them is meant."""
-    with pytest.raises(UpstreamNonsense, match="more than one DNSLink"):
+    with pytest.raises(InvalidUpstreamResponse, match="more than one DNSLink"):
         read_dnslink([b"dnslink=" + IPFS.encode(), b"dnslink=" + KEY.encode()])

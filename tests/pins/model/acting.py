@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 from content_gateway.codecs.multiformats import SHA2_256
 from content_gateway.errors import PinNotFound, UpstreamError
 from content_gateway.model.cid import RAW, Cid
-from content_gateway.model.content_state import SweepReport
+from content_gateway.model.content_state import ResyncReport
 from content_gateway.model.pins import Label
 from tests.ledgers import Clock
 from tests.pins.model.cluster import CALL_SECONDS, Mood, SimulatedCluster
@@ -126,7 +126,7 @@ class Acting(RuleBasedStateMachine):
     async def _remove(self, which: int, requestor: str, cid: Cid) -> None:
         await self._of(which).pinning.remove(requestor, cid)
 
-    async def _sweep(self, which: int) -> SweepReport | None:
+    async def _sweep(self, which: int) -> ResyncReport | None:
         self.world.clock.now += 0.002  # what was pinned in this millisecond may be left out
         number = self.truths.number
         report = await self._of(which).sweeper.now()

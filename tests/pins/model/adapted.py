@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 
 from content_gateway.backends.cluster.cluster import IpfsCluster
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import Listed, Sighting
+from content_gateway.model.content_state import BackendStatus, Listed
 from content_gateway.model.multiaddr import Multiaddr
 from tests.fakes.cluster import MiniCluster, MiniPin
 from tests.fakes.cluster_wire import Wire
@@ -40,16 +40,16 @@ class AdaptedCluster:
         cids: Sequence[Cid],
         ages: Mapping[Cid, float] | None = None,
         unsent: Collection[Cid] = (),
-    ) -> Mapping[Cid, Sighting]:
+    ) -> Mapping[Cid, BackendStatus]:
         return await self._adapter.look(cids, ages, unsent)
 
     async def pin(
         self,
         cid: Cid,
-        seen: Sighting,
+        seen: BackendStatus,
         progress: Callable[[int, int], None],
         origins: Sequence[Multiaddr] = (),
-    ) -> Sighting:
+    ) -> BackendStatus:
         await self.meanwhile("pin", cid)
         sighting = await self._adapter.pin(cid, seen, progress, origins)
         self._answer()

@@ -16,7 +16,7 @@ from content_gateway.errors import (
     UpstreamUnavailable,
 )
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import Holding, Listed, Sent, Sighting
+from content_gateway.model.content_state import BackendStatus, LastRequest, Listed, TrackerStatus
 from content_gateway.model.multiaddr import Multiaddr
 from tests.ledgers import Clock
 
@@ -57,7 +57,7 @@ class SimulatedCluster:
         self._window = window
         self._pinset: dict[Cid, float] = {}  # and since when its peers fetch it
         self._fetched: set[Cid] = set()
-        self._batch: list[tuple[Sent, Cid]] = []
+        self._batch: list[tuple[LastRequest, Cid]] = []
         self.commits_at: float | None = None
 
     # What the reconciler and the sweep ask for.
@@ -67,31 +67,31 @@ class SimulatedCluster:
         cids: Sequence[Cid],
         ages: Mapping[Cid, float] | None = None,
         unsent: Collection[Cid] = (),
-    ) -> Mapping[Cid, Sighting]:
+    ) -> Mapping[Cid, BackendStatus]:
         self._answer_or_not()
         return {cid: self._sighting(cid) for cid in cids}
 
     async def pin(
         self,
         cid: Cid,
-        seen: Sighting,
+        seen: BackendStatus,
         progress: Callable[[int, int], None],
         origins: Sequence[Multiaddr] = (),
-    ) -> Sighting:
+    ) -> BackendStatus:
         await self._hear("pin", cid)
         if self.batch_age == 0 and cid not in self._available:
             raise PinFailed("Nobody has it.")
-        if seen.holding in (Holding.FAILED, Holding.LOST):
+        if seen.holding in (TrackerStatus.FAILED, TrackerStatus.LOST):
             self._pinset.update({cid: self._clock()} if cid in self._pinset else {})
         else:
-            self._take(Sent.PIN, cid)
+            self._take(LastRequest.PIN, cid)
         self._reply()
-        return self._sighting(cid) if self.batch_age == 0 else Sighting(Holding.QUEUED)
+        return self._sighting(cid) if self.batch_age == 0 else BackendStatus(TrackerStatus.QUEUED)
 
     async def unpin(self, cid: Cid) -> None:
         await self._hear("unpin", cid)
         if cid in self._pinset:  # else 404, whatever the open batch holds
-            self._take(Sent.UNPIN, cid)
+            self._take(LastRequest.UNPIN, cid)
         self._reply()
 
     async def pinset(self) -> AsyncGenerator[Listed, None]:
@@ -124,7 +124,7 @@ class SimulatedCluster:
     def commit(self) -> None:
         """The open batch becomes durable and is seen."""
         for sent, cid in self._batch:
-            if sent is Sent.PIN:
+            if sent is LastRequest.PIN:
                 self._pinset.setdefault(cid, self._clock())
             else:
                 self.lose(cid)
@@ -162,12 +162,12 @@ class SimulatedCluster:
         """Whether *cid* is there, and stays whether the open batch is lost or not."""
         self.tick()
         last = [sent for sent, each in self._batch if each == cid][-1:]
-        return cid in self._fetched and last != [Sent.UNPIN]
+        return cid in self._fetched and last != [LastRequest.UNPIN]
 
     def may_keep(self) -> set[Cid]:
         """What is there, or will be if the open batch is not lost."""
         self.tick()
-        return {*self._pinset, *(cid for sent, cid in self._batch if sent is Sent.PIN)}
+        return {*self._pinset, *(cid for sent, cid in self._batch if sent is LastRequest.PIN)}
 
     def _hear_nothing(self) -> UpstreamUnavailable:
         return UpstreamUnavailable("The cluster cannot be reached.")
@@ -185,7 +185,7 @@ class SimulatedCluster:
         if self.mood is Mood.BUSY:
             raise PinDeferred("The queue is full.")
 
-    def _take(self, sent: Sent, cid: Cid) -> None:
+    def _take(self, sent: LastRequest, cid: Cid) -> None:
         self._batch.append((sent, cid))
         if self.commits_at is None:
             self.commits_at = self._clock() + self._window
@@ -197,15 +197,15 @@ class SimulatedCluster:
         if self.mood is Mood.SLOW:
             raise TimeoutError
 
-    def _sighting(self, cid: Cid) -> Sighting:
+    def _sighting(self, cid: Cid) -> BackendStatus:
         if self.mood is Mood.VAGUE:
-            return Sighting(Holding.UNKNOWN, reason="It could not say.")
+            return BackendStatus(TrackerStatus.UNKNOWN, reason="It could not say.")
         if cid not in self._pinset:
-            return Sighting(Holding.ABSENT)
+            return BackendStatus(TrackerStatus.ABSENT)
         if cid in self._fetched:
-            return Sighting(Holding.PINNED, 1)
+            return BackendStatus(TrackerStatus.PINNED, 1)
         if self._pinset[cid] == inf:
-            return Sighting(Holding.LOST, 0, 1, reason="Its blocks are gone.")
+            return BackendStatus(TrackerStatus.LOST, 0, 1, reason="Its blocks are gone.")
         if self._clock() < self._pinset[cid] + GIVE_UP_SECONDS:
-            return Sighting(Holding.PINNING)
-        return Sighting(Holding.FAILED, reason="Nobody has it.")
+            return BackendStatus(TrackerStatus.PINNING)
+        return BackendStatus(TrackerStatus.FAILED, reason="Nobody has it.")

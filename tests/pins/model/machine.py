@@ -32,7 +32,7 @@ def around(*calls: str) -> tuple[str, ...]:
 ASKING: Final = around("add", "remove", "replace", "relabel")
 TENDING: Final = around("lease", "look", "begin", "pin", "unpin", "settle")
 SWEEPING: Final = around(
-    *("take_duty", "pinset", "known", "settled", "look_again", "report", "end_duty")
+    *("acquire_job", "pinset", "known", "settled", "look_again", "report", "finish_job")
 )
 
 requestors = st.sampled_from(REQUESTORS)

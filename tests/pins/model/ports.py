@@ -11,12 +11,20 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import Due, Event, Listed, Outcome, Sent, Shares, Sighting
+from content_gateway.model.content_state import (
+    BackendStatus,
+    Event,
+    LastRequest,
+    LeaseQuota,
+    Listed,
+    Outcome,
+    WorkItem,
+)
 from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.model.pins import Label, Page, Pin, PinStatus, Removal, Search
 from content_gateway.pins.backend import PinBackend
 from content_gateway.pins.pinning import PinLedger
-from content_gateway.pins.work_queue import DueLedger
+from content_gateway.pins.work_queue import WorkQueue
 from tests.ledgers import Clock
 from tests.pins.model.points import Points
 from tests.pins.model.promises import Promises
@@ -72,25 +80,25 @@ class WatchedLedger:
 
 
 class WatchedContents:
-    """A DueLedger; *begun* is what this process has recorded that it is about to send, and when."""
+    """A WorkQueue; *begun* is what this process has recorded that it is about to send, and when."""
 
     def __init__(
         self,
-        ledger: DueLedger,
+        ledger: WorkQueue,
         points: Points,
         model: Promises,
         clock: Callable[[], float],
         rows: sqlite3.Connection,
     ) -> None:
         self._rows = rows
-        self.begun: dict[Cid, tuple[Sent, float]] = {}
-        self._leased: dict[tuple[str, int], Due] = {}
+        self.begun: dict[Cid, tuple[LastRequest, float]] = {}
+        self._leased: dict[tuple[str, int], WorkItem] = {}
         self._ledger = ledger
         self._points = points
         self._model = model
         self._clock = clock
 
-    def any_due(self, shares: Shares) -> bool:
+    def any_due(self, shares: LeaseQuota) -> bool:
         self._points.check()
         return self._ledger.any_due(shares)
 
@@ -98,7 +106,7 @@ class WatchedContents:
         self._points.check()
         return self._ledger.in_line(limit)
 
-    async def lease(self, owner: str, seconds: float, shares: Shares) -> Sequence[Due]:
+    async def lease(self, owner: str, seconds: float, shares: LeaseQuota) -> Sequence[WorkItem]:
         await self._points.passing("before lease")
         dues = await self._ledger.lease(owner, seconds, shares)
         for due in dues:
@@ -108,7 +116,7 @@ class WatchedContents:
         await self._points.passing("after lease")
         return dues
 
-    async def renew(self, owner: str, dues: Sequence[Due], seconds: float) -> set[int]:
+    async def renew(self, owner: str, dues: Sequence[WorkItem], seconds: float) -> set[int]:
         return await self._ledger.renew(owner, dues, seconds)
 
     async def keep(self, seconds: float) -> None:
@@ -126,14 +134,20 @@ class WatchedContents:
         await self._ledger.rebase(longest, lease, back)
         await self._points.passing("after rebase")
 
-    async def hasten(self, numbers: Sequence[int]) -> None:
-        await self._points.passing("before hasten")
-        await self._ledger.hasten(numbers)
-        await self._points.passing("after hasten")
+    async def trigger(self, numbers: Sequence[int]) -> None:
+        await self._points.passing("before trigger")
+        await self._ledger.trigger(numbers)
+        await self._points.passing("after trigger")
 
     async def begin(
-        self, owner: str, due: Due, sent: Sent, event: Event | None, *, though_held: bool = False
-    ) -> Due | None:
+        self,
+        owner: str,
+        due: WorkItem,
+        sent: LastRequest,
+        event: Event | None,
+        *,
+        though_held: bool = False,
+    ) -> WorkItem | None:
         await self._points.passing("before begin")
         begun = await self._ledger.begin(owner, due, sent, event, though_held=though_held)
         if begun is not None:
@@ -142,12 +156,12 @@ class WatchedContents:
         await self._points.passing("after begin")
         return begun
 
-    def check_begun(self, cid: Cid, sent: Sent) -> None:
+    def check_begun(self, cid: Cid, sent: LastRequest) -> None:
         """Note it where *sent* is about to be sent and was not recorded before."""
         if self.begun.get(cid, (None, 0.0))[0] is not sent:
             self._model.wrong.append(f"{sent} was sent and not recorded before: {cid}")
 
-    def _of_others(self, owner: str, dues: Sequence[Due]) -> set[tuple[Any, ...]]:
+    def _of_others(self, owner: str, dues: Sequence[WorkItem]) -> set[tuple[Any, ...]]:
         """The rows of *dues* whose leases *owner* does not have."""
         ids = ",".join(str(due.id) for due in dues)
         found = self._rows.execute(
@@ -155,15 +169,17 @@ class WatchedContents:
         )
         return set(found.fetchall())
 
-    def _expect_same(self, owner: str, others: set[tuple[Any, ...]], dues: Sequence[Due]) -> None:
+    def _expect_same(
+        self, owner: str, others: set[tuple[Any, ...]], dues: Sequence[WorkItem]
+    ) -> None:
         if not others <= self._of_others(owner, dues):
             self._model.wrong.append(f"written without a lease: {others}")
 
-    async def progress(self, owner: str, due: Due, blocks: int, size: int) -> None:
+    async def progress(self, owner: str, due: WorkItem, blocks: int, size: int) -> None:
         self._points.check()
         await self._ledger.progress(owner, due, blocks, size)
 
-    async def settle(self, owner: str, outcomes: Sequence[tuple[Due, Outcome]]) -> None:
+    async def settle(self, owner: str, outcomes: Sequence[tuple[WorkItem, Outcome]]) -> None:
         await self._points.passing("before settle")
         dues, deeds = [due for due, _ in outcomes], self._points.deeds
         number, is_alone = deeds.number, not deeds.is_busy
@@ -229,7 +245,7 @@ class WatchedBackend:
         cids: Sequence[Cid],
         ages: Mapping[Cid, float] | None = None,
         unsent: Collection[Cid] = (),
-    ) -> Mapping[Cid, Sighting]:
+    ) -> Mapping[Cid, BackendStatus]:
         await self._points.passing("before look")
         seen = await self._backend.look(cids, ages, unsent)
         await self._points.passing("after look")
@@ -238,12 +254,12 @@ class WatchedBackend:
     async def pin(
         self,
         cid: Cid,
-        seen: Sighting,
+        seen: BackendStatus,
         progress: Callable[[int, int], None],
         origins: Sequence[Multiaddr] = (),
-    ) -> Sighting:
+    ) -> BackendStatus:
         await self._points.passing("before pin")
-        self._contents.check_begun(cid, Sent.PIN)
+        self._contents.check_begun(cid, LastRequest.PIN)
         progress(1, 100)
         with self._calls.call(cid, self._points, self._contents):
             sighting = await self._backend.pin(cid, seen, progress, origins)
@@ -252,7 +268,7 @@ class WatchedBackend:
 
     async def unpin(self, cid: Cid) -> None:
         await self._points.passing("before unpin")
-        self._contents.check_begun(cid, Sent.UNPIN)
+        self._contents.check_begun(cid, LastRequest.UNPIN)
         with self._calls.call(cid, self._points, self._contents):
             await self._backend.unpin(cid)
         await self._points.passing("after unpin")
@@ -266,7 +282,7 @@ class WatchedBackend:
 
 
 class WatchedSweeps:
-    """A SweepLedger: each of its calls passes two points."""
+    """A ResyncLedger: each of its calls passes two points."""
 
     def __init__(self, sweeps: Any, points: Points) -> None:
         self._sweeps = sweeps

@@ -10,15 +10,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from content_gateway.denylist.denylist import Blocklist
+from content_gateway.denylist.denylist import Denylist
 from content_gateway.ledger.contents import SqliteContents
 from content_gateway.ledger.pins import SqliteLedger
-from content_gateway.ledger.resyncs import SqliteSweeps
+from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.model.cid import Cid
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
-from content_gateway.pins.resync import Sweeper
-from content_gateway.pins.rules import Policy
+from content_gateway.pins.resync import Resync
+from content_gateway.pins.rules import ReconcilePolicy
 from content_gateway.sqlite.database import Database
 from tests.ledgers import Clock
 from tests.pins.model.adapted import AdaptedCluster
@@ -34,7 +34,7 @@ from tests.pins.model.ports import (
 from tests.pins.model.promises import Promises
 
 Cluster = SimulatedCluster | AdaptedCluster
-POLICY: Final = Policy(workers=4, batch=3, lease=30.0, longest_turn=0.0)
+POLICY: Final = ReconcilePolicy(workers=4, batch=3, lease=30.0, longest_turn=0.0)
 
 
 class World:
@@ -65,14 +65,14 @@ class Process:
         self._database = Database(world.path)
         ledger = SqliteLedger(self._database, grace=world.grace, clock=world.clock)
         contents = SqliteContents(self._database, clock=world.clock)
-        sweeps = SqliteSweeps(self._database, clock=world.clock)
+        sweeps = SqliteResyncs(self._database, clock=world.clock)
         self.contents = WatchedContents(contents, self.points, world.model, world.clock, world.rows)
         backend = WatchedBackend(world.cluster, self.points, self.contents, world.calls)
         queue = world.cluster if isinstance(world.cluster, AdaptedCluster) else None
         self.reconciler = Reconciler(
             self.contents, backend, policy=POLICY, queue=queue, clock=world.clock
         )
-        self.sweeper = Sweeper(
+        self.sweeper = Resync(
             WatchedSweeps(sweeps, self.points),
             backend,
             wake=self.reconciler.wake,
@@ -80,7 +80,7 @@ class Process:
         )
         self.pinning = Pinning(
             WatchedLedger(ledger, self.points, world.model),
-            blocking=Blocklist(None, None),
+            blocking=Denylist(None, None),
             wake=self.reconciler.wake,
         )
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from content_gateway.codecs.timestamps import microseconds
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import ContentState, SweepReport
+from content_gateway.model.content_state import ContentState, ResyncReport
 from tests.pins.model.process import World
 
 _PINS: Final = "SELECT cid, created_at, name FROM pins JOIN contents ON id = content"
@@ -56,7 +56,7 @@ class Truths:
             if late:
                 self._late[cid] = until
 
-    def swept(self, report: SweepReport, number: int) -> None:
+    def swept(self, report: ResyncReport, number: int) -> None:
         """A sweep is over that began when *number* was the last excuse."""
         for cid, excuse in list(self._excused.items()):
             if excuse.number <= number and excuse.until <= report.started_at:
@@ -107,7 +107,7 @@ class Truths:
         """All contents, for people."""
         return self._rows.execute("SELECT * FROM contents").fetchall()
 
-    def check_all_kept(self, report: SweepReport) -> None:
+    def check_all_kept(self, report: ResyncReport) -> None:
         """What must hold once all is quiet and a sweep has found *report*."""
         held, cluster = self._world.model.held(), self._world.cluster
         rows = {Cid.parse(cid): state for cid, state, *_ in self._rows.execute(_CONTENTS)}

@@ -13,11 +13,11 @@ from typing import Any, Final
 import structlog
 
 from content_gateway.backends.cluster.addresses import read_addresses, read_origins
-from content_gateway.backends.cluster.listings import UNWELL, Health, Listings, lines_of
+from content_gateway.backends.cluster.listings import UNWELL, ListingHealth, Listings, lines_of
 from content_gateway.backends.cluster.peers import ClusterPeers, Login
 from content_gateway.backends.cluster.requests import pin_options, useful, with_origins
 from content_gateway.backends.cluster.status import (
-    UNHEARD,
+    UNTRACKED,
     error_message,
     first_object,
     good,
@@ -27,19 +27,19 @@ from content_gateway.backends.cluster.status import (
     read_entry,
     read_status,
 )
-from content_gateway.backends.cluster.status_queries import STATUS_SECONDS, ClusterLooks
+from content_gateway.backends.cluster.status_queries import STATUS_SECONDS, StatusQueries
 from content_gateway.errors import (
     InvalidCid,
+    InvalidUpstreamResponse,
     PinDeferred,
     PinFailed,
     UpstreamError,
-    UpstreamNonsense,
     UpstreamUnavailable,
 )
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import Holding, Listed, Sighting
+from content_gateway.model.content_state import BackendStatus, Listed, TrackerStatus
 from content_gateway.model.multiaddr import Multiaddr
-from content_gateway.net.http_client import Answer, Outbound
+from content_gateway.net.http_client import Answer, HttpClient
 
 log = structlog.get_logger(__name__)
 
@@ -60,7 +60,7 @@ class IpfsCluster:
 
     def __init__(
         self,
-        outbound: Outbound,
+        outbound: HttpClient,
         urls: Sequence[str],
         *,
         username: str = "",
@@ -86,7 +86,7 @@ class IpfsCluster:
         self.workers = workers
         self._reported: set[str] = set()
         self._listings = Listings(self._peers, clock)
-        self._looks = ClusterLooks(
+        self._looks = StatusQueries(
             self._peers,
             self._listings,
             clock,
@@ -106,7 +106,7 @@ class IpfsCluster:
         cids: Sequence[Cid],
         ages: Mapping[Cid, float] | None = None,
         unsent: Collection[Cid] = (),
-    ) -> Mapping[Cid, Sighting]:
+    ) -> Mapping[Cid, BackendStatus]:
         """What the cluster holds of each of *cids*; UNKNOWN where it could not say.
 
         Raises UpstreamError when it could say nothing of any."""
@@ -115,10 +115,10 @@ class IpfsCluster:
     async def pin(
         self,
         cid: Cid,
-        seen: Sighting,
+        seen: BackendStatus,
         progress: Callable[[int, int], None],
         origins: Sequence[Multiaddr] = (),
-    ) -> Sighting:
+    ) -> BackendStatus:
         """Put *cid* into the pinset, or have its peers try again where it is there; where one of
         them is gone, putting it there again finds another one.
 
@@ -128,25 +128,27 @@ class IpfsCluster:
         when it could not take it now, UpstreamUnavailable and UpstreamTimeout."""
         known = useful(origins)
         words = {peer.status for peer in seen.peers}
-        is_there = seen.holding is Holding.FAILED or (
-            seen.holding is Holding.LOST and "cluster_error" not in words and not words & UNHEARD
+        is_there = seen.holding is TrackerStatus.FAILED or (
+            seen.holding is TrackerStatus.LOST
+            and "cluster_error" not in words
+            and not words & UNTRACKED
         )
         if is_there and await self._has_origins(cid, known):
             return await self._recover(cid)
         is_new = self._looks.submissions.forget(cid)
         path = f"/pins/{cid}{with_origins(self._options, known)}"
         # Who has not heard of it will not by our telling the others once more.
-        first = {peer.name for peer in seen.peers if peer.status in UNHEARD}
+        first = {peer.name for peer in seen.peers if peer.status in UNTRACKED}
         answer = await self._write("POST", path, cid, first=first)
         if answer.status == 400:
             raise PinFailed(f"The cluster refuses the pin: {error_message(answer.body)}")
         try:
             pin = read_allocation(first_object(answer.body))
-        except UpstreamNonsense as wrong:
+        except InvalidUpstreamResponse as wrong:
             raise UpstreamUnavailable(wrong.detail) from wrong
         self._looks.submissions.add(cid, pin, is_new=is_new)
         wanted = self._looks.goal(pin) or max(len(pin.peers), 1)
-        return Sighting(Holding.QUEUED, seen.replicas, wanted)
+        return BackendStatus(TrackerStatus.QUEUED, seen.replicas, wanted)
 
     async def unpin(self, cid: Cid) -> None:
         """Take *cid* out of the pinset; no error where it is not there.
@@ -181,10 +183,10 @@ class IpfsCluster:
                     replicas, peers = health.of(value, pin)
                     yield Listed(cid, replicas, self._looks.goal(pin) or peers)
 
-    async def _health(self) -> Health:
+    async def _health(self) -> ListingHealth:
         """Who is there, and what of their part is missing. Where a peer has frozen, and the
         listing of what is missing never ends, the first of it alone is what can be said."""
-        health = Health(await self._listings.members())
+        health = ListingHealth(await self._listings.members())
         listing = lines_of(
             self._peers, UNWELL, seconds=_PINSET_SECONDS, idle_seconds=_PINSET_IDLE_SECONDS
         )
@@ -237,15 +239,15 @@ class IpfsCluster:
             return False
         try:
             kept = read_origins(first_object(answer.body))
-        except UpstreamNonsense as wrong:
+        except InvalidUpstreamResponse as wrong:
             raise UpstreamUnavailable(wrong.detail) from wrong
         return {origin.key for origin in origins} <= {origin.key for origin in kept}
 
-    async def _recover(self, cid: Cid) -> Sighting:
+    async def _recover(self, cid: Cid) -> BackendStatus:
         answer = await self._write("POST", f"/pins/{cid}/recover", cid, self._status_seconds)
         try:
             status = read_status(first_object(good(answer).body))
-        except UpstreamNonsense as wrong:
+        except InvalidUpstreamResponse as wrong:
             raise UpstreamUnavailable(wrong.detail) from wrong
         return status.sighting(self._min if self._min > 0 else None)
 
@@ -262,7 +264,7 @@ class IpfsCluster:
         Of a peer named in *first*, if we may ask one of them."""
         try:
             answer = await self._peers.ask(method, path, seconds, first)
-        except UpstreamNonsense as wrong:
+        except InvalidUpstreamResponse as wrong:
             raise UpstreamUnavailable(wrong.detail) from wrong
         message = error_message(answer.body)
         if answer.status == 500 and message:
@@ -278,5 +280,5 @@ def _is_about(cid: Cid, answer: Answer) -> bool:
         return is_absent(answer)
     try:
         return read_cid(first_object(answer.body)) == cid
-    except UpstreamNonsense:
+    except InvalidUpstreamResponse:
         return False

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import structlog
 
-from content_gateway.backends.cluster.status import Member
-from content_gateway.errors import UpstreamError, UpstreamNonsense, UpstreamUnavailable
+from content_gateway.backends.cluster.status import PeerInfo
+from content_gateway.errors import InvalidUpstreamResponse, UpstreamError, UpstreamUnavailable
 from content_gateway.model.cid import Cid
 
 _WORDS: Final = ("pin_queued", "pinning")
@@ -31,12 +31,12 @@ class TooLong(UpstreamUnavailable):
     """A listing has more lines than are kept."""
 
 
-class InHand:
+class InProgress:
     """The listing of one cluster with these *members*, as *lines_of* reads it."""
 
     def __init__(
         self,
-        members: Callable[[], Awaitable[Sequence[Member]]],
+        members: Callable[[], Awaitable[Sequence[PeerInfo]]],
         lines_of: Callable[[str], AsyncGenerator[dict[str, Any], None]],
         clock: Callable[[], float],
     ) -> None:
@@ -90,9 +90,11 @@ class InHand:
 
 def read_line(value: Mapping[str, Any]) -> tuple[str, int, int]:
     """Which CID it is, how many peers have it in hand, and how many are named in its pin (0: all
-    are to keep it); raises UpstreamNonsense."""
+    are to keep it); raises InvalidUpstreamResponse."""
     cid, peers, named = value.get("cid"), value.get("peer_map"), value.get("allocations")
     if not (isinstance(cid, str) and isinstance(peers, dict) and isinstance(named, list | None)):
-        raise UpstreamNonsense("The cluster's listing of what is in hand has a line that is none.")
+        raise InvalidUpstreamResponse(
+            "The cluster's listing of what is in hand has a line that is none."
+        )
     said = [peer.get("status") for peer in peers.values() if isinstance(peer, dict)]
     return cid, sum(word in _WORDS for word in said), len(named or ())

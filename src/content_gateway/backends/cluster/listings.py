@@ -18,14 +18,14 @@ from content_gateway.backends.cluster.in_progress import (
     LONGEST_WAIT,
     MOST_ENTRIES,
     SHARE,
-    InHand,
+    InProgress,
     TooLong,
 )
 from content_gateway.backends.cluster.peers import ClusterPeers
 from content_gateway.backends.cluster.status import (
     WHO,
     Allocation,
-    Member,
+    PeerInfo,
     read_allocation,
     read_member,
     read_status,
@@ -171,10 +171,10 @@ class Rented(Generic[T]):
         return True
 
 
-class Health:
+class ListingHealth:
     """Which of the *members* answer, and how much of what they should hold is missing."""
 
-    def __init__(self, members: Sequence[Member]) -> None:
+    def __init__(self, members: Sequence[PeerInfo]) -> None:
         self._members = frozenset(member.id for member in members)
         self._well = frozenset(member.id for member in members if member.is_well)
         self._missing: dict[int, int] = {}
@@ -199,11 +199,11 @@ class Listings:
     def __init__(self, peers: ClusterPeers, clock: Callable[[], float]) -> None:
         self._peers = peers
         self._clock = clock
-        self.in_hand = InHand(self.members, partial(lines_of, peers), clock)
+        self.in_hand = InProgress(self.members, partial(lines_of, peers), clock)
         self.pinset = Rented(self._pinset, clock, lines=_LINES_A_READ, least=_LEAST_READS)
         self.pinned = Rented(self._pinned, clock, lines=_LINES_A_STATUS, least=_LEAST_STATUSES)
 
-    async def members(self) -> list[Member]:
+    async def members(self) -> list[PeerInfo]:
         """Every peer that the cluster counts as its own now; raises UpstreamError."""
         return [read_member(value) async for value in lines_of(self._peers, "/peers")]
 

@@ -17,19 +17,19 @@ from typing import Final
 
 from content_gateway.backends.cluster.status import WHO, error_message
 from content_gateway.errors import (
+    InvalidUpstreamResponse,
     UpstreamError,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
     WrongSettings,
 )
-from content_gateway.net.http_client import Answer, Outbound, Stream, json_object
+from content_gateway.net.http_client import Answer, Download, HttpClient, json_object
 
 MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 SKIP_SECONDS: Final = 5.0
 _TOKEN_SECONDS: Final = 300
 _CLOCK_SKEW: Final = 60  # a token from the future is refused, so ours are a little old
-_FAILURES: Final = (UpstreamUnavailable, UpstreamTimeout, UpstreamNonsense)
+_FAILURES: Final = (UpstreamUnavailable, UpstreamTimeout, InvalidUpstreamResponse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class ClusterPeers:
 
     def __init__(
         self,
-        outbound: Outbound,
+        outbound: HttpClient,
         urls: Sequence[str],
         login: Login,
         *,
@@ -165,7 +165,7 @@ class ClusterPeers:
         """The answer of *peer*, when it is 200, 204, 400, 404 or 500.
 
         Raises UpstreamUnavailable when it cannot be reached, refuses us or is not itself,
-        UpstreamTimeout after *seconds*, UpstreamNonsense when it does not speak HTTP."""
+        UpstreamTimeout after *seconds*, InvalidUpstreamResponse when it does not speak HTTP."""
         try:
             answer = await self._outbound.ask(
                 method,
@@ -184,10 +184,10 @@ class ClusterPeers:
     @asynccontextmanager
     async def stream(
         self, path: str, *, seconds: float, idle_seconds: float
-    ) -> AsyncIterator[Stream]:
+    ) -> AsyncIterator[Download]:
         """The answer to a GET, as it comes, from the first peer that gives one.
 
-        Raises as `ask_one` does, and as Outbound.stream does while it is read."""
+        Raises as `ask_one` does, and as HttpClient.stream does while it is read."""
         errors: list[UpstreamError] = []
         for peer in self.order():
             async with AsyncExitStack() as stack:
@@ -220,16 +220,18 @@ class ClusterPeers:
         if status in (200, 204, 400, 404, 500):
             return
         if status in (401, 403):
-            raise _Refused(self._login.refused)
+            raise _PeerRefused(self._login.refused)
         if status == 429:
-            raise _Refused("The cluster says that it is asked too much.")
-        raise _Refused(f"The cluster answered {status}: {error_message(body) or 'no reason given'}")
+            raise _PeerRefused("The cluster says that it is asked too much.")
+        raise _PeerRefused(
+            f"The cluster answered {status}: {error_message(body) or 'no reason given'}"
+        )
 
 
-class _Refused(UpstreamUnavailable):
+class _PeerRefused(UpstreamUnavailable):
     """The peer was reached, and what it said tells more than that another was not."""
 
 
 def most_telling(errors: Sequence[UpstreamError]) -> UpstreamError:
     """Of the *errors* of several peers the one that says most about what to do."""
-    return next((error for error in errors if isinstance(error, _Refused)), errors[0])
+    return next((error for error in errors if isinstance(error, _PeerRefused)), errors[0])

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from content_gateway.backends.cluster.error_texts import MAX_REASON, clean, in_words
-from content_gateway.errors import InvalidCid, UpstreamNonsense, UpstreamUnavailable
+from content_gateway.errors import InvalidCid, InvalidUpstreamResponse, UpstreamUnavailable
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import Holding, Peer, Sighting
+from content_gateway.model.content_state import BackendStatus, Peer, TrackerStatus
 from content_gateway.net.http_client import Answer, json_object
 
 WHO: Final = "The cluster"
@@ -19,12 +19,12 @@ NOT_IN_PINSET: Final = "pin is not part of the pinset"
 NO_PEERS: Final[Sequence[Peer]] = ()
 _QUEUED: Final = {"pin_queued", "queued"}
 # What a peer says of a pin that names it as long as it knows no pin at all, or only an older one.
-UNHEARD: Final = {"unpinned", "remote"}
+UNTRACKED: Final = {"unpinned", "remote"}
 _COMPLAINTS: Final = {
     "unexpectedly_unpinned": "it was lost and is to be fetched again",
     "cluster_error": "the peer of the cluster could not say what it has",
-} | dict.fromkeys(UNHEARD, "the peer of the cluster has not heard of it yet")
-_BROKEN: Final = _COMPLAINTS.keys() - UNHEARD
+} | dict.fromkeys(UNTRACKED, "the peer of the cluster has not heard of it yet")
+_BROKEN: Final = _COMPLAINTS.keys() - UNTRACKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,33 +89,33 @@ class Status:
         """How many peers are to hold it; one that is left out of the answer counts too."""
         return max(self.allocations, len(self.peers))
 
-    def sighting(self, wanted: int | None) -> Sighting:
+    def sighting(self, wanted: int | None) -> BackendStatus:
         """What it means where *wanted* replicas are enough; None: all peers' are."""
         replicas, words = self.replicas, {peer.status for peer in self.peers}
         goal = self.all_peers if wanted is None else wanted
         reason: str | None = None
         # Where the pin names fewer peers than we want now, all of them are what can be had.
         if self.peers and replicas >= min(goal, self.all_peers):
-            holding = Holding.PINNED
+            holding = TrackerStatus.PINNED
             if replicas < goal:
                 reason = f"The cluster was asked to keep it on {replicas} peers only."
         elif "unexpectedly_unpinned" in words:
-            holding = Holding.LOST
+            holding = TrackerStatus.LOST
         elif "pinning" in words:
-            holding = Holding.PINNING
+            holding = TrackerStatus.PINNING
         elif words & _QUEUED:
-            holding = Holding.QUEUED
-        elif words & UNHEARD:
-            holding = Holding.UNHEARD
+            holding = TrackerStatus.QUEUED
+        elif words & UNTRACKED:
+            holding = TrackerStatus.UNTRACKED
         elif "pin_error" in words and words <= {"pin_error", "pinned"} and self._all_spoke:
-            holding = Holding.FAILED
+            holding = TrackerStatus.FAILED
         else:
-            holding = Holding.UNKNOWN
-        if holding not in (Holding.PINNED, Holding.PINNING):
-            reason = self._reason(_COMPLAINTS if holding is Holding.UNHEARD else _BROKEN)
-        if holding is Holding.UNKNOWN:
+            holding = TrackerStatus.UNKNOWN
+        if holding not in (TrackerStatus.PINNED, TrackerStatus.PINNING):
+            reason = self._reason(_COMPLAINTS if holding is TrackerStatus.UNTRACKED else _BROKEN)
+        if holding is TrackerStatus.UNKNOWN:
             reason = reason or "The cluster does not say how far it is."
-        return Sighting(holding, replicas, max(goal, 1), self.peers, reason)
+        return BackendStatus(holding, replicas, max(goal, 1), self.peers, reason)
 
     @property
     def _all_spoke(self) -> bool:
@@ -137,7 +137,7 @@ def _complaint(peer: Peer) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class PeerInfo:
     """A peer of the cluster by its id, and whether it and the IPFS node behind it answer."""
 
     id: str
@@ -145,15 +145,15 @@ class Member:
 
 
 def read_statuses(body: bytes) -> list[Status]:
-    """The status objects in *body*, one a line; raises UpstreamNonsense."""
+    """The status objects in *body*, one a line; raises InvalidUpstreamResponse."""
     return [read_status(json_object(line, who=WHO)) for line in body.splitlines() if line.strip()]
 
 
 def read_status(value: Mapping[str, Any]) -> Status:
-    """The status object *value*; raises UpstreamNonsense when it is none."""
+    """The status object *value*; raises InvalidUpstreamResponse when it is none."""
     peers, allocations = value.get("peer_map"), value.get("allocations")
     if not isinstance(peers, dict) or not isinstance(allocations, list | None):
-        raise UpstreamNonsense("The cluster's answer is not a pin status.")
+        raise InvalidUpstreamResponse("The cluster's answer is not a pin status.")
     read = {peer_id: _read_peer(peer_id, peer) for peer_id, peer in peers.items()}
     remote = {peer_id: peer for peer_id, peer in read.items() if peer.status == "remote"}
     allocated = [peer for peer_id, peer in read.items() if peer_id not in remote]
@@ -165,10 +165,10 @@ def read_status(value: Mapping[str, Any]) -> Status:
 
 
 def read_allocation(value: Mapping[str, Any]) -> Allocation:
-    """The pin *value*, as the pinset has it; raises UpstreamNonsense when it is none."""
+    """The pin *value*, as the pinset has it; raises InvalidUpstreamResponse when it is none."""
     factor, peers = value.get("replication_factor_min"), value.get("allocations")
     if not isinstance(factor, int) or not isinstance(peers, list | None):
-        raise UpstreamNonsense("The cluster's answer is not a pin.")
+        raise InvalidUpstreamResponse("The cluster's answer is not a pin.")
     return Allocation(
         is_pin=value.get("type") == "pin",
         wanted=factor if factor > 0 else None,
@@ -177,15 +177,15 @@ def read_allocation(value: Mapping[str, Any]) -> Allocation:
     )
 
 
-def read_member(value: Mapping[str, Any]) -> Member:
-    """A line of `/peers`; raises UpstreamNonsense when it is none.
+def read_member(value: Mapping[str, Any]) -> PeerInfo:
+    """A line of `/peers`; raises InvalidUpstreamResponse when it is none.
 
     A peer that did not answer, or whose IPFS did not, is listed with an error."""
     peer_id, ipfs = value.get("id"), value.get("ipfs")
     if not isinstance(peer_id, str) or not peer_id:
-        raise UpstreamNonsense("The cluster's answer is not a list of its peers.")
+        raise InvalidUpstreamResponse("The cluster's answer is not a list of its peers.")
     ipfs_error = ipfs.get("error") if isinstance(ipfs, dict) else None
-    return Member(peer_id, not value.get("error") and not ipfs_error)
+    return PeerInfo(peer_id, not value.get("error") and not ipfs_error)
 
 
 def is_absent(answer: Answer) -> bool:
@@ -203,19 +203,21 @@ def good(answer: Answer) -> Answer:
 
 def read_unwell(value: Mapping[str, Any]) -> tuple[str, int]:
     """A line of a listing of what is not well: its CID as it is spelt, and how many peers of those
-    that answered have not got what they should. Raises UpstreamNonsense."""
+    that answered have not got what they should. Raises InvalidUpstreamResponse."""
     text, status = value.get("cid"), read_status(value)
     well = ("pinned", "cluster_error")
     return str(text), sum(peer.status not in well for peer in status.peers)
 
 
 def read_cid(value: Mapping[str, Any]) -> Cid:
-    """The CID that a status object or a pin is about; raises UpstreamNonsense."""
+    """The CID that a status object or a pin is about; raises InvalidUpstreamResponse."""
     text = value.get("cid")
     try:
         return Cid.parse(text if isinstance(text, str) else "")
     except InvalidCid as wrong:
-        raise UpstreamNonsense("The cluster answers about something that is no CID.") from wrong
+        raise InvalidUpstreamResponse(
+            "The cluster answers about something that is no CID."
+        ) from wrong
 
 
 def read_entry(value: Mapping[str, Any]) -> str | None:
@@ -223,16 +225,16 @@ def read_entry(value: Mapping[str, Any]) -> str | None:
 
     Pins of other types are parts of content that was added in shards. Those of version 0 are other
     pins than ours of the same content, and those that are not recursive, or have an end, keep less
-    than was promised: none of them may pass for ours. Raises UpstreamNonsense."""
+    than was promised: none of them may pass for ours. Raises InvalidUpstreamResponse."""
     text, kind = value.get("cid"), value.get("type")
     if not isinstance(text, str) or not isinstance(kind, str):
-        raise UpstreamNonsense("A line of the cluster's pinset is not a pin.")
+        raise InvalidUpstreamResponse("A line of the cluster's pinset is not a pin.")
     is_ours = kind == "pin" and not text.startswith("Qm") and _keeps_all(value)
     return text if is_ours else None
 
 
 def first_object(body: bytes) -> dict[str, Any]:
-    """The first JSON document of *body*; raises UpstreamNonsense.
+    """The first JSON document of *body*; raises InvalidUpstreamResponse.
 
     To some errors the cluster adds a second, of what it did all the same (facts-pins, trap 1)."""
     return json_object(body.lstrip().partition(b"\n")[0], who=WHO)
@@ -242,14 +244,14 @@ def error_message(body: bytes) -> str | None:
     """The cluster's own words about an error, without addresses; None when it has none."""
     try:
         message = first_object(body).get("message")
-    except UpstreamNonsense:
+    except InvalidUpstreamResponse:
         return None
     return clean(message) if isinstance(message, str) else None
 
 
 def _read_peer(peer_id: str, value: Any) -> Peer:
     if not isinstance(value, dict) or not isinstance(value.get("status"), str):
-        raise UpstreamNonsense("The cluster's answer is not a pin status.")
+        raise InvalidUpstreamResponse("The cluster's answer is not a pin status.")
     name, error = value.get("peername"), value.get("error")
     return Peer(
         clean(name) if isinstance(name, str) and name else peer_id[-8:],

@@ -26,7 +26,7 @@ from content_gateway.backends.cluster.status import (
 from content_gateway.backends.cluster.submissions import Submissions
 from content_gateway.errors import UpstreamError
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import Holding, Sighting
+from content_gateway.model.content_state import BackendStatus, TrackerStatus
 
 # It asks every allocated peer for a status and waits up to 15 s for one that is dead.
 STATUS_SECONDS: Final = 25.0
@@ -34,10 +34,12 @@ _MANY: Final = 50  # while more of them are under way, none is asked for by itse
 _MOST_OF_THEM: Final = 0.9
 _LESS: Final = "The cluster keeps less of it than was promised."
 _SHARDS: Final = "The cluster has it as part of content that was added in shards."
-_UNKNOWN: Final = Sighting(Holding.UNKNOWN, reason="The cluster did not say what it has.")
+_UNKNOWN: Final = BackendStatus(
+    TrackerStatus.UNKNOWN, reason="The cluster did not say what it has."
+)
 
 
-class ClusterLooks:
+class StatusQueries:
     """Looks at one cluster; *least* replicas are enough, 0 leaves that to the pin, -1 is all.
 
     What is submitted is settled *batch_age* seconds later."""
@@ -68,14 +70,14 @@ class ClusterLooks:
 
     async def look(
         self, cids: Sequence[Cid], ages: Mapping[Cid, float], unsent: Collection[Cid]
-    ) -> Mapping[Cid, Sighting]:
+    ) -> Mapping[Cid, BackendStatus]:
         """As the port says; raises UpstreamError when nothing could be said of any."""
         wanted = list(dict.fromkeys(cids))
         known = [(cid, self.submissions.of(cid, ages)) for cid in wanted]
         ours = {cid: sent for cid, sent in known if sent is not None}
         unheld = {cid: sent.pin for cid, sent in ours.items() if sent.held is None}
         found = await self._wanted.pins([cid for cid in wanted if cid not in unheld], ages, unsent)
-        seen: dict[Cid, Sighting] = {}
+        seen: dict[Cid, BackendStatus] = {}
         errors: list[UpstreamError] = []
         ask = dict(unheld)
         for cid, pin in found.items():
@@ -93,20 +95,20 @@ class ClusterLooks:
             raise most_telling(errors)
         return {cid: seen.get(cid, _UNKNOWN) for cid in wanted}
 
-    def _insufficient(self, cid: Cid, pin: Allocation | None) -> Sighting:
+    def _insufficient(self, cid: Cid, pin: Allocation | None) -> BackendStatus:
         if pin is None:
             self.submissions.seen_absent(cid)
         else:
             self.submissions.forget(cid)
         if pin is not None and not pin.is_pin:
-            return Sighting(Holding.UNKNOWN, 0, 1, reason=_SHARDS)
+            return BackendStatus(TrackerStatus.UNKNOWN, 0, 1, reason=_SHARDS)
         # A POST makes it whole where there is less of it than was promised.
         reason = None if pin is None else _LESS
-        return Sighting(Holding.ABSENT, 0, max(self._least, 1), reason=reason)
+        return BackendStatus(TrackerStatus.ABSENT, 0, max(self._least, 1), reason=reason)
 
     async def _held(
         self, pins: Mapping[Cid, Allocation], ages: Mapping[Cid, float], errors: list[UpstreamError]
-    ) -> dict[Cid, Sighting]:
+    ) -> dict[Cid, BackendStatus]:
         """What peers hold of *pins*, of those that could be found out about; *errors* has why."""
         seen = self._listed_as_held(pins, ages)
         self._listings.pinned.answered(len(seen))
@@ -126,16 +128,16 @@ class ClusterLooks:
                 seen[cid] = doubtful
         seen |= await self._gone(seen, pins, statuses)
         for cid, sighting in seen.items():
-            if sighting.holding is Holding.PINNED:
+            if sighting.holding is TrackerStatus.PINNED:
                 self.submissions.seen_held(cid, sighting)
         return seen
 
     async def _gone(
         self,
-        seen: Mapping[Cid, Sighting],
+        seen: Mapping[Cid, BackendStatus],
         pins: Mapping[Cid, Allocation],
         statuses: Mapping[Cid, Status],
-    ) -> dict[Cid, Sighting]:
+    ) -> dict[Cid, BackendStatus]:
         """Those of *seen* that lack a replica because a peer that is to keep it is gone for good,
         as far as the cluster knows: another one can be found for it. Where that was done, and its
         batch is open, its pin has other peers already.
@@ -145,7 +147,7 @@ class ClusterLooks:
         doubtful = [
             cid
             for cid, sighting in seen.items()
-            if sighting.holding is Holding.UNKNOWN and cid in statuses and pins[cid].peers
+            if sighting.holding is TrackerStatus.UNKNOWN and cid in statuses and pins[cid].peers
         ]
         if not doubtful:
             return {}
@@ -154,14 +156,14 @@ class ClusterLooks:
         except UpstreamError:
             return {}
         return {
-            cid: replace(seen[cid], holding=Holding.LOST)
+            cid: replace(seen[cid], holding=TrackerStatus.LOST)
             for cid in doubtful
             if statuses[cid].silent.intersection(pins[cid].peers) - members
         }
 
     async def _of_many(
         self, cids: Sequence[Cid], pins: Mapping[Cid, Allocation], ages: Mapping[Cid, float]
-    ) -> dict[Cid, Sighting]:
+    ) -> dict[Cid, BackendStatus]:
         """Of those of *cids* that are under way with many others, what a listing says, which is
         taken now and then: asking for each by itself would cost more than pinning it.
 
@@ -185,13 +187,13 @@ class ClusterLooks:
         done = await self._listings.in_hand.done(under_way)
         return done if done >= _MOST_OF_THEM * len(under_way) else 0
 
-    def _queued(self, pin: Allocation) -> Sighting:
+    def _queued(self, pin: Allocation) -> BackendStatus:
         """What the cluster said when it took *pin*, as nothing more is known of it."""
-        return Sighting(Holding.QUEUED, 0, self.goal(pin) or max(len(pin.peers), 1))
+        return BackendStatus(TrackerStatus.QUEUED, 0, self.goal(pin) or max(len(pin.peers), 1))
 
     def _listed_as_held(
         self, pins: Mapping[Cid, Allocation], ages: Mapping[Cid, float]
-    ) -> dict[Cid, Sighting]:
+    ) -> dict[Cid, BackendStatus]:
         """Those of *pins* that the last listing shows on enough peers, by their own word."""
         listing = self._listings.pinned.kept()
         if listing is None:
@@ -204,12 +206,12 @@ class ClusterLooks:
             peers = held.allocations or held.members
             goal = self.goal(pin) or peers
             if len(held.peers) >= min(goal, peers):
-                seen[cid] = Sighting(Holding.PINNED, len(held.peers), goal, held.peers)
+                seen[cid] = BackendStatus(TrackerStatus.PINNED, len(held.peers), goal, held.peers)
         return seen
 
     async def _doubtful(
         self, cid: Cid, status: Status, errors: list[UpstreamError]
-    ) -> Sighting | None:
+    ) -> BackendStatus | None:
         """What it means that no peer has begun with *cid*: it may have no pin, or not yet."""
         pin = await self._wanted.read(cid)
         if isinstance(pin, UpstreamError):

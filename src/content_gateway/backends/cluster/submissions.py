@@ -10,7 +10,7 @@ from typing import Final
 
 from content_gateway.backends.cluster.status import Allocation
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import Sighting
+from content_gateway.model.content_state import BackendStatus
 
 _MOST: Final = 20_000
 _PATIENCE: Final = 30.0
@@ -26,7 +26,7 @@ class Submitted:
     at: float
     pin: Allocation
     is_new: bool
-    held: Sighting | None = None
+    held: BackendStatus | None = None
 
 
 class Submissions:
@@ -81,7 +81,7 @@ class Submissions:
         """Whether what was submitted of it may not be seen yet."""
         return self.since(cid) < self._batch_age
 
-    def seen_held(self, cid: Cid, held: Sighting) -> None:
+    def seen_held(self, cid: Cid, held: BackendStatus) -> None:
         """It was seen held, with its batch perhaps still open."""
         self._under_way.pop(cid, None)
         kept = self._kept.get(cid)

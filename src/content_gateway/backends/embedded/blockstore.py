@@ -19,7 +19,7 @@ import structlog
 from content_gateway.backends.embedded import garbage, ingest
 from content_gateway.backends.embedded.database import BUSY_MS, BlockDatabase
 from content_gateway.backends.embedded.ingest import Here
-from content_gateway.backends.embedded.wantlist import Check, Frontier
+from content_gateway.backends.embedded.wantlist import Check, Wantlist
 from content_gateway.errors import OwnFault
 from content_gateway.ipld.car import Section
 from content_gateway.model.cid import Cid
@@ -70,7 +70,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class PinRow:
     """A pin's row: *id*, whether the DAG *is_complete*, the *losses* so far, and what is here."""
 
     id: int
@@ -81,7 +81,7 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class WriteResult:
     """What one write has led to: blocks that are here now, and those found to be missing.
 
     Both by multihash; *useful* is how many bytes of what was given belong to the DAG, *blocks* and
@@ -127,18 +127,18 @@ class Blockstore(BlockDatabase):
             self._unpinned.set()
             self._collector = asyncio.create_task(self._collect(), name="block collector")
 
-    async def begin(self, cid: Cid) -> Begun:
+    async def begin(self, cid: Cid) -> PinRow:
         """The pin *cid*, made if it is not there."""
         return await self.write(lambda connection: _begin(connection, cid))
 
     async def keep(
         self,
-        pin: Begun,
-        frontier: Frontier,
+        pin: PinRow,
+        frontier: Wantlist,
         sections: Sequence[Section],
         *,
         looks_up: bool = True,
-    ) -> Kept:
+    ) -> WriteResult:
         """Write those of *sections*, which were verified, that *frontier* wants; where it
         *looks_up*, find out about some links.
 
@@ -165,7 +165,7 @@ class Blockstore(BlockDatabase):
         for group in ingest.groups(found.blocks):
             step = await self.walk(partial(ingest.read, frontier=frontier, blocks=group))
             for row, multihash in step.rotten:
-                drop = partial(ingest.drop_if_rotten, row=row, multihash=multihash)
+                drop = partial(ingest.drop_if_corrupt, row=row, multihash=multihash)
                 await self.write(partial(drop, but=pin.id))
             if step.strays:
                 took = await self._store(pin, frontier, step.strays, ())
@@ -174,7 +174,7 @@ class Blockstore(BlockDatabase):
         memos = frontier.take_memos()
         if memos:
             await self.write(partial(ingest.remember, memos=memos))
-        return Kept(
+        return WriteResult(
             arrived,
             frontier.missing(missing),
             sum(len(data) for _, data in new),
@@ -183,7 +183,7 @@ class Blockstore(BlockDatabase):
         )
 
     async def _store(
-        self, pin: Begun, frontier: Frontier, new: Sequence[Section], here: Sequence[Here]
+        self, pin: PinRow, frontier: Wantlist, new: Sequence[Section], here: Sequence[Here]
     ) -> ingest.Took:
         """Write blocks, and that *pin* needs them and those that are *here*, if there are any."""
         if not (new or here):
@@ -192,7 +192,7 @@ class Blockstore(BlockDatabase):
         return await self.write(partial(ingest.store, taker=taker, new=new, here=here))
 
     async def _adopt(
-        self, pin: Begun, frontier: Frontier, cid: bytes, whole: int
+        self, pin: PinRow, frontier: Wantlist, cid: bytes, whole: int
     ) -> ingest.Took | None:
         """Have *pin* need what the complete pin *whole*, of *cid*, needs; None if that is gone.
 
@@ -222,7 +222,7 @@ class Blockstore(BlockDatabase):
         if len(self._checked) > _MOST_CHECKED:
             self._checked.popitem(last=False)
 
-    async def finish(self, pin: Begun) -> None:
+    async def finish(self, pin: PinRow) -> None:
         """Say durably that the whole DAG is here.
 
         Raises PinDeferred when the pin has lost a block meanwhile, or is gone."""
@@ -246,7 +246,7 @@ class Blockstore(BlockDatabase):
             await self._unpinned.wait()
             self._unpinned.clear()
             try:
-                while await self.write(garbage.take_away):
+                while await self.write(garbage.collect_garbage):
                     pass
                 while await self.write(garbage.give_back):
                     pass
@@ -260,17 +260,17 @@ class Blockstore(BlockDatabase):
             await asyncio.sleep(_RETRY_SECONDS)
 
 
-def _begin(connection: sqlite3.Connection, cid: Cid) -> Begun:
+def _begin(connection: sqlite3.Connection, cid: Cid) -> PinRow:
     connection.execute("INSERT OR IGNORE INTO pins (cid) VALUES (?)", (bytes(cid),))
     # One that was leaving stays: what is left of it need not be fetched again.
     connection.execute("UPDATE pins SET leaving = 0 WHERE cid = ? AND leaving", (bytes(cid),))
     pin, is_complete, *numbers = connection.execute(
         "SELECT id, complete, losses, blocks, size FROM pins WHERE cid = ?", (bytes(cid),)
     ).fetchone()
-    return Begun(pin, bool(is_complete), *numbers)
+    return PinRow(pin, bool(is_complete), *numbers)
 
 
-def _finish(connection: sqlite3.Connection, pin: Begun) -> None:
+def _finish(connection: sqlite3.Connection, pin: PinRow) -> None:
     ingest.check(connection, pin.id, pin.losses)
     connection.execute("UPDATE pins SET complete = 1 WHERE id = ?", (pin.id,))
 

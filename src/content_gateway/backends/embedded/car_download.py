@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
-from content_gateway.backends.embedded.gateway import Busy, Gateway, NotGiven
+from content_gateway.backends.embedded.gateway import Busy, NotGiven, TrustlessGateway
 from content_gateway.codecs.multiformats import read_varint
 from content_gateway.errors import UpstreamError
 from content_gateway.ipld.block import matches
@@ -28,7 +28,7 @@ Keep = Callable[[Sequence[Section]], Awaitable[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class DownloadResult:
     """How a CAR has ended: *useful* bytes of it were kept.
 
     *fault* says in words why it broke off; *wrong* is the multihash of a block that had other
@@ -40,32 +40,34 @@ class Ended:
     is_busy: bool = False
 
 
-async def receive(gateway: Gateway, root: Cid, keep: Keep, parts: asyncio.Semaphore) -> Ended:
+async def receive(
+    gateway: TrustlessGateway, root: Cid, keep: Keep, parts: asyncio.Semaphore
+) -> DownloadResult:
     """Keep the CAR of *root* from *gateway*, as far as it is good.
 
-    Shares *parts* with other streams: as many parts are verified and written at once, each of
+    LeaseQuota *parts* with other streams: as many parts are verified and written at once, each of
     them some 8 MiB of memory, and the others stop reading meanwhile. Raises what *keep* raises,
     and nothing that is the gateway's fault."""
-    stream = _Stream(gateway.seconds, keep, parts)
+    stream = _CarStream(gateway.seconds, keep, parts)
     try:
         try:
             async with gateway.car(root) as answer:
                 await stream.read(answer.chunks())
         except UpstreamError as failed:
             await stream.end()
-            return Ended(stream.useful, failed.detail, is_busy=isinstance(failed, Busy))
+            return DownloadResult(stream.useful, failed.detail, is_busy=isinstance(failed, Busy))
         await stream.end()
         stream.check_whole()
     except NotGiven as failed:
-        return Ended(stream.useful, failed.detail)
+        return DownloadResult(stream.useful, failed.detail)
     except _WrongBlock as wrong:
         detail = gateway.wrong(_name_of(wrong.multihash)).detail
-        return Ended(stream.useful, detail, wrong.multihash)
+        return DownloadResult(stream.useful, detail, wrong.multihash)
     except _KeepFailed as failed:
         raise failed.error from None
     finally:
         await stream.abandon()
-    return Ended(stream.useful)
+    return DownloadResult(stream.useful)
 
 
 class _WrongBlock(Exception):
@@ -84,7 +86,7 @@ class _KeepFailed(Exception):
         self.error = error
 
 
-class _Stream:
+class _CarStream:
     """The parts of one CAR on their way from the network to the disk."""
 
     def __init__(self, patience: float, keep: Keep, parts: asyncio.Semaphore) -> None:

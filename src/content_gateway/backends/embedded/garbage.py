@@ -13,7 +13,7 @@ _PAGES: Final = 1_000
 _FREE_PAGES: Final = 4_096  # kept for what is pinned next
 
 
-def take_away(connection: sqlite3.Connection) -> bool:
+def collect_garbage(connection: sqlite3.Connection) -> bool:
     """Take some blocks from a pin that is leaving, and away if no other pin needs them.
 
     The pin itself goes with its last block. False when no pin is leaving."""
@@ -58,7 +58,7 @@ def give_back(connection: sqlite3.Connection) -> bool:
     return True
 
 
-def drop_rotten(connection: sqlite3.Connection, block: int, *, but: int = 0) -> None:
+def drop_corrupt(connection: sqlite3.Connection, block: int, *, but: int = 0) -> None:
     """Take a rotten block away; the pins that need it (all *but* one) are complete no more."""
     connection.execute(
         "UPDATE pins SET complete = 0, losses = losses + 1 "

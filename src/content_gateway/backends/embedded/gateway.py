@@ -11,18 +11,18 @@ from typing import Final
 
 import structlog
 
-from content_gateway.backends.embedded.rate_limit import Pace, parse_retry_after
+from content_gateway.backends.embedded.rate_limit import RateLimit, parse_retry_after
 from content_gateway.errors import (
+    InvalidUpstreamResponse,
     PinDeferred,
     UpstreamError,
-    UpstreamNonsense,
     UpstreamUnavailable,
 )
 from content_gateway.ipld import car
 from content_gateway.ipld.block import MAX_BLOCK_BYTES, is_block_of
 from content_gateway.model.cid import Cid
 from content_gateway.net.circuit_breaker import Breaker
-from content_gateway.net.http_client import Outbound, Stream, host_of
+from content_gateway.net.http_client import Download, HttpClient, host_of
 
 MEDIA_TYPE: Final = "application/vnd.ipld.raw"
 _IN_PLACE_BYTES: Final = 128 * 1024
@@ -49,20 +49,20 @@ class Busy(PinDeferred):
     """The gateway says that it takes no more requests now, and is left alone for a moment."""
 
 
-class Gateway:
+class TrustlessGateway:
     """The gateway at *url*.
 
     A block may take *seconds*; of a CAR each piece may, and all of it *stream_seconds*."""
 
     def __init__(
         self,
-        outbound: Outbound,
+        outbound: HttpClient,
         url: str,
         *,
         seconds: float,
         stream_seconds: float,
         breaker: Breaker | None = None,
-        pace: Pace | None = None,
+        pace: RateLimit | None = None,
     ) -> None:
         self._outbound = outbound
         self._url = url.rstrip("/")
@@ -71,7 +71,7 @@ class Gateway:
         self.seconds = seconds
         self._stream_seconds = stream_seconds
         self._breaker = breaker or Breaker()
-        self.pace = pace or Pace()
+        self.pace = pace or RateLimit()
 
     async def block(self, cid: Cid) -> bytes:
         """The verified bytes of the block *cid*, once it is this request's turn.
@@ -100,7 +100,7 @@ class Gateway:
         raise self.wrong(str(cid))
 
     @asynccontextmanager
-    async def car(self, cid: Cid) -> AsyncIterator[Stream]:
+    async def car(self, cid: Cid) -> AsyncIterator[Download]:
         """The CAR of everything below *cid*, to be read, verified and capped by the caller.
 
         Raises as block does, on entering and while it is read."""
@@ -116,7 +116,7 @@ class Gateway:
         return WrongBytes("It served wrong bytes.")
 
     @asynccontextmanager
-    async def _entered(self, path: str, accept: str, seconds: float) -> AsyncIterator[Stream]:
+    async def _entered(self, path: str, accept: str, seconds: float) -> AsyncIterator[Download]:
         """The answer of status 200 to a request that its pace and the breaker let in."""
         if self.pace.takes_nothing:
             raise Busy(f"It takes no requests for {self.pace.pause:.0f} s more.")
@@ -133,7 +133,7 @@ class Gateway:
                 self._check(answer, asked_at)
                 yield answer
 
-    def _check(self, answer: Stream, asked_at: float) -> None:
+    def _check(self, answer: Download, asked_at: float) -> None:
         """Raise what a status other than 200 means."""
         status, wait = answer.status, parse_retry_after(answer.retry_after)
         # 503 alone says that it is down; with a time, that it is busy.
@@ -164,7 +164,7 @@ class Gateway:
         except (NotGiven, PinDeferred):
             attempt.succeeded()
             raise
-        except UpstreamNonsense as wrong:
+        except InvalidUpstreamResponse as wrong:
             attempt.succeeded()
             raise NotGiven(wrong.detail) from wrong
         except UpstreamUnavailable:

@@ -1,8 +1,8 @@
 """Several trustless gateways: who is asked for a block, who next, and who never again.
 
 Knows that gateways differ by pin (one has the content, another has not) and that one which has
-served wrong bytes for a block is not asked for it any more. What one gateway says is Gateway's
-business, what is wanted the retrieval's."""
+served wrong bytes for a block is not asked for it any more. What one gateway says is
+TrustlessGateway's business, what is wanted the retrieval's."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from content_gateway.backends.embedded.gateway import Busy, Gateway, NotGiven, WrongBytes
+from content_gateway.backends.embedded.gateway import Busy, NotGiven, TrustlessGateway, WrongBytes
 from content_gateway.errors import (
     PinDeferred,
     PinFailed,
@@ -18,14 +18,14 @@ from content_gateway.errors import (
     UpstreamUnavailable,
 )
 from content_gateway.model.cid import Cid
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 
 HEDGE_SECONDS: Final = 2.0
 WRONG_SECONDS: Final = 3600.0
 _MAX_WRONG: Final = 10_000
 
 
-class Gateways:
+class TrustlessGateways:
     """The gateways at *urls*.
 
     One block from one of them may take *seconds*; after *hedge_seconds* another is asked beside
@@ -33,7 +33,7 @@ class Gateways:
 
     def __init__(
         self,
-        outbound: Outbound,
+        outbound: HttpClient,
         urls: Sequence[str],
         *,
         seconds: float = 30.0,
@@ -42,7 +42,7 @@ class Gateways:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._all = [
-            Gateway(outbound, url, seconds=seconds, stream_seconds=stream_seconds)
+            TrustlessGateway(outbound, url, seconds=seconds, stream_seconds=stream_seconds)
             for url in dict.fromkeys(url.rstrip("/") for url in urls)
         ]
         self._seconds, self._stream_seconds = seconds, stream_seconds
@@ -50,18 +50,18 @@ class Gateways:
         self._clock = clock
         self._turn = 0
         # A gateway may be mended, so what it did wrong is forgotten after an hour.
-        self._wrong: OrderedDict[tuple[Gateway, bytes], float] = OrderedDict()
+        self._wrong: OrderedDict[tuple[TrustlessGateway, bytes], float] = OrderedDict()
 
-    def take_turns(self) -> list[Gateway]:
+    def take_turns(self) -> list[TrustlessGateway]:
         """All of them; each time another one is the first."""
         self._turn += 1
         at = self._turn % len(self._all) if self._all else 0
         return self._all[at:] + self._all[:at]
 
-    def joined_by(self, outbound: Outbound, urls: Sequence[str]) -> "Gateways":
+    def joined_by(self, outbound: HttpClient, urls: Sequence[str]) -> "TrustlessGateways":
         """These and, for one content, those at *urls*, which somebody else has chosen and
         *outbound* reaches."""
-        joined = Gateways(
+        joined = TrustlessGateways(
             outbound,
             urls,
             seconds=self._seconds,
@@ -75,30 +75,30 @@ class Gateways:
         joined._wrong = self._wrong
         return joined
 
-    def was_wrong(self, gateway: Gateway, multihash: bytes) -> bool:
+    def was_wrong(self, gateway: TrustlessGateway, multihash: bytes) -> bool:
         """Whether *gateway* has served wrong bytes for that block."""
         return self._wrong.get((gateway, multihash), 0.0) > self._clock()
 
-    def note_wrong(self, gateway: Gateway, multihash: bytes) -> None:
+    def note_wrong(self, gateway: TrustlessGateway, multihash: bytes) -> None:
         """Take note that *gateway* has served wrong bytes for that block."""
         self._wrong[gateway, multihash] = self._clock() + WRONG_SECONDS
         if len(self._wrong) > _MAX_WRONG:
             self._wrong.popitem(last=False)
 
-    async def block(self, cid: Cid, manners: "Manners") -> bytes:
+    async def block(self, cid: Cid, manners: "PeerScore") -> bytes:
         """The verified bytes of the block *cid* from the first gateway that gives them.
 
         One that refuses for too many requests is asked again when it takes more, and the others
         meanwhile. Raises PinFailed when gateways answered and none had it, PinDeferred when some
         were too slow or too busy to say, UpstreamUnavailable when none could be reached."""
-        failures: dict[Gateway, UpstreamError] = {}
-        waiting: list[Gateway] = []
+        failures: dict[TrustlessGateway, UpstreamError] = {}
+        waiting: list[TrustlessGateway] = []
         for gateway in sorted(self.take_turns(), key=manners.rank):
             if self.was_wrong(gateway, cid.multihash):
                 failures[gateway] = WrongBytes("It served wrong bytes.")
             else:
                 waiting.append(gateway)
-        running: dict[asyncio.Task[bytes], Gateway] = {}
+        running: dict[asyncio.Task[bytes], TrustlessGateway] = {}
         try:
             while waiting or running:
                 if waiting:
@@ -131,33 +131,35 @@ class Gateways:
             await asyncio.gather(*running, return_exceptions=True)
         raise _none_gave(cid, failures)
 
-    def _learn(self, gateway: Gateway, cid: Cid, failed: UpstreamError, manners: "Manners") -> None:
+    def _learn(
+        self, gateway: TrustlessGateway, cid: Cid, failed: UpstreamError, manners: "PeerScore"
+    ) -> None:
         if isinstance(failed, WrongBytes):
             self.note_wrong(gateway, cid.multihash)
         manners.note(gateway, gave=False)
 
 
-class Manners:
+class PeerScore:
     """How the gateways have served one pin: those that mostly disappointed are asked last."""
 
     def __init__(self) -> None:
-        self._balance: dict[Gateway, int] = {}
+        self._balance: dict[TrustlessGateway, int] = {}
 
-    def note(self, gateway: Gateway, *, gave: bool) -> None:
+    def note(self, gateway: TrustlessGateway, *, gave: bool) -> None:
         """Take note of how a request has ended."""
         balance = self._balance.get(gateway, 0) + (1 if gave else -1)
         self._balance[gateway] = max(-3, min(balance, 3))
 
-    def disappoints(self, gateway: Gateway) -> bool:
+    def disappoints(self, gateway: TrustlessGateway) -> bool:
         """Whether others should be asked first."""
         return self._balance.get(gateway, 0) < 0
 
-    def rank(self, gateway: Gateway) -> tuple[bool, float]:
+    def rank(self, gateway: TrustlessGateway) -> tuple[bool, float]:
         """Its place in the order of asking: the least first."""
         return self.disappoints(gateway), gateway.pace.delay
 
 
-def _none_gave(cid: Cid, failures: dict[Gateway, UpstreamError]) -> UpstreamError:
+def _none_gave(cid: Cid, failures: dict[TrustlessGateway, UpstreamError]) -> UpstreamError:
     """What it means that all of *failures* happened, in words that name each gateway."""
     reasons = [f"{gateway.name}: {failed.detail}" for gateway, failed in failures.items()]
     detail = " ".join([f"No gateway gave the block {cid}.", *reasons])

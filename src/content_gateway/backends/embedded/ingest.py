@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from content_gateway.backends.embedded import garbage
-from content_gateway.backends.embedded.wantlist import Check, Frontier, Limits, Memo
+from content_gateway.backends.embedded.wantlist import Check, DagLimits, Memo, Wantlist
 from content_gateway.codecs.multiformats import read_varint
 from content_gateway.errors import PinDeferred
 from content_gateway.ipld.block import LEAVES, matches
@@ -60,7 +60,7 @@ class Here(NamedTuple):
 
 
 @dataclass(slots=True)
-class Found:
+class FoundBlocks:
     """What was looked up: *blocks* that are here, *wholes* of which a complete pin (its id) says
     that all below them is, and what is *missing*."""
 
@@ -85,7 +85,7 @@ class Taker(NamedTuple):
 
     pin: int
     losses: int
-    limits: Limits
+    limits: DagLimits
 
 
 class Took(NamedTuple):
@@ -115,23 +115,23 @@ def check(connection: sqlite3.Connection, pin: int, losses: int) -> None:
 
 
 def accept(
-    connection: sqlite3.Connection, frontier: Frontier, sections: Sequence[Section], looks_up: bool
-) -> tuple[list[Section], int, Found]:
+    connection: sqlite3.Connection, frontier: Wantlist, sections: Sequence[Section], looks_up: bool
+) -> tuple[list[Section], int, FoundBlocks]:
     """Take in as many of *sections* as there is time for; those that are wanted, and how many
     were taken in. Behind the last one, where it *looks_up*, find out about links."""
     accepted: list[Section] = []
     end = time.thread_time() + _STEP_SECONDS
     for number, section in enumerate(sections):
         if time.thread_time() > end:
-            return accepted, number, Found()
+            return accepted, number, FoundBlocks()
         accepted += frontier.accept([section])
-    found = look_up(connection, frontier) if looks_up else Found()
+    found = look_up(connection, frontier) if looks_up else FoundBlocks()
     return accepted, len(sections), found
 
 
-def look_up(connection: sqlite3.Connection, frontier: Frontier) -> Found:
+def look_up(connection: sqlite3.Connection, frontier: Wantlist) -> FoundBlocks:
     """Find out whether linked blocks are here, a bounded number."""
-    found = Found()
+    found = FoundBlocks()
     looked_up = 0
     while looked_up < _LOOK_UPS and frontier.has_unread:
         cids = frontier.unread(_AT_ONCE)
@@ -167,7 +167,7 @@ def groups(blocks: Sequence[Here]) -> Iterator[Sequence[Here]]:
         yield group
 
 
-def read(connection: sqlite3.Connection, frontier: Frontier, blocks: Iterable[Here]) -> Step:
+def read(connection: sqlite3.Connection, frontier: Wantlist, blocks: Iterable[Here]) -> Step:
     """Take in *blocks*, which the pin refers to; what is gone or rotten is missing."""
     step = Step()
     for cid, _ in blocks:
@@ -198,15 +198,15 @@ def read(connection: sqlite3.Connection, frontier: Frontier, blocks: Iterable[He
     return step
 
 
-def drop_if_rotten(
+def drop_if_corrupt(
     connection: sqlite3.Connection, row: int, multihash: bytes, but: int = 0
 ) -> None:
-    """As garbage.drop_rotten, where that row is that block still, and rotten still."""
+    """As garbage.drop_corrupt, where that row is that block still, and rotten still."""
     found = connection.execute(
         "SELECT data FROM blocks WHERE id = ? AND multihash = ?", (row, multihash)
     ).fetchone()
     if found is not None and not matches(multihash, found[0]):
-        garbage.drop_rotten(connection, row, but=but)
+        garbage.drop_corrupt(connection, row, but=but)
 
 
 def known_links(connection: sqlite3.Connection, row: int, codec: int) -> NodeLinks | None:

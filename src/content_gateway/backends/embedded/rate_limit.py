@@ -37,7 +37,7 @@ _MORE_WHEN_QUIET: Final = 1.1
 _CATCH_UP: Final = 0.002  # seconds: a timer that fires late costs no rate
 
 
-class Pace:
+class RateLimit:
     """When the next request to one gateway may be sent."""
 
     def __init__(

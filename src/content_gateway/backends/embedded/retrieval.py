@@ -18,11 +18,11 @@ from typing import Final
 
 import structlog
 
-from content_gateway.backends.embedded.blockstore import Begun, Blockstore, Kept
+from content_gateway.backends.embedded.blockstore import Blockstore, PinRow, WriteResult
 from content_gateway.backends.embedded.car_download import receive
-from content_gateway.backends.embedded.gateway import Gateway
-from content_gateway.backends.embedded.gateways import Gateways, Manners
-from content_gateway.backends.embedded.wantlist import Check, Frontier
+from content_gateway.backends.embedded.gateway import TrustlessGateway
+from content_gateway.backends.embedded.gateways import PeerScore, TrustlessGateways
+from content_gateway.backends.embedded.wantlist import Check, Wantlist
 from content_gateway.errors import UpstreamError
 from content_gateway.ipld.block import LEAVES
 from content_gateway.ipld.car import Section
@@ -44,9 +44,9 @@ class Retrieval:
     def __init__(
         self,
         blocks: Blockstore,
-        gateways: Gateways,
-        pin: Begun,
-        frontier: Frontier,
+        gateways: TrustlessGateways,
+        pin: PinRow,
+        frontier: Wantlist,
         *,
         parallel: int,
         progress: Progress,
@@ -62,8 +62,8 @@ class Retrieval:
         self._parallel = parallel
         self._progress = progress
         self._told = 0.0
-        self._manners = Manners()
-        self._without_cars: set[Gateway] = set()
+        self._manners = PeerScore()
+        self._without_cars: set[TrustlessGateway] = set()
         self._nodes: dict[bytes, Cid] = {}
         self._leaves: dict[bytes, Cid] = {}
         self._of_cars: list[dict[bytes, Cid]] = []  # what each CAR under way may yet bring
@@ -78,7 +78,7 @@ class Retrieval:
     async def run(self) -> None:
         """Bring in everything; when this returns the frontier is complete.
 
-        Raises ValueError as the frontier does, and what Gateways.block and Blockstore.keep
+        Raises ValueError as the frontier does, and what TrustlessGateways.block and Blockstore.keep
         raise. Blocks that came in before that are kept."""
         while self._frontier.has_unread and self._may_look_up:
             await self._keep([], None)
@@ -129,7 +129,7 @@ class Retrieval:
         running = len(self._raws)
         return running < self._parallel and running + len(self._fetched) < 2 * self._parallel
 
-    def _for_cars(self) -> Gateway | None:
+    def _for_cars(self) -> TrustlessGateway | None:
         """The gateway to ask for the next CAR."""
         able = [each for each in self._gateways.take_turns() if each not in self._without_cars]
         return min(able, key=self._manners.rank, default=None)
@@ -148,7 +148,7 @@ class Retrieval:
             job.cancel()
         await asyncio.gather(*jobs, return_exceptions=True)
 
-    async def _car(self, gateway: Gateway, multihash: bytes, cid: Cid) -> None:
+    async def _car(self, gateway: TrustlessGateway, multihash: bytes, cid: Cid) -> None:
         """Bring in as much as *gateway*'s CAR of *cid* has."""
         own = {multihash: cid}
         self._of_cars.append(own)
@@ -193,7 +193,7 @@ class Retrieval:
             )
             return self._note(kept, own)
 
-    def _note(self, kept: Kept, own: dict[bytes, Cid] | None) -> int:
+    def _note(self, kept: WriteResult, own: dict[bytes, Cid] | None) -> int:
         """Take note of what a write has led to; how many bytes of it were of use."""
         if kept.blocks is not None and kept.size is not None:
             self._here = (kept.blocks, kept.size)

@@ -13,7 +13,7 @@ from typing import Final, Literal
 import structlog
 
 from content_gateway.backends.embedded.blockstore import Blockstore
-from content_gateway.backends.embedded.ingest import drop_if_rotten, known_links, remember
+from content_gateway.backends.embedded.ingest import drop_if_corrupt, known_links, remember
 from content_gateway.backends.embedded.wantlist import Check, Memo
 from content_gateway.codecs.multiformats import IDENTITY
 from content_gateway.errors import Blocked, NotFound, OwnFault
@@ -48,7 +48,7 @@ _READ: Final = "SELECT id, data FROM blocks WHERE multihash = ?"
 log = structlog.get_logger(__name__)
 
 
-class _Rotten(Exception):
+class _FoundCorrupt(Exception):
     """The block with that *row* is not what it was."""
 
     def __init__(self, row: int, cid: Cid) -> None:
@@ -63,7 +63,7 @@ async def read_block(blocks: Blockstore, cid: Cid) -> bytes | None:
         return cid.digest
     try:
         return await blocks.read(lambda connection: _read(connection, cid))
-    except _Rotten as rotten:
+    except _FoundCorrupt as rotten:
         await _drop(blocks, rotten)
         return None
 
@@ -99,15 +99,15 @@ async def _next(blocks: Blockstore, walk: "_Walk") -> bytes | None:
     except Blocked as blocked:
         log.warning("a CAR met a blocked block", root=str(walk.root), reason=blocked.detail)
         raise
-    except _Rotten as rotten:
+    except _FoundCorrupt as rotten:
         await _drop(blocks, rotten)
         raise NotFound(f"The block {rotten.cid} is not here any more.") from None
 
 
-async def _drop(blocks: Blockstore, rotten: _Rotten) -> None:
+async def _drop(blocks: Blockstore, rotten: _FoundCorrupt) -> None:
     log.error("a block has rotted on disk, and is dropped", cid=str(rotten.cid))
     multihash = multihash_of(rotten.cid)
-    await blocks.write(partial(drop_if_rotten, row=rotten.row, multihash=multihash))
+    await blocks.write(partial(drop_if_corrupt, row=rotten.row, multihash=multihash))
 
 
 def _read(connection: sqlite3.Connection, cid: Cid) -> bytes | None:
@@ -116,11 +116,11 @@ def _read(connection: sqlite3.Connection, cid: Cid) -> bytes | None:
     if row is None:
         return None
     if not matches(multihash, row[1]):
-        raise _Rotten(row[0], cid)
+        raise _FoundCorrupt(row[0], cid)
     return row[1]
 
 
-class _Sent:
+class _SentBlocks:
     """Which blocks a CAR holds already, by their rows: one bit each."""
 
     def __init__(self) -> None:
@@ -146,12 +146,12 @@ class _Walk:
         self.root = root
         self._scope = scope
         self._levels: list[tuple[Iterator[bytes], int]] | None = None
-        self._sent = _Sent()
+        self._sent = _SentBlocks()
         self._links = 0
         self._ahead = 0  # bytes of links that were not followed yet, at most
 
     def piece(self, connection: sqlite3.Connection) -> bytes | None:
-        """The next sections; None behind the last one. Raises NotFound and _Rotten."""
+        """The next sections; None behind the last one. Raises NotFound and _FoundCorrupt."""
         sections: list[bytes] = []
         size, stop_at = 0, self._links + _PIECE_LINKS
         levels = self._levels if self._levels is not None else self._begun()
@@ -195,7 +195,7 @@ class _Walk:
         if data is None:
             raise NotFound(f"The block {cid} is not here any more.")
         if not matches(multihash, data):
-            raise _Rotten(row, cid)
+            raise _FoundCorrupt(row, cid)
         if codec not in LEAVES and self._scope != "block":
             kind = codec if self._scope == "all" else _ENTITY
             links = known_links(connection, row, kind)

@@ -12,18 +12,24 @@ from typing import Final
 
 import structlog
 
-from content_gateway.backends.embedded.blockstore import Begun, Blockstore
-from content_gateway.backends.embedded.gateways import Gateways
+from content_gateway.backends.embedded.blockstore import Blockstore, PinRow
+from content_gateway.backends.embedded.gateways import TrustlessGateways
 from content_gateway.backends.embedded.retrieval import Retrieval
 from content_gateway.backends.embedded.serving import MAX_LINKS, Scope, read_block, read_car
 from content_gateway.backends.embedded.verify import verify_some
-from content_gateway.backends.embedded.wantlist import MAX_KNOWN, Check, Frontier, Limits, Room
+from content_gateway.backends.embedded.wantlist import (
+    MAX_KNOWN,
+    Check,
+    DagLimits,
+    Wantlist,
+    WantRoom,
+)
 from content_gateway.errors import Blocked, PinDeferred, PinFailed
 from content_gateway.ipld.block import refusal
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import Holding, Listed, Peer, Sighting
+from content_gateway.model.content_state import BackendStatus, Listed, Peer, TrackerStatus
 from content_gateway.model.multiaddr import Multiaddr
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 
 log = structlog.get_logger(__name__)
 
@@ -33,8 +39,8 @@ PARALLEL_BLOCKS: Final = 16
 _MOST_ORIGINS: Final = 4
 _PARTS_AT_ONCE: Final = 4  # of all CARs that come in: some 8 MiB each
 _PINS_AT_ONCE: Final = 1_000
-_PINNED: Final = Sighting(Holding.PINNED, 1, 1, (Peer("embedded", "pinned"),))
-_ABSENT: Final = Sighting(Holding.ABSENT, 0, 1, (Peer("embedded", "unpinned"),))
+_PINNED: Final = BackendStatus(TrackerStatus.PINNED, 1, 1, (Peer("embedded", "pinned"),))
+_ABSENT: Final = BackendStatus(TrackerStatus.ABSENT, 0, 1, (Peer("embedded", "unpinned"),))
 
 
 class EmbeddedStore:
@@ -44,21 +50,21 @@ class EmbeddedStore:
     def __init__(
         self,
         blocks: Blockstore,
-        gateways: Gateways,
+        gateways: TrustlessGateways,
         *,
-        limits: Limits | None = None,
+        limits: DagLimits | None = None,
         parallel: int = PARALLEL_BLOCKS,
         checker: Checker = lambda: None,
-        strangers: Outbound | None = None,
+        strangers: HttpClient | None = None,
     ) -> None:
         """*checker* gives what each block is asked about, by the list of the moment."""
         self._checker = checker
         self._blocks = blocks
         self._gateways = gateways
-        self._limits = limits or Limits()
+        self._limits = limits or DagLimits()
         self._parallel = parallel
-        # Room for the largest pin and a little more.
-        self._room = Room(max(MAX_KNOWN, self._limits.blocks * 6 // 5))
+        # WantRoom for the largest pin and a little more.
+        self._room = WantRoom(max(MAX_KNOWN, self._limits.blocks * 6 // 5))
         self._strangers = strangers
         self._parts = asyncio.Semaphore(_PARTS_AT_ONCE)
 
@@ -72,7 +78,7 @@ class EmbeddedStore:
         cids: Sequence[Cid],
         ages: Mapping[Cid, float] | None = None,
         unsent: Collection[Cid] = (),
-    ) -> Mapping[Cid, Sighting]:
+    ) -> Mapping[Cid, BackendStatus]:
         """PINNED where the whole DAG is here, ABSENT where it is not, or not all of it.
 
         Raises StorageUnavailable when the disk refuses."""
@@ -86,10 +92,10 @@ class EmbeddedStore:
     async def pin(
         self,
         cid: Cid,
-        seen: Sighting,
+        seen: BackendStatus,
         progress: Callable[[int, int], None],
         origins: Sequence[Multiaddr] = (),
-    ) -> Sighting:
+    ) -> BackendStatus:
         """Bring in the whole DAG below *cid*; what is here already is not fetched again.
 
         Those of *origins* that are HTTP gateways are asked too, for this content only.
@@ -116,12 +122,12 @@ class EmbeddedStore:
     async def _bring_in(
         self,
         cid: Cid,
-        pin: Begun,
+        pin: PinRow,
         progress: Callable[[int, int], None],
-        sources: Gateways,
+        sources: TrustlessGateways,
     ) -> None:
         try:
-            with Frontier(cid, self._limits, self._room, self._checker()) as frontier:
+            with Wantlist(cid, self._limits, self._room, self._checker()) as frontier:
                 await Retrieval(
                     self._blocks,
                     sources,
@@ -140,7 +146,7 @@ class EmbeddedStore:
             await self._blocks.unpin(cid)
             raise PinFailed(f"The content cannot be kept: {blocked.detail}") from blocked
 
-    def _sources(self, origins: Sequence[Multiaddr]) -> Gateways:
+    def _sources(self, origins: Sequence[Multiaddr]) -> TrustlessGateways:
         """The gateways to ask for one content."""
         urls = [origin.gateway_url for origin in origins]
         asked = list(dict.fromkeys(url for url in urls if url is not None))[:_MOST_ORIGINS]

@@ -23,7 +23,7 @@ _SOME_BYTES: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Rotten:
+class CorruptBlock:
     """A block that is not what it was, and the pins that need it.
 
     *block* is the CID of its hash as a raw block, whatever its pins know it as."""
@@ -34,7 +34,7 @@ class Rotten:
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
+class RepoStat:
     """What is kept: numbers, and the bytes of the file, of which *free_bytes* hold nothing."""
 
     blocks: int
@@ -45,7 +45,7 @@ class Stock:
 
 
 async def verify(
-    blocks: Blockstore, progress: Callable[[int, int], None], found: Callable[[Rotten], None]
+    blocks: Blockstore, progress: Callable[[int, int], None], found: Callable[[CorruptBlock], None]
 ) -> int:
     """Verify every block, and drop those that have rotted; how many there were.
 
@@ -88,7 +88,7 @@ async def verify_some(blocks: Blockstore) -> int:
     return lost
 
 
-async def stock(blocks: Blockstore) -> Stock:
+async def stock(blocks: Blockstore) -> RepoStat:
     """How much is kept; raises StorageUnavailable when the disk refuses."""
     return await blocks.read(_stock)
 
@@ -113,7 +113,7 @@ def _drop_dangling(connection: sqlite3.Connection, row: int) -> bool:
     """Say of a block's pins that it is not there, if it still is not."""
     if connection.execute("SELECT 1 FROM blocks WHERE id = ?", (row,)).fetchone():
         return False
-    garbage.drop_rotten(connection, row)
+    garbage.drop_corrupt(connection, row)
     return True
 
 
@@ -135,7 +135,7 @@ def _is_right(multihash: bytes, data: bytes) -> bool:
         return False
 
 
-def _drop(connection: sqlite3.Connection, row: int, multihash: bytes) -> Rotten | None:
+def _drop(connection: sqlite3.Connection, row: int, multihash: bytes) -> CorruptBlock | None:
     """Take the block away, if it is still there and still rotten."""
     kept = connection.execute("SELECT multihash, data FROM blocks WHERE id = ?", (row,)).fetchone()
     if kept is None or _is_right(*kept):
@@ -143,19 +143,19 @@ def _drop(connection: sqlite3.Connection, row: int, multihash: bytes) -> Rotten 
     pins = connection.execute(
         "SELECT cid FROM pins WHERE id IN (SELECT pin FROM refs WHERE block = ?)", (row,)
     ).fetchall()
-    garbage.drop_rotten(connection, row)
+    garbage.drop_corrupt(connection, row)
     code, at = read_varint(multihash)
     _, at = read_varint(multihash, at)
     block = Cid(RAW, code, multihash[at:])
-    return Rotten(block, len(kept[1]), [Cid.from_bytes(cid) for (cid,) in pins])
+    return CorruptBlock(block, len(kept[1]), [Cid.from_bytes(cid) for (cid,) in pins])
 
 
-def _stock(connection: sqlite3.Connection) -> Stock:
+def _stock(connection: sqlite3.Connection) -> RepoStat:
     def number(question: str) -> int:
         return int(connection.execute(question).fetchone()[0])
 
     page = number("PRAGMA page_size")
-    return Stock(
+    return RepoStat(
         blocks=number("SELECT count(*) FROM blocks"),
         pins=number("SELECT count(*) FROM pins WHERE complete"),
         incomplete=number("SELECT count(*) FROM pins WHERE NOT complete"),

@@ -39,7 +39,7 @@ Memo = tuple[bytes, int, NodeLinks]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DagLimits:
     """The largest DAG that one pin may bring in: blocks, their bytes, and links from the root.
 
     As many links as *blocks* are followed: duplicates and identity CIDs are links, too."""
@@ -49,7 +49,7 @@ class Limits:
     depth: int = 1_000
 
 
-class Room:
+class WantRoom:
     """How many links all frontiers together may know of, so that they fit into memory."""
 
     def __init__(self, most: int = MAX_KNOWN) -> None:
@@ -68,7 +68,7 @@ class Room:
         self._left += number
 
 
-class Frontier:
+class Wantlist:
     """The DAG below one root, as far as it is known.
 
     Methods raise ValueError, with the reason in words, when the DAG is over a limit, malformed, or
@@ -79,13 +79,13 @@ class Frontier:
     def __init__(
         self,
         root: Cid,
-        limits: Limits,
-        room: Room | None = None,
+        limits: DagLimits,
+        room: WantRoom | None = None,
         check: Check | None = None,
     ) -> None:
         self.limits = limits
         self.check = check
-        self._room = room or Room()
+        self._room = room or WantRoom()
         # Each CID that is linked to, in binary: its level while it is wanted, then _HERE.
         self._known: dict[bytes, int] = {}
         # The CIDs of a multihash, other than the usual two: a rarity.
@@ -102,7 +102,7 @@ class Frontier:
             self.close()
             raise
 
-    def __enter__(self) -> "Frontier":
+    def __enter__(self) -> "Wantlist":
         return self
 
     def __exit__(self, *exc_info: object) -> None:

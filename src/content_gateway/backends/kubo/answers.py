@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from content_gateway.errors import (
     InvalidCid,
+    InvalidUpstreamResponse,
     PinDeferred,
     PinFailed,
-    UpstreamNonsense,
     UpstreamUnavailable,
 )
 from content_gateway.model.cid import Cid
@@ -52,14 +52,14 @@ class Fetched:
 def read_pinned(status: int, body: bytes, cid: Cid) -> bool:
     """Whether `pin/ls` says that *cid* is pinned recursively; no other kind of pin counts.
 
-    Raises UpstreamUnavailable when Kubo says that it cannot tell, UpstreamNonsense."""
+    Raises UpstreamUnavailable when Kubo says that it cannot tell, InvalidUpstreamResponse."""
     if status == 200:
         keys = json_object(body, who=_WHO).get("Keys")
         if isinstance(keys, dict) and any(
             _is(text, cid) and _is_recursive(pin) for text, pin in keys.items()
         ):
             return True
-        raise UpstreamNonsense("Kubo's answer is not about the CID it was asked for.")
+        raise InvalidUpstreamResponse("Kubo's answer is not about the CID it was asked for.")
     message = read_error(status, body)
     if message.endswith("' is not pinned") and str(cid) in message:
         return False
@@ -69,10 +69,10 @@ def read_pinned(status: int, body: bytes, cid: Cid) -> bool:
 def read_unpinned(status: int, body: bytes, cid: Cid) -> None:
     """Nothing, when `pin/rm` says that no pin of *cid* is left.
 
-    Raises PinDeferred with Kubo's reason, UpstreamUnavailable, UpstreamNonsense."""
+    Raises PinDeferred with Kubo's reason, UpstreamUnavailable, InvalidUpstreamResponse."""
     if status == 200:
         if not _names(json_object(body, who=_WHO).get("Pins"), cid):
-            raise UpstreamNonsense("Kubo's answer is not about the CID it was asked for.")
+            raise InvalidUpstreamResponse("Kubo's answer is not about the CID it was asked for.")
         return
     message = read_error(status, body)
     if message not in _NOT_THERE:
@@ -82,30 +82,30 @@ def read_unpinned(status: int, body: bytes, cid: Cid) -> None:
 def read_line(line: bytes, cid: Cid) -> Fetched | None:
     """How far Kubo is, from one line of `pin/add`; None: all of *cid* is there and pinned.
 
-    Raises PinFailed or PinDeferred for an error, UpstreamNonsense."""
+    Raises PinFailed or PinDeferred for an error, InvalidUpstreamResponse."""
     value = json_object(line, who=_WHO)
     if "Pins" in value:
         if not _names(value["Pins"], cid):
-            raise UpstreamNonsense("Kubo has pinned something else.")
+            raise InvalidUpstreamResponse("Kubo has pinned something else.")
         return None
     if "Message" in value or value.get("Type") == "error":
         raise refusal(_message(value))
     blocks, size = value.get("Progress", 0), value.get("Bytes", 0)  # zeros are left out
     if type(blocks) is not int or type(size) is not int or blocks < 0 or size < 0:
-        raise UpstreamNonsense("Kubo's progress is no number.")
+        raise InvalidUpstreamResponse("Kubo's progress is no number.")
     return Fetched(blocks, size)
 
 
 def read_ref(line: bytes) -> str | None:
     """What is wrong, from one line of `refs`; None where it names a block that was read.
 
-    Raises UpstreamNonsense."""
+    Raises InvalidUpstreamResponse."""
     value = json_object(line, who=_WHO)
     error = value.get("Err")
     if isinstance(error, str) and error:
         return _words(error)
     if not isinstance(value.get("Ref"), str):
-        raise UpstreamNonsense("A line of Kubo's refs names no block.")
+        raise InvalidUpstreamResponse("A line of Kubo's refs names no block.")
     return None
 
 
@@ -113,7 +113,7 @@ def read_name(status: int, body: bytes) -> str | None:
     """The peer id in the answer to `id`, None when there is none."""
     try:
         name = json_object(body, who=_WHO).get("ID") if status == 200 else None
-    except UpstreamNonsense:
+    except InvalidUpstreamResponse:
         return None
     return name if isinstance(name, str) and 0 < len(name) <= 128 and name.isalnum() else None
 
@@ -121,12 +121,12 @@ def read_name(status: int, body: bytes) -> str | None:
 def read_addresses(status: int, body: bytes) -> list[str]:
     """The node's own multiaddrs in the answer to `id`, as it spells them.
 
-    Raises UpstreamUnavailable and UpstreamNonsense."""
+    Raises UpstreamUnavailable and InvalidUpstreamResponse."""
     if status != 200:
         raise UpstreamUnavailable(f"Kubo did not say who it is: {read_error(status, body)[:300]}")
     addresses = json_object(body, who=_WHO).get("Addresses") or []
     if not isinstance(addresses, list):
-        raise UpstreamNonsense("Kubo's addresses are no list.")
+        raise InvalidUpstreamResponse("Kubo's addresses are no list.")
     return [text for text in addresses if isinstance(text, str)]
 
 
@@ -139,7 +139,7 @@ def read_error(status: int, body: bytes) -> str:
     if status in _ERRORS:
         try:
             return _message(json_object(body, who=_WHO))
-        except UpstreamNonsense:
+        except InvalidUpstreamResponse:
             pass
     raise UpstreamUnavailable(f"The Kubo node answered {status}.")
 
@@ -165,17 +165,17 @@ class PinsetReader:
         self._is_whole = False
 
     def feed(self, chunk: bytes) -> list[Cid]:
-        """The CIDs that have become readable; raises UpstreamNonsense."""
+        """The CIDs that have become readable; raises InvalidUpstreamResponse."""
         *pieces, self._rest = (self._rest + chunk).split(b"}")  # no name is asked for: no `}` in it
         if len(self._rest) > MAX_ENTRY_BYTES:
-            raise UpstreamNonsense("Kubo's list of pins cannot be read.")
+            raise InvalidUpstreamResponse("Kubo's list of pins cannot be read.")
         found = [self._read(piece) for piece in pieces]
         return [cid for cid in found if cid is not None]
 
     def end(self) -> None:
-        """Raises UpstreamNonsense when the list is not whole."""
+        """Raises InvalidUpstreamResponse when the list is not whole."""
         if not self._is_whole or self._rest.strip():
-            raise UpstreamNonsense("Kubo's list of pins ends too early.")
+            raise InvalidUpstreamResponse("Kubo's list of pins ends too early.")
 
     def _read(self, piece: bytes) -> Cid | None:
         """What stands before one closing brace: an entry, or nothing but the end of the list."""
@@ -185,17 +185,17 @@ class PinsetReader:
                 self._is_whole = True
                 return None
             if not piece.startswith(head):
-                raise UpstreamNonsense("Kubo's answer is not a list of pins.")
+                raise InvalidUpstreamResponse("Kubo's answer is not a list of pins.")
             self._open, piece = 2, piece.removeprefix(head)
         if not piece and self._open:
             self._open -= 1
             self._is_whole = not self._open
             return None
         if self._open != 2:
-            raise UpstreamNonsense("Kubo's list of pins goes on behind its end.")
+            raise InvalidUpstreamResponse("Kubo's list of pins goes on behind its end.")
         entry = json_object(b"{" + piece.removeprefix(b",") + b"}}", who=_WHO)
         if len(entry) != 1:
-            raise UpstreamNonsense("Kubo's list of pins cannot be read.")
+            raise InvalidUpstreamResponse("Kubo's list of pins cannot be read.")
         ((text, pin),) = entry.items()
         return _ours(text) if _is_recursive(pin) else None
 
@@ -228,7 +228,7 @@ def _is(text: Any, cid: Cid) -> bool:
 def _message(value: dict[str, Any]) -> str:
     message = value.get("Message")
     if not isinstance(message, str):
-        raise UpstreamNonsense("Kubo's error has no message.")
+        raise InvalidUpstreamResponse("Kubo's error has no message.")
     return message
 
 

@@ -14,9 +14,9 @@ from typing import Final
 from content_gateway.backends.kubo.answers import read_ref
 from content_gateway.errors import UpstreamError, UpstreamUnavailable
 from content_gateway.model.cid import Cid
-from content_gateway.net.http_client import Stream
+from content_gateway.net.http_client import Download
 
-Open = Callable[[str, float, float], AbstractAsyncContextManager[Stream]]
+Open = Callable[[str, float, float], AbstractAsyncContextManager[Download]]
 
 MAX_LINE_BYTES: Final = 64 * 1024
 _MOST_BLOCKS: Final = 10_000

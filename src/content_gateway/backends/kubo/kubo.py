@@ -26,17 +26,17 @@ from content_gateway.backends.kubo.answers import (
 from content_gateway.backends.kubo.blocks import KuboBlocks, Sample
 from content_gateway.concurrency.gather import all_of
 from content_gateway.errors import (
+    InvalidUpstreamResponse,
     PinDeferred,
     PinFailed,
     UpstreamError,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
 from content_gateway.model.cid import RAW, Cid
-from content_gateway.model.content_state import Holding, Listed, Peer, Sighting
+from content_gateway.model.content_state import BackendStatus, Listed, Peer, TrackerStatus
 from content_gateway.model.multiaddr import Multiaddr
-from content_gateway.net.http_client import Answer, Outbound, Stream
+from content_gateway.net.http_client import Answer, Download, HttpClient
 
 log = structlog.get_logger(__name__)
 
@@ -63,7 +63,7 @@ class Kubo:
 
     def __init__(
         self,
-        outbound: Outbound,
+        outbound: HttpClient,
         url: str,
         *,
         seconds: float = 10.0,
@@ -90,12 +90,12 @@ class Kubo:
         cids: Sequence[Cid],
         ages: Mapping[Cid, float] | None = None,
         unsent: Collection[Cid] = (),
-    ) -> Mapping[Cid, Sighting]:
+    ) -> Mapping[Cid, BackendStatus]:
         """Whether the node holds each of *cids* pinned recursively; LOST where it does, and its
         blocks are not all there, which is found out about what is in doubt (what *ages* lacks).
 
         A content that Kubo could say nothing about is UNKNOWN, with the reason. Raises
-        UpstreamUnavailable, UpstreamTimeout or UpstreamNonsense when all of them are."""
+        UpstreamUnavailable, UpstreamTimeout or InvalidUpstreamResponse when all of them are."""
         seen: dict[Cid, bool | UpstreamError] = {}
         turn = asyncio.Semaphore(LOOKS_AT_ONCE)
 
@@ -123,10 +123,10 @@ class Kubo:
     async def pin(
         self,
         cid: Cid,
-        seen: Sighting,
+        seen: BackendStatus,
         progress: Progress,
         origins: Sequence[Multiaddr] = (),
-    ) -> Sighting:
+    ) -> BackendStatus:
         """Have Kubo connect to *origins*, fetch and pin *cid*; returns PINNED once it says that
         all of it is there.
 
@@ -136,7 +136,7 @@ class Kubo:
 
         Raises PinFailed or PinDeferred with the reason, UpstreamUnavailable or UpstreamTimeout
         when the node is gone."""
-        with _nonsense_is_outage():
+        with _invalid_is_unavailable():
             if not await self._has_pinned(cid):
                 await self._connect(origins)
                 failure = await self._add(cid, progress)
@@ -153,7 +153,7 @@ class Kubo:
 
         Asks first: `pin/rm` would take a direct pin as well, which is never ours. Raises
         PinDeferred, UpstreamUnavailable or UpstreamTimeout."""
-        with _nonsense_is_outage():
+        with _invalid_is_unavailable():
             if await self._has_pinned(cid):
                 answer = await self._ask(f"pin/rm?arg={cid}")
                 read_unpinned(answer.status, answer.body, cid)
@@ -281,14 +281,16 @@ class Kubo:
         answer = await self._ask(f"pin/ls?arg={cid}&type=recursive")
         return read_pinned(answer.status, answer.body, cid)
 
-    async def _pinned(self) -> Sighting:
+    async def _pinned(self) -> BackendStatus:
         if self._name is None:
             try:
                 answer = await self._ask("id")
                 self._name = read_name(answer.status, answer.body) or "kubo"
             except UpstreamError:
                 pass  # a name is not worth an error; the next time it may tell
-        return Sighting(Holding.PINNED, replicas=1, peers=(Peer(self._name or "kubo", "pinned"),))
+        return BackendStatus(
+            TrackerStatus.PINNED, replicas=1, peers=(Peer(self._name or "kubo", "pinned"),)
+        )
 
     async def _ask(self, call: str, seconds: float | None = None) -> Answer:
         return await self._outbound.ask(
@@ -297,7 +299,7 @@ class Kubo:
 
     def _stream(
         self, call: str, seconds: float, idle_seconds: float
-    ) -> AbstractAsyncContextManager[Stream]:
+    ) -> AbstractAsyncContextManager[Download]:
         return self._outbound.stream(
             "POST", self._url + call, seconds=seconds, idle_seconds=idle_seconds
         )
@@ -307,30 +309,30 @@ def _is_in_doubt(cid: Cid, ages: Mapping[Cid, float] | None) -> bool:
     return ages is not None and cid not in ages
 
 
-def _lost(lack: str) -> Sighting:
-    return Sighting(Holding.LOST, 0, 1, reason=f"Kubo has lost some of it: {lack}")
+def _lost(lack: str) -> BackendStatus:
+    return BackendStatus(TrackerStatus.LOST, 0, 1, reason=f"Kubo has lost some of it: {lack}")
 
 
-def _sighting(one: bool | UpstreamError, pinned: Sighting | None) -> Sighting:
+def _sighting(one: bool | UpstreamError, pinned: BackendStatus | None) -> BackendStatus:
     if isinstance(one, UpstreamError):
-        return Sighting(Holding.UNKNOWN, reason=one.detail)
-    return pinned if one and pinned else Sighting(Holding.ABSENT)
+        return BackendStatus(TrackerStatus.UNKNOWN, reason=one.detail)
+    return pinned if one and pinned else BackendStatus(TrackerStatus.ABSENT)
 
 
-async def _body(stream: Stream) -> bytes:
+async def _body(stream: Download) -> bytes:
     """The rest of an answer that should be short."""
     body = bytearray()
     async for chunk in stream.chunks():
         body += chunk
         if len(body) > MAX_ANSWER_BYTES:
-            raise UpstreamNonsense(f"Kubo's answer has more than {MAX_ANSWER_BYTES} bytes.")
+            raise InvalidUpstreamResponse(f"Kubo's answer has more than {MAX_ANSWER_BYTES} bytes.")
     return bytes(body)
 
 
 @contextmanager
-def _nonsense_is_outage() -> Iterator[None]:
+def _invalid_is_unavailable() -> Iterator[None]:
     """To who wants something done, a server that does not talk like Kubo is no Kubo."""
     try:
         yield
-    except UpstreamNonsense as wrong:
+    except InvalidUpstreamResponse as wrong:
         raise UpstreamUnavailable(wrong.detail) from wrong

@@ -9,22 +9,22 @@ from typing import Any, Final
 import msgspec
 
 from content_gateway.codecs.timestamps import rfc3339
-from content_gateway.http.messages import Reply, confirmed, keyed
+from content_gateway.http.messages import Response, confirmed, keyed
 from content_gateway.http.problems import Headers
-from content_gateway.ipns.resolver import Progress
+from content_gateway.ipns.resolver import TaskProgress
 from content_gateway.model.content_path import IpfsPath
 from content_gateway.model.domain import DomainName
 from content_gateway.model.records import (
     IpfsContent,
     IpnsContent,
-    Learned,
     OtherContent,
     Records,
     Resolution,
+    Resolved,
 )
 
 
-def records_known(name: DomainName, learned: Learned, cached: IpfsPath | None) -> Reply:
+def records_known(name: DomainName, learned: Resolved, cached: IpfsPath | None) -> Response:
     """What was last known of *name*, nulls included; *cached* is where IPNS content leads."""
     content = learned.records.content
     result = {
@@ -40,12 +40,12 @@ def records_known(name: DomainName, learned: Learned, cached: IpfsPath | None) -
     return confirmed(message, result, *_records_headers(learned.records))
 
 
-def ipns_started(started: Progress) -> Reply:
+def ipns_started(started: TaskProgress) -> Response:
     """The task that was started, and what is known already."""
     return confirmed("IPNS resolution started", _task(started))
 
 
-def ipns_progress(progress: Progress) -> Reply:
+def ipns_progress(progress: TaskProgress) -> Response:
     """The state of a task, and what it found or why it found nothing."""
     result = {**_task(progress), "state": progress.state}
     if progress.failure is not None:
@@ -60,7 +60,7 @@ _STATES: Final = {
 }
 
 
-def _task(progress: Progress) -> dict[str, str]:
+def _task(progress: TaskProgress) -> dict[str, str]:
     return {"taskId": progress.task.id, "name": progress.task.name.text, **_cached(progress.found)}
 
 
@@ -80,12 +80,12 @@ class RenderedResolutions:
     MAX_KEPT = 10_000
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[int, int], tuple[Resolution, Reply]] = {}
+        self._kept: dict[tuple[int, int], tuple[Resolution, Response]] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def of(self, resolution: Resolution) -> Reply:
+    def of(self, resolution: Resolution) -> Response:
         """The reply that says *resolution*."""
         if resolution.stale is not None:
             return _rendered(resolution)
@@ -98,7 +98,7 @@ class RenderedResolutions:
         return kept[1]
 
 
-def _rendered(resolution: Resolution) -> Reply:
+def _rendered(resolution: Resolution) -> Response:
     return keyed(resolution_body(resolution), *resolution_headers(resolution))
 
 

@@ -15,10 +15,10 @@ import msgspec
 from content_gateway.errors import InvalidCoinType
 from content_gateway.http.messages import (
     JSON,
-    Call,
     Handler,
     Handlers,
-    Reply,
+    Request,
+    Response,
     has_already,
     length_of,
     listed,
@@ -67,18 +67,18 @@ class NameHandlers:
             "getIpnsResult": Handler(self.ipns_result, "resolve"),
         }
 
-    async def version(self, call: Call) -> Reply:
+    async def version(self, call: Request) -> Response:
         """The version of the description, as it stands on disk now."""
         document = await self._contract.current()
         etag = b'"' + document.version.encode() + b'"'
         return _validated(call, etag, msgspec.json.encode({"version": document.version}))
 
-    async def spec(self, call: Call) -> Reply:
+    async def spec(self, call: Request) -> Response:
         """The whole description as JSON, as it stands on disk now."""
         document = await self._contract.current()
         return _validated(call, document.etag, document.json)
 
-    async def resolve(self, call: Call) -> Reply:
+    async def resolve(self, call: Request) -> Response:
         """What a domain points at."""
         name = await _domain(call.argument)
         coin = _coin_type(call.query) if call.query else ETHEREUM
@@ -86,18 +86,18 @@ class NameHandlers:
         resolution = await self._directory.resolve(name, coin, anew=anew, requestor=call.charged)
         return self._rendered.of(resolution)
 
-    async def records(self, call: Call) -> Reply:
+    async def records(self, call: Request) -> Response:
         """What a domain was last known to point at."""
         name = await _domain(call.argument)
         return records_known(name, *self._directory.known(name))
 
-    async def start_ipns(self, call: Call) -> Reply:
+    async def start_ipns(self, call: Request) -> Response:
         """A resolution of an IPNS name that goes on behind the answer."""
         return ipns_started(
             self._ipns.begin(IpnsName.parse(call.argument), requestor=call.requestor)
         )
 
-    async def ipns_result(self, call: Call) -> Reply:
+    async def ipns_result(self, call: Request) -> Response:
         """How such a resolution is going."""
         return ipns_progress(self._ipns.progress(call.argument, requestor=call.requestor))
 
@@ -131,10 +131,10 @@ def _demands_anew(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     return False
 
 
-def _validated(call: Call, etag: bytes, body: bytes) -> Reply:
+def _validated(call: Request, etag: bytes, body: bytes) -> Response:
     """*body* under *etag*, or 304 where the caller has it already (RFC 9110, If-None-Match)."""
     headers = [(b"etag", etag), _REVALIDATE]
     if has_already(call.headers, etag):
         # Its length would be that of the body it does not have (RFC 9110, 8.6).
-        return Reply(b"", headers, 304)
-    return Reply(body, [JSON, *headers, length_of(body)])
+        return Response(b"", headers, 304)
+    return Response(body, [JSON, *headers, length_of(body)])

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from content_gateway.codecs.timestamps import rfc3339
-from content_gateway.http.messages import Reply, confirmed, keyed
+from content_gateway.http.messages import Response, confirmed, keyed
 from content_gateway.http.redaction import without_addresses
 from content_gateway.model.content_state import ContentState, Peer
 from content_gateway.model.cursors import cursor_behind
@@ -34,18 +34,18 @@ _REASONS: Final[Mapping[ContentState, str]] = {
 }
 
 
-def pin_exists() -> Reply:
+def pin_exists() -> Response:
     """The Pin Add response (section 2.5) for a pin that the requestor holds already."""
     return _EXISTS
 
 
-def pin_added(pin: Pin, key: str) -> Reply:
+def pin_added(pin: Pin, key: str) -> Response:
     """The Pin Add response for a new pin; the key is put in here and kept nowhere."""
     body = {"message": "Pin added", "result": _pin(pin), "apiKey": key}
     return keyed(msgspec.json.encode(body))
 
 
-def pin_status(status: PinStatus) -> Reply:
+def pin_status(status: PinStatus) -> Response:
     """How far a pin is, peer by peer, and why it is no further."""
     result: dict[str, Any] = {
         **_listed(status),
@@ -77,7 +77,7 @@ def told_reason(status: PinStatus) -> str | None:
     return None if reason is None else without_addresses(reason)
 
 
-def pins_listed(page: Page) -> Reply:
+def pins_listed(page: Page) -> Response:
     """A page of pins, and the cursor to the next one where there is one."""
     results = fitting(page.pins, _listed)
     body: dict[str, Any] = {"message": "Pins", "count": page.count, "results": results}
@@ -101,7 +101,7 @@ def fitting(
     return results
 
 
-def pin_removed(spelling: str) -> Reply:
+def pin_removed(spelling: str) -> Response:
     """That the pin is gone. Whether others hold the content is no requestor's business."""
     return confirmed("Pin removed", {"cid": spelling, "content": "released"})
 

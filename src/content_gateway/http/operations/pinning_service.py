@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from content_gateway.errors import PinNotFound
-from content_gateway.http.messages import Call, Handler, Handlers, Reply, keyed
+from content_gateway.http.messages import Handler, Handlers, Request, Response, keyed
 from content_gateway.http.operations.pin_answers import fitting, told_reason
 from content_gateway.http.operations.pinning_service_query import (
     STATES,
@@ -69,12 +69,12 @@ class PsaHandlers:
             "psaRemovePin": Handler(self.remove, "pin"),
         }
 
-    async def list(self, call: Call) -> Reply:
+    async def list(self, call: Request) -> Response:
         """The requestor's pins that pass the filters, newest first."""
         search = parse_search(call.query)
         return await self._pinning.search(call.requestor, search, self._listed)
 
-    async def add(self, call: Call) -> Reply:
+    async def add(self, call: Request) -> Response:
         """A pin of the CID in the body: a new one, or the one that is there, described anew."""
         parse_query(call.query, ())
         spelling, label = parse_pin(call.body, self._origins)
@@ -82,12 +82,12 @@ class PsaHandlers:
         status = await self._pinning.describe(call.requestor, spelling, label)
         return await self._accepted(call.requestor, status, was_idle=was_idle)
 
-    async def get(self, call: Call) -> Reply:
+    async def get(self, call: Request) -> Response:
         """One of the requestor's pins."""
         parse_query(call.query, ())
         return self._answer(self._held(call))
 
-    async def replace(self, call: Call) -> Reply:
+    async def replace(self, call: Request) -> Response:
         """Another pin in place of one of the requestor's."""
         parse_query(call.query, ())
         spelling, label = parse_pin(call.body, self._origins)
@@ -95,14 +95,14 @@ class PsaHandlers:
         status = await self._pinning.replace(call.requestor, old, spelling, label)
         return await self._accepted(call.requestor, status, was_idle=was_idle)
 
-    async def remove(self, call: Call) -> Reply:
+    async def remove(self, call: Request) -> Response:
         """The end of one of the requestor's pins; no body (the API's yaml)."""
         parse_query(call.query, ())
         pin = self._held(call).pin
         await self._pinning.remove(call.requestor, pin.cid, pin.created_at)
         return keyed(b"", status=202)
 
-    def _held(self, call: Call) -> PinStatus:
+    def _held(self, call: Request) -> PinStatus:
         """The requestor's pin with the request id in *call*; raises PinNotFound."""
         created_at, cid = parse_request_id(call.argument)
         status = self._pinning.status(call.requestor, cid)
@@ -110,7 +110,7 @@ class PsaHandlers:
             raise PinNotFound  # it was replaced by a later pin of the same CID
         return status
 
-    async def _accepted(self, requestor: str, status: PinStatus, *, was_idle: bool) -> Reply:
+    async def _accepted(self, requestor: str, status: PinStatus, *, was_idle: bool) -> Response:
         """The answer to an accepted pin. What is pinned already is told from the ledger.
 
         Something new is waited for, a moment, only where nothing was to be done before it: then
@@ -122,12 +122,12 @@ class PsaHandlers:
                 status = self._pinning.status(requestor, status.pin.cid)
         return self._answer(status, 202)
 
-    def _listed(self, page: Page) -> Reply:
+    def _listed(self, page: Page) -> Response:
         """A page: where `count` is more than it shows, clients ask on with `before`."""
         results = fitting(page.pins, self._shown)
         return keyed(msgspec.json.encode({"count": page.count, "results": results}))
 
-    def _answer(self, status: PinStatus, code: int = 200) -> Reply:
+    def _answer(self, status: PinStatus, code: int = 200) -> Response:
         return keyed(msgspec.json.encode(self._shown(status)), status=code)
 
     def _shown(self, status: PinStatus) -> dict[str, Any]:

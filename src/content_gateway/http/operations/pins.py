@@ -6,8 +6,8 @@ the Pinning Service API are pinning_service.py's business."""
 
 from typing import Final, cast
 
-from content_gateway.http.auth import Admitted
-from content_gateway.http.messages import Call, Handler, Handlers, Reply
+from content_gateway.http.auth import Principal
+from content_gateway.http.messages import Handler, Handlers, Request, Response
 from content_gateway.http.operations.pin_answers import (
     pin_added,
     pin_exists,
@@ -43,18 +43,18 @@ class PinHandlers:
             "removePin": Handler(self.remove, "pin"),
         }
 
-    async def add(self, call: Call) -> Reply:
+    async def add(self, call: Request) -> Response:
         """A new pin for the requestor, or the notice that it exists."""
-        admitted = cast(Admitted, call.admitted)
+        admitted = cast(Principal, call.admitted)
         pin = await self._pinning.add(admitted.requestor.id, call.argument)
         return pin_exists() if pin is None else pin_added(pin, admitted.key)
 
-    async def status(self, call: Call) -> Reply:
+    async def status(self, call: Request) -> Response:
         """How far one of the requestor's pins is."""
         parse_query(call.query, ())
         return pin_status(self._pinning.status(call.requestor, Cid.parse(call.argument)))
 
-    async def list(self, call: Call) -> Reply:
+    async def list(self, call: Request) -> Response:
         """The requestor's pins, newest first, a page at a time."""
         asked = parse_query(call.query, _LISTED)
         states = choices("status", asked.get("status"), STATES)
@@ -65,7 +65,7 @@ class PinHandlers:
         )
         return await self._pinning.search(call.requestor, search, pins_listed)
 
-    async def remove(self, call: Call) -> Reply:
+    async def remove(self, call: Request) -> Response:
         """The end of one of the requestor's pins."""
         parse_query(call.query, ())
         cid = Cid.parse(call.argument)

@@ -15,11 +15,11 @@ from content_gateway.errors import InvalidQuery, NotFound
 from content_gateway.http.messages import (
     LARGE_BODY,
     Answer,
-    Call,
     Handler,
     Handlers,
-    Reply,
-    Stream,
+    Request,
+    Response,
+    ResponseStream,
     has_already,
     in_one,
     length_of,
@@ -31,11 +31,11 @@ from content_gateway.http.problems import (
     NOT_ACCEPTABLE,
     ONLY_IF_CACHED,
     Headers,
-    Refused,
+    HttpRefusal,
 )
 from content_gateway.http.query import choice, parse_query
 from content_gateway.model.cid import Cid
-from content_gateway.pins.pinning import Blocking
+from content_gateway.pins.pinning import PinDenylist
 
 Scope: TypeAlias = Literal["all", "block", "entity"]
 
@@ -88,7 +88,7 @@ class TrustlessHandlers:
     Each answer is one of the large *answers* that are sent at once, from before its first block is
     read until its client has taken it."""
 
-    def __init__(self, store: Store | None, blocking: Blocking, answers: FairSemaphore) -> None:
+    def __init__(self, store: Store | None, blocking: PinDenylist, answers: FairSemaphore) -> None:
         self._store = store
         self._blocking = blocking
         self._answers = answers
@@ -106,7 +106,7 @@ class TrustlessHandlers:
             return {"getContent": None, "headContent": None}
         return {"getContent": Handler(self.get, None), "headContent": Handler(self.head, None)}
 
-    async def get(self, call: Call) -> Answer:
+    async def get(self, call: Request) -> Answer:
         """The block, or the CAR of the DAG below it."""
         cid, wish, headers = self._asked(call)
         permit = self._answers.request(call.charged)
@@ -115,43 +115,43 @@ class TrustlessHandlers:
         try:
             root = await self._root(cid, call)
             if has_already(call.headers, dict(headers)[b"etag"]):
-                answer = Reply(b"", headers, 304)
+                answer = Response(b"", headers, 304)
             elif wish.is_car:
                 pieces = self._car(cid, wish.scope, call.charged)
-                answer = Stream(pieces, headers, done=permit.release)
+                answer = ResponseStream(pieces, headers, done=permit.release)
             elif len(root) > LARGE_BODY:
                 whole = [*headers, length_of(root)]
-                answer = Stream(in_one(root), whole, done=permit.release)
+                answer = ResponseStream(in_one(root), whole, done=permit.release)
             else:
-                answer = Reply(root, [*headers, length_of(root)])
+                answer = Response(root, [*headers, length_of(root)])
         finally:
-            if not isinstance(answer, Stream):
+            if not isinstance(answer, ResponseStream):
                 permit.release()
         return answer
 
-    async def head(self, call: Call) -> Reply:
+    async def head(self, call: Request) -> Response:
         """As `get`, without a body."""
         cid, wish, headers = self._asked(call)
         async with self._answers.request(call.charged):
             root = await self._root(cid, call)
         if has_already(call.headers, dict(headers)[b"etag"]):
-            return Reply(b"", headers, 304)
-        return Reply(b"", headers if wish.is_car else [*headers, length_of(root)])
+            return Response(b"", headers, 304)
+        return Response(b"", headers if wish.is_car else [*headers, length_of(root)])
 
-    def _asked(self, call: Call) -> tuple[Cid, _Wish, Headers]:
+    def _asked(self, call: Request) -> tuple[Cid, _Wish, Headers]:
         """What is asked for, in which form, and its header fields."""
         cid = Cid.parse(call.argument)
         self._blocking.check_cid(cid)
         wish = _wish(call)
         return cid, wish, _headers(cid, wish)
 
-    async def _root(self, cid: Cid, call: Call) -> bytes:
-        """The root block; raises NotFound and Refused."""
+    async def _root(self, cid: Cid, call: Request) -> bytes:
+        """The root block; raises NotFound and HttpRefusal."""
         assert self._store is not None  # noqa: S101 - else there is no such handler
         async with self._reads.request(call.charged):
             root = await self._store.block(cid)
         if root is None:
-            raise Refused(ONLY_IF_CACHED) if _wants_only_cached(call.headers) else NotFound()
+            raise HttpRefusal(ONLY_IF_CACHED) if _wants_only_cached(call.headers) else NotFound()
         return root
 
     async def _car(self, cid: Cid, scope: Scope, charged: str) -> AsyncGenerator[bytes, None]:
@@ -166,8 +166,8 @@ class TrustlessHandlers:
                 yield piece
 
 
-def _wish(call: Call) -> _Wish:
-    """The form that *call* asks for; raises InvalidQuery and Refused."""
+def _wish(call: Request) -> _Wish:
+    """The form that *call* asks for; raises InvalidQuery and HttpRefusal."""
     asked = parse_query(call.query, _PARAMETERS)
     accepted = [value for name, value in call.headers if name == b"accept"]
     form = asked.get("format")
@@ -176,7 +176,7 @@ def _wish(call: Call) -> _Wish:
     elif form in ("raw", "car"):
         is_car = form == "car"
     else:
-        raise Refused(NOT_ACCEPTABLE)
+        raise HttpRefusal(NOT_ACCEPTABLE)
     scope = choice("dag-scope", asked.get("dag-scope", "all"), _SCOPES)
     if asked.get("entity-bytes", "0:*") != "0:*":
         raise InvalidQuery("Parts of an entity are not served: entity-bytes can only be 0:*.")
@@ -185,12 +185,13 @@ def _wish(call: Call) -> _Wish:
     for name in (b"version", b"order", b"dups"):
         chosen = asked.get(f"car-{name.decode()}")
         if is_car and chosen is not None and chosen.encode() not in _TAKEN[name]:
-            raise Refused(NOT_ACCEPTABLE)
+            raise HttpRefusal(NOT_ACCEPTABLE)
     return _Wish(is_car, _SCOPES[scope], form is not None)
 
 
 def _accepts_car(fields: Iterable[bytes]) -> bool:
-    """Whether Accept asks for a CAR rather than a raw block; raises Refused where for neither."""
+    """Whether Accept asks for a CAR rather than a raw block; raises HttpRefusal where for
+    neither."""
     ranges = [member for field in fields for member in listed(field.lower()) if member]
     wished: list[tuple[float, bool]] = []
     for member in ranges:
@@ -201,7 +202,7 @@ def _accepts_car(fields: Iterable[bytes]) -> bool:
         if weight and (media_type == _RAW or (media_type == _CAR and fits)):
             wished.append((weight, media_type == _CAR))
     if not wished:
-        raise Refused(NO_FORMAT if ranges in ([], [b"*/*"]) else NOT_ACCEPTABLE)
+        raise HttpRefusal(NO_FORMAT if ranges in ([], [b"*/*"]) else NOT_ACCEPTABLE)
     return max(wished, key=lambda wish: wish[0])[1]
 
 
@@ -214,9 +215,10 @@ def _wants_only_cached(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def _weight(text: bytes) -> float:
-    """A weight (RFC 9110 section 12.4.2); raises Refused for what is none, as `inf` and `nan`."""
+    """A weight (RFC 9110 section 12.4.2); raises HttpRefusal for what is none, as `inf` and
+    `nan`."""
     if _WEIGHT.fullmatch(text) is None:
-        raise Refused(BAD_WEIGHT)
+        raise HttpRefusal(BAD_WEIGHT)
     return float(text)
 
 

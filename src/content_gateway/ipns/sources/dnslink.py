@@ -27,8 +27,8 @@ import dns.resolver
 
 from content_gateway.errors import (
     GatewayError,
+    InvalidUpstreamResponse,
     Overloaded,
-    UpstreamNonsense,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
@@ -58,11 +58,11 @@ def read_dnslink(strings: Iterable[bytes]) -> str | None:
     """The content path among the TXT records *strings*, None if there is none.
 
     Records of other kinds, of unknown namespaces and malformed ones are passed over. Raises
-    UpstreamNonsense when more than one is left: which is meant, only the owner could say."""
+    InvalidUpstreamResponse when more than one is left: which is meant, only the owner could say."""
     links = [text.removeprefix(PREFIX) for text in strings if text.startswith(PREFIX)]
     paths = {path for link in links if (path := _content_path(link)) is not None}
     if len(paths) > 1:
-        raise UpstreamNonsense("The domain has more than one DNSLink record.")
+        raise InvalidUpstreamResponse("The domain has more than one DNSLink record.")
     return paths.pop() if paths else None
 
 
@@ -104,7 +104,7 @@ class DnsLinks:
 
         Raises Overloaded where nothing could be asked from here, UpstreamTimeout,
         UpstreamUnavailable when the resolver cannot be reached or could not find out,
-        UpstreamNonsense when its answer or the domain's records cannot be right."""
+        InvalidUpstreamResponse when its answer or the domain's records cannot be right."""
         name = _record_name(domain)
         if name is None:
             return None
@@ -148,7 +148,7 @@ class DnsLinks:
         except dns.resolver.NoNameservers as failed:
             raise _fault(failed) from failed
         except dns.exception.DNSException as wrong:
-            raise UpstreamNonsense("The answer of DNS cannot be right.") from wrong
+            raise InvalidUpstreamResponse("The answer of DNS cannot be right.") from wrong
 
 
 class _TooMany(dns.exception.FormError):
@@ -222,5 +222,5 @@ def _fault(failed: dns.resolver.NoNameservers) -> GatewayError:
         return UpstreamUnavailable(f"DNS could not find out: it says {refusals[-1]}.")
     # The last word counts: before it there may be a datagram that was truncated, or was lost.
     if isinstance(errors[-1], dns.exception.DNSException):
-        return UpstreamNonsense("The answer of DNS cannot be right.")
+        return InvalidUpstreamResponse("The answer of DNS cannot be right.")
     return UpstreamUnavailable("No DNS resolver can be reached.")

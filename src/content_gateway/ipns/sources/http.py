@@ -5,9 +5,9 @@ Knows the record's media type (ipfs/specs `ipns-record.md`), its size, and which
 
 from typing import Final
 
-from content_gateway.errors import UpstreamNonsense, UpstreamUnavailable
+from content_gateway.errors import InvalidUpstreamResponse, UpstreamUnavailable
 from content_gateway.model.ipns_name import MAX_RECORD_BYTES
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 
 MEDIA_TYPE: Final = "application/vnd.ipfs.ipns-record"
 # What Kubo says, with status 500, on its RPC API and on its gateway, when it looked and there is
@@ -15,7 +15,9 @@ MEDIA_TYPE: Final = "application/vnd.ipfs.ipns-record"
 NOT_FOUND: Final = "routing: not found"
 
 
-async def ask_for_record(outbound: Outbound, url: str, *, seconds: float, who: str) -> bytes | None:
+async def ask_for_record(
+    outbound: HttpClient, url: str, *, seconds: float, who: str
+) -> bytes | None:
     """The record that *url* gives, None if there is none; raises UpstreamError, blaming *who*."""
     answer = await outbound.ask(
         "GET",
@@ -30,5 +32,5 @@ async def ask_for_record(outbound: Outbound, url: str, *, seconds: float, who: s
         raise UpstreamUnavailable(f"{who} answered {answer.status}.")
     if answer.status not in (200, 404):
         # A redirect, or credentials that do not fit: nobody has looked for the record.
-        raise UpstreamNonsense(f"{who} answered {answer.status}.")
+        raise InvalidUpstreamResponse(f"{who} answered {answer.status}.")
     return answer.body if answer.status == 200 and answer.content_type == MEDIA_TYPE else None

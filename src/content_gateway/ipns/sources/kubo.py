@@ -6,22 +6,22 @@ believed here, though the node is the operator's own: verification is the resolv
 from base64 import b64decode
 from typing import Any, Final
 
-from content_gateway.errors import UpstreamNonsense, UpstreamUnavailable
+from content_gateway.errors import InvalidUpstreamResponse, UpstreamUnavailable
 from content_gateway.ipns.sources.http import NOT_FOUND
 from content_gateway.model.ipns_name import MAX_RECORD_BYTES, IpnsName
-from content_gateway.net.http_client import Answer, Outbound, json_object
+from content_gateway.net.http_client import Answer, HttpClient, json_object
 
 MAX_ANSWER_BYTES: Final = 64 * 1024  # a record in base64 needs 14 KiB; other events may precede it
 _VALUE: Final = 5  # go-libp2p routing.QueryEvent: the type of the event that holds the value
 
 
-class KuboRecords:
+class KuboSource:
     """One node, by the base URL of its RPC API.
 
     A node that is offline refuses: it cannot look. One that is online but has nobody to ask
     answers from what it published or saw before."""
 
-    def __init__(self, outbound: Outbound, url: str, *, seconds: float) -> None:
+    def __init__(self, outbound: HttpClient, url: str, *, seconds: float) -> None:
         self._outbound = outbound
         self._url = url.rstrip("/")
         self._seconds = seconds
@@ -43,7 +43,8 @@ class KuboRecords:
 
 
 def read_value(body: bytes) -> bytes:
-    """The record in Kubo's events, which are one JSON object a line; raises UpstreamNonsense."""
+    """The record in Kubo's events, which are one JSON object a line; raises
+    InvalidUpstreamResponse."""
     found: Any = None
     for line in body.splitlines():
         event = json_object(line, who="Kubo")
@@ -52,14 +53,14 @@ def read_value(body: bytes) -> bytes:
     try:
         record = b64decode(found, validate=True)
     except (TypeError, ValueError) as wrong:
-        raise UpstreamNonsense("Kubo's answer holds no record.") from wrong
+        raise InvalidUpstreamResponse("Kubo's answer holds no record.") from wrong
     if len(record) > MAX_RECORD_BYTES:
-        raise UpstreamNonsense(f"Kubo's record has more than {MAX_RECORD_BYTES} bytes.")
+        raise InvalidUpstreamResponse(f"Kubo's record has more than {MAX_RECORD_BYTES} bytes.")
     return record
 
 
 def _message(answer: Answer) -> object:
     try:
         return json_object(answer.body, who="Kubo").get("Message")
-    except UpstreamNonsense:
+    except InvalidUpstreamResponse:
         return None  # not Kubo's own words: somebody's before it

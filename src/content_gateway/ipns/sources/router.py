@@ -5,13 +5,13 @@ believed here: verification is the resolver's business."""
 
 from content_gateway.ipns.sources.http import ask_for_record
 from content_gateway.model.ipns_name import IpnsName
-from content_gateway.net.http_client import Outbound
+from content_gateway.net.http_client import HttpClient
 
 
-class DelegatedRouter:
+class RouterSource:
     """One router, by its base URL."""
 
-    def __init__(self, outbound: Outbound, url: str, *, seconds: float) -> None:
+    def __init__(self, outbound: HttpClient, url: str, *, seconds: float) -> None:
         self._outbound = outbound
         self._url = url.rstrip("/")
         self._seconds = seconds
