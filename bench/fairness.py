@@ -89,8 +89,8 @@ async def _fill(folder: Path, way: str) -> tuple[str, str]:
     large, small = file(20, 2**18, seed=1), file(4, 2**18, seed=2)
     async with Blockstore(folder / "blocks.sqlite") as blocks:
         for dag in (large, small):
-            pin, frontier = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
-            await blocks.keep(pin, frontier, [(cid.multihash, data) for cid, data in in_order(dag)])
+            pin, wantlist = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
+            await blocks.keep(pin, wantlist, [(cid.multihash, data) for cid, data in in_order(dag)])
             await blocks.finish(pin)
     if way == "cars":
         return f"/ipfs/{large[0]}?format=car", f"/ipfs/{small[0]}?format=car"

@@ -85,7 +85,7 @@ async def _pin(url: str, root: Cid) -> float:
             begun = time.perf_counter()
             seen = await store.pin(root, BackendStatus(TrackerStatus.ABSENT), progress)
             took = time.perf_counter() - begun
-            assert seen.holding is TrackerStatus.PINNED, seen
+            assert seen.status is TrackerStatus.PINNED, seen
             return size / 1e6 / took
 
 
@@ -131,8 +131,8 @@ async def _serve(kind: str, leaves: int, size: int) -> None:
 
 async def _fill(blocks: Blockstore, dag: Dag) -> None:
     """Pin *dag* without any gateway."""
-    pin, frontier = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
-    await blocks.keep(pin, frontier, [(cid.multihash, data) for cid, data in in_order(dag)])
+    pin, wantlist = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
+    await blocks.keep(pin, wantlist, [(cid.multihash, data) for cid, data in in_order(dag)])
     await blocks.finish(pin)
 
 

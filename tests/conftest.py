@@ -65,3 +65,10 @@ async def origin() -> AsyncIterator[Origin]:
     """A miniature gateway and router."""
     async with running_origin() as origin:
         yield origin
+
+
+@pytest.fixture
+async def other() -> AsyncIterator[Origin]:
+    """A second server like `origin`."""
+    async with running_origin() as other:
+        yield other

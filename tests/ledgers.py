@@ -32,12 +32,12 @@ def cid(number: int) -> Cid:
     return Cid(RAW, SHA2_256, number.to_bytes(32, "big"))
 
 
-def numbers(dues: Sequence[WorkItem]) -> list[int]:
-    """Which contents *dues* are about."""
-    return [int.from_bytes(due.cid.digest, "big") for due in dues]
+def numbers(items: Sequence[WorkItem]) -> list[int]:
+    """Which contents *items* are about."""
+    return [int.from_bytes(item.cid.digest, "big") for item in items]
 
 
-def shares(number: int) -> LeaseQuota:
+def quota(number: int) -> LeaseQuota:
     """Room for *number* contents of each lane of retries, and for twice as many first tries."""
     return LeaseQuota(number + number, number + number, number, number)
 

@@ -23,12 +23,12 @@ def silent(blocks: int, size: int) -> None:
 
 async def look(backend: PinBackend, cid: Cid) -> BackendStatus:
     """What a look at *cid* shows."""
-    return (await backend.look([cid]))[cid]
+    return (await backend.status([cid]))[cid]
 
 
-async def holding(backend: PinBackend, cid: Cid) -> TrackerStatus:
+async def status(backend: PinBackend, cid: Cid) -> TrackerStatus:
     """Whether *cid* is pinned, as a look shows it."""
-    return (await look(backend, cid)).holding
+    return (await look(backend, cid)).status
 
 
 async def pin(backend: PinBackend, cid: Cid, seen: BackendStatus = ABSENT) -> BackendStatus:

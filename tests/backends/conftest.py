@@ -16,7 +16,7 @@ from tests.fakes.cluster_rest import MiniRest
 from tests.fakes.cluster_wire import running_servers
 from tests.fakes.kubo import Kubo as Node
 from tests.fakes.kubo import running_kubo
-from tests.fakes.origin import Origin, running_origin
+from tests.fakes.origin import Origin
 
 
 @pytest.fixture
@@ -37,13 +37,6 @@ async def world(outbound: HttpClient) -> AsyncIterator[World]:
     rest = MiniRest(MiniCluster(3))
     async with running_servers(rest) as servers:
         yield World(outbound, rest, servers)
-
-
-@pytest.fixture
-async def other() -> AsyncIterator[Origin]:
-    """A second gateway."""
-    async with running_origin() as other:
-        yield other
 
 
 @pytest.fixture

@@ -29,8 +29,8 @@ T = TypeVar("T")
 
 async def put(blocks: Blockstore, dag: Dag) -> None:
     """Pin *dag* without any gateway."""
-    begun, frontier = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
-    await blocks.keep(begun, frontier, [(cid.multihash, data) for cid, data in in_order(dag)])
+    begun, wantlist = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
+    await blocks.keep(begun, wantlist, [(cid.multihash, data) for cid, data in in_order(dag)])
     await blocks.finish(begun)
 
 

@@ -18,7 +18,7 @@ async def test_what_nobody_has_is_in_hand_at_most_peers(world: World) -> None:
     missing = world.content(2)
     world.cluster.forget(missing)
     world.cluster.pin(world.cluster.peers[0], MiniPin(str(missing), -1, -1))
-    assert await backend.in_hand() == {str(missing): True}
+    assert await backend.in_progress() == {str(missing): True}
 
 
 async def test_what_hangs_at_one_peer_is_in_hand_at_a_few(world: World) -> None:
@@ -26,7 +26,7 @@ async def test_what_hangs_at_one_peer_is_in_hand_at_a_few(world: World) -> None:
     world.cluster.peers[2].is_hung = True
     cid = world.content()
     await pin(world.backend(), cid)
-    assert await world.backend().in_hand() == {str(cid): False}
+    assert await world.backend().in_progress() == {str(cid): False}
 
 
 async def test_peers_that_are_named_are_counted_and_no_others(world: World) -> None:
@@ -35,7 +35,7 @@ async def test_peers_that_are_named_are_counted_and_no_others(world: World) -> N
         peer.is_hung = True
     cid = world.content()
     await pin(world.backend(replication_min=2, replication_max=2), cid)
-    assert await world.backend().in_hand() == {str(cid): True}
+    assert await world.backend().in_progress() == {str(cid): True}
 
 
 async def test_an_outage_is_not_an_empty_queue(world: World) -> None:
@@ -43,7 +43,7 @@ async def test_an_outage_is_not_an_empty_queue(world: World) -> None:
     for peer in world.cluster.peers:
         peer.is_dark = True
     with pytest.raises(UpstreamError):
-        await world.backend().in_hand()
+        await world.backend().in_progress()
 
 
 def test_a_line_says_how_many_have_it_in_hand() -> None:

@@ -37,7 +37,7 @@ async def test_origins_go_with_the_pin(world: World) -> None:
     backend = world.backend(replication_min=2)
     await backend.pin(cid, ABSENT, silent, [origin(1)])
     assert kept(world, cid) == (origin(1).text,)
-    assert (await look(backend, cid)).holding is TrackerStatus.PINNED
+    assert (await look(backend, cid)).status is TrackerStatus.PINNED
 
 
 async def test_what_the_cluster_would_not_use_is_not_sent(world: World) -> None:
@@ -59,12 +59,12 @@ async def test_a_pin_that_failed_hears_of_new_origins(world: World) -> None:
     world.cluster.pin_timeout = 0.0
     backend = world.backend()
     await pin(backend, cid)
-    assert (await look(backend, cid)).holding is TrackerStatus.FAILED
+    assert (await look(backend, cid)).status is TrackerStatus.FAILED
     await backend.pin(cid, FAILED, silent, [])
     assert world.rest.counts["recover"] == 1
     await backend.pin(cid, FAILED, silent, [origin(1)])
     assert (world.rest.counts["recover"], world.rest.counts["pin"]) == (1, 2)
-    assert (await look(backend, cid)).holding is TrackerStatus.PINNED
+    assert (await look(backend, cid)).status is TrackerStatus.PINNED
     world.cluster.origins.clear()
     await backend.pin(cid, FAILED, silent, [origin(1)])
     assert (world.rest.counts["recover"], world.rest.counts["pin"]) == (2, 2)

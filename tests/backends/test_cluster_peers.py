@@ -47,8 +47,8 @@ async def test_a_look_asks_the_peer_that_was_written_to(world: World) -> None:
     cids = [world.content(number) for number in range(12)]
     for cid in cids:
         await pin(backend, cid)
-    seen = await backend.look(cids)
-    assert TrackerStatus.ABSENT not in {sighting.holding for sighting in seen.values()}
+    seen = await backend.status(cids)
+    assert TrackerStatus.ABSENT not in {status.status for status in seen.values()}
 
 
 async def test_when_a_peer_is_down_the_next_is_asked(world: World) -> None:
@@ -59,8 +59,8 @@ async def test_when_a_peer_is_down_the_next_is_asked(world: World) -> None:
         await pin(backend, cid)
     for server in world.servers[:2]:
         server.go_dark()
-    seen = await backend.look(held)
-    assert {sighting.holding for sighting in seen.values()} == {TrackerStatus.PINNED}
+    seen = await backend.status(held)
+    assert {status.status for status in seen.values()} == {TrackerStatus.PINNED}
     assert await pinset(backend) == set(held)
     for cid in held:
         await backend.unpin(cid)
@@ -73,18 +73,18 @@ async def test_a_peer_that_failed_is_left_alone_for_a_while(world: World) -> Non
     backend = world.backend()
     cids = [world.content(number) for number in range(20)]
     world.servers[0].go_dark()
-    await backend.look(cids)
+    await backend.status(cids)
     asked = len(world.servers[0].requests)
-    await backend.look(cids)
+    await backend.status(cids)
     assert len(world.servers[0].requests) == asked
     world.clock.advance(SKIP_SECONDS + 1)
     world.servers[0].come_back()
-    await backend.look(cids)
-    await backend.look(cids)
+    await backend.status(cids)
+    await backend.status(cids)
     assert len(world.servers[0].requests) > asked
     world.servers[1].go_dark()
     world.servers[2].go_dark()
-    assert (await look(backend, cids[0])).holding is TrackerStatus.ABSENT
+    assert (await look(backend, cids[0])).status is TrackerStatus.ABSENT
 
 
 @pytest.mark.parametrize("mood", ["dark", "hang", "garbage", "html", "503", "429", "404", "cut"])
@@ -104,7 +104,7 @@ async def test_an_outage_is_never_absence(world: World, mood: Mood) -> None:
             await pinset(backend)
     for server in world.servers:
         server.come_back()
-    assert (await look(backend, cid)).holding is TrackerStatus.PINNED
+    assert (await look(backend, cid)).status is TrackerStatus.PINNED
 
 
 async def test_a_url_that_is_no_cluster_is_not_absence(world: World) -> None:
@@ -123,7 +123,7 @@ async def test_peers_that_are_away_leave_doubt_and_not_failure(world: World) -> 
     dead = world.cluster.peers[1]
     world.cluster.kill(dead)
     seen = await look(backend, cid)
-    assert (seen.holding, seen.replicas, seen.wanted) == (TrackerStatus.UNKNOWN, 2, 3)
+    assert (seen.status, seen.replicas, seen.wanted) == (TrackerStatus.UNKNOWN, 2, 3)
     assert seen.reason == "the peer of the cluster could not say what it has (peer1)"
     assert all("10.0.0.7" not in (peer.error or "") for peer in seen.peers)
 
@@ -137,7 +137,7 @@ async def test_every_way_of_login_is_understood(world: World, kind: str) -> None
         login = {"token": signed_token(username, password, time.time())}
     backend, cid = world.backend(**login), world.content()
     await pin(backend, cid)
-    assert (await look(backend, cid)).holding is TrackerStatus.PINNED
+    assert (await look(backend, cid)).status is TrackerStatus.PINNED
     assert await pinset(backend) == {cid}
 
 
@@ -178,7 +178,7 @@ async def test_an_answer_that_gets_lost_is_an_outage_and_the_pin_is_there(world:
     with pytest.raises(UpstreamUnavailable):
         await pin(backend, cid)
     world.cluster.peers[0].loses_answers = False
-    assert (await look(backend, cid)).holding is TrackerStatus.PINNED
+    assert (await look(backend, cid)).status is TrackerStatus.PINNED
 
 
 async def test_a_cancelled_look_leaves_nothing_behind(world: World) -> None:
@@ -187,7 +187,7 @@ async def test_a_cancelled_look_leaves_nothing_behind(world: World) -> None:
     for server in world.servers:
         server.misbehave("hang")
     before = len(asyncio.all_tasks())
-    task = asyncio.create_task(backend.look([world.content(number) for number in range(40)]))
+    task = asyncio.create_task(backend.status([world.content(number) for number in range(40)]))
     await until(lambda: all(server.requests for server in world.servers))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -195,7 +195,7 @@ async def test_a_cancelled_look_leaves_nothing_behind(world: World) -> None:
     for server in world.servers:
         server.come_back()
     await until(lambda: len(asyncio.all_tasks()) <= before + 6)
-    assert (await look(backend, world.content())).holding is TrackerStatus.ABSENT
+    assert (await look(backend, world.content())).status is TrackerStatus.ABSENT
 
 
 @pytest.mark.parametrize("mood", ["dark", "503", "429", "garbage"])

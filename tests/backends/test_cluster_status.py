@@ -39,7 +39,7 @@ def status(*words: str, allocations: int | None = None, errors: str = "") -> dic
 
 
 @pytest.mark.parametrize(
-    ("words", "wanted", "holding", "replicas"),
+    ("words", "wanted", "expected", "replicas"),
     [
         ("pinned pinned remote", 2, TrackerStatus.PINNED, 2),
         ("pinned pinned", None, TrackerStatus.PINNED, 2),
@@ -67,38 +67,38 @@ def status(*words: str, allocations: int | None = None, errors: str = "") -> dic
     ],
 )
 def test_many_words_make_one(
-    words: str, wanted: int | None, holding: TrackerStatus, replicas: int
+    words: str, wanted: int | None, expected: TrackerStatus, replicas: int
 ) -> None:
     """Enough replicas settle it; work under way comes before failure, doubt before both."""
-    seen = read_status(status(*words.split())).sighting(wanted)
-    assert (seen.holding, seen.replicas) == (holding, replicas)
+    seen = read_status(status(*words.split())).status(wanted)
+    assert (seen.status, seen.replicas) == (expected, replicas)
 
 
 def test_remote_peers_are_no_part_of_it() -> None:
     """Peers that are not to hold a content say nothing about it."""
-    seen = read_status(status("pinned", "remote", "remote")).sighting(None)
+    seen = read_status(status("pinned", "remote", "remote")).status(None)
     assert (seen.wanted, [peer.name for peer in seen.peers]) == (1, ["peer0"])
 
 
 def test_an_allocated_peer_that_is_left_out_is_still_wanted() -> None:
     """Two peers are named in the pin and one answers: that one has not failed for both."""
     one_of_two = status("pinned", allocations=2)
-    assert read_status(one_of_two).sighting(None).holding is TrackerStatus.UNKNOWN
+    assert read_status(one_of_two).status(None).status is TrackerStatus.UNKNOWN
     failed = status("pin_error", allocations=2, errors="context canceled")
-    assert read_status(failed).sighting(None).holding is TrackerStatus.UNKNOWN
+    assert read_status(failed).status(None).status is TrackerStatus.UNKNOWN
 
 
 def test_a_pin_with_fewer_peers_than_wanted_now_is_pinned_and_says_so() -> None:
     """The pin was made when one replica was enough; all of its peers hold it."""
-    seen = read_status(status("pinned", "remote")).sighting(2)
-    assert (seen.holding, seen.replicas, seen.wanted) == (TrackerStatus.PINNED, 1, 2)
+    seen = read_status(status("pinned", "remote")).status(2)
+    assert (seen.status, seen.replicas, seen.wanted) == (TrackerStatus.PINNED, 1, 2)
     assert seen.reason == "The cluster was asked to keep it on 1 peers only."
 
 
 def test_a_peer_is_told_with_its_own_words() -> None:
     """Name, word, time in UTC to the microsecond, and error."""
     error = "IPFS error (pin/add?arg=x). Code: 500. Message: odd"
-    (peer,) = read_status(status("pin_error", errors=error)).sighting(1).peers
+    (peer,) = read_status(status("pin_error", errors=error)).status(1).peers
     assert (peer.name, peer.status, peer.error) == ("peer0", "pin_error", error)
     assert peer.at == datetime(2026, 11, 21, 15, 16, 6, 650047, UTC)
 
@@ -132,7 +132,7 @@ def test_errors_are_told_in_words_and_without_addresses(error: str, words: str) 
 
 def test_the_reason_of_a_failure_names_the_peers_of_each_complaint() -> None:
     """Each complaint once, with those who have it."""
-    seen = read_status(status("pin_error", "pin_error", errors="context canceled")).sighting(1)
+    seen = read_status(status("pin_error", "pin_error", errors="context canceled")).status(1)
     assert seen.reason == "not found in time (peer0, peer1)"
 
 

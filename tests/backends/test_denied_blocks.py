@@ -15,7 +15,7 @@ from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import Blocked, PinFailed
 from content_gateway.model.cid import RAW, Cid
 from content_gateway.model.content_state import TrackerStatus
-from tests.backends.backends import holding, pin
+from tests.backends.backends import pin, status
 from tests.backends.stores import collected, count
 from tests.backends.test_serving import served
 from tests.denylist.spelling import bare_multihash, legacy, modern
@@ -74,13 +74,13 @@ async def test_a_pin_of_what_holds_a_blocked_block_fails_and_leaves_nothing(
     for origin.cars in (True, False):
         with pytest.raises(PinFailed, match=f"{BAD[0]} is blocked by the operator"):
             await pin(store, TREE[0])
-        assert await holding(store, TREE[0]) is TrackerStatus.ABSENT
+        assert await status(store, TREE[0]) is TrackerStatus.ABSENT
         await collected(blocks)
         assert await count(blocks) == 0
     assert origin.asked_for(BAD[0]) == 0
     lists.block("/ipfs/" + str(raw(b"something else")[0]))
     await pin(store, TREE[0])
-    assert await holding(store, TREE[0]) is TrackerStatus.PINNED
+    assert await status(store, TREE[0]) is TrackerStatus.PINNED
 
 
 async def test_a_blocked_block_ends_a_car_of_what_is_above_it(
@@ -126,7 +126,7 @@ async def test_what_was_pinned_before_the_list_named_it_is_not_taken_over(
     lists.block(f"/ipfs/{BAD[0]}")
     with pytest.raises(PinFailed, match="blocked by the operator"):
         await pin(store, root[0])
-    assert await holding(store, TREE[0]) is TrackerStatus.PINNED  # what the operator does about it
+    assert await status(store, TREE[0]) is TrackerStatus.PINNED  # what the operator does about it
     await collected(blocks)
     assert await count(blocks) == len(TREE[1])
     found: list[Denied] = []
@@ -144,7 +144,7 @@ async def test_what_is_pinned_is_not_dropped_because_a_list_names_it(
     await pin(store, TREE[0])
     lists.block(f"/ipfs/{TREE[0]}", f"/ipfs/{BAD[0]}")
     await pin(store, TREE[0])
-    assert await holding(store, TREE[0]) is TrackerStatus.PINNED
+    assert await status(store, TREE[0]) is TrackerStatus.PINNED
     assert await count(blocks) == len(TREE[1])
 
 

@@ -12,7 +12,7 @@ from content_gateway.model.content_state import TrackerStatus
 from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.net.http_client import HttpClient
 from content_gateway.net.origin_guard import OriginGuard
-from tests.backends.backends import ABSENT, holding, silent
+from tests.backends.backends import ABSENT, silent, status
 from tests.fakes.origin import Origin, running_origin
 from tests.ipld.dags import file, raw
 
@@ -55,7 +55,7 @@ async def test_an_origin_is_asked_for_its_content(
     root, stranger.blocks = file(40, 50)
     store = store_of(blocks, outbound, origin, strangers)
     await store.pin(root, ABSENT, silent, [address_of(stranger)])
-    assert await holding(store, root) is TrackerStatus.PINNED
+    assert await status(store, root) is TrackerStatus.PINNED
     asked = len(stranger.requests)
     with pytest.raises(PinFailed):
         await store.pin(raw(b"another")[0], ABSENT, silent)
@@ -75,7 +75,7 @@ async def test_an_origin_that_lies_or_is_gone_stops_nobody(
     gone = Multiaddr.parse("/ip4/127.0.0.1/tcp/9/http")
     store = store_of(blocks, outbound, origin, strangers)
     await store.pin(root, ABSENT, silent, [address_of(stranger), gone])
-    assert await holding(store, root) is TrackerStatus.PINNED
+    assert await status(store, root) is TrackerStatus.PINNED
     with pytest.raises(UpstreamError) as failed:
         await store.pin(raw(b"nobody has it")[0], ABSENT, silent, [address_of(stranger)])
     assert stranger.url.removeprefix("http://") not in failed.value.detail

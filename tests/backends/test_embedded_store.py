@@ -24,7 +24,7 @@ from content_gateway.ipld.block import MAX_BLOCK_BYTES
 from content_gateway.model.cid import DAG_PB, RAW, Cid
 from content_gateway.model.content_state import TrackerStatus
 from content_gateway.net.http_client import HttpClient
-from tests.backends.backends import ABSENT, holding, pin, silent
+from tests.backends.backends import ABSENT, pin, silent, status
 from tests.backends.stores import corrupt, count, number
 from tests.fakes.origin import Origin
 from tests.ipld.dags import Dag, as_json, block, cbor, chain, file, link, pb, raw
@@ -54,10 +54,10 @@ async def test_every_block_of_a_dag_is_kept(
     root, origin.blocks = tree
     other.blocks = tree[1]
     origin.cars = other.cars = cars
-    assert await holding(store, root) is TrackerStatus.ABSENT
+    assert await status(store, root) is TrackerStatus.ABSENT
     seen = await pin(store, root)
-    assert seen == (await store.look([root]))[root]
-    assert (seen.holding, seen.replicas, seen.wanted) == (TrackerStatus.PINNED, 1, 1)
+    assert seen == (await store.status([root]))[root]
+    assert (seen.status, seen.replicas, seen.wanted) == (TrackerStatus.PINNED, 1, 1)
     assert [peer.name for peer in seen.peers] == ["embedded"]
     for cid, data in tree[1].items():
         assert await store.block(cid) == data
@@ -127,7 +127,7 @@ async def test_a_dag_under_identity_links_needs_no_fetch(
     origin.blocks |= LEAF[1]
     other.blocks = origin.blocks
     await pin(store, root)
-    assert await holding(store, root) is TrackerStatus.PINNED
+    assert await status(store, root) is TrackerStatus.PINNED
     assert await count(blocks) == 2
     assert await store.block(LEAF[0]) == b"leaf"
     assert await store.block(inside) == b"tiny"
@@ -139,7 +139,7 @@ async def test_content_that_is_its_own_cid_is_pinned_without_asking(
     """An identity CID needs no gateway and no block."""
     inside = Cid(RAW, 0, b"tiny")
     await pin(store, inside)
-    assert await holding(store, inside) is TrackerStatus.PINNED
+    assert await status(store, inside) is TrackerStatus.PINNED
     assert origin.requests == []
     assert await count(blocks) == 0
 
@@ -171,14 +171,14 @@ async def test_a_missing_block_fails_the_pin_and_is_all_that_is_fetched_later(
     with pytest.raises(PinFailed, match=str(missing)) as failed:
         await pin(store, root)
     assert failed.value.detail.count("It answered 404.") == 2
-    assert await holding(store, root) is TrackerStatus.ABSENT
+    assert await status(store, root) is TrackerStatus.ABSENT
 
     held = {cid for cid in origin.blocks if await store.block(cid) is not None}
     assert len(held) >= 7  # a CAR came as far as the block that is missing
     origin.hidden.clear()
     origin.requests.clear()
     await pin(store, root)
-    assert await holding(store, root) is TrackerStatus.PINNED
+    assert await status(store, root) is TrackerStatus.PINNED
     assert origin.asked_for(missing) == 1
     assert not any(origin.asked_for(cid) for cid in held)
 
@@ -195,13 +195,13 @@ async def test_wrong_bytes_never_become_part_of_a_pin(
         await pin(store, root)
     assert origin.url.removeprefix("http://") + ": It served wrong bytes." in failed.value.detail
     assert await store.block(wrong) is None
-    assert await holding(store, root) is TrackerStatus.ABSENT
+    assert await status(store, root) is TrackerStatus.ABSENT
     other.blocks = {wrong: everything[wrong]}
     origin.requests.clear()
     await pin(store, root)
     assert origin.asked_for(wrong) == 0  # not used again for that block
     assert await store.block(wrong) == everything[wrong]
-    assert await holding(store, root) is TrackerStatus.PINNED
+    assert await status(store, root) is TrackerStatus.PINNED
 
 
 async def test_a_wrong_byte_in_a_car_is_caught_named_and_gone_around(
@@ -214,7 +214,7 @@ async def test_a_wrong_byte_in_a_car_is_caught_named_and_gone_around(
     other.cars = False
     origin.corrupt.add(leaves[100])
     await pin(store, root)
-    assert await holding(store, root) is TrackerStatus.PINNED
+    assert await status(store, root) is TrackerStatus.PINNED
     for cid, data in origin.blocks.items():
         assert await store.block(cid) == data
     assert origin.asked_for(leaves[100]) == 0
@@ -234,7 +234,7 @@ async def test_a_gateway_that_dies_midway_costs_what_it_had_not_sent(
     other.blocks = origin.blocks
     origin.cut_after = other.cut_after = cut
     await pin(store, root)
-    assert await holding(store, root) is TrackerStatus.PINNED
+    assert await status(store, root) is TrackerStatus.PINNED
     raws = origin.asked_for_blocks() + other.asked_for_blocks()
     assert origin.car_blocks + other.car_blocks + raws <= len(origin.blocks) + 3 * 4
 
@@ -248,10 +248,10 @@ async def test_an_outage_is_not_a_failed_pin(
     other.go_dark()
     with pytest.raises(UpstreamUnavailable):
         await pin(store, root)
-    assert await holding(store, root) is TrackerStatus.ABSENT
+    assert await status(store, root) is TrackerStatus.ABSENT
     origin.come_back()
     async with asyncio.timeout(20):
-        while await holding(store, root) is not TrackerStatus.PINNED:
+        while await status(store, root) is not TrackerStatus.PINNED:
             try:
                 await pin(store, root)
             except UpstreamUnavailable:  # until the breaker lets a probe through
@@ -283,7 +283,7 @@ async def test_a_dag_over_a_limit_is_not_kept(
     store = EmbeddedStore(blocks, gateways, limits=limits)
     with pytest.raises(PinFailed, match="more than"):
         await pin(store, root)
-    assert await holding(store, root) is TrackerStatus.ABSENT
+    assert await status(store, root) is TrackerStatus.ABSENT
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ async def test_a_block_that_cannot_be_walked_fails_the_pin(
     origin.cars = False
     with pytest.raises(PinFailed, match="cannot be kept"):
         await pin(store, cid)
-    assert await holding(store, cid) is TrackerStatus.ABSENT
+    assert await status(store, cid) is TrackerStatus.ABSENT
 
 
 @pytest.mark.parametrize(
@@ -351,11 +351,11 @@ async def test_a_full_disk_is_our_own_fault_and_passes(
     await limit(blocks, await number(blocks, "PRAGMA page_count") + 50)
     with pytest.raises(StorageUnavailable, match="full"):
         await pin(store, root)
-    assert await holding(store, root) is TrackerStatus.ABSENT
+    assert await status(store, root) is TrackerStatus.ABSENT
     assert origin.mood == "well"
     await limit(blocks, 1_000_000)
     await pin(store, root)
-    assert await holding(store, root) is TrackerStatus.PINNED
+    assert await status(store, root) is TrackerStatus.PINNED
 
 
 async def test_a_queue_of_writes_that_is_full_is_our_own_overload(
@@ -432,11 +432,11 @@ async def test_a_pin_that_is_cancelled_can_be_taken_up_again(
     pinning.cancel()
     with pytest.raises(asyncio.CancelledError):
         await pinning
-    assert await holding(store, root) is TrackerStatus.ABSENT
+    assert await status(store, root) is TrackerStatus.ABSENT
     origin.requests.clear()
     await pin(store, root)
     assert origin.asked_for_blocks() <= 12 - 6 + 1
-    assert await holding(store, root) is TrackerStatus.PINNED
+    assert await status(store, root) is TrackerStatus.PINNED
 
 
 @pytest.mark.parametrize("turns", range(0, 120, 6))
@@ -452,7 +452,7 @@ async def test_a_pin_may_be_cancelled_at_any_moment(
     pinning.cancel()
     await asyncio.gather(pinning, return_exceptions=True)
     await pin(store, root)
-    assert await holding(store, root) is TrackerStatus.PINNED
+    assert await status(store, root) is TrackerStatus.PINNED
     assert await count(blocks) == len(origin.blocks)
 
 
@@ -512,7 +512,7 @@ async def test_a_pin_that_is_unpinned_while_it_comes_in_is_not_called_complete(
     await store.unpin(root)
     with pytest.raises(PinDeferred, match="unpinned"):
         await pinning
-    assert await holding(store, root) is TrackerStatus.ABSENT
+    assert await status(store, root) is TrackerStatus.ABSENT
 
 
 async def test_the_pinset_has_complete_pins_only(store: EmbeddedStore, origin: Origin) -> None:

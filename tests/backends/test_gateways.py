@@ -82,11 +82,11 @@ async def test_a_gateway_that_has_not_what_a_pin_needs_is_asked_last(
     gateways: TrustlessGateways, origin: Origin, other: Origin
 ) -> None:
     """One pin learns which of the gateways has its content."""
-    manners = PeerScore()
+    score = PeerScore()
     for number in range(20):
         cid, block = raw(b"%d" % number)
         other.blocks |= block
-        await gateways.block(cid, manners)
+        await gateways.block(cid, score)
     assert len(origin.requests) <= 2
 
 

@@ -20,7 +20,7 @@ from content_gateway.errors import Overloaded, PinFailed
 from content_gateway.ipld.block import MAX_BLOCK_BYTES
 from content_gateway.model.cid import DAG_CBOR, DAG_JSON, DAG_PB, Cid
 from content_gateway.model.content_state import TrackerStatus
-from tests.backends.backends import holding, pin
+from tests.backends.backends import pin, status
 from tests.backends.stores import collected, count, number
 from tests.backends.test_blockstore import put
 from tests.backends.test_serving import served
@@ -63,7 +63,7 @@ async def test_links_that_lead_nowhere_are_read_once(
     async def pins(dags: Sequence[Dag]) -> None:
         for cid, _ in dags:
             await pin(store, cid)
-            assert await holding(store, cid) is TrackerStatus.PINNED
+            assert await status(store, cid) is TrackerStatus.PINNED
 
     async with loop_lag() as lag:
         first = await cpu(pins([dag]))
@@ -150,10 +150,10 @@ def test_a_wide_dag_of_nothing_fits_into_memory() -> None:
     room = WantRoom(499_915)
     nodes = [_wide(seed) for seed in range(10)]
     root = pb(*nodes)
-    with Wantlist(root[0], DagLimits(), room) as frontier:
+    with Wantlist(root[0], DagLimits(), room) as wantlist:
         for cid, some in (root, *nodes):
-            frontier.accept([(cid.multihash, some[cid])])
-        assert not frontier.is_complete
+            wantlist.accept([(cid.multihash, some[cid])])
+        assert not wantlist.is_complete
         with pytest.raises(Overloaded):
             Wantlist(root[0], DagLimits(), room).accept([(root[0].multihash, root[1][root[0]])])
         assert _megabytes() - before < 200
@@ -210,12 +210,12 @@ async def test_a_block_that_goes_in_between_is_missing_and_nobody_else_suffers(
     stranger = raw(b"stranger")
     await put(blocks, inner)
     root = pb(inner)
-    begun, frontier = await blocks.begin(root[0]), Wantlist(root[0], DagLimits())
-    frontier.accept([(root[0].multihash, root[1][root[0]])])
+    begun, wantlist = await blocks.begin(root[0]), Wantlist(root[0], DagLimits())
+    wantlist.accept([(root[0].multihash, root[1][root[0]])])
     await blocks.unpin(inner[0])
     await collected(blocks)
     await put(blocks, inner)
-    found = await blocks.walk(lambda file: ingest.look_up(file, frontier))
+    found = await blocks.walk(lambda file: ingest.look_up(file, wantlist))
     here = [ingest.Here(bytes(inner[0]), 1)]  # as one that was looked up before it went
     assert [cid for cid, _ in found.wholes] == [bytes(inner[0])]
     await blocks.unpin(inner[0])
@@ -224,8 +224,8 @@ async def test_a_block_that_goes_in_between_is_missing_and_nobody_else_suffers(
     taker = ingest.Taker(begun.id, begun.losses, DagLimits())
     took = await blocks.write(lambda file: ingest.store(file, taker, [], here))
     assert took.gone == [bytes(inner[0])]
-    step = await blocks.walk(lambda file: ingest.read(file, frontier, here))
-    assert (step.missing, step.rotten, step.arrived) == ([bytes(inner[0])], [], [])
+    step = await blocks.walk(lambda file: ingest.read(file, wantlist, here))
+    assert (step.missing, step.corrupt, step.arrived) == ([bytes(inner[0])], [], [])
     assert await store.block(stranger[0]) == b"stranger"
 
 
@@ -311,6 +311,6 @@ def test_an_identity_link_may_be_spelt_in_json() -> None:
     text = b'{"/":"b%s"}' % BASE32.encode(bytes(cid)).encode()
     data = b"[" + b",".join([text] * 50_000) + b"]"
     root = Cid(DAG_JSON, 0x12, sha256(data).digest())
-    frontier = Wantlist(root, DagLimits())
-    frontier.accept([(root.multihash, data)])
-    assert frontier.is_complete
+    wantlist = Wantlist(root, DagLimits())
+    wantlist.accept([(root.multihash, data)])
+    assert wantlist.is_complete

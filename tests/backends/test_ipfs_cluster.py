@@ -24,30 +24,30 @@ async def test_looks_go_in_batches_and_fit_into_a_request(world: World) -> None:
     cids = [world.content(number) for number in range(120)]
     for cid in cids:
         world.cluster.pin(world.cluster.peers[0], MiniPin(str(cid), 0, 0))
-    seen = await world.backend().look(cids)
-    assert {sighting.holding for sighting in seen.values()} == {TrackerStatus.PINNED}
+    seen = await world.backend().status(cids)
+    assert {status.status for status in seen.values()} == {TrackerStatus.PINNED}
     assert list(seen) == cids
     assert world.rest.counts["statuses"] <= 6
     assert world.rest.counts["status"] == 0
     alone = world.backend(world.urls[:1])
     world.rest.counts.clear()
-    await alone.look(cids)
+    await alone.status(cids)
     assert world.rest.counts["statuses"] == 3
 
 
 async def test_no_peer_is_asked_about_what_is_not_in_the_pinset(world: World) -> None:
     """A status would ask every peer, only to learn that none has it: one reads its memory."""
     cids = [world.content(number) for number in range(20)]
-    seen = await world.backend().look(cids)
-    assert {sighting.holding for sighting in seen.values()} == {TrackerStatus.ABSENT}
+    seen = await world.backend().status(cids)
+    assert {status.status for status in seen.values()} == {TrackerStatus.ABSENT}
     assert world.rest.counts == {"allocation": 20}
 
 
 async def test_long_cids_fit_into_a_request_too(world: World) -> None:
     """Fifty identity CIDs of 128 bytes each are asked for in shorter batches."""
     cids = [Cid(RAW, IDENTITY, bytes([number]) * 128) for number in range(50)]
-    seen = await world.backend(world.urls[:1]).look(cids)
-    assert {sighting.holding for sighting in seen.values()} == {TrackerStatus.ABSENT}
+    seen = await world.backend(world.urls[:1]).status(cids)
+    assert {status.status for status in seen.values()} == {TrackerStatus.ABSENT}
 
 
 async def test_only_doubtful_pins_are_read_one_by_one(world: World) -> None:
@@ -56,7 +56,7 @@ async def test_only_doubtful_pins_are_read_one_by_one(world: World) -> None:
     cid = world.content()
     world.cluster.queue_seconds = 60
     await pin(backend, cid)
-    assert (await look(backend, cid)).holding is TrackerStatus.QUEUED
+    assert (await look(backend, cid)).status is TrackerStatus.QUEUED
     assert world.rest.counts["allocation"] == 0
 
 
@@ -66,7 +66,7 @@ async def test_what_looks_absent_and_is_in_the_pinset_is_not_absent(world: World
     backend, cid = world.backend(), world.content()
     await pin(backend, cid)
     world.rest.blind_to.add(str(cid))
-    assert (await look(backend, cid)).holding is TrackerStatus.UNTRACKED
+    assert (await look(backend, cid)).status is TrackerStatus.UNTRACKED
 
 
 async def test_a_sighting_tells_of_every_peer(world: World) -> None:
@@ -75,7 +75,7 @@ async def test_a_sighting_tells_of_every_peer(world: World) -> None:
     cid = world.content()
     assert await pin(backend, cid) == BackendStatus(TrackerStatus.QUEUED, 0, 2)
     seen = await look(backend, cid)
-    assert (seen.holding, seen.replicas, seen.wanted) == (TrackerStatus.PINNED, 2, 2)
+    assert (seen.status, seen.replicas, seen.wanted) == (TrackerStatus.PINNED, 2, 2)
     assert [peer.status for peer in seen.peers] == ["pinned", "pinned"]
     assert all(peer.at is not None for peer in seen.peers)
 
@@ -89,14 +89,14 @@ async def test_without_a_factor_of_ours_the_cluster_says_how_many_are_enough(
     assert (await pin(backend, cid)).wanted == 2
     world.cluster.lose(world.cluster.peers[0], str(cid))
     seen = await look(backend, cid)
-    assert (seen.holding, seen.replicas, seen.wanted) == (TrackerStatus.PINNED, 2, 2)
+    assert (seen.status, seen.replicas, seen.wanted) == (TrackerStatus.PINNED, 2, 2)
     world.cluster.factors = (-1, -1)
     everywhere = world.content(1)
     await pin(backend, everywhere)
     assert (await look(backend, everywhere)).wanted == 3
     world.cluster.lose(world.cluster.peers[0], str(everywhere))
     seen = await look(backend, everywhere)
-    assert (seen.holding, seen.replicas) == (TrackerStatus.LOST, 2)
+    assert (seen.status, seen.replicas) == (TrackerStatus.LOST, 2)
     assert seen.reason == "it was lost and is to be fetched again (peer0)"
 
 
@@ -120,9 +120,9 @@ async def test_one_content_that_cannot_be_told_does_not_hide_the_others(world: W
     await pin(backend, known)
     await pin(backend, unknown)
     world.rest.silent_about.add(str(unknown))
-    seen = await backend.look([known, unknown])
-    assert seen[known].holding is TrackerStatus.PINNED
-    assert seen[unknown].holding is TrackerStatus.UNKNOWN
+    seen = await backend.status([known, unknown])
+    assert seen[known].status is TrackerStatus.PINNED
+    assert seen[unknown].status is TrackerStatus.UNKNOWN
     assert seen[unknown].reason
 
 
@@ -134,11 +134,11 @@ async def test_a_failed_pin_is_recovered_and_not_sent_again(world: World) -> Non
     await pin(backend, cid)
     world.cluster.clock.advance(60)  # type: ignore[attr-defined]
     seen = await look(backend, cid)
-    assert seen.holding is TrackerStatus.FAILED
+    assert seen.status is TrackerStatus.FAILED
     assert seen.reason == "not found in time (peer0, peer1, peer2)"
-    assert (await pin(backend, cid, seen)).holding is TrackerStatus.PINNING
+    assert (await pin(backend, cid, seen)).status is TrackerStatus.PINNING
     world.cluster.provide(cid, data)
-    assert (await look(backend, cid)).holding is TrackerStatus.PINNED
+    assert (await look(backend, cid)).status is TrackerStatus.PINNED
     assert (world.rest.counts["pin"], world.rest.counts["recover"]) == (1, 1)
 
 
@@ -147,11 +147,11 @@ async def test_a_pin_in_an_open_batch_is_not_seen_and_may_be_lost(world: World) 
     world.cluster.batch_age = 60
     backend, cid = world.backend(batch_age=60), world.content()
     assert backend.batch_age == 65  # the longest call, and the batch behind it
-    assert (await pin(backend, cid)).holding is TrackerStatus.QUEUED
-    assert (await look(backend, cid)).holding is TrackerStatus.ABSENT
+    assert (await pin(backend, cid)).status is TrackerStatus.QUEUED
+    assert (await look(backend, cid)).status is TrackerStatus.ABSENT
     await backend.unpin(cid)  # 404, and no error
     world.cluster.clock.advance(61)  # type: ignore[attr-defined]
-    assert (await look(backend, cid)).holding is TrackerStatus.PINNED
+    assert (await look(backend, cid)).status is TrackerStatus.PINNED
 
 
 async def test_what_the_cluster_cannot_take_now_is_deferred(world: World) -> None:
@@ -189,16 +189,16 @@ async def test_a_lesser_pin_of_somebody_else_is_not_enough(world: World, lesser:
     backend, cid = world.backend(), world.content()
     world.cluster.pin(world.cluster.peers[0], replace(lesser, cid=str(cid)))
     seen = await look(backend, cid)
-    assert seen.holding is TrackerStatus.ABSENT
+    assert seen.status is TrackerStatus.ABSENT
     await pin(backend, cid, seen)
-    assert (await look(backend, cid)).holding is TrackerStatus.PINNED
+    assert (await look(backend, cid)).status is TrackerStatus.PINNED
 
 
 async def test_content_added_in_shards_is_no_pin_of_ours(world: World) -> None:
     """Its root is in the pinset as something else, which nobody can vouch for."""
     backend, cid = world.backend(), world.content()
     world.cluster.pin(world.cluster.peers[0], MiniPin(str(cid), 0, 0, kind="meta-pin"))
-    assert (await look(backend, cid)).holding is TrackerStatus.UNKNOWN
+    assert (await look(backend, cid)).status is TrackerStatus.UNKNOWN
     assert [cid async for cid in backend.pinset()] == []
 
 
@@ -246,6 +246,6 @@ async def test_an_older_pin_that_is_about_to_go_is_no_proof_of_the_newer_one(wor
     world.cluster.batch_age = 60
     await backend.unpin(cid)
     await pin(backend, cid)
-    assert (await backend.look([cid], {cid: 1.0}))[cid].holding is TrackerStatus.PINNED
+    assert (await backend.status([cid], {cid: 1.0}))[cid].status is TrackerStatus.PINNED
     clock.advance(66)  # type: ignore[attr-defined]
-    assert (await backend.look([cid], {cid: 1.0}))[cid].holding is TrackerStatus.PINNING
+    assert (await backend.status([cid], {cid: 1.0}))[cid].status is TrackerStatus.PINNING

@@ -27,13 +27,13 @@ async def test_a_look_tells_pinned_from_absent(kubo: Kubo, node: Node) -> None:
     here, gone = raw(b"here")[0], raw(b"gone")[0]
     node.pin(here)
     held = BackendStatus(TrackerStatus.PINNED, 1, 1, (Peer(NAME, "pinned"),))
-    assert await kubo.look([here, gone]) == {here: held, gone: ABSENT}
+    assert await kubo.status([here, gone]) == {here: held, gone: ABSENT}
     assert kubo.batch_age == 0
 
 
 async def test_a_look_at_nothing_asks_nothing(kubo: Kubo, node: Node) -> None:
     """No CIDs, no requests."""
-    assert await kubo.look([]) == {}
+    assert await kubo.status([]) == {}
     assert node.requests == []
 
 
@@ -41,18 +41,18 @@ async def test_a_direct_pin_is_no_pin_of_ours(kubo: Kubo, node: Node) -> None:
     """A pin of one block without what it links to does not keep a content."""
     cid = raw(b"one block")[0]
     node.pin(cid, "direct")
-    assert (await look(kubo, cid)).holding is TrackerStatus.ABSENT
+    assert (await look(kubo, cid)).status is TrackerStatus.ABSENT
 
 
 async def test_the_node_is_asked_for_its_name_once(kubo: Kubo, node: Node) -> None:
     """However many looks show a pin, and not before one does."""
     cids = [raw(bytes([number]))[0] for number in range(20)]
-    await kubo.look(cids)
+    await kubo.status(cids)
     assert node.asked("id") == 0
     for cid in cids:
         node.pin(cid)
-    await kubo.look(cids)
-    await kubo.look(cids)
+    await kubo.status(cids)
+    await kubo.status(cids)
     assert node.asked("id") == 1
 
 
@@ -73,8 +73,8 @@ async def test_every_cid_is_asked_for_alone_and_a_few_at_a_time(kubo: Kubo, node
     cids = [raw(bytes([number]))[0] for number in range(50)]
     for cid in cids[::2]:
         node.pin(cid)
-    seen = await kubo.look([*cids, *cids])
-    assert [seen[cid].holding is TrackerStatus.PINNED for cid in cids] == [True, False] * 25
+    seen = await kubo.status([*cids, *cids])
+    assert [seen[cid].status is TrackerStatus.PINNED for cid in cids] == [True, False] * 25
     assert node.asked("pin/ls") == 50
     assert node.most_at_once <= LOOKS_AT_ONCE
 
@@ -84,7 +84,7 @@ async def test_what_kubo_calls_by_another_name_is_the_same_content(kubo: Kubo, n
     cid = Cid.parse(V0)
     for spelling in (V0, str(cid).upper()):
         node.refuses["pin/ls"] = (200, b'{"Keys":{"%s":{"Type":"recursive"}}}' % spelling.encode())
-        assert (await look(kubo, cid)).holding is TrackerStatus.PINNED
+        assert (await look(kubo, cid)).status is TrackerStatus.PINNED
 
 
 @pytest.mark.parametrize("mood", OUTAGES)
@@ -92,7 +92,7 @@ async def test_an_outage_is_not_absence(kubo: Kubo, node: Node, mood: Mood) -> N
     """Whatever a server says that is not Kubo's own word raises."""
     node.misbehave(mood)
     with pytest.raises((UpstreamUnavailable, InvalidUpstreamResponse)):
-        await kubo.look([raw(b"here")[0], raw(b"there")[0]])
+        await kubo.status([raw(b"here")[0], raw(b"there")[0]])
 
 
 async def test_a_node_that_is_silent_is_not_asked_to_the_end(
@@ -102,7 +102,7 @@ async def test_a_node_that_is_silent_is_not_asked_to_the_end(
     node.misbehave("hang")
     kubo = Kubo(outbound, node.url, seconds=0.1)
     with pytest.raises(UpstreamTimeout):
-        await kubo.look([raw(bytes([number]))[0] for number in range(50)])
+        await kubo.status([raw(bytes([number]))[0] for number in range(50)])
     assert node.asked("pin/ls") <= 2 * LOOKS_AT_ONCE
 
 
@@ -148,9 +148,9 @@ async def test_one_content_without_an_answer_does_not_hide_the_others(
     here, broken = raw(b"here")[0], raw(b"broken")[0]
     node.pin(here)
     node.broken[str(broken)] = "could not read the index"
-    seen = await kubo.look([broken, here])
-    assert seen[here].holding is TrackerStatus.PINNED
-    assert seen[broken].holding is TrackerStatus.UNKNOWN
+    seen = await kubo.status([broken, here])
+    assert seen[here].status is TrackerStatus.PINNED
+    assert seen[broken].status is TrackerStatus.UNKNOWN
     assert "could not read the index" in (seen[broken].reason or "")
 
 
@@ -159,7 +159,7 @@ async def test_an_unpin_drops_the_pin_and_may_be_repeated(kubo: Kubo, node: Node
     cid = raw(b"ours")[0]
     node.pin(cid)
     await kubo.unpin(cid)
-    assert (await look(kubo, cid)).holding is TrackerStatus.ABSENT
+    assert (await look(kubo, cid)).status is TrackerStatus.ABSENT
     await kubo.unpin(cid)
     assert node.asked("pin/rm") == 1
 
@@ -206,4 +206,4 @@ async def test_our_own_overload_is_said_as_such(node: Node) -> None:
     node.delay = 0.05
     async with HttpClient(limits=PoolLimits(in_all=1, per_server=1, waiting=0)) as outbound:
         with pytest.raises(Overloaded):
-            await Kubo(outbound, node.url).look([raw(b"one")[0], raw(b"two")[0]])
+            await Kubo(outbound, node.url).status([raw(b"one")[0], raw(b"two")[0]])

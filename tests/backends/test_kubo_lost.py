@@ -65,11 +65,11 @@ async def test_what_is_in_doubt_is_walked_and_what_is_lost_is_said(kubo: Kubo, n
     leaf = raw(b"leaf")
     cid = await kept(node, kubo, pb(leaf))
     lose(node, leaf[0])
-    assert (await kubo.look([cid], {cid: 0.0}))[cid].holding is TrackerStatus.PINNED
-    seen = (await kubo.look([cid], IN_DOUBT))[cid]
-    assert (seen.holding, seen.replicas, seen.wanted) == (TrackerStatus.LOST, 0, 1)
+    assert (await kubo.status([cid], {cid: 0.0}))[cid].status is TrackerStatus.PINNED
+    seen = (await kubo.status([cid], IN_DOUBT))[cid]
+    assert (seen.status, seen.replicas, seen.wanted) == (TrackerStatus.LOST, 0, 1)
     assert "not" in (seen.reason or "")
-    assert (await kubo.look([cid], {cid: 0.0}))[cid].holding is TrackerStatus.LOST
+    assert (await kubo.status([cid], {cid: 0.0}))[cid].status is TrackerStatus.LOST
 
 
 async def test_what_was_lost_is_brought_in_and_never_added_again(kubo: Kubo, node: Node) -> None:
@@ -78,20 +78,20 @@ async def test_what_was_lost_is_brought_in_and_never_added_again(kubo: Kubo, nod
     cid = await kept(node, kubo, pb(leaf, other))
     adds = node.asked("pin/add")
     lose(node, leaf[0])
-    seen = (await kubo.look([cid], IN_DOUBT))[cid]
+    seen = (await kubo.status([cid], IN_DOUBT))[cid]
     assert await refused(kubo, cid)
-    assert (await kubo.look([cid], {cid: 9.0}))[cid].holding is TrackerStatus.LOST
+    assert (await kubo.status([cid], {cid: 9.0}))[cid].status is TrackerStatus.LOST
     node.findable |= leaf[1]
-    assert (await pin(kubo, cid, seen)).holding is TrackerStatus.PINNED
-    assert (await kubo.look([cid], IN_DOUBT))[cid].holding is TrackerStatus.PINNED
+    assert (await pin(kubo, cid, seen)).status is TrackerStatus.PINNED
+    assert (await kubo.status([cid], IN_DOUBT))[cid].status is TrackerStatus.PINNED
     assert node.asked("pin/add") == adds
     assert node.pins == {str(cid): "recursive"}
-    assert (await pin(kubo, cid, FAILED)).holding is TrackerStatus.PINNED
+    assert (await pin(kubo, cid, FAILED)).status is TrackerStatus.PINNED
 
 
 async def test_a_node_that_cannot_say_what_it_lacks_lacks_nothing(kubo: Kubo, node: Node) -> None:
     """Where `refs` is refused, as by a proxy, only the index is left to go by."""
     cid = await kept(node, kubo, pb(raw(b"leaf")))
     node.refuses["refs"] = (403, b"no")
-    assert (await kubo.look([cid], IN_DOUBT))[cid].holding is TrackerStatus.PINNED
+    assert (await kubo.status([cid], IN_DOUBT))[cid].status is TrackerStatus.PINNED
     assert (await listed(kubo))[cid].replicas == 1

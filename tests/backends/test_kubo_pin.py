@@ -65,7 +65,7 @@ async def test_what_is_pinned_is_never_added_again(
     """Kubo would drop the pin first; and whoever asks may have looked long ago."""
     cid = findable(node, raw(b"here"))
     node.pin(cid)
-    assert (await pin(kubo, cid, BackendStatus(seen))).holding is TrackerStatus.PINNED
+    assert (await pin(kubo, cid, BackendStatus(seen))).status is TrackerStatus.PINNED
     assert node.asked("pin/add") == 0
 
 
@@ -136,14 +136,14 @@ async def test_without_kubos_yes_nothing_is_pinned(
     cid = findable(node, chain(3))
     node.trouble, node.last_words = trouble, "context deadline exceeded"
     assert reason in await refused(kubo, cid)
-    assert (await pin(kubo, cid)).holding is TrackerStatus.PINNED
+    assert (await pin(kubo, cid)).status is TrackerStatus.PINNED
 
 
 async def test_a_yes_that_was_lost_on_the_way_is_found_out(kubo: Kubo, node: Node) -> None:
     """The connection ends before the last line, and the pin is there: it is not asked for again."""
     cid = findable(node, chain(3))
     node.trouble = "unsaid"
-    assert (await pin(kubo, cid)).holding is TrackerStatus.PINNED
+    assert (await pin(kubo, cid)).status is TrackerStatus.PINNED
     assert node.asked("pin/add") == 1
 
 
@@ -211,7 +211,7 @@ async def test_a_cancelled_pin_ends_the_fetch_and_keeps_the_blocks(kubo: Kubo, n
     assert node.pins == {}
     assert set(node.blocks) == set(blocks) - {end}
     node.findable = {end: blocks[end]}
-    assert (await pin(kubo, cid)).holding is TrackerStatus.PINNED
+    assert (await pin(kubo, cid)).status is TrackerStatus.PINNED
 
 
 PEER = "12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
@@ -229,7 +229,7 @@ async def test_kubo_meets_the_origins_before_it_fetches(kubo: Kubo, node: Node) 
     node.nodes[origin(2).text] = blocks
     gateway = Multiaddr.parse("/ip4/8.8.8.8/tcp/80/http")
     seen = await kubo.pin(cid, ABSENT, silent, [origin(1), origin(2), gateway])
-    assert seen.holding is TrackerStatus.PINNED
+    assert seen.status is TrackerStatus.PINNED
     commands = [path.partition("?")[0] for path in node.requests]
     assert commands.index("/api/v0/swarm/connect") < commands.index("/api/v0/pin/add")
     assert node.asked("swarm/connect") == 2
@@ -251,7 +251,7 @@ async def test_an_origin_that_hangs_keeps_nobody(node: Node, outbound: HttpClien
     cid = findable(node, raw(b"here"))
     kubo = Kubo(outbound, node.url, connect_seconds=0.1)
     seen = await kubo.pin(cid, ABSENT, silent, [origin(1)])
-    assert seen.holding is TrackerStatus.PINNED
+    assert seen.status is TrackerStatus.PINNED
 
 
 async def test_the_node_says_where_it_can_be_reached(kubo: Kubo, node: Node) -> None:

@@ -21,7 +21,7 @@ from content_gateway.backends.embedded.store import EmbeddedStore
 from content_gateway.errors import PinDeferred, PinFailed
 from content_gateway.model.content_state import TrackerStatus
 from content_gateway.net.http_client import HttpClient
-from tests.backends.backends import holding, pin
+from tests.backends.backends import pin, status
 from tests.fakes.origin import Origin
 from tests.ipld.dags import file, raw
 
@@ -45,7 +45,7 @@ async def test_a_limited_gateway_brings_in_a_tree_in_one_try(
     origin.rate, origin.burst, origin.retry_after = 300.0, 20.0, retry_after
     async with asyncio.timeout(60):
         await pin(alone, root)
-    assert await holding(alone, root) is TrackerStatus.PINNED
+    assert await status(alone, root) is TrackerStatus.PINNED
     assert origin.refused
     assert origin.refused < len(origin.requests) / 4
 

@@ -14,7 +14,7 @@ from content_gateway.errors import NotFound
 from content_gateway.ipld.car import CarReader, Section, header
 from content_gateway.model.cid import DAG_PB, RAW, Cid
 from content_gateway.model.content_state import TrackerStatus
-from tests.backends.backends import holding
+from tests.backends.backends import status
 from tests.backends.stores import corrupt, count
 from tests.backends.test_blockstore import put
 from tests.ipld.dags import Dag, block, cbor, file, in_order, link, pb, raw
@@ -137,7 +137,7 @@ async def test_rot_is_not_served_but_mended(
     await put(blocks, dag)
     await corrupt(blocks, LEAF[0], rot)
     assert await store.block(LEAF[0]) is None
-    assert await holding(store, dag[0]) is TrackerStatus.ABSENT
+    assert await status(store, dag[0]) is TrackerStatus.ABSENT
     assert await count(blocks) == 1
 
 
@@ -148,7 +148,7 @@ async def test_rot_ends_a_car(store: EmbeddedStore, blocks: Blockstore) -> None:
     await corrupt(blocks, LEAF[0], b"rot")
     with pytest.raises(NotFound):
         await served(store, dag[0])
-    assert await holding(store, dag[0]) is TrackerStatus.ABSENT
+    assert await status(store, dag[0]) is TrackerStatus.ABSENT
 
 
 async def test_many_readers_at_once(store: EmbeddedStore, blocks: Blockstore) -> None:
@@ -163,6 +163,6 @@ async def test_one_store_feeds_another(store: EmbeddedStore, blocks: Blockstore)
     """What one serves another takes in, whole."""
     dag = file(200, 500)
     await put(blocks, dag)
-    frontier = Wantlist(dag[0], DagLimits())
-    frontier.accept(await served(store, dag[0]))
-    assert frontier.is_complete
+    wantlist = Wantlist(dag[0], DagLimits())
+    wantlist.accept(await served(store, dag[0]))
+    assert wantlist.is_complete

@@ -13,7 +13,7 @@ from content_gateway.backends.embedded.wantlist import DagLimits, Wantlist
 from content_gateway.demo.publisher import directory
 from content_gateway.errors import PinDeferred, PinFailed
 from content_gateway.model.content_state import TrackerStatus
-from tests.backends.backends import holding, pin
+from tests.backends.backends import pin, status
 from tests.backends.stores import collected, count, number
 from tests.backends.test_blockstore import put
 from tests.fakes.origin import Origin
@@ -28,9 +28,9 @@ async def test_an_unpinned_dag_is_absent_at_once_and_gone_soon(
     """Nothing of it stays: no block, no row."""
     dag = file(1200, 10)
     await put(blocks, dag)
-    assert await holding(store, dag[0]) is TrackerStatus.PINNED
+    assert await status(store, dag[0]) is TrackerStatus.PINNED
     await store.unpin(dag[0])
-    assert await holding(store, dag[0]) is TrackerStatus.ABSENT
+    assert await status(store, dag[0]) is TrackerStatus.ABSENT
     await collected(blocks)
     assert await count(blocks) == 0
     assert await number(blocks, "SELECT count(*) FROM pins") == 0
@@ -54,7 +54,7 @@ async def test_shared_blocks_stay_while_one_pin_needs_them(
     await store.unpin(one[0])
     await collected(blocks)
     assert await count(blocks) == 1
-    assert await holding(store, leaf[0]) is TrackerStatus.PINNED
+    assert await status(store, leaf[0]) is TrackerStatus.PINNED
 
 
 async def test_what_an_incomplete_pin_has_fetched_goes_with_it(
@@ -105,7 +105,7 @@ async def test_a_pin_while_its_blocks_are_leaving_keeps_what_is_left(
         await store.unpin(dag[0])
         await pin(store, dag[0])
         await collected(blocks)
-        assert await holding(store, dag[0]) is TrackerStatus.PINNED
+        assert await status(store, dag[0]) is TrackerStatus.PINNED
         assert await count(blocks) == len(dag[1])
 
 
@@ -120,19 +120,19 @@ async def test_pins_and_unpins_of_overlapping_dags_never_lose_a_block(
     other.blocks = origin.blocks
     chance = random.Random(4)
 
-    async def tend(dag: Dag) -> bool:
+    async def reconcile(dag: Dag) -> bool:
         wanted = False
         for _ in range(8):
             wanted = chance.random() < 0.6
             await (pin(store, dag[0]) if wanted else store.unpin(dag[0]))
         return wanted
 
-    wanted = await asyncio.gather(*(tend(dag) for dag in dags))
+    wanted = await asyncio.gather(*(reconcile(dag) for dag in dags))
     await collected(blocks)
     held: set[bytes] = set()
     for dag, is_wanted in zip(dags, wanted, strict=True):
         expected = TrackerStatus.PINNED if is_wanted else TrackerStatus.ABSENT
-        assert await holding(store, dag[0]) is expected
+        assert await status(store, dag[0]) is expected
         if is_wanted:
             held |= {cid.multihash for cid in dag[1]}
             for cid, data in dag[1].items():
@@ -163,13 +163,13 @@ async def test_a_retrieval_that_outlived_an_unpin_completes_nothing(blocks: Bloc
     """Let go of and begun again meanwhile: blocks that it counted as here may have gone."""
     dag = file(300, 10)
     sections = [(cid.multihash, data) for cid, data in in_order(dag)]
-    late, frontier = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
-    await blocks.keep(late, frontier, sections[:200])
+    late, wantlist = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
+    await blocks.keep(late, wantlist, sections[:200])
     await blocks.unpin(dag[0])
     await collected(blocks)
     await blocks.begin(dag[0])
     with pytest.raises(PinDeferred):
-        await blocks.keep(late, frontier, sections[200:])
+        await blocks.keep(late, wantlist, sections[200:])
     with pytest.raises(PinDeferred):
         await blocks.finish(late)
     assert await blocks.complete([dag[0]]) == set()

@@ -8,7 +8,7 @@ from content_gateway.backends.embedded.verify import CorruptBlock, stock, verify
 from content_gateway.backends.embedded.wantlist import DagLimits, Wantlist
 from content_gateway.errors import PinDeferred
 from content_gateway.model.content_state import TrackerStatus
-from tests.backends.backends import holding, pin, pinset, silent
+from tests.backends.backends import pin, pinset, silent, status
 from tests.backends.stores import collected, corrupt
 from tests.backends.test_blockstore import put
 from tests.fakes.origin import Origin
@@ -25,8 +25,8 @@ async def test_a_sound_store_has_nothing_to_say(blocks: Blockstore) -> None:
     assert told == sorted(set(told))
 
 
-def _unexpected(rotten: CorruptBlock) -> None:
-    raise AssertionError(rotten)
+def _unexpected(corrupt: CorruptBlock) -> None:
+    raise AssertionError(corrupt)
 
 
 @pytest.mark.parametrize("which", ["leaf", "node"])
@@ -44,12 +44,12 @@ async def test_rot_is_named_dropped_and_mended(
     await corrupt(blocks, bad, b"rot")
     found: list[CorruptBlock] = []
     assert await verify(blocks, silent, found.append) == 1
-    (rotten,) = found
-    assert rotten.block.multihash == bad.multihash
-    assert set(rotten.pins) == {one[0], two[0]}
-    assert rotten.size == 3
+    (damaged,) = found
+    assert damaged.block.multihash == bad.multihash
+    assert set(damaged.pins) == {one[0], two[0]}
+    assert damaged.size == 3
     assert await store.block(bad) is None
-    assert [await holding(store, dag[0]) for dag in (one, two, third)] == [
+    assert [await status(store, dag[0]) for dag in (one, two, third)] == [
         TrackerStatus.ABSENT,
         TrackerStatus.ABSENT,
         TrackerStatus.PINNED,
@@ -68,14 +68,14 @@ async def test_a_pin_under_way_that_loses_a_block_is_not_called_complete(
 ) -> None:
     """A block dropped between its fetch and the end of the pin is noticed."""
     dag = file(20, 50)
-    begun, frontier = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
-    await blocks.keep(begun, frontier, [(cid.multihash, data) for cid, data in in_order(dag)])
-    assert frontier.is_complete
+    begun, wantlist = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
+    await blocks.keep(begun, wantlist, [(cid.multihash, data) for cid, data in in_order(dag)])
+    assert wantlist.is_complete
     await corrupt(blocks, list(dag[1])[3], b"rot")
     assert await verify(blocks, silent, lambda _: None) == 1
     with pytest.raises(PinDeferred, match="lost"):
         await blocks.finish(begun)
-    assert await holding(store, dag[0]) is TrackerStatus.ABSENT
+    assert await status(store, dag[0]) is TrackerStatus.ABSENT
 
 
 async def test_the_stock_is_counted(blocks: Blockstore) -> None:
@@ -104,7 +104,7 @@ async def test_the_pinset_leaves_out_what_a_sample_finds_rotten(
     await blocks.write(lambda file: file.execute("DELETE FROM blocks WHERE multihash = ?", (gone,)))
     assert await pinset(store) == {third[0]}
     for dag in (one, two):
-        assert await holding(store, dag[0]) is TrackerStatus.ABSENT
+        assert await status(store, dag[0]) is TrackerStatus.ABSENT
         await pin(store, dag[0])
     assert await pinset(store) == {one[0], two[0], third[0]}
     assert await verify(blocks, silent, _unexpected) == 0

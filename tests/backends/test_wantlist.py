@@ -18,43 +18,43 @@ def sections(dag: Dag) -> list[tuple[bytes, bytes]]:
 
 def test_in_order_each_block_is_taken_in_at_once() -> None:
     """Depth first, every block is linked from one before it."""
-    frontier = Wantlist(DAG[0], DagLimits())
+    wantlist = Wantlist(DAG[0], DagLimits())
     for section in sections(DAG):
-        assert not frontier.is_complete
-        assert frontier.accept([section]) == [section]
-    assert frontier.is_complete
+        assert not wantlist.is_complete
+        assert wantlist.accept([section]) == [section]
+    assert wantlist.is_complete
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_in_any_order_all_blocks_are_taken_in_in_the_end(seed: int) -> None:
     """What comes too early waits, within a bound; nothing comes twice."""
-    frontier, shuffled = Wantlist(DAG[0], DagLimits()), sections(DAG)
+    wantlist, shuffled = Wantlist(DAG[0], DagLimits()), sections(DAG)
     random.Random(seed).shuffle(shuffled)
-    accepted = [each for section in shuffled for each in frontier.accept([section])]
+    accepted = [each for section in shuffled for each in wantlist.accept([section])]
     assert sorted(accepted) == sorted(shuffled)
-    assert frontier.is_complete
+    assert wantlist.is_complete
 
 
 def test_what_is_not_linked_is_not_taken_in() -> None:
     """Not before the root, not after it, and not twice what is."""
-    frontier = Wantlist(DAG[0], DagLimits())
+    wantlist = Wantlist(DAG[0], DagLimits())
     stranger = (raw(b"stranger")[0].multihash, b"stranger")
     root = sections(DAG)[0]
-    assert frontier.accept([stranger]) == []
-    assert frontier.accept([root, stranger, root]) == [root]
+    assert wantlist.accept([stranger]) == []
+    assert wantlist.accept([root, stranger, root]) == [root]
 
 
 def test_strays_are_bounded() -> None:
     """The oldest are forgotten; they can be asked for later."""
     big = [raw(bytes([number]) * (MAX_BLOCK_BYTES // 2)) for number in range(12)]
     root = pb(*big)
-    frontier = Wantlist(root[0], DagLimits())
+    wantlist = Wantlist(root[0], DagLimits())
     for cid, blocks in big:
-        assert frontier.accept([(cid.multihash, blocks[cid])]) == []
-    accepted = frontier.accept([(root[0].multihash, root[1][root[0]])])
+        assert wantlist.accept([(cid.multihash, blocks[cid])]) == []
+    accepted = wantlist.accept([(root[0].multihash, root[1][root[0]])])
     fit = MAX_STRAY_BYTES // (MAX_BLOCK_BYTES // 2)
     assert 1 + fit - 1 <= len(accepted) <= 1 + fit
-    missing = frontier.missing(frontier.unread(100))
+    missing = wantlist.missing(wantlist.unread(100))
     assert len(missing) + len(accepted) == 13
 
 
@@ -65,11 +65,11 @@ def test_a_codec_comes_from_the_link_and_nowhere_else() -> None:
     data = inner[1][inner[0]]
     as_raw: Dag = (Cid(RAW, 0x12, inner[0].digest), {})
     root = pb(as_raw, inner)
-    frontier = Wantlist(root[0], DagLimits())
-    frontier.accept([(root[0].multihash, root[1][root[0]])])
+    wantlist = Wantlist(root[0], DagLimits())
+    wantlist.accept([(root[0].multihash, root[1][root[0]])])
     assert inner[0].codec == DAG_CBOR
-    assert frontier.accept([(inner[0].multihash, data)]) == [(inner[0].multihash, data)]
-    assert set(frontier.missing(frontier.unread(10))) == {leaf[0].multihash}
+    assert wantlist.accept([(inner[0].multihash, data)]) == [(inner[0].multihash, data)]
+    assert set(wantlist.missing(wantlist.unread(10))) == {leaf[0].multihash}
 
 
 def test_the_same_bytes_under_another_codec_later_are_wanted_again() -> None:
@@ -79,14 +79,14 @@ def test_the_same_bytes_under_another_codec_later_are_wanted_again() -> None:
     as_raw: Dag = (Cid(RAW, 0x12, inner[0].digest), {})
     late = pb(inner)
     root = pb(as_raw, late)
-    frontier = Wantlist(root[0], DagLimits())
+    wantlist = Wantlist(root[0], DagLimits())
     section = (inner[0].multihash, inner[1][inner[0]])
-    frontier.accept([(root[0].multihash, root[1][root[0]]), section])
-    frontier.accept([(late[0].multihash, late[1][late[0]])])
-    wanted = frontier.missing(frontier.unread(10))
+    wantlist.accept([(root[0].multihash, root[1][root[0]]), section])
+    wantlist.accept([(late[0].multihash, late[1][late[0]])])
+    wanted = wantlist.missing(wantlist.unread(10))
     assert wanted == {inner[0].multihash: inner[0]}
-    frontier.accept([section])
-    assert set(frontier.missing(frontier.unread(10))) == {leaf[0].multihash}
+    wantlist.accept([section])
+    assert set(wantlist.missing(wantlist.unread(10))) == {leaf[0].multihash}
 
 
 def test_the_number_of_links_is_bounded_before_they_are_fetched() -> None:
@@ -94,9 +94,9 @@ def test_the_number_of_links_is_bounded_before_they_are_fetched() -> None:
     inside = b"\x12\x26\x0a\x24\x01\x55\x12\x20"
     node = b"".join(inside + number.to_bytes(32, "big") for number in range(101))
     cid = block(0x70, node)
-    frontier = Wantlist(cid, DagLimits(blocks=101))
+    wantlist = Wantlist(cid, DagLimits(blocks=101))
     with pytest.raises(ValueError, match="more than 101 blocks"):
-        frontier.accept([(cid.multihash, node)])
+        wantlist.accept([(cid.multihash, node)])
 
 
 def test_identity_links_are_followed_inside() -> None:
@@ -104,9 +104,9 @@ def test_identity_links_are_followed_inside() -> None:
     leaf = raw(b"x")
     node = next(iter(pb(leaf)[1].values()))
     root = pb((Cid(0x70, 0, node), {}))
-    frontier = Wantlist(root[0], DagLimits(blocks=2))
-    frontier.accept([(root[0].multihash, root[1][root[0]])])
-    assert set(frontier.missing(frontier.unread(9))) == {leaf[0].multihash}
+    wantlist = Wantlist(root[0], DagLimits(blocks=2))
+    wantlist.accept([(root[0].multihash, root[1][root[0]])])
+    assert set(wantlist.missing(wantlist.unread(9))) == {leaf[0].multihash}
     with pytest.raises(ValueError, match="more than 1 links"):
         Wantlist(root[0], DagLimits(blocks=1)).accept([(root[0].multihash, root[1][root[0]])])
 
@@ -116,8 +116,8 @@ def test_a_long_chain_may_come_backwards() -> None:
     dag = raw(b"end")
     for _ in range(3_000):
         dag = pb(dag)
-    frontier = Wantlist(dag[0], DagLimits(depth=5_000))
+    wantlist = Wantlist(dag[0], DagLimits(depth=5_000))
     backwards = sections(dag)[::-1]
-    accepted = [each for section in backwards for each in frontier.accept([section])]
+    accepted = [each for section in backwards for each in wantlist.accept([section])]
     assert len(accepted) == 3_001
-    assert frontier.is_complete
+    assert wantlist.is_complete

@@ -70,7 +70,7 @@ def test_rot_is_reported_with_its_pins(data: Path) -> None:
     assert all(line.startswith("rotten block baf") for line in lines[:2])
     assert all(line.endswith(f"part of {DAG[0]}") for line in lines[:2])
     assert "2 had rotted and were dropped" in lines[2]
-    assert "sweep" in lines[2]
+    assert "resync" in lines[2]
     assert run(data, "blocks", "verify").returncode == 0
     stat = json.loads(run(data, "blocks", "stat", "--json").stdout)
     assert (stat["blocks"], stat["pins"], stat["incomplete"]) == (len(DAG[1]) - 2, 0, 1)

@@ -27,7 +27,7 @@ async def test_now_works_off_what_waits(tmp_path: Path, origin: Origin) -> None:
     assert shown["contents"]["pinned"] == 30
     assert shown["contents"]["queued"] == 0
     assert shown["waiting"] == []
-    assert shown["sweep"]["strangers"] == 0
+    assert shown["resync"]["unmanaged"] == 0
 
 
 async def test_now_beside_a_service_leaves_the_work_to_it(tmp_path: Path, origin: Origin) -> None:
@@ -79,7 +79,7 @@ def test_a_backend_that_is_away_is_told_at_once(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-async def test_strangers_are_reported_and_not_touched(tmp_path: Path, origin: Origin) -> None:
+async def test_unmanaged_pins_are_reported_and_not_touched(tmp_path: Path, origin: Origin) -> None:
     """What the store holds and no ledger has asked for is named, and still there afterwards."""
     cid, data = content(1)
     origin.blocks[cid] = data
@@ -90,8 +90,8 @@ async def test_strangers_are_reported_and_not_touched(tmp_path: Path, origin: Or
         path.unlink()
     for _ in range(2):
         assert run(tmp_path, "reconcile", "now").returncode == 0
-        sweep = json.loads(run(tmp_path, "reconcile", "report", "--json").stdout)["sweep"]
-        assert (sweep["listed"], sweep["strangers"], sweep["sample"]) == (1, 1, [str(cid)])
+        resync = json.loads(run(tmp_path, "reconcile", "report", "--json").stdout)["resync"]
+        assert (resync["listed"], resync["unmanaged"], resync["sample"]) == (1, 1, [str(cid)])
     assert f"{cid} is on the backend" in run(tmp_path, "reconcile", "report").stdout
 
 

@@ -53,8 +53,8 @@ class Embedded:
         async with HttpClient() as outbound, Blockstore(path) as blocks:
             store = EmbeddedStore(blocks, TrustlessGateways(outbound, []))
             listed = [entry.cid async for entry in store.pinset()]
-            seen = await store.look(listed)
-        assert {sighting.holding for sighting in seen.values()} <= {TrackerStatus.PINNED}
+            seen = await store.status(listed)
+        assert {status.status for status in seen.values()} <= {TrackerStatus.PINNED}
         return set(listed)
 
 

@@ -29,7 +29,7 @@ from content_gateway.settings.model import Settings
 from content_gateway.settings.sources import load
 from content_gateway.sqlite.database import Database
 from content_gateway.telemetry import configure
-from content_gateway.wiring.pins import embedded_store, pin_backend, tending
+from content_gateway.wiring.pins import embedded_store, pin_backend, reconcile_policy
 
 
 def _around(*calls: str) -> tuple[str, ...]:
@@ -103,27 +103,27 @@ async def opened(settings: Settings, failpoint: Failpoint) -> AsyncIterator[Pinn
             backend = pin_backend(settings, outbound)
         watched: Any = Watched(backend, failpoint)
         contents: Any = Watched(SqliteContents(database), failpoint)
-        sweeps: Any = Watched(SqliteResyncs(database), failpoint)
+        resyncs: Any = Watched(SqliteResyncs(database), failpoint)
         ledger: Any = Watched(SqliteLedger(database, grace=settings.pins.unpin_grace), failpoint)
-        reconciler = Reconciler(contents, watched, policy=tending(settings))
+        reconciler = Reconciler(contents, watched, policy=reconcile_policy(settings))
         stack.push_async_callback(reconciler.close)
         schedule = ResyncSchedule(interval=settings.pins.resync_interval)
-        sweeper = Resync(sweeps, watched, wake=reconciler.wake, schedule=schedule)
-        stack.push_async_callback(sweeper.close)
+        resync = Resync(resyncs, watched, wake=reconciler.wake, schedule=schedule)
+        stack.push_async_callback(resync.close)
         reconciler.start()
-        sweeper.start()
+        resync.start()
         yield Pinning(ledger, blocking=Denylist(None, None), wake=reconciler.wake)
 
 
-async def grant(pinning: Pinning, wish: str) -> None:
+async def grant(pinning: Pinning, request: str) -> None:
     """Do what a line asks for, and say that it is done."""
-    what, requestor, cid = wish.split()
+    what, requestor, cid = request.split()
     if what == "add":
         await pinning.add(requestor, cid)
     else:
         with suppress(PinNotFound):
             await pinning.remove(requestor, Cid.parse(cid))
-    print(wish, flush=True)
+    print(request, flush=True)
 
 
 async def main(point: str, passages: str) -> None:

@@ -36,7 +36,7 @@ class Journal:
         self._open: dict[tuple[str, str], str] = {}  # sent, and not answered
         self._kept: list[tuple[str, str]] = []  # what may be removed
 
-    def wish(self) -> str:
+    def next_request(self) -> str:
         """A line that asks for a new pin, a second one of a content, or a removal."""
         roll = self._random.random()
         pin = self._new()
@@ -62,10 +62,10 @@ class Journal:
     def answered(self, line: str) -> None:
         """The service has acknowledged the wish."""
         what, *pin = line.split()
-        self._settle((pin[0], pin[1]), what == "add")
+        self._record((pin[0], pin[1]), what == "add")
         self.acknowledged += 1
 
-    def _settle(self, pin: tuple[str, str], is_held: bool) -> None:
+    def _record(self, pin: tuple[str, str], is_held: bool) -> None:
         self._open.pop(pin, None)
         self._held[pin] = is_held
         if is_held:
@@ -91,7 +91,7 @@ class Journal:
         assert not {pin for pin in sure if not self._held[pin]} & pins, "removed pins are back"
         assert pins <= {*self._held, *self._open}, "pins that nobody asked for"
         for pin in list(self._open):
-            self._settle(pin, pin in pins)
+            self._record(pin, pin in pins)
 
     def held(self) -> set[Cid]:
         """Every content that somebody holds."""
@@ -106,7 +106,7 @@ def let_leases_run_out(ledger: Path) -> None:
     """What half a minute, and for a sweep two, would do after a death."""
     with closing(sqlite3.connect(ledger, timeout=10)) as connection:
         connection.execute("UPDATE contents SET next_at = 0 WHERE lease_owner IS NOT NULL")
-        connection.execute("UPDATE duties SET next_at = 0 WHERE lease_owner IS NOT NULL")
+        connection.execute("UPDATE jobs SET next_at = 0 WHERE lease_owner IS NOT NULL")
         connection.commit()
 
 

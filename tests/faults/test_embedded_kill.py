@@ -40,7 +40,7 @@ async def start(origin: Origin, root: Cid, path: Path) -> asyncio.subprocess.Pro
     )
 
 
-def sent(origin: Origin) -> int:
+def last_request(origin: Origin) -> int:
     """Blocks that have left the gateway."""
     return origin.car_blocks + origin.asked_for_blocks()
 
@@ -57,7 +57,7 @@ async def test_a_large_dag_survives_two_kills(tmp_path: Path, origin: Origin) ->
     kept = 0
     for part in (1, 2):
         child = await start(origin, root, path)
-        while sent(origin) < part * LEAVES // 3 + kept // 10:
+        while last_request(origin) < part * LEAVES // 3 + kept // 10:
             await asyncio.sleep(0.002)
         child.kill()
         await child.wait()
@@ -69,7 +69,7 @@ async def test_a_large_dag_survives_two_kills(tmp_path: Path, origin: Origin) ->
     child = await start(origin, root, path)
     said, _ = await child.communicate()
     assert said == b"pinned\n"
-    assert sent(origin) < 1.5 * len(origin.blocks)
+    assert last_request(origin) < 1.5 * len(origin.blocks)
     async with Blockstore(path) as blocks, HttpClient() as outbound:
         assert await blocks.complete([root]) == {root}
         assert await count(blocks) == len(origin.blocks)
@@ -90,7 +90,7 @@ async def test_a_kill_at_any_moment_leaves_no_half_row(
     origin.cars = seed % 2 == 0
     moment = chance.randrange(1, len(origin.blocks))
     child = await start(origin, root, path)
-    while sent(origin) < moment and child.returncode is None:
+    while last_request(origin) < moment and child.returncode is None:
         await asyncio.sleep(0.001)
     await asyncio.sleep(chance.random() * 0.05)
     if child.returncode is None:

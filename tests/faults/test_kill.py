@@ -66,7 +66,7 @@ async def talk(child: asyncio.subprocess.Process, journal: Journal, seconds: flo
     loop = asyncio.get_running_loop()
     try:
         for _ in range(CLIENTS):
-            child.stdin.write(f"{journal.wish()}\n".encode())
+            child.stdin.write(f"{journal.next_request()}\n".encode())
         while line := await child.stdout.readline():
             if not line.endswith(b"\n"):
                 break
@@ -75,7 +75,7 @@ async def talk(child: asyncio.subprocess.Process, journal: Journal, seconds: flo
             if loop.time() > ends_at:
                 return
             await asyncio.sleep(0.002)
-            child.stdin.write(f"{journal.wish()}\n".encode())
+            child.stdin.write(f"{journal.next_request()}\n".encode())
     except (ConnectionResetError, BrokenPipeError):
         pass
     await child.wait()
@@ -136,8 +136,8 @@ async def stream(url: str, journal: Journal) -> None:
     """Send one wish after the other over HTTP until the service is gone."""
     async with aiohttp.ClientSession() as session:
         while True:
-            wish = journal.wish()
-            what, requestor, cid = wish.split()
+            request = journal.next_request()
+            what, requestor, cid = request.split()
             method, path = ("POST", "add") if what == "add" else ("DELETE", "rm")
             address, headers = f"{url}/ipfs/pin/{path}/{cid}", {"x-api-key": requestor}
             try:
@@ -146,7 +146,7 @@ async def stream(url: str, journal: Journal) -> None:
             except aiohttp.ClientError:
                 return
             assert response.status == 200
-            journal.answered(wish)
+            journal.answered(request)
 
 
 async def die_at_random(data: Path, opened: Opened, seed: int) -> None:

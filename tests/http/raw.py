@@ -54,12 +54,12 @@ class App:
 
     def forget(self) -> None:
         """Begin anew: no call was seen, the gate is closed."""
-        self.calls: list[str] = []
+        self.requests: list[str] = []
         self.gate = asyncio.Event()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         path = scope["path"]
-        self.calls.append(path)
+        self.requests.append(path)
         answer = {"path": path, "method": scope["method"], "version": scope["http_version"]}
         body, extra = b"", []
         if path == "/gated":

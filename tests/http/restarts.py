@@ -19,4 +19,4 @@ def serving(
 def let_age(folder: Path, seconds: float) -> None:
     """Make everything that a stopped service has learned so much older."""
     with closing(sqlite3.connect(folder / "data" / "ledger.sqlite")) as db, db:
-        db.execute("UPDATE resolutions SET learned_at = learned_at - ?", (int(seconds * 1000),))
+        db.execute("UPDATE resolutions SET stored_at = stored_at - ?", (int(seconds * 1000),))

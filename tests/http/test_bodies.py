@@ -32,14 +32,14 @@ class Echo:
         self.heard: list[bytes] = []
         self.gate = threading.Event()
 
-    async def answer(self, call: Request) -> Response:
-        self.heard.append(call.body)
-        return keyed(json.dumps({"length": len(call.body)}).encode())
+    async def answer(self, request: Request) -> Response:
+        self.heard.append(request.body)
+        return keyed(json.dumps({"length": len(request.body)}).encode())
 
-    async def answer_later(self, call: Request) -> Response:
+    async def answer_later(self, request: Request) -> Response:
         while not self.gate.is_set():
             await asyncio.sleep(0.01)
-        return await self.answer(call)
+        return await self.answer(request)
 
     def api(self) -> Api:
         operations = [

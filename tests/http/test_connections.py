@@ -25,7 +25,7 @@ def test_the_longest_idle_one_makes_room(loop: str) -> None:
             assert wire.ask(get()).status == 200
         assert wires[0].ask(get()).status == 200  # now the second is the longest idle
         wires[2].send(get("/gated"))
-        assert eventually(lambda: edge.app.calls.count("/gated") == 1)
+        assert eventually(lambda: edge.app.requests.count("/gated") == 1)
         for new in range(2):
             wire = stack.enter_context(edge.connect())
             assert wire.ask(get(f"/new{new}")).status == 200
@@ -46,7 +46,7 @@ def test_where_all_are_at_work_the_next_is_refused() -> None:
         wires = [stack.enter_context(edge.connect()) for _ in range(MOST)]
         for wire in wires:
             wire.send(get("/gated"))
-        assert eventually(lambda: len(edge.app.calls) == MOST)
+        assert eventually(lambda: len(edge.app.requests) == MOST)
         with edge.connect() as late:
             assert late.answer().is_refusal(503)
         edge.open_gate()

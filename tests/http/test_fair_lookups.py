@@ -27,8 +27,8 @@ class Node(Miniature):
             self.hanging += 1
             await self._ending.wait()
         error = {"code": 3, "message": "execution reverted", "data": "0x77209fe8" + "0" * 64}
-        call = msgspec.json.decode(body)
-        return web.json_response({"jsonrpc": "2.0", "id": call["id"], "error": error})
+        request = msgspec.json.decode(body)
+        return web.json_response({"jsonrpc": "2.0", "id": request["id"], "error": error})
 
 
 async def test_a_flood_of_names_that_hang_leaves_room_for_another(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_only_http_1_is_spoken(edge: Edge, wire: Wire, line: str, status: int) -
     edge.app.forget()
     answer = wire.ask(f"{line}\r\nHost: here\r\n\r\n".encode())
     assert answer.is_refusal(status)
-    assert not edge.app.calls
+    assert not edge.app.requests
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_service_that_takes_any_key_answers_to_this_machine_only(
         assert answer.status == 200 if is_here else answer.is_refusal(421)
         if not is_here:
             assert "localhost" in answer.json["detail"]
-    assert local.app.calls == (["/"] if is_here else [])
+    assert local.app.requests == (["/"] if is_here else [])
 
 
 def test_a_service_of_issued_keys_answers_to_any_host(wire: Wire) -> None:

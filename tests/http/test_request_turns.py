@@ -32,7 +32,7 @@ class House:
         self._api = Api(operations, handlers, OpenKeys())
         self.answered = Counter[str]()
 
-    async def handle(self, call: Request) -> Answer:
+    async def handle(self, request: Request) -> Answer:
         return Response(b"{}", [length_of(b"{}")])
 
     async def ask(self, who: str, path: str = "/keyed") -> int:

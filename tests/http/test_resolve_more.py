@@ -152,11 +152,11 @@ async def test_a_zone_name_is_one_reply_for_each_wallet(
     async with serving(tmp_path, ethereum, names__zone_file=zone) as service:
         name = DomainName.parse("site.demo")
         rendered = RenderedResolutions()
-        replies = set()
+        responses = set()
         for number in range(300):
             coin = CoinType(number % 7)
-            replies.add(id(rendered.of(await service.gateway.directory.resolve(name, coin))))
-        assert len(replies) == 1
+            responses.add(id(rendered.of(await service.gateway.directory.resolve(name, coin))))
+        assert len(responses) == 1
         assert len(rendered) == 1
 
 
@@ -164,11 +164,11 @@ def test_rendered_replies_are_bounded_and_the_oldest_go_first() -> None:
     """The ten thousand and first takes the place of one, not of all."""
     rendered = RenderedResolutions()
     given = [Resolution(Records(WALLET)) for _ in range(RenderedResolutions.MAX_KEPT + 1)]
-    replies = [rendered.of(resolution) for resolution in given]
+    responses = [rendered.of(resolution) for resolution in given]
     assert len(rendered) == RenderedResolutions.MAX_KEPT
-    assert rendered.of(given[-1]) is replies[-1]
-    assert rendered.of(given[1]) is replies[1]
-    assert rendered.of(given[0]) is not replies[0]
+    assert rendered.of(given[-1]) is responses[-1]
+    assert rendered.of(given[1]) is responses[1]
+    assert rendered.of(given[0]) is not responses[0]
 
 
 @pytest.mark.parametrize("name", ["cointype", "CoinType", "coin_type", "coin-type", "coin"])

@@ -72,7 +72,7 @@ def test_a_header_field_of_32_mib_is_refused(edge: Edge, wire: Wire) -> None:
     sender.start()
     assert wire.answer().is_refusal(431)
     sender.join()
-    assert not edge.app.calls
+    assert not edge.app.requests
 
 
 @pytest.mark.parametrize(("fields", "is_good"), [(64, True), (65, False), (20_000, False)])
@@ -110,14 +110,14 @@ def test_a_path_is_2048_bytes_at_most(edge: Edge, wire: Wire, size: int) -> None
         assert answer.json["path"] == path
     else:
         assert answer.is_refusal(414)
-        assert not edge.app.calls
+        assert not edge.app.requests
 
 
 def test_a_query_may_be_as_long_as_the_head(edge: Edge, wire: Wire) -> None:
     """Filters of the Pinning Service API can be; a path before one is bounded all the same."""
     assert wire.ask(get("/p?" + "q" * 12_000)).json["path"] == "/p"
     assert wire.ask(get("/" + "p" * 2_048 + "?q")).is_refusal(414)
-    assert edge.app.calls == ["/p"]
+    assert edge.app.requests == ["/p"]
 
 
 # -- the time of a head ---------------------------------------------------------------------
@@ -160,7 +160,7 @@ def test_an_idle_client_is_let_go_cleanly(edge: Edge, wire: Wire) -> None:
     assert wire.has_ended()
     wire.send(get("/late"))
     assert wire.has_ended()
-    assert edge.app.calls == ["/first"]
+    assert edge.app.requests == ["/first"]
 
 
 def test_the_deadline_does_not_run_while_an_answer_is_awaited(edge: Edge, wire: Wire) -> None:
@@ -203,7 +203,7 @@ def test_a_request_has_exactly_one_host(edge: Edge, wire: Wire, head: bytes, sta
     """None or two are refused before the application is called; HTTP/1.0 may have none."""
     answer = wire.ask(head)
     assert answer.status == 200 if status == 200 else answer.is_refusal(status)
-    assert len(edge.app.calls) == (status == 200)
+    assert len(edge.app.requests) == (status == 200)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_an_ambiguous_length_is_refused(edge: Edge, wire: Wire, fields: tuple[st
     """Where two readers could disagree on where a request ends, there is no request."""
     assert wire.ask(get("/", *fields) + b"0\r\n\r\n" + SMUGGLED).is_refusal(400)
     assert wire.has_ended()
-    assert not edge.app.calls
+    assert not edge.app.requests
 
 
 # -- bodies ---------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ def test_behind_a_body_nothing_is_executed(
     assert answer.closes
     wire.send(SMUGGLED)
     assert wire.has_ended()
-    assert edge.app.calls == ["/gated"]
+    assert edge.app.requests == ["/gated"]
 
 
 @pytest.mark.parametrize("path", ["/", "/gated"])
@@ -291,7 +291,7 @@ def test_who_uploads_40_mb_can_read_the_answer(
     assert (answer.status, answer.closes) == (200, True)
     assert wire.rest() == b""
     sender.join()
-    assert edge.app.calls == [path]
+    assert edge.app.requests == [path]
 
 
 @pytest.mark.parametrize("length", ["0", "00"])
@@ -311,7 +311,7 @@ def test_pipelined_requests_are_answered_in_order(edge: Edge, wire: Wire) -> Non
     for start in range(0, len(requests), 37):
         wire.send(requests[start : start + 37])
     time.sleep(0.05)
-    assert edge.app.calls == ["/gated"]
+    assert edge.app.requests == ["/gated"]
     edge.open_gate()
     paths = [wire.answer().json["path"] for _ in range(21)]
     assert paths == ["/gated", *(f"/{n}" for n in range(20))]
@@ -358,7 +358,7 @@ def test_a_bad_request_behind_a_slow_one_waits_for_its_turn(
     assert [wire.answer().json["path"] for _ in range(2)] == ["/gated", "/second"]
     assert wire.answer().is_refusal(status)
     assert wire.has_ended()
-    assert edge.app.calls == ["/gated", "/second"]
+    assert edge.app.requests == ["/gated", "/second"]
 
 
 @pytest.mark.parametrize(
@@ -369,7 +369,7 @@ def test_behind_the_last_request_nothing_is_executed(edge: Edge, wire: Wire, fir
     wire.send(first + SMUGGLED * 10)
     assert wire.answer().closes
     assert wire.has_ended()
-    assert len(edge.app.calls) == 1
+    assert len(edge.app.requests) == 1
 
 
 def test_a_flood_of_pipelined_requests_does_not_pile_up(edge: Edge, wire: Wire) -> None:
@@ -416,7 +416,7 @@ def test_no_header_field_has_two_lines(loop: str, value: bytes) -> None:
 def test_a_client_that_never_reads_is_let_go(edge: Edge, wire: Wire) -> None:
     """It cannot hold a connection, and an answer, for ever."""
     wire.send(get("/big") * 4)
-    assert eventually(lambda: bool(edge.app.calls))
+    assert eventually(lambda: bool(edge.app.requests))
     assert eventually(edge.is_quiet)
 
 
@@ -471,7 +471,7 @@ def test_an_upgrade_is_answered_in_http_1(edge: Edge, wire: Wire, fields: tuple[
     answer = wire.answer()
     assert (answer.status, answer.closes) == (200, True)
     assert wire.has_ended()
-    assert edge.app.calls == ["/"]
+    assert edge.app.requests == ["/"]
 
 
 # -- paths ----------------------------------------------------------------------------------
@@ -611,8 +611,8 @@ def test_nonsense_is_answered_or_closed(edge: Edge, name: str) -> None:
     start = time.monotonic()
     statuses = ends_well(edge, NONSENSE[name])
     assert statuses in ([], [200], [400], [505])
-    assert len(edge.app.calls) == statuses.count(200)
-    assert not any(ENCODED_SLASH in path for path in edge.app.calls)
+    assert len(edge.app.requests) == statuses.count(200)
+    assert not any(ENCODED_SLASH in path for path in edge.app.requests)
     assert time.monotonic() - start < 5
     with edge.connect() as wire:
         assert wire.ask(get()).status == 200
@@ -628,7 +628,7 @@ def test_mutated_requests_are_answered_or_closed(edge: Edge) -> None:
         for _ in range(rng.randint(1, 4)):
             at = rng.randrange(len(spoilt))
             spoilt[at : at + rng.randint(0, 3)] = rng.choice(spoilers)
-        edge.app.calls.clear()
+        edge.app.requests.clear()
         statuses = ends_well(edge, bytes(spoilt))
-        assert len(edge.app.calls) == statuses.count(200), spoilt
+        assert len(edge.app.requests) == statuses.count(200), spoilt
         assert len(statuses) <= len(re.findall(b"\r\n\r\n", spoilt)) + 1

@@ -146,7 +146,7 @@ async def test_little_is_kept_for_who_does_not_read(tmp_path: Path, origin: Orig
     assert resident < 400 * MEGABYTE
 
 
-async def whole(call: Request) -> Response:
+async def whole(request: Request) -> Response:
     """A large answer that is made at once."""
     return Response(BODY, [(b"content-type", b"text/plain"), length_of(BODY)])
 

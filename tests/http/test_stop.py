@@ -49,7 +49,7 @@ def test_what_is_under_way_is_answered_and_new_connections_are_not_taken(
 ) -> None:
     """The listener closes first; a slow request has its whole answer afterwards."""
     wire.send(get("/gated"))
-    assert eventually(lambda: edge.app.calls == ["/gated"])
+    assert eventually(lambda: edge.app.requests == ["/gated"])
     edge.begin_to_stop()
     assert eventually(lambda: not is_listening(edge.port))
     edge.open_gate()
@@ -62,7 +62,7 @@ def test_what_is_under_way_is_answered_and_new_connections_are_not_taken(
 def test_a_big_answer_is_sent_to_its_end(edge: Edge, wire: Wire) -> None:
     """Also when the client reads it slowly."""
     wire.send(get("/big"))
-    assert eventually(lambda: bool(edge.app.calls))
+    assert eventually(lambda: bool(edge.app.requests))
     edge.begin_to_stop()
     time.sleep(0.5)
     assert len(wire.answer().body) > 1_000_000
@@ -91,7 +91,7 @@ def test_an_idle_client_is_let_go_at_once(edge: Edge, wire: Wire) -> None:
         assert wire.has_ended()
         assert edge.has_stopped()
         assert time.monotonic() - start < 5
-    assert edge.app.calls == ["/"]
+    assert edge.app.requests == ["/"]
 
 
 @pytest.mark.parametrize("how", ["completed", "silent", "blank lines"])
@@ -114,7 +114,7 @@ def test_half_a_head_has_its_deadline(edge: Edge, wire: Wire, how: str) -> None:
 def test_the_stop_is_bounded(edge: Edge, wire: Wire) -> None:
     """A request that does not end is cut off, with a clean end rather than half an answer."""
     wire.send(get("/endless"))
-    assert eventually(lambda: bool(edge.app.calls))
+    assert eventually(lambda: bool(edge.app.requests))
     start = time.monotonic()
     edge.begin_to_stop()
     with suppress(ConnectionResetError):
@@ -126,7 +126,7 @@ def test_the_stop_is_bounded(edge: Edge, wire: Wire) -> None:
 def test_pipelined_requests_are_answered_or_not_begun(edge: Edge, wire: Wire) -> None:
     """Their client sees which answer is the last, and may safely repeat what is behind it."""
     wire.send(get("/gated") + get("/second") * 3)
-    assert eventually(lambda: bool(edge.app.calls))
+    assert eventually(lambda: bool(edge.app.requests))
     edge.begin_to_stop()
     edge.open_gate()
     answers = 1
@@ -134,7 +134,7 @@ def test_pipelined_requests_are_answered_or_not_begun(edge: Edge, wire: Wire) ->
         answers += 1
     assert wire.has_ended()
     assert edge.has_stopped()
-    assert len(edge.app.calls) == answers
+    assert len(edge.app.requests) == answers
 
 
 def test_an_upload_does_not_hold_up_the_stop(edge: Edge, wire: Wire) -> None:
@@ -142,7 +142,7 @@ def test_an_upload_does_not_hold_up_the_stop(edge: Edge, wire: Wire) -> None:
     wire.send(get("/gated", "Content-Length: 1000000000"))
     sender = threading.Thread(target=wire.send_while_taken, args=(b"a" * 65_536, 15_000))
     sender.start()
-    assert eventually(lambda: bool(edge.app.calls))
+    assert eventually(lambda: bool(edge.app.requests))
     edge.begin_to_stop()
     edge.open_gate()
     assert wire.answer().closes

@@ -34,8 +34,8 @@ class Source:
         self.closed = 0
         self.streams: list[AsyncIterator[bytes]] = []  # held, so that no collector closes them
 
-    async def answer(self, call: Request) -> ResponseStream:
-        self.streams.append(self.pieces(call.argument))
+    async def answer(self, request: Request) -> ResponseStream:
+        self.streams.append(self.pieces(request.argument))
         return ResponseStream(self.streams[-1], [(b"content-type", b"text/plain")])
 
     async def pieces(self, way: str) -> AsyncIterator[bytes]:

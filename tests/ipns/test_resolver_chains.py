@@ -215,9 +215,9 @@ async def test_a_fresh_look_waits_for_the_new_record() -> None:
     await resolver.latest(signer.name)
     await settle()
     source.records[signer.name] = signer.record(points_at(SECOND, Sequence=2))
-    assert await resolver.latest(signer.name, anew=True) == FIRST
+    assert await resolver.latest(signer.name, force_refresh=True) == FIRST
     clock.pass_(5)
-    assert await resolver.latest(signer.name, anew=True) == SECOND
+    assert await resolver.latest(signer.name, force_refresh=True) == SECOND
     assert len(source.asked) == 2
     await resolver.close()
 

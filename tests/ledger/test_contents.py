@@ -25,7 +25,7 @@ from content_gateway.model.content_state import (
 )
 from content_gateway.model.pins import NO_LABEL, PinStatus, Search
 from content_gateway.sqlite.database import Database
-from tests.ledgers import Clock, cid, numbers, shares
+from tests.ledgers import Clock, cid, numbers, quota
 
 LEASE = 30.0
 PINNED = Outcome(Event.SEEN_PINNED, None, BackendStatus(TrackerStatus.PINNED, 1))
@@ -60,7 +60,7 @@ async def test_a_content_is_leased_once(ledger: SqliteLedger, contents: SqliteCo
     parts = await asyncio.gather(*(lease(contents, f"owner {n}", 3, 3) for n in range(20)))
     found = [number for part in parts for number in numbers(part)]
     assert sorted(found) == list(range(100))
-    assert not contents.any_due(shares(9))
+    assert not contents.any_due(quota(9))
 
 
 async def test_a_lease_runs_out(
@@ -80,14 +80,14 @@ async def test_a_lease_is_extended(
 ) -> None:
     """As long as its owner says so; and by nobody else."""
     await promise(ledger, 1)
-    dues = await lease(contents, "a")
+    items = await lease(contents, "a")
     for _ in range(5):
         clock.now += LEASE - 1
-        await contents.renew("a", dues, LEASE)
+        await contents.renew("a", items, LEASE)
         assert await lease(contents, "b") == []
     clock.now += LEASE + 1
-    await contents.renew("b", dues, LEASE)
-    assert contents.any_due(shares(9))
+    await contents.renew("b", items, LEASE)
+    assert contents.any_due(quota(9))
 
 
 async def test_first_tries_and_retries_have_shares(
@@ -95,8 +95,8 @@ async def test_first_tries_and_retries_have_shares(
 ) -> None:
     """What was tried before never takes the room of what was not; its own it leaves, if it must."""
     await promise(ledger, *range(20))
-    dues = await lease(contents)
-    await contents.settle("a", [(due, AGAIN) for due in dues])
+    items = await lease(contents)
+    await contents.record_outcomes("a", [(item, AGAIN) for item in items])
     clock.now += 10
     await promise(ledger, *range(100, 120))
     found = numbers(await lease(contents, "a", 5, 5))
@@ -112,10 +112,12 @@ async def test_retries_leave_their_room_to_first_tries(
 ) -> None:
     """With nothing to retry all workers try for the first time; the other way round they do not."""
     await promise(ledger, *range(20))
-    dues = await lease(contents, "a", 5, 5)
-    assert len(dues) == 10
-    await contents.settle("a", [(due, Outcome(Event.SEEN_QUEUED, 0.0)) for due in dues])
-    await contents.settle("b", [(due, PINNED) for due in await lease(contents, "b", 10, 0)])
+    items = await lease(contents, "a", 5, 5)
+    assert len(items) == 10
+    await contents.record_outcomes("a", [(item, Outcome(Event.SEEN_QUEUED, 0.0)) for item in items])
+    await contents.record_outcomes(
+        "b", [(item, PINNED) for item in await lease(contents, "b", 10, 0)]
+    )
     assert len(await lease(contents, "c", 100, 4)) == 4
 
 
@@ -126,8 +128,8 @@ async def test_releases_have_a_lane_of_their_own(
     await promise(ledger, 1, 2)
     await ledger.remove("anna", cid(1))
     clock.now += 61
-    (due,) = await contents.lease("a", LEASE, LeaseQuota(10, releases=10))
-    assert (due.cid, due.is_held) == (cid(1), False)
+    (item,) = await contents.lease("a", LEASE, LeaseQuota(10, releases=10))
+    assert (item.cid, item.is_held) == (cid(1), False)
     assert numbers(await contents.lease("a", LEASE, LeaseQuota(10, releases=10))) == []
     assert numbers(await lease(contents)) == [2]
 
@@ -154,14 +156,14 @@ async def test_a_lost_lease_writes_nothing(
     clock.now += LEASE + 1
     (new,) = await lease(contents, "quick")
     assert await contents.begin("slow", old, LastRequest.PIN, None) is None
-    await contents.settle("slow", [(old, PINNED)])
+    await contents.record_outcomes("slow", [(old, PINNED)])
     await contents.progress("slow", old, 1, 1)
     await contents.release("slow")
     assert status(ledger, 1).state is ContentState.QUEUED
     assert await lease(contents, "third") == []
     begun = await contents.begin("quick", new, LastRequest.PIN, None)
     assert begun is not None
-    await contents.settle("quick", [(begun, PINNED)])
+    await contents.record_outcomes("quick", [(begun, PINNED)])
     assert status(ledger, 1).state is ContentState.PINNED
 
 
@@ -170,18 +172,18 @@ async def test_an_older_generation_learns_nothing(
 ) -> None:
     """Let go of and pinned again meanwhile: what was seen is thrown away, and it is due at once."""
     await promise(ledger, 1)
-    (due,) = await lease(contents)
-    begun = await contents.begin("a", due, LastRequest.PIN, None)
+    (item,) = await lease(contents)
+    begun = await contents.begin("a", item, LastRequest.PIN, None)
     assert begun is not None
     await ledger.remove("anna", cid(1))
     await promise(ledger, 1)
-    assert not contents.any_due(shares(9))  # the worker still has its lease
-    assert await contents.begin("a", due, LastRequest.PIN, None) is None
-    await contents.settle("a", [(begun, PINNED)])
+    assert not contents.any_due(quota(9))  # the worker still has its lease
+    assert await contents.begin("a", item, LastRequest.PIN, None) is None
+    await contents.record_outcomes("a", [(begun, PINNED)])
     assert status(ledger, 1).state is ContentState.QUEUED
     (again,) = await lease(contents, "b")
     assert again.generation > begun.generation
-    assert (again.sent, again.is_held, again.attempts) == (LastRequest.PIN, True, 0)
+    assert (again.last_request, again.is_held, again.attempts) == (LastRequest.PIN, True, 0)
 
 
 async def test_a_content_let_go_of_under_a_lease_keeps_its_grace_period(
@@ -189,14 +191,14 @@ async def test_a_content_let_go_of_under_a_lease_keeps_its_grace_period(
 ) -> None:
     """The end of the lease does not end it."""
     await promise(ledger, 1)
-    (due,) = await lease(contents)
+    (item,) = await lease(contents)
     await ledger.remove("anna", cid(1))
-    await contents.settle("a", [(due, PINNED)])
+    await contents.record_outcomes("a", [(item, PINNED)])
     clock.now += 59.9
     assert await lease(contents) == []
     clock.now += 0.2
-    (due,) = await lease(contents)
-    assert due.state is ContentState.UNPINNING
+    (item,) = await lease(contents)
+    assert item.state is ContentState.UNPINNING
 
 
 async def test_whether_somebody_holds_it_is_counted_again(
@@ -206,9 +208,9 @@ async def test_whether_somebody_holds_it_is_counted_again(
     await promise(ledger, 1)
     await ledger.remove("anna", cid(1))
     clock.now += 61
-    (due,) = await lease(contents)
+    (item,) = await lease(contents)
     await promise(ledger, 1, who="ben")
-    assert await contents.begin("a", due, LastRequest.UNPIN, None) is None
+    assert await contents.begin("a", item, LastRequest.UNPIN, None) is None
 
 
 async def test_a_content_is_forgotten_only_when_it_is_gone(
@@ -218,15 +220,15 @@ async def test_a_content_is_forgotten_only_when_it_is_gone(
     await promise(ledger, 1)
     await ledger.remove("anna", cid(1))
     clock.now += 61
-    (due,) = await lease(contents)
-    await contents.settle("a", [(due, Outcome(None, 0.0))])
+    (item,) = await lease(contents)
+    await contents.record_outcomes("a", [(item, Outcome(None, 0.0))])
     assert dict(await contents.counts()) == {ContentState.UNPINNING: 1}
-    (due,) = await lease(contents)
-    await contents.settle("a", [(due, Outcome(Event.SEEN_ABSENT, None))])
+    (item,) = await lease(contents)
+    await contents.record_outcomes("a", [(item, Outcome(Event.SEEN_ABSENT, None))])
     assert (await contents.counts()) == {}
     await promise(ledger, 1)
     (again,) = await lease(contents)
-    assert again.id > due.id
+    assert again.id > item.id
 
 
 async def test_a_new_pin_keeps_what_was_seen_to_be_gone(
@@ -236,11 +238,11 @@ async def test_a_new_pin_keeps_what_was_seen_to_be_gone(
     await promise(ledger, 1)
     await ledger.remove("anna", cid(1))
     clock.now += 61
-    (due,) = await lease(contents)
+    (item,) = await lease(contents)
     await promise(ledger, 1)
-    await contents.settle("a", [(due, Outcome(Event.SEEN_ABSENT, None))])
+    await contents.record_outcomes("a", [(item, Outcome(Event.SEEN_ABSENT, None))])
     assert status(ledger, 1).state is ContentState.QUEUED
-    assert contents.any_due(shares(9))
+    assert contents.any_due(quota(9))
 
 
 async def test_what_is_sent_is_known_before(
@@ -248,13 +250,13 @@ async def test_what_is_sent_is_known_before(
 ) -> None:
     """A crash right after it was recorded: the next owner knows what was asked for, and when."""
     await promise(ledger, 1)
-    (due,) = await lease(contents, "dead")
-    begun = await contents.begin("dead", due, LastRequest.PIN, Event.SEEN_ABSENT)
+    (item,) = await lease(contents, "dead")
+    begun = await contents.begin("dead", item, LastRequest.PIN, Event.SEEN_ABSENT)
     assert begun is not None
-    assert (begun.sent, begun.sent_at) == (LastRequest.PIN, clock.now)
-    sent_at, clock.now = clock.now, clock.now + LEASE + 1
-    (due,) = await lease(contents, "next")
-    assert (due.sent, due.sent_at) == (LastRequest.PIN, sent_at)
+    assert (begun.last_request, begun.requested_at) == (LastRequest.PIN, clock.now)
+    requested_at, clock.now = clock.now, clock.now + LEASE + 1
+    (item,) = await lease(contents, "next")
+    assert (item.last_request, item.requested_at) == (LastRequest.PIN, requested_at)
 
 
 async def test_an_orderly_end_gives_leases_back(
@@ -287,12 +289,12 @@ async def test_attempts_and_looks_are_counted(
         Outcome(Event.SEEN_FAILED, 0.0, is_untried=True),
         Outcome(Event.SEEN_PINNED, 0.0),
     ):
-        (due,) = await lease(contents)
-        told.append((due.looks, due.attempts))
-        await contents.settle("a", [(due, outcome)])
+        (item,) = await lease(contents)
+        told.append((item.status_checks, item.attempts))
+        await contents.record_outcomes("a", [(item, outcome)])
     assert told == [(0, 0), (1, 0), (1, 0), (2, 0), (1, 1), (2, 1), (1, 2), (2, 1)]
-    (due,) = await lease(contents)
-    assert (due.looks, due.attempts, due.state) == (1, 0, ContentState.PINNED)
+    (item,) = await lease(contents)
+    assert (item.status_checks, item.attempts, item.state) == (1, 0, ContentState.PINNED)
 
 
 async def test_progress_is_kept_and_begins_anew(
@@ -300,11 +302,11 @@ async def test_progress_is_kept_and_begins_anew(
 ) -> None:
     """Blocks and bytes of the attempt under way; the next attempt starts from nothing."""
     await promise(ledger, 1)
-    (due,) = await lease(contents)
-    await contents.progress("a", due, 3, 4096)
+    (item,) = await lease(contents)
+    await contents.progress("a", item, 3, 4096)
     now = status(ledger, 1)
     assert (now.state, now.blocks, now.size) == (ContentState.PINNING, 3, 4096)
-    await contents.begin("a", due, LastRequest.PIN, None)
+    await contents.begin("a", item, LastRequest.PIN, None)
     assert (status(ledger, 1).blocks, status(ledger, 1).size) == (0, 0)
 
 
@@ -313,11 +315,11 @@ async def test_an_outage_keeps_what_was_seen_before(
 ) -> None:
     """Where nothing was learned, replicas and peers stay, and only the reason changes."""
     await promise(ledger, 1)
-    (due,) = await lease(contents)
+    (item,) = await lease(contents)
     seen = Outcome(Event.SEEN_PINNING, 0.0, BackendStatus(TrackerStatus.PINNING, 1, 3))
-    await contents.settle("a", [(due, seen)])
-    (due,) = await lease(contents)
-    await contents.settle("a", [(due, Outcome(None, 5.0, None, "away"))])
+    await contents.record_outcomes("a", [(item, seen)])
+    (item,) = await lease(contents)
+    await contents.record_outcomes("a", [(item, Outcome(None, 5.0, None, "away"))])
     now = status(ledger, 1)
     assert (now.replicas, now.wanted, now.error) == (1, 3, "away")
     assert now.state is ContentState.PINNING
@@ -330,12 +332,12 @@ async def test_a_peer_that_gives_no_time_said_it_when_it_was_heard(
     since = datetime(2026, 11, 20, 12, tzinfo=UTC)
     peers = (Peer("cluster0", "pinned", since), Peer("kubo", "pinned"))
     await promise(ledger, 1)
-    (due,) = await lease(contents)
+    (item,) = await lease(contents)
     clock.now += 7
     seen = BackendStatus(TrackerStatus.PINNED, 2, 2, peers)
-    await contents.settle("a", [(due, Outcome(Event.SEEN_PINNED, None, seen))])
-    heard = datetime.fromtimestamp(clock.now, UTC)
-    assert [peer.at for peer in status(ledger, 1).peers] == [since, heard]
+    await contents.record_outcomes("a", [(item, Outcome(Event.SEEN_PINNED, None, seen))])
+    record_answer = datetime.fromtimestamp(clock.now, UTC)
+    assert [peer.at for peer in status(ledger, 1).peers] == [since, record_answer]
 
 
 async def test_waiting_contents_can_be_hastened(
@@ -343,10 +345,10 @@ async def test_waiting_contents_can_be_hastened(
 ) -> None:
     """All but those in their period of grace, and those that somebody tends."""
     await promise(ledger, 1, 2, 3)
-    dues = await lease(contents)
-    await contents.settle("a", [(due, Outcome(None, 300.0)) for due in dues])
+    items = await lease(contents)
+    await contents.record_outcomes("a", [(item, Outcome(None, 300.0)) for item in items])
     await ledger.remove("anna", cid(2))
-    assert not contents.any_due(shares(9))
+    assert not contents.any_due(quota(9))
     await contents.expedite()
     assert sorted(numbers(await lease(contents))) == [1, 3]
 
@@ -356,11 +358,11 @@ async def test_some_contents_can_be_hastened(
 ) -> None:
     """Those that are named, and that wait; not those that nobody holds, or that somebody tends."""
     await promise(ledger, 1, 2, 3, 4)
-    dues = {due.cid: due for due in await lease(contents)}
+    items = {item.cid: item for item in await lease(contents)}
     for number in (1, 2, 3):
-        await contents.settle("a", [(dues[cid(number)], Outcome(None, 300.0))])
+        await contents.record_outcomes("a", [(items[cid(number)], Outcome(None, 300.0))])
     await ledger.remove("anna", cid(2))
-    await contents.trigger([dues[cid(number)].id for number in (1, 2, 4)])
+    await contents.trigger([items[cid(number)].id for number in (1, 2, 4)])
     assert numbers(await lease(contents)) == [1]
 
 
@@ -369,11 +371,11 @@ async def test_what_is_promised_is_taken_out_of_a_queue_only_where_that_is_said(
 ) -> None:
     """An unpin of what somebody holds is refused otherwise."""
     await promise(ledger, 1)
-    (due,) = await lease(contents)
-    assert await contents.begin("a", due, LastRequest.UNPIN, None) is None
-    begun = await contents.begin("a", due, LastRequest.UNPIN, None, though_held=True)
+    (item,) = await lease(contents)
+    assert await contents.begin("a", item, LastRequest.UNPIN, None) is None
+    begun = await contents.begin("a", item, LastRequest.UNPIN, None, though_held=True)
     assert begun is not None
-    assert begun.sent is LastRequest.UNPIN
+    assert begun.last_request is LastRequest.UNPIN
 
 
 async def test_whoever_has_something_waiting_is_in_line(
@@ -392,11 +394,11 @@ async def test_whoever_has_something_waiting_is_in_line(
 
 HOW = [
     # what is done, words of the plan, words that must not be in it
-    ("any_due", "turns_due (lane=? AND at<?)", "SCAN turns"),
+    ("any_due", "turns_due (queue=? AND at<?)", "SCAN turns"),
     ("lease", "contents_due (<expr>=? AND turn_of=? AND next_at<?)", "SCAN contents"),
-    ("lease", "turns_due (lane=? AND at<?)", "SCAN turns"),
+    ("lease", "turns_due (queue=? AND at<?)", "SCAN turns"),
     ("lease", "pins_by_content (content=?)", "SCAN pins"),
-    ("lease releases", "contents_leaving", "SCAN contents"),
+    ("lease releases", "contents_unpinning", "SCAN contents"),
     ("settle shared", "contents_due (<expr>=? AND turn_of=? AND next_at<?)", "SCAN contents"),
     ("release", "contents_leased", "SCAN"),
     ("holds", "SEARCH pins", "SCAN"),
@@ -419,17 +421,17 @@ async def test_reading_uses_an_index(tmp_path: Path, what: str, wanted: str, unw
         database.read(lambda c: c.set_trace_callback(statements.append))
         match what:
             case "any_due":
-                contents.any_due(shares(9))
+                contents.any_due(quota(9))
             case "lease":
-                await contents.lease("a", 1.0, shares(5))
+                await contents.lease("a", 1.0, quota(5))
             case "lease releases":
                 await contents.lease("a", 1.0, LeaseQuota(5, releases=5))
             case "release":
                 await contents.release("a")
             case "settle shared":
                 await promise(ledger, 1, who="ben")
-                (due,) = await contents.lease("a", 1.0, shares(5))
-                await contents.settle("a", [(due, AGAIN)])
+                (item,) = await contents.lease("a", 1.0, quota(5))
+                await contents.record_outcomes("a", [(item, AGAIN)])
             case "holds":
                 ledger.holds("anna", cid(1))
             case "status":

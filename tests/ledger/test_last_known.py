@@ -53,12 +53,12 @@ async def test_every_answer_comes_back_as_it_was(
     tmp_path: Path, content: ContentRecord | None, wallet: str | None, is_owner: bool
 ) -> None:
     """Any content, any wallet, and whether the wallet is the owner's; before and after writing."""
-    learned = Resolved(Records(wallet, content, is_owner), AT)
+    resolved = Resolved(Records(wallet, content, is_owner), AT)
     async with opened(tmp_path) as known:
-        known.keep("site.eth", ETHEREUM, learned)
-        assert known.recall("site.eth", ETHEREUM) == learned
+        known.keep("site.eth", ETHEREUM, resolved)
+        assert known.load("site.eth", ETHEREUM) == resolved
     async with opened(tmp_path) as known:
-        assert known.recall("site.eth", ETHEREUM) == learned
+        assert known.load("site.eth", ETHEREUM) == resolved
 
 
 async def test_each_coin_has_its_own_answer(tmp_path: Path) -> None:
@@ -69,12 +69,12 @@ async def test_each_coin_has_its_own_answer(tmp_path: Path) -> None:
             known.keep("site.eth", coin, Resolved(Records(f"address of {coin}"), AT))
     async with opened(tmp_path) as known:
         for coin in coins:
-            assert known.recall("site.eth", coin) == Resolved(Records(f"address of {coin}"), AT)
-        assert known.recall("site.eth", CoinType(2)) is None
+            assert known.load("site.eth", coin) == Resolved(Records(f"address of {coin}"), AT)
+        assert known.load("site.eth", CoinType(2)) is None
         known.keep("site.eth", BITCOIN, None)
     async with opened(tmp_path) as known:
-        assert known.recall("site.eth", BITCOIN) is None
-        assert known.recall("site.eth", ETHEREUM) is not None
+        assert known.load("site.eth", BITCOIN) is None
+        assert known.load("site.eth", ETHEREUM) is not None
 
 
 @pytest.mark.parametrize("name", ["nobody.eth", "", "' OR 1=1 --", "\U0001f984.eth", "a\0b.eth"])
@@ -82,11 +82,11 @@ async def test_what_was_never_learned_is_not_known(tmp_path: Path, name: str) ->
     """Whatever the name looks like; and once learned it is known under that name alone."""
     async with opened(tmp_path) as known:
         known.keep("site.eth", ETHEREUM, Resolved(ALICE, AT))
-        assert known.recall(name, ETHEREUM) is None
+        assert known.load(name, ETHEREUM) is None
         known.keep(name, ETHEREUM, Resolved(BOB, AT))
     async with opened(tmp_path) as known:
-        assert known.recall(name, ETHEREUM) == Resolved(BOB, AT)
-        assert known.recall("site.eth", ETHEREUM) == Resolved(ALICE, AT)
+        assert known.load(name, ETHEREUM) == Resolved(BOB, AT)
+        assert known.load("site.eth", ETHEREUM) == Resolved(ALICE, AT)
 
 
 async def test_what_is_gone_is_forgotten(tmp_path: Path) -> None:
@@ -97,13 +97,13 @@ async def test_what_is_gone_is_forgotten(tmp_path: Path) -> None:
         known.keep("other.eth", ETHEREUM, Resolved(ALICE, AT))
         known.store_link(SIGNER.name, StoredEntry("/ipfs/x", AT))
     async with opened(tmp_path) as known:
-        assert known.recall("site.eth", ETHEREUM) is None
+        assert known.load("site.eth", ETHEREUM) is None
         known.keep("other.eth", ETHEREUM, None)
         known.store_link(SIGNER.name, None)
-        assert known.recall("other.eth", ETHEREUM) is None
+        assert known.load("other.eth", ETHEREUM) is None
         assert known.load_link(SIGNER.name) is None
     async with opened(tmp_path) as known:
-        assert known.recall("other.eth", ETHEREUM) is None
+        assert known.load("other.eth", ETHEREUM) is None
         assert known.load_link(SIGNER.name) is None
 
 
@@ -138,7 +138,7 @@ async def test_a_later_answer_replaces_an_earlier_one(tmp_path: Path) -> None:
         later = Resolved(Records(None, CONTENTS[4]), AT + timedelta(seconds=1))
         known.keep("site.eth", ETHEREUM, later)
     async with opened(tmp_path) as known:
-        assert known.recall("site.eth", ETHEREUM) == later
+        assert known.load("site.eth", ETHEREUM) == later
 
 
 async def test_a_process_that_writes_late_does_not_undo_what_another_learned(
@@ -154,7 +154,7 @@ async def test_a_process_that_writes_late_does_not_undo_what_another_learned(
         slow.keep("site.eth", ETHEREUM, older)
         slow.store_link(SIGNER.name, StoredEntry("/ipfs/old", AT))
     async with opened(tmp_path) as known:
-        assert known.recall("site.eth", ETHEREUM) == newer
+        assert known.load("site.eth", ETHEREUM) == newer
         assert known.load_link(SIGNER.name) == newer_link
 
 
@@ -171,7 +171,7 @@ async def test_a_late_absence_does_not_undo_what_another_learned(tmp_path: Path)
             quick.keep("site.eth", ETHEREUM, newer)
             quick.store_link(SIGNER.name, StoredEntry("/ipfs/new", newer.at))
     async with opened(tmp_path) as known:
-        assert known.recall("site.eth", ETHEREUM) == newer
+        assert known.load("site.eth", ETHEREUM) == newer
         assert known.load_link(SIGNER.name) is not None
 
 
@@ -187,8 +187,8 @@ async def test_a_clock_that_was_wrong_does_not_bar_the_truth(tmp_path: Path) -> 
         known.keep("gone.eth", ETHEREUM, None)
         known.store_link(SIGNER.name, StoredEntry("/ipfs/new", AT))
     async with opened(tmp_path) as known:
-        assert known.recall("site.eth", ETHEREUM) == Resolved(BOB, AT)
-        assert known.recall("gone.eth", ETHEREUM) is None
+        assert known.load("site.eth", ETHEREUM) == Resolved(BOB, AT)
+        assert known.load("gone.eth", ETHEREUM) is None
         assert known.load_link(SIGNER.name) == StoredEntry("/ipfs/new", AT)
 
 
@@ -241,7 +241,7 @@ from content_gateway.sqlite.database import Database
 
 async def main():
     async with Database(Path(sys.argv[1])) as database, SqliteLastKnown(database) as known:
-        learned = known.recall("site.eth", ETHEREUM)
+        learned = known.load("site.eth", ETHEREUM)
         print(learned.records.wallet, learned.at.isoformat())
 
 asyncio.run(main())
@@ -264,10 +264,10 @@ async def test_another_process_reads_what_this_one_wrote(tmp_path: Path) -> None
 async def test_another_process_that_writes_is_heard(tmp_path: Path) -> None:
     """What is not in memory is read from the database as it is now."""
     async with opened(tmp_path) as here, opened(tmp_path) as there:
-        assert here.recall("site.eth", ETHEREUM) is None
+        assert here.load("site.eth", ETHEREUM) is None
         there.keep("site.eth", ETHEREUM, Resolved(ALICE, AT))
         await kept(tmp_path, 1)
-        assert here.recall("site.eth", ETHEREUM) == Resolved(ALICE, AT)
+        assert here.load("site.eth", ETHEREUM) == Resolved(ALICE, AT)
 
 
 async def test_a_ledger_of_an_earlier_version_gets_the_tables(tmp_path: Path) -> None:

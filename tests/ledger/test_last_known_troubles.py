@@ -44,11 +44,11 @@ async def test_a_locked_database_is_written_when_it_is_free(tmp_path: Path) -> N
             known.store_link(DOMAIN, StoredEntry("/ipfs/x", AT))
             await until_logged(logs, "last known answers were not written")
             known.keep("site.eth", ETHEREUM, Resolved(BOB, AT + timedelta(seconds=1)))
-            assert known.recall("site.eth", ETHEREUM) == Resolved(BOB, AT + timedelta(seconds=1))
-            assert known.recall("other.eth", ETHEREUM) is None
+            assert known.load("site.eth", ETHEREUM) == Resolved(BOB, AT + timedelta(seconds=1))
+            assert known.load("other.eth", ETHEREUM) is None
         await kept(tmp_path, 1)
     async with opened(tmp_path) as known:
-        assert known.recall("site.eth", ETHEREUM) == Resolved(BOB, AT + timedelta(seconds=1))
+        assert known.load("site.eth", ETHEREUM) == Resolved(BOB, AT + timedelta(seconds=1))
         assert known.load_link(DOMAIN) is not None
 
 
@@ -79,7 +79,7 @@ async def test_a_full_disk_is_survived(tmp_path: Path) -> None:
             for number in range(500):
                 known.keep(f"{number}.eth", ETHEREUM, Resolved(ALICE, AT))
             await until_logged(logs, "last known answers were not written")
-        assert known.recall("499.eth", ETHEREUM) == Resolved(ALICE, AT)
+        assert known.load("499.eth", ETHEREUM) == Resolved(ALICE, AT)
         await database.write(pages(1_000_000))
         await kept(tmp_path, 500)
 
@@ -92,11 +92,11 @@ async def test_what_cannot_be_read_is_not_known(tmp_path: Path) -> None:
     ):
         await database.write(lambda db: db.execute("DROP TABLE resolutions"))
         await database.write(lambda db: db.execute("DROP TABLE ipns"))
-        assert known.recall("site.eth", ETHEREUM) is None
+        assert known.load("site.eth", ETHEREUM) is None
         assert known.load_link(DOMAIN) is None
         known.keep("site.eth", ETHEREUM, Resolved(ALICE, AT))
-        assert known.recall("site.eth", ETHEREUM) == Resolved(ALICE, AT)
-    assert known.recall("other.eth", ETHEREUM) is None
+        assert known.load("site.eth", ETHEREUM) == Resolved(ALICE, AT)
+    assert known.load("other.eth", ETHEREUM) is None
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,8 @@ async def test_what_cannot_be_read_is_not_known(tmp_path: Path) -> None:
         ("content", "ipfs://bafy"),
         ("content", "ipns://not a name"),
         ("content", "ipfs://"),
-        ("learned_at", 2**62),
-        ("learned_at", -(2**62)),
+        ("stored_at", 2**62),
+        ("stored_at", -(2**62)),
     ],
 )
 async def test_a_row_that_nobody_can_read_is_not_known(
@@ -119,14 +119,14 @@ async def test_a_row_that_nobody_can_read_is_not_known(
         db.execute(f"UPDATE resolutions SET {column} = ?", (value,))
     async with opened(tmp_path) as known:
         with structlog.testing.capture_logs() as logs:
-            assert known.recall("site.eth", ETHEREUM) is None
+            assert known.load("site.eth", ETHEREUM) is None
         assert [entry["key"] for entry in logs] == ["site.eth"]
         known.keep("site.eth", ETHEREUM, Resolved(BOB, AT + timedelta(seconds=1)))
     async with opened(tmp_path) as known:
-        assert known.recall("site.eth", ETHEREUM) == Resolved(BOB, AT + timedelta(seconds=1))
+        assert known.load("site.eth", ETHEREUM) == Resolved(BOB, AT + timedelta(seconds=1))
 
 
-@pytest.mark.parametrize(("column", "value"), [("ttl", 2**62), ("learned_at", 2**62)])
+@pytest.mark.parametrize(("column", "value"), [("ttl", 2**62), ("stored_at", 2**62)])
 async def test_a_link_that_nobody_can_read_is_not_known(
     tmp_path: Path, column: str, value: int
 ) -> None:
@@ -161,8 +161,8 @@ async def test_what_waits_to_be_written_is_bounded(tmp_path: Path) -> None:
             known.store_link(IpnsName.parse(f"{number}.example"), StoredEntry("/ipfs/x", AT))
         known.keep("1.eth", ETHEREUM, Resolved(BOB, AT))
         known.keep("2.eth", ETHEREUM, None)
-        assert known.recall("1.eth", ETHEREUM) == Resolved(BOB, AT)
-        assert known.recall("3.eth", ETHEREUM) is None
+        assert known.load("1.eth", ETHEREUM) == Resolved(BOB, AT)
+        assert known.load("3.eth", ETHEREUM) is None
     assert await kept(tmp_path, 2)
     assert await kept(tmp_path, 3, table="ipns")
 
@@ -178,8 +178,8 @@ async def test_the_oldest_answers_give_way(tmp_path: Path) -> None:
         await kept(tmp_path, 10)
         await kept(tmp_path, 5, table="ipns")
     async with opened(tmp_path, bounds) as known:
-        assert known.recall("49.eth", ETHEREUM) is None
-        assert known.recall("50.eth", ETHEREUM) is not None
+        assert known.load("49.eth", ETHEREUM) is None
+        assert known.load("50.eth", ETHEREUM) is not None
         assert known.load_link(IpnsName.parse("54.example")) is None
         assert known.load_link(IpnsName.parse("55.example")) is not None
 

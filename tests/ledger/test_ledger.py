@@ -21,7 +21,7 @@ from content_gateway.model.content_state import (
 )
 from content_gateway.model.pins import NO_LABEL, Label, Match, Page, Pin, Removal, Search
 from content_gateway.sqlite.database import Database
-from tests.ledgers import GRACE, Clock, as_it_is, cid, shares
+from tests.ledgers import GRACE, Clock, as_it_is, cid, quota
 
 SECOND = 1_000_000
 
@@ -43,8 +43,8 @@ async def listed(
 
 async def seen(contents: SqliteContents, event: Event, again_in: float | None = None) -> None:
     """All that is due has come to *event*."""
-    dues = await contents.lease("test", 30.0, shares(1000))
-    await contents.settle("test", [(due, Outcome(event, again_in)) for due in dues])
+    items = await contents.lease("test", 30.0, quota(1000))
+    await contents.record_outcomes("test", [(item, Outcome(event, again_in)) for item in items])
 
 
 # Adding.
@@ -69,9 +69,9 @@ async def test_requestors_do_not_see_each_other(ledger: SqliteLedger) -> None:
 
 async def test_a_burst_of_one_wish_adds_one_pin(ledger: SqliteLedger, database: Database) -> None:
     """Sixty-four callers at once with a hundred contents: each is added once, to one of them."""
-    wishes = [("anna", number % 100) for number in range(6400)]
+    requests = [("anna", number % 100) for number in range(6400)]
     pins = await asyncio.gather(
-        *(ledger.add(who, cid(n), str(cid(n)), NO_LABEL) for who, n in wishes)
+        *(ledger.add(who, cid(n), str(cid(n)), NO_LABEL) for who, n in requests)
     )
     made = [pin for pin in pins if pin is not None]
     assert len(made) == 100
@@ -80,11 +80,11 @@ async def test_a_burst_of_one_wish_adds_one_pin(ledger: SqliteLedger, database: 
 
 async def test_a_burst_of_many_requestors_keeps_them_apart(ledger: SqliteLedger) -> None:
     """Written in one transaction, pins of many requestors and contents are what each asked for."""
-    wishes = [(f"r{n % 7}", n % 50, Label(f"name {n}", meta={"n": str(n)})) for n in range(350)]
+    requests = [(f"r{n % 7}", n % 50, Label(f"name {n}", meta={"n": str(n)})) for n in range(350)]
     pins = await asyncio.gather(
-        *(ledger.add(who, cid(n), f"spelt {n}", label) for who, n, label in wishes)
+        *(ledger.add(who, cid(n), f"spelt {n}", label) for who, n, label in requests)
     )
-    for (who, number, label), pin in zip(wishes, pins, strict=True):
+    for (who, number, label), pin in zip(requests, pins, strict=True):
         status = ledger.status(who, cid(number))
         assert status is not None
         assert (pin, status.pin.label, status.pin.spelling) == (
@@ -97,8 +97,8 @@ async def test_a_burst_of_many_requestors_keeps_them_apart(ledger: SqliteLedger)
 async def test_repeats_use_up_no_numbers(ledger: SqliteLedger, database: Database) -> None:
     """A sweep keeps a bit for each number that a content has had, so they stay close together."""
     await asyncio.gather(*(add(ledger, number) for number in range(100)))
-    wishes = [*range(100), 100, *range(100), 101]
-    again = (ledger.add("ben", cid(n), str(cid(n)), NO_LABEL) for n in wishes * 5)
+    requests = [*range(100), 100, *range(100), 101]
+    again = (ledger.add("ben", cid(n), str(cid(n)), NO_LABEL) for n in requests * 5)
     assert sum(pin is not None for pin in await asyncio.gather(*again)) == 102
     found = database.read(lambda connection: connection.execute("SELECT max(id) FROM contents"))
     (most,) = found.fetchone()
@@ -286,11 +286,11 @@ async def test_a_released_content_waits_for_the_grace_period(
     await add(ledger, 1)
     await ledger.remove("anna", cid(1))
     clock.now += GRACE - 0.1
-    assert await contents.lease("a", 30.0, shares(10)) == []
+    assert await contents.lease("a", 30.0, quota(10)) == []
     clock.now += 0.2
-    assert contents.any_due(shares(9))
-    (due,) = await contents.lease("a", 30.0, shares(10))
-    assert (due.state, due.is_held) == (ContentState.UNPINNING, False)
+    assert contents.any_due(quota(9))
+    (item,) = await contents.lease("a", 30.0, quota(10))
+    assert (item.state, item.is_held) == (ContentState.UNPINNING, False)
 
 
 async def test_a_new_pin_ends_the_grace_period(
@@ -298,13 +298,13 @@ async def test_a_new_pin_ends_the_grace_period(
 ) -> None:
     """It is due at once, as a promise that was never tended, of a new generation."""
     await add(ledger, 1)
-    (before,) = await contents.lease("a", 30.0, shares(10))
-    await contents.settle("a", [(before, Outcome(Event.SEEN_FAILED, 600.0, error="no"))])
+    (before,) = await contents.lease("a", 30.0, quota(10))
+    await contents.record_outcomes("a", [(before, Outcome(Event.SEEN_FAILED, 600.0, error="no"))])
     await ledger.remove("anna", cid(1))
     await add(ledger, 1, "ben")
-    (due,) = await contents.lease("a", 30.0, LeaseQuota(10, first_tries=10))
-    assert (due.state, due.attempts, due.looks) == (ContentState.QUEUED, 0, 0)
-    assert due.generation > before.generation
+    (item,) = await contents.lease("a", 30.0, LeaseQuota(10, first_tries=10))
+    assert (item.state, item.attempts, item.status_checks) == (ContentState.QUEUED, 0, 0)
+    assert item.generation > before.generation
     status = ledger.status("ben", cid(1))
     assert status is not None
     assert status.error is None
@@ -316,9 +316,9 @@ async def test_somebody_who_asks_for_what_failed_is_not_kept_waiting(
     """A second requestor of a content in a long gap makes it due now."""
     await add(ledger, 1)
     await seen(contents, Event.SEEN_FAILED, again_in=600.0)
-    assert not contents.any_due(shares(9))
+    assert not contents.any_due(quota(9))
     await add(ledger, 1, "ben")
-    assert contents.any_due(shares(9))
+    assert contents.any_due(quota(9))
 
 
 async def test_a_pinned_content_is_not_asked_for_again(
@@ -328,7 +328,7 @@ async def test_a_pinned_content_is_not_asked_for_again(
     await add(ledger, 1)
     await seen(contents, Event.SEEN_PINNED)
     await add(ledger, 1, "ben")
-    assert not contents.any_due(shares(9))
+    assert not contents.any_due(quota(9))
 
 
 # Searching.
@@ -441,13 +441,13 @@ async def test_pages_stand_still_while_pins_come_and_go(ledger: SqliteLedger, cl
 async def test_status_tells_what_was_seen(ledger: SqliteLedger, contents: SqliteContents) -> None:
     """Replicas, reasons and attempts of the last look, and when the next one is."""
     await add(ledger, 1)
-    (due,) = await contents.lease("a", 30.0, shares(10))
-    sighting = BackendStatus(TrackerStatus.FAILED, 1, 3, reason="no")
-    outcome = Outcome(Event.SEEN_FAILED, 10.0, sighting, "no", attempted=True)
+    (item,) = await contents.lease("a", 30.0, quota(10))
+    failed = BackendStatus(TrackerStatus.FAILED, 1, 3, reason="no")
+    outcome = Outcome(Event.SEEN_FAILED, 10.0, failed, "no", attempted=True)
     status = ledger.status("anna", cid(1))
     assert status is not None
     assert status.next_at is None  # it is under way
-    await contents.settle("a", [(due, outcome)])
+    await contents.record_outcomes("a", [(item, outcome)])
     status = ledger.status("anna", cid(1))
     assert status is not None
     assert (status.state, status.replicas, status.wanted) == (ContentState.FAILED, 1, 3)
@@ -462,12 +462,12 @@ async def test_a_new_origin_is_tried_at_once(
 ) -> None:
     """Of a content that waits out a long gap; other words are no reason."""
     await add(ledger, 1)
-    (due,) = await contents.lease("x", 30.0, shares(1))
-    await contents.settle("x", [(due, Outcome(Event.SEEN_FAILED, 600.0, None, "no"))])
+    (item,) = await contents.lease("x", 30.0, quota(1))
+    await contents.record_outcomes("x", [(item, Outcome(Event.SEEN_FAILED, 600.0, None, "no"))])
     assert await ledger.relabel("anna", cid(1), Label("a name"))
-    assert not await contents.lease("x", 30.0, shares(1))
+    assert not await contents.lease("x", 30.0, quota(1))
     assert await ledger.relabel("anna", cid(1), Label(origins=("/ip4/8.8.8.8/tcp/80/http",)))
-    assert await contents.lease("x", 30.0, shares(1))
+    assert await contents.lease("x", 30.0, quota(1))
 
 
 async def test_origins_are_those_of_the_newest_pins(ledger: SqliteLedger, clock: Clock) -> None:
@@ -486,12 +486,12 @@ async def test_writes_of_one_moment_take_effect_in_their_order(
     ledger: SqliteLedger, database: Database, order: tuple[int, ...]
 ) -> None:
     """Add, remove and add again, queued together: the last one counts."""
-    wishes: list[Callable[[], Awaitable[object]]] = [
+    requests: list[Callable[[], Awaitable[object]]] = [
         lambda: ledger.add("anna", cid(1), "a", NO_LABEL),
         lambda: ledger.remove("anna", cid(1)),
         lambda: ledger.add("anna", cid(1), "b", NO_LABEL),
     ]
-    await asyncio.gather(*(wishes[number]() for number in order))
+    await asyncio.gather(*(requests[number]() for number in order))
     is_held = order.index(1) != 2
     assert ledger.holds("anna", cid(1)) == is_held
     assert states(database) == {1: "queued" if is_held else "unpinning"}

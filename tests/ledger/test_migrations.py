@@ -15,7 +15,7 @@ from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.content_state import ContentState
 from content_gateway.model.pins import NO_LABEL, Match, Search
 from content_gateway.sqlite.database import Database
-from tests.ledgers import as_it_is, cid, shares
+from tests.ledgers import as_it_is, cid, quota
 
 AT = 1_790_000_000_123  # milliseconds
 STATES = ("queued", "pinning", "pinned", "failed")
@@ -79,9 +79,9 @@ async def test_every_content_is_where_it_was(database: Database) -> None:
         assert status is not None
         assert (status.state, status.attempts) == (STATES[number % 4], number % 5)
         assert status.error == ("why" if number % 4 == 3 else None)
-    due = await contents.lease("new", 30.0, shares(100))
-    assert {each.cid for each in due} == {cid(n) for n in range(40) if n % 4 != 2}
-    assert all(each.is_held and each.sent is None for each in due)
+    item = await contents.lease("new", 30.0, quota(100))
+    assert {each.cid for each in item} == {cid(n) for n in range(40) if n % 4 != 2}
+    assert all(each.is_held and each.last_request is None for each in item)
 
 
 async def test_it_is_migrated_once(old: Path) -> None:

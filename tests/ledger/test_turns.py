@@ -19,7 +19,7 @@ from content_gateway.model.content_state import (
 )
 from content_gateway.model.pins import NO_LABEL
 from content_gateway.sqlite.database import Database
-from tests.ledgers import Clock, cid, numbers, shares
+from tests.ledgers import Clock, cid, numbers, quota
 
 LEASE = 30.0
 AGAIN = Outcome(Event.SEEN_PINNING, 5.0, attempted=True)
@@ -35,7 +35,7 @@ async def lease(
 ) -> list[WorkItem]:
     """Leases of *number* first tries or retries, fair to whoever has what *held* says."""
     quota = LeaseQuota(
-        number, number, number, number, held=[(due.requestor, due.lane) for due in held]
+        number, number, number, number, held=[(item.requestor, item.queue) for item in held]
     )
     return list(await contents.lease("a", LEASE, quota))
 
@@ -65,11 +65,11 @@ async def test_all_have_the_same_number_of_turns(
     served: Counter[int] = Counter()
     for size in (1, 2, 7, 3, 20, 9, 18):
         clock.now += 0.01
-        dues = await contents.lease("a", 600.0, LeaseQuota(size, first_tries=size))
-        assert len(dues) == size
-        served.update(number // 1000 for number in numbers(dues))
+        items = await contents.lease("a", 600.0, LeaseQuota(size, first_tries=size))
+        assert len(items) == size
+        served.update(number // 1000 for number in numbers(items))
     assert served == {0: 20, 1: 20, 2: 20}
-    rest = numbers(await contents.lease("a", 600.0, shares(100)))
+    rest = numbers(await contents.lease("a", 600.0, quota(100)))
     assert Counter(number // 1000 for number in rest) == {1: 20, 2: 40}
 
 
@@ -97,14 +97,14 @@ async def test_a_requestor_whose_share_is_used_up_is_passed_over(
     await promise(ledger, "anna", *range(100))
     first = await lease(contents, 12)
     assert len(first) == 8
-    used_up = LeaseQuota(4, 4, 4, 4, held=[(due.requestor, due.lane) for due in first])
+    used_up = LeaseQuota(4, 4, 4, 4, held=[(item.requestor, item.queue) for item in first])
     assert not contents.any_due(used_up)
     assert await contents.lease("a", LEASE, used_up) == []
     await promise(ledger, "ben", *range(500, 600))
     assert contents.any_due(used_up)
-    dues = await contents.lease("a", LEASE, used_up)
-    assert len(dues) == 3
-    assert all(number >= 500 for number in numbers(dues))
+    items = await contents.lease("a", LEASE, used_up)
+    assert len(items) == 3
+    assert all(number >= 500 for number in numbers(items))
 
 
 async def test_retries_are_leased_in_turn_too(
@@ -112,11 +112,11 @@ async def test_retries_are_leased_in_turn_too(
 ) -> None:
     """Five hundred that were tried before do not stand before the one of somebody else."""
     await promise(ledger, "anna", *range(500))
-    dues = await contents.lease("a", LEASE, shares(500))
-    await contents.settle("a", [(due, AGAIN) for due in dues])
+    items = await contents.lease("a", LEASE, quota(500))
+    await contents.record_outcomes("a", [(item, AGAIN) for item in items])
     await promise(ledger, "ben", 900)
-    (due,) = await contents.lease("a", LEASE, shares(500))
-    await contents.settle("a", [(due, AGAIN)])
+    (item,) = await contents.lease("a", LEASE, quota(500))
+    await contents.record_outcomes("a", [(item, AGAIN)])
     clock.now += 5.1
     found = numbers(await contents.lease("a", LEASE, LeaseQuota(2, retries=2)))
     assert 900 in found
@@ -141,12 +141,12 @@ async def test_a_shared_content_is_not_held_up_by_a_flood_that_comes_later(
     """After each try it is seen again who of its holders comes first."""
     await promise(ledger, "anna", 1)
     await promise(ledger, "ben", 1)
-    (due,) = await lease(contents, 5)
-    assert due.is_shared
+    (item,) = await lease(contents, 5)
+    assert item.is_shared
     await promise(ledger, "anna", *range(100, 200))
-    flood = await contents.lease("a", LEASE, shares(100))
-    await contents.settle("a", [(each, Outcome(None, 4.0)) for each in flood])
-    await contents.settle("a", [(due, AGAIN)])
+    flood = await contents.lease("a", LEASE, quota(100))
+    await contents.record_outcomes("a", [(each, Outcome(None, 4.0)) for each in flood])
+    await contents.record_outcomes("a", [(item, AGAIN)])
     clock.now += 5.1
     assert 1 in numbers(await contents.lease("a", LEASE, LeaseQuota(2, retries=2)))
 
@@ -170,8 +170,8 @@ async def test_letting_go_and_pinning_again_gains_no_turns(
     """What is pinned anew is a first try again, and still one in anna's own queue."""
     await promise(ledger, "anna", *range(50))
     for _ in range(3):
-        dues = await contents.lease("a", LEASE, shares(50))
-        await contents.settle("a", [(due, AGAIN) for due in dues])
+        items = await contents.lease("a", LEASE, quota(50))
+        await contents.record_outcomes("a", [(item, AGAIN) for item in items])
         for number in range(50):
             await ledger.remove("anna", cid(number))
         await promise(ledger, "anna", *range(50))
@@ -187,8 +187,10 @@ async def test_queues_that_turn_out_to_be_empty_are_passed_over(
     lines are gone when that one was found."""
     for number in range(1_000):
         await promise(ledger, f"who {number}", number)
-    while dues := await contents.lease("a", LEASE, shares(1_000)):
-        await contents.settle("a", [(due, Outcome(Event.SEEN_PINNED, None)) for due in dues])
+    while items := await contents.lease("a", LEASE, quota(1_000)):
+        await contents.record_outcomes(
+            "a", [(item, Outcome(Event.SEEN_PINNED, None)) for item in items]
+        )
     clock.now += LEASE + 1
     await promise(ledger, "ben", 5_000)
     assert numbers(await contents.lease("a", LEASE, LeaseQuota(5, 5, 5, 5))) == [5_000]
@@ -203,10 +205,10 @@ async def test_whatever_waits_stands_in_the_line(
     for number in range(60):
         await promise(ledger, f"who {number % 7}", number % 40)
         if number % 3 == 0:
-            dues = await lease(contents, 5)
+            items = await lease(contents, 5)
             ends = [Outcome(None, 0.5), AGAIN, Outcome(Event.SEEN_PINNED, None)]
-            await contents.settle("a", list(zip(dues, ends, strict=False)))
-            await contents.renew("a", dues[3:], LEASE * 2)
+            await contents.record_outcomes("a", list(zip(items, ends, strict=False)))
+            await contents.renew("a", items[3:], LEASE * 2)
         if number % 5 == 0:
             await ledger.remove(f"who {number % 7}", cid(number % 40))
         if number % 20 == 19:
@@ -216,7 +218,8 @@ async def test_whatever_waits_stands_in_the_line(
         late = database.read(
             lambda c: c.execute(
                 "SELECT contents.id FROM contents LEFT JOIN turns"
-                " ON lane = (attempts + looks > 0) + (attempts > 4) AND requestor = turn_of"
+                " ON queue = (attempts + status_checks > 0) + (attempts > 4)"
+                " AND requestor = turn_of"
                 " WHERE next_at IS NOT NULL AND (at IS NULL OR at > 1000 * max(next_at, ?))",
                 (round(clock.now * 1000),),
             ).fetchall()
@@ -228,7 +231,7 @@ def test_room_counts_what_was_given() -> None:
     """In all, in the lane, and by requestor; without fairness one may have it all."""
     room = RemainingQuota(LeaseQuota(6, 6, 3, 1))
     assert (room.of(Queue.FIRST_TRY, 1), room.of(Queue.RETRY, 1)) == (6, 3)
-    room.taken(Queue.STUBBORN, 1)
-    assert (room.of(Queue.STUBBORN, 1), room.left) == (0, 5)
+    room.taken(Queue.SLOW, 1)
+    assert (room.of(Queue.SLOW, 1), room.left) == (0, 5)
     fair = RemainingQuota(LeaseQuota(6, 6, 3, 1, held=[]))
     assert (fair.of(Queue.FIRST_TRY, 1), fair.of(Queue.RETRY, 1)) == (4, 2)

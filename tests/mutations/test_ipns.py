@@ -172,7 +172,7 @@ class Sources:
             cache=Cache(Memory()),
         )
         try:
-            resolution = await directory.resolve(DomainName.parse("site.eth"), anew=True)
+            resolution = await directory.resolve(DomainName.parse("site.eth"), force_refresh=True)
             await settle()
             final = resolver.known(self.name)
         finally:

@@ -111,13 +111,13 @@ class Ipns:
         self.blocked = False
 
     async def latest(
-        self, name: IpnsName, *, anew: bool = False, requestor: str = ""
+        self, name: IpnsName, *, force_refresh: bool = False, requestor: str = ""
     ) -> IpfsPath | None:
         """The last path, None if there is none yet; raises Blocked."""
         self._check()
         self.requestors.append(requestor)
         self.asked.append(name)
-        if anew:
+        if force_refresh:
             self.asked_anew.append(name)
         return self.paths.get(name)
 
@@ -137,15 +137,15 @@ class Memory:
     def __init__(self) -> None:
         self.kept: dict[tuple[str, CoinType], Resolved] = {}
 
-    def recall(self, domain: str, coin: CoinType) -> Resolved | None:
+    def load(self, domain: str, coin: CoinType) -> Resolved | None:
         """What is remembered."""
         return self.kept.get((domain, coin))
 
-    def keep(self, domain: str, coin: CoinType, learned: Resolved | None) -> None:
+    def keep(self, domain: str, coin: CoinType, resolved: Resolved | None) -> None:
         """Remember, or forget."""
         self.kept.pop((domain, coin), None)
-        if learned is not None:
-            self.kept[domain, coin] = learned
+        if resolved is not None:
+            self.kept[domain, coin] = resolved
 
 
 class Blocks:

@@ -20,9 +20,9 @@ def cache_of(clock: Clock, memory: Memory | None = None, ages: CachePolicy | Non
     return Cache(memory or Memory(), ages=ages, clock=clock, today=clock.today)
 
 
-def learn(cache: Cache, clock: Clock, records: Records | None = ALICE) -> CachedName:
+def store(cache: Cache, clock: Clock, records: Records | None = ALICE) -> CachedName:
     """Let the cache learn *records* now."""
-    return cache.learn(SITE, records, clock())
+    return cache.store(SITE, records, clock())
 
 
 # -- ages -----------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ def test_an_answer_passes_through_four_ages(
 ) -> None:
     """Fresh, stale while revalidating, stale if there is an error, too old; to the moment."""
     cache = cache_of(clock)
-    learn(cache, clock)
+    store(cache, clock)
     clock.pass_(age)
     entry = cache.get(SITE)
     assert entry is not None
@@ -57,7 +57,7 @@ def test_an_answer_passes_through_four_ages(
 def test_absence_is_never_stretched(clock: Clock) -> None:
     """It is known for thirty seconds, and not told a moment longer, error or not."""
     cache = cache_of(clock)
-    entry = learn(cache, clock, None)
+    entry = store(cache, clock, None)
     assert not cache.serves_while_revalidating(entry)
     assert not cache.serves_if_error(entry)
     assert entry.ask_again_at == clock() + 30
@@ -66,7 +66,7 @@ def test_absence_is_never_stretched(clock: Clock) -> None:
 def test_staleness_tells_age_and_delay(clock: Clock) -> None:
     """Both in seconds since it was learned and since it was fresh."""
     cache = cache_of(clock)
-    entry = learn(cache, clock)
+    entry = store(cache, clock)
     clock.pass_(1000)
     assert cache.staleness(entry) == Staleness(timedelta(seconds=1000), timedelta(seconds=700))
 
@@ -75,11 +75,11 @@ def test_what_is_learned_replaces_what_was_known(clock: Clock) -> None:
     """Absence included, in memory and in the database."""
     memory = Memory()
     cache = cache_of(clock, memory)
-    learn(cache, clock)
+    store(cache, clock)
     clock.pass_(1)
-    learn(cache, clock, BOB)
+    store(cache, clock, BOB)
     assert memory.kept[SITE] == Resolved(BOB, clock.today())
-    learn(cache, clock, None)
+    store(cache, clock, None)
     assert not memory.kept
     assert cache.last(SITE) is None
 
@@ -90,7 +90,7 @@ def test_what_is_learned_replaces_what_was_known(clock: Clock) -> None:
 def test_after_a_failure_nobody_asks_for_a_while(clock: Clock) -> None:
     """Three seconds, but not beyond the age at which the answer is too old."""
     cache = cache_of(clock)
-    entry = learn(cache, clock)
+    entry = store(cache, clock)
     clock.pass_(400)
     cache.record_failure(SITE, clock(), HOLD_BACK)
     assert entry.ask_again_at == clock() + HOLD_BACK
@@ -105,7 +105,7 @@ def test_a_look_that_was_demanded_in_vain_does_not_age_a_fresh_answer(
 ) -> None:
     """One impatient caller during an outage takes the answer from nobody."""
     cache = cache_of(clock, ages=CachePolicy(while_revalidating=min(600.0, limit), if_error=limit))
-    entry = learn(cache, clock)
+    entry = store(cache, clock)
     clock.pass_(200)
     cache.record_failure(SITE, clock(), HOLD_BACK)
     assert entry.ask_again_at == clock() + 100
@@ -116,7 +116,7 @@ def test_a_look_that_was_demanded_in_vain_does_not_age_a_fresh_answer(
 def test_a_failed_look_at_an_absence_counts_as_one(clock: Clock) -> None:
     """The next one may not be demanded at once, and the absence lives no longer for it."""
     cache = cache_of(clock)
-    entry = learn(cache, clock, None)
+    entry = store(cache, clock, None)
     until = entry.ask_again_at
     clock.pass_(10)
     cache.record_failure(SITE, clock(), HOLD_BACK)
@@ -158,7 +158,7 @@ def test_the_time_of_day_may_jump(clock: Clock) -> None:
     """What is in memory is as old as it is, whatever the wall clock says."""
     ahead = [timedelta(0)]
     cache = Cache(Memory(), clock=clock, today=lambda: clock.today() + ahead[-1])
-    entry = learn(cache, clock)
+    entry = store(cache, clock)
     for days in (400, -400):
         ahead.append(timedelta(days=days))
         clock.pass_(10)
@@ -172,7 +172,7 @@ def test_a_restart_believes_what_memory_would(clock: Clock, limit: float, age: f
     """A fresh answer serves whatever the limit for stale ones, and no other beyond it."""
     ages = CachePolicy(while_revalidating=min(600.0, limit), if_error=limit)
     memory = Memory()
-    learn(cache_of(clock, memory, ages), clock)
+    store(cache_of(clock, memory, ages), clock)
     clock.pass_(age)
     assert cache_of(clock, memory, ages).get(SITE) is not None
     clock.pass_(1)
@@ -183,11 +183,11 @@ def test_the_last_answer_is_told_however_old(clock: Clock) -> None:
     """From memory, or from the database; asking for it moves nothing."""
     memory = Memory()
     cache = cache_of(clock, memory)
-    learned = Resolved(ALICE, clock.today())
-    learn(cache, clock)
+    resolved = Resolved(ALICE, clock.today())
+    store(cache, clock)
     clock.pass_(1_000_000)
-    assert cache.last(SITE) == learned
-    assert cache_of(clock, memory).last(SITE) == learned
+    assert cache.last(SITE) == resolved
+    assert cache_of(clock, memory).last(SITE) == resolved
     assert cache_of(clock, memory).get(SITE) is None
 
 
@@ -195,7 +195,7 @@ def test_a_known_absence_hides_what_the_database_still_has(clock: Clock) -> None
     """The database may be late, or locked."""
     memory = Memory()
     cache = cache_of(clock, memory)
-    learn(cache, clock, None)
+    store(cache, clock, None)
     memory.kept[SITE] = Resolved(ALICE, clock.today())
     assert cache.last(SITE) is None
     entry = cache.get(SITE)
@@ -217,11 +217,11 @@ class Forgetful(Memory):
         super().__init__()
         self.asked = 0
 
-    def recall(self, domain: str, coin: CoinType) -> Resolved | None:
+    def load(self, domain: str, coin: CoinType) -> Resolved | None:
         self.asked += 1
         return None
 
-    def keep(self, domain: str, coin: CoinType, learned: Resolved | None) -> None:
+    def keep(self, domain: str, coin: CoinType, resolved: Resolved | None) -> None:
         pass
 
 
@@ -234,13 +234,13 @@ def test_the_name_that_was_asked_for_longest_ago_gives_way(clock: Clock) -> None
     """Asking keeps a name, learning does, and looking at last known records does not."""
     cache = cache_of(clock, Forgetful(), CachePolicy(max_entries=3))
     for number in range(3):
-        cache.learn(name(number), ALICE, clock())
+        cache.store(name(number), ALICE, clock())
     cache.get(name(0))
     cache.last(name(1))
-    cache.learn(name(3), ALICE, clock())
+    cache.store(name(3), ALICE, clock())
     assert known(cache, 0, 1, 2, 3) == [0, 2, 3]
-    cache.learn(name(2), BOB, clock())
-    cache.learn(name(4), ALICE, clock())
+    cache.store(name(2), BOB, clock())
+    cache.store(name(4), ALICE, clock())
     assert known(cache, 0, 2, 3, 4) == [2, 3, 4]
 
 
@@ -248,18 +248,18 @@ def test_absences_take_room_like_answers(clock: Clock) -> None:
     """A flood of names that do not exist grows no memory."""
     cache = cache_of(clock, Forgetful(), CachePolicy(max_entries=100))
     for number in range(10_000):
-        cache.learn(name(number), None, clock())
+        cache.store(name(number), None, clock())
     assert len([n for n in range(10_000) if cache.get(name(n)) is not None]) == 100
 
 
 def test_learning_again_takes_no_more_room(clock: Clock) -> None:
     """One name is one entry; each coin of it is another."""
     cache = cache_of(clock, Forgetful(), CachePolicy(max_entries=2))
-    cache.learn(name(1), ALICE, clock())
+    cache.store(name(1), ALICE, clock())
     for _ in range(10):
-        cache.learn(name(2), ALICE, clock())
+        cache.store(name(2), ALICE, clock())
     assert known(cache, 1, 2) == [1, 2]
-    cache.learn(name(2, CoinType(0)), ALICE, clock())
+    cache.store(name(2, CoinType(0)), ALICE, clock())
     assert known(cache, 1, 2) == [2]
 
 
@@ -267,7 +267,7 @@ def test_the_database_is_asked_only_for_what_is_not_in_memory(clock: Clock) -> N
     """A warm answer reads no file."""
     memory = Forgetful()
     cache = cache_of(clock, memory)
-    learn(cache, clock)
+    store(cache, clock)
     for _ in range(100):
         cache.get(SITE)
         cache.last(SITE)

@@ -104,7 +104,7 @@ async def test_a_partial_answer_is_not_written_down(
     kept = Resolved(WHOLE, clock.today())
     clock.pass_(400)
     service.names["site.eth"] = REFUSED
-    await directory.resolve(SITE, anew=True)
+    await directory.resolve(SITE, force_refresh=True)
     assert memory.kept == {("site.eth", ETHEREUM): kept}
     assert directory.known(SITE)[0] == kept
     restarted = directory_of(service, memory=memory, clock=clock)

@@ -31,19 +31,19 @@ async def test_a_fresh_look_shows_the_owners_update_at_once(
     await directory.resolve(SITE)
     service.names["site.eth"] = BOB
     clock.pass_(5)
-    assert await directory.resolve(SITE, anew=True) == Resolution(BOB)
+    assert await directory.resolve(SITE, force_refresh=True) == Resolution(BOB)
 
 
 async def test_fresh_looks_are_rare(directory: Directory, service: Service, clock: Clock) -> None:
     """Each name gets one in five seconds, however many callers demand it, in an outage too."""
     service.names["site.eth"] = ALICE
     for _ in range(20):
-        await directory.resolve(SITE, anew=True)
+        await directory.resolve(SITE, force_refresh=True)
         clock.pass_(1)
     assert len(service.asked) == 4
     service.down = True
     for _ in range(20):
-        assert (await directory.resolve(SITE, anew=True)).records == ALICE
+        assert (await directory.resolve(SITE, force_refresh=True)).records == ALICE
         clock.pass_(1)
     assert len(service.asked) == 8
 
@@ -56,7 +56,7 @@ async def test_a_fresh_look_finds_a_name_that_was_absent(
         await directory.resolve(SITE)
     service.names["site.eth"] = ALICE
     clock.pass_(5)
-    assert await directory.resolve(SITE, anew=True) == Resolution(ALICE)
+    assert await directory.resolve(SITE, force_refresh=True) == Resolution(ALICE)
 
 
 async def test_a_fresh_look_reaches_ipns(
@@ -65,7 +65,7 @@ async def test_a_fresh_look_reaches_ipns(
     """The demand is handed on to the resolution of the name that the content is behind."""
     service.names["site.eth"] = BLOG
     await directory.resolve(SITE)
-    await directory.resolve(SITE, anew=True)
+    await directory.resolve(SITE, force_refresh=True)
     assert ipns.asked_anew == [NAME]
 
 
@@ -93,11 +93,11 @@ async def test_what_is_known_is_told_without_asking(
         directory.known(SITE)
     service.names["site.eth"] = BLOG
     await directory.resolve(SITE)
-    learned = Resolved(BLOG, clock.today())
-    assert directory.known(SITE) == (learned, None)
+    resolved = Resolved(BLOG, clock.today())
+    assert directory.known(SITE) == (resolved, None)
     ipns.paths[NAME] = IpfsPath(CID)
     clock.pass_(100_000)
-    assert directory.known(SITE) == (learned, IpfsPath(CID))
+    assert directory.known(SITE) == (resolved, IpfsPath(CID))
     assert (len(service.asked), len(ipns.asked)) == (1, 1)
 
 
@@ -114,9 +114,9 @@ async def test_what_a_former_process_knew_is_known(
     directory: Directory, memory: Memory, clock: Clock
 ) -> None:
     """Even when it is too old to be an answer to a resolve."""
-    learned = Resolved(ALICE, clock.today() - timedelta(days=300))
-    memory.kept["site.eth", ETHEREUM] = learned
-    assert directory.known(SITE) == (learned, None)
+    resolved = Resolved(ALICE, clock.today() - timedelta(days=300))
+    memory.kept["site.eth", ETHEREUM] = resolved
+    assert directory.known(SITE) == (resolved, None)
 
 
 async def test_a_blocked_domain_is_refused_before_anybody_is_asked(

@@ -22,7 +22,7 @@ BATCH_AGE = 2.0
 
 
 class MiniClusterBench:
-    """A miniature cluster of three peers, whose clock is moved by `settle`."""
+    """A miniature cluster of three peers, whose clock is moved by `record_outcomes`."""
 
     is_remote = True
 
@@ -43,7 +43,7 @@ class MiniClusterBench:
         for peer in self.cluster.peers:
             peer.is_dark = False
 
-    async def settle(self) -> None:
+    async def record_outcomes(self) -> None:
         self.clock.advance(BATCH_AGE)
 
     async def keeps(self, cid: Cid) -> bool:
@@ -127,7 +127,7 @@ class RealClusterBench:
     async def come_back(self) -> None:
         await start_all(self._world.peers)
 
-    async def settle(self) -> None:
+    async def record_outcomes(self) -> None:
         await asyncio.sleep(0.2)
 
     async def keeps(self, cid: Cid) -> bool:

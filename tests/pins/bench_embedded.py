@@ -39,7 +39,7 @@ class EmbeddedBench:
     async def come_back(self) -> None:
         self.origin.come_back()
 
-    async def settle(self) -> None:
+    async def record_outcomes(self) -> None:
         await asyncio.sleep(A_MOMENT)
 
     async def keeps(self, cid: Cid) -> bool:

@@ -41,7 +41,7 @@ class KuboBench:
     async def come_back(self) -> None:
         self.kubo.come_back()
 
-    async def settle(self) -> None:
+    async def record_outcomes(self) -> None:
         self.kubo.collect_garbage()
         await asyncio.sleep(0)
 
@@ -73,7 +73,7 @@ class RealKuboBench:
     async def come_back(self) -> None:
         await self.kubo.start()
 
-    async def settle(self) -> None:
+    async def record_outcomes(self) -> None:
         await self._drop_forgotten()
         await asyncio.sleep(A_MOMENT)
 

@@ -44,8 +44,8 @@ class Fed:
             self.wire, self.wire.urls, batch_age=batch_age, seconds=3.0, clock=clock, **options
         )
         self.reconciler = self.another_process()
-        sweeps = SqliteResyncs(database, clock=clock)
-        self.sweeper = Resync(sweeps, self._backend, wake=self.reconciler.wake, clock=clock)
+        resyncs = SqliteResyncs(database, clock=clock)
+        self.resyncing = Resync(resyncs, self._backend, wake=self.reconciler.wake, clock=clock)
 
     def another_process(self) -> Reconciler:
         """A reconciler on the same ledger."""
@@ -84,9 +84,9 @@ class Fed:
         assert status is not None
         return status
 
-    async def sweep(self) -> ResyncReport:
+    async def resync(self) -> ResyncReport:
         """Compare the ledger with the cluster."""
-        report = await self.sweeper.now()
+        report = await self.resyncing.now()
         assert report is not None
         return report
 

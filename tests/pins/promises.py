@@ -52,7 +52,7 @@ class Bench(Protocol):
     async def come_back(self) -> None:
         """The world is as it was before it went dark; returns once that is so."""
 
-    async def settle(self) -> None:
+    async def record_outcomes(self) -> None:
         """Let some time pass: more than a batch age where the clock is the bench's own, a moment
         where it is not. Called again and again until a test sees what it waits for."""
 
@@ -66,7 +66,7 @@ def no_progress(blocks: int, size: int) -> None:
 
 async def look(bench: Bench, cid: Cid) -> BackendStatus:
     """What the backend says of one content."""
-    return (await bench.backend.look([cid]))[cid]
+    return (await bench.backend.status([cid]))[cid]
 
 
 async def ask_for(bench: Bench, cid: Cid, seen: BackendStatus) -> BackendStatus:
@@ -92,7 +92,7 @@ async def failed(bench: Bench, cid: Cid) -> BackendStatus:
 async def absent(bench: Bench, cid: Cid) -> None:
     """Return once the backend says that it does not have *cid*, and still does a while later."""
     await _until(bench, cid, TrackerStatus.ABSENT, asking=False)
-    await bench.settle()
+    await bench.record_outcomes()
     await _until(bench, cid, TrackerStatus.ABSENT, asking=False)
 
 
@@ -108,21 +108,21 @@ async def gone(bench: Bench, cid: Cid) -> None:
     assert await is_gone()
 
 
-async def _until(bench: Bench, cid: Cid, holding: TrackerStatus, *, asking: bool) -> BackendStatus:
+async def _until(bench: Bench, cid: Cid, status: TrackerStatus, *, asking: bool) -> BackendStatus:
     asked_at = time.monotonic()
     end = asked_at + MOST_SECONDS
     while True:
         seen = await look(bench, cid)
         # Peers of a real cluster may not hear of each other for minutes.
         is_unheard = (
-            seen.holding is TrackerStatus.UNTRACKED and time.monotonic() > asked_at + IN_VAIN
+            seen.status is TrackerStatus.UNTRACKED and time.monotonic() > asked_at + IN_VAIN
         )
-        if asking and seen.holding is not holding and (seen.holding in _NOT_THERE or is_unheard):
+        if asking and seen.status is not status and (seen.status in _NOT_THERE or is_unheard):
             seen, asked_at = await ask_for(bench, cid, seen), time.monotonic()
-        if seen.holding is holding:
+        if seen.status is status:
             return seen
-        assert time.monotonic() < end, f"{seen} and never {holding}"
-        await bench.settle()
+        assert time.monotonic() < end, f"{seen} and never {status}"
+        await bench.record_outcomes()
 
 
 async def pinset(bench: Bench) -> list[Cid]:
@@ -165,7 +165,7 @@ class Promises:
         held = await provide(bench, b"somebody has it, nobody pinned it")
         for cid in (held, raw(b"nobody has it")):
             seen = await look(bench, cid)
-            assert seen.holding is TrackerStatus.ABSENT
+            assert seen.status is TrackerStatus.ABSENT
             assert seen.replicas == 0
 
     async def test_a_pin_leads_to_a_pinned_content(self, bench: Bench) -> None:
@@ -179,7 +179,7 @@ class Promises:
         assert await bench.keeps(root)
         assert await bench.keeps(leaf)
         seen = await look(bench, root)
-        assert seen.holding is TrackerStatus.PINNED
+        assert seen.status is TrackerStatus.PINNED
         assert seen.replicas >= seen.wanted >= 1
 
     async def test_pinning_what_is_pinned_drops_nothing(self, bench: Bench) -> None:
@@ -248,7 +248,7 @@ class Promises:
             with pytest.raises(OUTAGE):
                 await pinset(bench)
         else:
-            assert (await look(bench, cid)).holding is TrackerStatus.PINNED
+            assert (await look(bench, cid)).status is TrackerStatus.PINNED
             assert await pinset(bench) == [cid]
         with pytest.raises((*OUTAGE, PinDeferred)):
             await bench.backend.pin(other, BackendStatus(TrackerStatus.ABSENT), no_progress)
@@ -263,11 +263,11 @@ class Promises:
             await pinned(bench, cid)
         others = [raw(b"not held %d" % number) for number in range(120)]
         asked = [*others[:60], *held, *others[60:], held[0]]
-        seen = await bench.backend.look(asked)
+        seen = await bench.backend.status(asked)
         assert set(seen) == set(asked)
-        assert {cid for cid in seen if seen[cid].holding is TrackerStatus.PINNED} == set(held)
-        assert {seen[cid].holding for cid in others} == {TrackerStatus.ABSENT}
-        assert await bench.backend.look([]) == {}
+        assert {cid for cid in seen if seen[cid].status is TrackerStatus.PINNED} == set(held)
+        assert {seen[cid].status for cid in others} == {TrackerStatus.ABSENT}
+        assert await bench.backend.status([]) == {}
 
     async def test_the_pinset_is_exactly_what_is_pinned(self, bench: Bench) -> None:
         """It lists what was pinned and not what was let go of or never asked for."""
@@ -313,7 +313,7 @@ class Promises:
         for cid in (one, shared):
             await bench.backend.unpin(cid)
             await absent(bench, cid)
-        assert (await look(bench, two)).holding is TrackerStatus.PINNED
+        assert (await look(bench, two)).status is TrackerStatus.PINNED
         assert all([await bench.keeps(cid) for cid in (two, shared, own)])
         await gone(bench, one)
 
@@ -323,7 +323,7 @@ class Promises:
         spelled = Cid.parse(BASE58BTC.encode(cid.multihash))
         await bench.provide(cid, data)
         await pinned(bench, spelled)
-        assert (await look(bench, cid)).holding is TrackerStatus.PINNED
+        assert (await look(bench, cid)).status is TrackerStatus.PINNED
         assert await pinset(bench) == [cid]
         await bench.backend.unpin(cid)
         await absent(bench, spelled)

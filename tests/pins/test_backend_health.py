@@ -175,22 +175,22 @@ class Kept:
 async def test_a_backend_that_answers_costs_a_word_in_ten_seconds() -> None:
     """With the last answer, the peers that took part in it, and how many were pinned."""
     clock, ledger = Clock(), Kept()
-    outage = Availability(lambda _: 1.0, clock)
-    health = HealthMonitor(outage, ledger, returned=lambda: None, clock=clock, ticks=clock)
+    availability = Availability(lambda _: 1.0, clock)
+    health = HealthMonitor(availability, ledger, returned=lambda: None, clock=clock, ticks=clock)
     peers = (Peer("one", "pinned"), Peer("two", "cluster_error"))
     for _ in range(100):
         clock.now += 1
         seen = BackendStatus(TrackerStatus.PINNED, 1, 2, peers)
-        health.heard(None, wish=False)
+        health.record_answer(None, is_write=False)
         health.seen([seen])
-        health.settled([seen, BackendStatus(TrackerStatus.QUEUED), None])
+        health.finished([seen, BackendStatus(TrackerStatus.QUEUED), None])
         await health.keep()
     assert len(ledger.kept) == 10
     last = ledger.kept[-1]
     assert last.answered_at == datetime.fromtimestamp(clock.now - 9, UTC)
     assert [(node.name, node.answers) for node in last.nodes] == [("one", True), ("two", False)]
     assert (last.pinned, round(last.seconds)) == (91, 91)
-    health.heard(UpstreamUnavailable("away"), wish=False)
+    health.record_answer(UpstreamUnavailable("away"), is_write=False)
     await health.keep()
     assert ledger.kept[-1].since == datetime.fromtimestamp(clock.now, UTC)
     await health.keep()

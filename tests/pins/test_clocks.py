@@ -23,7 +23,7 @@ from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.resync import Resync, ResyncSchedule
 from content_gateway.sqlite.database import Database
-from tests.ledgers import GRACE, Clock, cid, numbers, shares
+from tests.ledgers import GRACE, Clock, cid, numbers, quota
 from tests.pins.test_reconciler import QUICK, Backend
 from tests.waiting import until
 
@@ -166,7 +166,7 @@ async def test_a_step_back_is_told_from_time_that_passes() -> None:
     ):
         wall.now, ticks.now = wall.now + walled, ticks.now + passed
         before = len(ledger.asked)
-        await watch.look()
+        await watch.check()
         told.append([round(back) for back in ledger.asked[before:]])
     year = round(YEAR)
     assert told == [[0], [], [], [], [year + 1], [], [], [301], [0], []]
@@ -186,18 +186,22 @@ async def test_what_waits_beyond_every_backoff_is_due(
     """Queued, failed, and in a queue that was served under the wrong clock; what waits within the
     longest backoff waits on."""
     await add(ledger, 5)
-    (due,) = await contents.lease("w", LEASE, shares(9))
-    await contents.settle("w", [(due, Outcome(Event.SEEN_FAILED, LONGEST - 1, attempted=True))])
+    (item,) = await contents.lease("w", LEASE, quota(9))
+    await contents.record_outcomes(
+        "w", [(item, Outcome(Event.SEEN_FAILED, LONGEST - 1, attempted=True))]
+    )
     clock.now += YEAR
     await add(ledger, 1, 2, 3)
-    dues = await contents.lease("w", LEASE, ONE)
-    await contents.settle("w", [(each, Outcome(None, 300.0, attempted=True)) for each in dues])
+    items = await contents.lease("w", LEASE, ONE)
+    await contents.record_outcomes(
+        "w", [(each, Outcome(None, 300.0, attempted=True)) for each in items]
+    )
     clock.now -= YEAR
-    assert await contents.lease("w", LEASE, shares(9)) == []
+    assert await contents.lease("w", LEASE, quota(9)) == []
     await contents.rebase(LONGEST, LEASE, 0.0)
-    assert sorted(numbers(await contents.lease("w", LEASE, shares(9)))) == [1, 2, 3]
+    assert sorted(numbers(await contents.lease("w", LEASE, quota(9)))) == [1, 2, 3]
     clock.now += LONGEST
-    assert 5 in numbers(await contents.lease("w", LEASE, shares(9)))
+    assert 5 in numbers(await contents.lease("w", LEASE, quota(9)))
 
 
 async def test_a_lease_of_the_future_is_not_taken_from_who_lives(
@@ -210,11 +214,11 @@ async def test_a_lease_of_the_future_is_not_taken_from_who_lives(
     (dead,) = await contents.lease("dead", LEASE, ONE)
     clock.now -= YEAR
     await contents.rebase(LONGEST, LEASE, 0.0)
-    assert await contents.lease("next", LEASE, shares(9)) == []
+    assert await contents.lease("next", LEASE, quota(9)) == []
     clock.now += LEASE * 2 / 3
     assert await contents.renew("lives", [lives], LEASE) == {lives.id}
     clock.now += LEASE * 2 / 3
-    assert numbers(await contents.lease("next", LEASE, shares(9))) == numbers([dead])
+    assert numbers(await contents.lease("next", LEASE, quota(9))) == numbers([dead])
 
 
 async def test_a_period_of_grace_is_kept_but_not_for_a_year(
@@ -228,9 +232,9 @@ async def test_a_period_of_grace_is_kept_but_not_for_a_year(
     clock.now -= YEAR
     await contents.rebase(0.5, LEASE, 0.0)
     clock.now += GRACE - 1
-    assert await contents.lease("w", LEASE, shares(9)) == []
+    assert await contents.lease("w", LEASE, quota(9)) == []
     clock.now += 2
-    assert sorted(numbers(await contents.lease("w", LEASE, shares(9)))) == [1, 2]
+    assert sorted(numbers(await contents.lease("w", LEASE, quota(9)))) == [1, 2]
 
 
 async def test_a_step_back_takes_as_much_from_every_wait(
@@ -238,17 +242,17 @@ async def test_a_step_back_takes_as_much_from_every_wait(
 ) -> None:
     """Five minutes back, within the longest backoff: who was to wait ten seconds waits ten."""
     await add(ledger, 1, 2)
-    first, second = await contents.lease("w", LEASE, shares(9))
+    first, second = await contents.lease("w", LEASE, quota(9))
     waits = [(first, Outcome(None, 10.0)), (second, Outcome(None, 200.0))]
-    await contents.settle("w", waits)
+    await contents.record_outcomes("w", waits)
     clock.now -= 300.0
     await contents.rebase(LONGEST, LEASE, 300.0)
     clock.now += 9.0
-    assert await contents.lease("w", LEASE, shares(9)) == []
+    assert await contents.lease("w", LEASE, quota(9)) == []
     clock.now += 2.0
-    assert numbers(await contents.lease("w", LEASE, shares(9))) == numbers([first])
+    assert numbers(await contents.lease("w", LEASE, quota(9))) == numbers([first])
     clock.now += 190.0
-    assert numbers([second])[0] in numbers(await contents.lease("w", LEASE, shares(9)))
+    assert numbers([second])[0] in numbers(await contents.lease("w", LEASE, quota(9)))
 
 
 async def test_what_was_sent_in_the_future_was_sent_just_now(
@@ -257,17 +261,17 @@ async def test_what_was_sent_in_the_future_was_sent_just_now(
     """Its batch age begins with the first lease, and ends."""
     clock.now += YEAR
     await add(ledger, 1)
-    (due,) = await contents.lease("w", LEASE, shares(9))
-    begun = await contents.begin("w", due, LastRequest.PIN, None)
+    (item,) = await contents.lease("w", LEASE, quota(9))
+    begun = await contents.begin("w", item, LastRequest.PIN, None)
     assert begun is not None
-    await contents.settle("w", [(begun, Outcome(None, 1.0))])
+    await contents.record_outcomes("w", [(begun, Outcome(None, 1.0))])
     clock.now -= YEAR
     await contents.rebase(LONGEST, LEASE, 0.0)
     for _ in range(2):
-        (due,) = await contents.lease("w", LEASE, shares(9))
-        await contents.settle("w", [(due, Outcome(None, 0.0))])
+        (item,) = await contents.lease("w", LEASE, quota(9))
+        await contents.record_outcomes("w", [(item, Outcome(None, 0.0))])
         clock.now += 7.0
-    assert due.sent_at == clock.now - 14.0
+    assert item.requested_at == clock.now - 14.0
 
 
 async def test_a_sweep_is_not_put_off_for_a_year(
@@ -275,17 +279,17 @@ async def test_a_sweep_is_not_put_off_for_a_year(
 ) -> None:
     """Neither by the last one, nor by one that died; and what was pinned under a clock that was
     ahead is compared like the rest."""
-    sweeps, backend = SqliteResyncs(database, clock=clock), Backend()
-    sweeper = Resync(
-        sweeps, backend, wake=lambda: None, schedule=ResyncSchedule(interval=DAY), clock=clock
+    resyncs, backend = SqliteResyncs(database, clock=clock), Backend()
+    resync = Resync(
+        resyncs, backend, wake=lambda: None, schedule=ResyncSchedule(interval=DAY), clock=clock
     )
     clock.now += YEAR
     await add(ledger, 1)
-    (due,) = await contents.lease("w", LEASE, shares(9))
-    await contents.settle("w", [(due, Outcome(Event.SEEN_PINNED, None))])
-    assert await sweeps.acquire_job("sweep", "dead", 120.0, DAY)
+    (item,) = await contents.lease("w", LEASE, quota(9))
+    await contents.record_outcomes("w", [(item, Outcome(Event.SEEN_PINNED, None))])
+    assert await resyncs.acquire_job("resync", "dead", 120.0, DAY)
     clock.now -= YEAR
-    report = await sweeper.now()
+    report = await resync.now()
     assert report is not None
     assert report.missing == 1
 
@@ -297,9 +301,9 @@ async def test_far_moments_are_found_from_queue_to_queue(
     for who in range(30):
         for number in range(20):
             await ledger.add(f"who {who}", cid(who * 100 + number), "x", NO_LABEL)
-    while dues := await contents.lease("w", LEASE, shares(500)):
-        ends = [YEAR if due.id % 50 == 0 else 500.0 for due in dues]
+    while items := await contents.lease("w", LEASE, quota(500)):
+        ends = [YEAR if item.id % 50 == 0 else 500.0 for item in items]
         waits = [Outcome(None, end) for end in ends]
-        await contents.settle("w", list(zip(dues, waits, strict=True)))
+        await contents.record_outcomes("w", list(zip(items, waits, strict=True)))
     await contents.rebase(LONGEST, LEASE, 0.0)
-    assert len(await contents.lease("w", LEASE, shares(500))) == 12
+    assert len(await contents.lease("w", LEASE, quota(500))) == 12

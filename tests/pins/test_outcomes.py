@@ -23,7 +23,7 @@ async def test_few_wait_and_the_others_are_not_kept() -> None:
     assert sum(not task.done() for task in tasks) == MOST_WAITING
     assert not any(task.result() for task in tasks if task.done())
     for index in range(64):
-        outcomes.heard(cid(index))
+        outcomes.record_answer(cid(index))
     assert sum(await asyncio.gather(*tasks)) == MOST_WAITING
 
 
@@ -31,7 +31,7 @@ async def test_who_has_heard_or_gone_makes_room() -> None:
     """However a wait has ended: by a word, by its time, or because the caller went away."""
     outcomes = Outcomes(limit=1)
     (task,) = await waiters(outcomes, 1)
-    outcomes.heard(cid(0))
+    outcomes.record_answer(cid(0))
     assert await task
     assert not await outcomes.first(cid(0), 0.0)
     (task,) = await waiters(outcomes, 1)
@@ -39,5 +39,5 @@ async def test_who_has_heard_or_gone_makes_room() -> None:
     await until(task.done)
     (task,) = await waiters(outcomes, 1)
     assert not task.done()
-    outcomes.heard(cid(0))
+    outcomes.record_answer(cid(0))
     assert await task

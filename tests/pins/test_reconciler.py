@@ -30,7 +30,7 @@ from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.rules import ReconcilePolicy
 from content_gateway.sqlite.database import Database
-from tests.ledgers import cid, shares
+from tests.ledgers import cid, quota
 from tests.waiting import eventually, until
 
 QUICK = ReconcilePolicy(
@@ -74,7 +74,7 @@ class Backend:
         self.busy: Counter[Cid] = Counter()
         self.overlapped = False
 
-    async def look(
+    async def status(
         self,
         cids: Sequence[Cid],
         ages: Mapping[Cid, float] | None = None,
@@ -163,7 +163,7 @@ async def settled_for(pinning: Pinning, requestor: str, number: int) -> None:
     await until(lambda: pinning.status(requestor, cid(number)).state is ContentState.PINNED)
 
 
-async def settled(pinning: Pinning, number: int, state: ContentState) -> PinStatus:
+async def finished(pinning: Pinning, number: int, state: ContentState) -> PinStatus:
     """The status of pin *number* of requestor "a", once it has *state*."""
 
     def status() -> PinStatus | None:
@@ -184,7 +184,7 @@ async def test_a_promise_reaches_the_backend(
     assert pin.created_at.tzinfo is UTC
     assert pinning.status("a", cid(1)).state is ContentState.QUEUED
     reconciler.start()
-    await settled(pinning, 1, ContentState.PINNED)
+    await finished(pinning, 1, ContentState.PINNED)
     assert backend.sent == {cid(1): 1}
 
 
@@ -194,7 +194,7 @@ async def test_a_second_requestor_costs_the_backend_nothing(
     """Content that is pinned is not looked at or sent again for another key."""
     reconciler.start()
     await pinning.add("a", str(cid(1)))
-    await settled(pinning, 1, ContentState.PINNED)
+    await finished(pinning, 1, ContentState.PINNED)
     looked = backend.looked[cid(1)]
     await pinning.add("b", str(cid(1)))
     assert pinning.status("b", cid(1)).state is ContentState.PINNED
@@ -234,7 +234,7 @@ async def test_an_outage_only_delays(
     assert status.state is ContentState.QUEUED
     backend.is_unreachable = False
     for number in range(30):
-        done = await settled(pinning, number, ContentState.PINNED)
+        done = await finished(pinning, number, ContentState.PINNED)
         assert (done.attempts, done.error) == (0, None)
     assert set(backend.sent.values()) == {1}
 
@@ -252,7 +252,7 @@ async def test_many_are_looked_at_together(database: Database) -> None:
         await pinning.add("a", str(cid(number)))
     reconciler.start()
     for number in range(60):
-        await settled(pinning, number, ContentState.PINNED)
+        await finished(pinning, number, ContentState.PINNED)
     await reconciler.close()
     assert backend.looked.total() >= 5 * backend.calls  # half of it where none waits
 
@@ -264,10 +264,10 @@ async def test_a_refused_content_is_failed_and_tried_again(
     backend.refused.add(cid(1))
     reconciler.start()
     await pinning.add("a", str(cid(1)))
-    failed = await settled(pinning, 1, ContentState.FAILED)
+    failed = await finished(pinning, 1, ContentState.FAILED)
     assert failed.error == "no such block"
     backend.refused.clear()
-    assert (await settled(pinning, 1, ContentState.PINNED)).error is None
+    assert (await finished(pinning, 1, ContentState.PINNED)).error is None
 
 
 async def test_what_the_backend_holds_is_not_sent(
@@ -277,7 +277,7 @@ async def test_what_the_backend_holds_is_not_sent(
     backend.held.add(cid(1))
     await pinning.add("a", str(cid(1)))
     reconciler.start()
-    await settled(pinning, 1, ContentState.PINNED)
+    await finished(pinning, 1, ContentState.PINNED)
     assert not backend.sent
 
 
@@ -290,7 +290,7 @@ async def test_workers_are_bounded(
         await pinning.add("a", str(cid(number)))
     reconciler.start()
     for number in range(60):
-        await settled(pinning, number, ContentState.PINNED)
+        await finished(pinning, number, ContentState.PINNED)
     assert backend.most_running == QUICK.workers
 
 
@@ -311,7 +311,7 @@ async def test_a_batch_gives_back_its_own_work_only(
     await until(lambda: backend.busy[cid(0)] == 1)
     for number in range(2, 4):
         await pinning.add("a", str(cid(number)))
-    await settled(pinning, 1, ContentState.PINNED)
+    await finished(pinning, 1, ContentState.PINNED)
     await until(lambda: backend.running >= 2)
     await asyncio.sleep(0.2)
     assert backend.most_running == 2
@@ -329,7 +329,7 @@ async def test_one_worker_holds_a_content_across_reconcilers(
     for reconciler in others:
         reconciler.start()
     for number in range(50):
-        await settled(pinning, number, ContentState.PINNED)
+        await finished(pinning, number, ContentState.PINNED)
     for reconciler in others:
         await reconciler.close()
     assert not backend.overlapped
@@ -345,7 +345,7 @@ async def test_a_long_retrieval_keeps_its_lease(
     await pinning.add("a", str(cid(1)))
     reconciler.start()
     other.start()
-    await settled(pinning, 1, ContentState.PINNED)
+    await finished(pinning, 1, ContentState.PINNED)
     await other.close()
     assert backend.sent[cid(1)] == 1
 
@@ -366,7 +366,7 @@ async def test_contents_that_hang_do_not_stop_the_others(
     for number in range(40, 50):
         await pinning.add("a", str(cid(number)))
     for number in range(40, 50):
-        await settled(pinning, number, ContentState.PINNED)
+        await finished(pinning, number, ContentState.PINNED)
     assert pinning.status("a", cid(0)).state is not ContentState.PINNED
     await reconciler.close()
 
@@ -381,7 +381,7 @@ async def test_a_bug_in_a_backend_is_recorded_and_tried_again(
 
     await until(lambda: pinning.status("a", cid(1)).error is not None)
     backend.broken.clear()
-    await settled(pinning, 1, ContentState.PINNED)
+    await finished(pinning, 1, ContentState.PINNED)
 
 
 async def test_a_stop_gives_the_work_back(
@@ -399,7 +399,7 @@ async def test_a_stop_gives_the_work_back(
     backend.seconds = 0.0
     second = Reconciler(SqliteContents(database), backend, policy=patient)
     second.start()
-    await settled(pinning, 1, ContentState.PINNED)
+    await finished(pinning, 1, ContentState.PINNED)
     await second.close()
 
 
@@ -409,11 +409,11 @@ async def test_a_dead_worker_loses_its_lease(
     """A lease that nobody renews runs out, and its outcome is refused when it comes too late."""
     ledger = SqliteContents(database)
     await pinning.add("a", str(cid(1)))
-    (due,) = await ledger.lease("dead", 0.2, shares(5))
-    assert not await ledger.lease("other", 0.2, shares(5))
+    (item,) = await ledger.lease("dead", 0.2, quota(5))
+    assert not await ledger.lease("other", 0.2, quota(5))
     reconciler.start()
-    await settled(pinning, 1, ContentState.PINNED)
-    await ledger.settle("dead", [(due, Outcome(Event.SEEN_FAILED, 1.0, error="late"))])
+    await finished(pinning, 1, ContentState.PINNED)
+    await ledger.record_outcomes("dead", [(item, Outcome(Event.SEEN_FAILED, 1.0, error="late"))])
     assert pinning.status("a", cid(1)).state is ContentState.PINNED
 
 
@@ -439,7 +439,7 @@ async def test_the_last_requestor_takes_the_content_along(
     reconciler.start()
     await pinning.add("a", str(cid(1)))
     await pinning.add("b", str(cid(1)))
-    await settled(pinning, 1, ContentState.PINNED)
+    await finished(pinning, 1, ContentState.PINNED)
     assert await pinning.remove("b", cid(1)) is Removal.STAYS
     await asyncio.sleep(0.4)
     assert cid(1) in backend.held
@@ -458,7 +458,7 @@ async def test_what_is_pinned_again_within_the_grace_never_leaves(
     """A requestor that thinks better of it costs the backend nothing."""
     reconciler.start()
     await pinning.add("a", str(cid(1)))
-    await settled(pinning, 1, ContentState.PINNED)
+    await finished(pinning, 1, ContentState.PINNED)
     await pinning.remove("a", cid(1))
     await pinning.add("b", str(cid(1)))
     await asyncio.sleep(0.5)
@@ -472,7 +472,7 @@ async def test_a_pin_during_its_contents_unpin_is_kept(
     """Asked for again while the wish to let go is on its way: it goes and comes back."""
     reconciler.start()
     await pinning.add("a", str(cid(1)))
-    await settled(pinning, 1, ContentState.PINNED)
+    await finished(pinning, 1, ContentState.PINNED)
     backend.seconds = 0.3
     await pinning.remove("a", cid(1))
 
@@ -480,7 +480,7 @@ async def test_a_pin_during_its_contents_unpin_is_kept(
     await pinning.add("a", str(cid(1)))
 
     await until(lambda: backend.sent[cid(1)] == 2 and cid(1) in backend.held)
-    await settled(pinning, 1, ContentState.PINNED)
+    await finished(pinning, 1, ContentState.PINNED)
     assert not backend.overlapped
 
 
@@ -495,7 +495,7 @@ async def test_batched_changes_are_believed_when_they_are_old_enough(
     pinning = Pinning(ledger, blocking=nothing, wake=reconciler.wake)
     reconciler.start()
     await pinning.add("a", str(cid(1)))
-    await settled(pinning, 1, ContentState.PINNED)
+    await finished(pinning, 1, ContentState.PINNED)
     assert backend.sent[cid(1)] == 1
     await pinning.remove("a", cid(1))
 
@@ -504,7 +504,7 @@ async def test_batched_changes_are_believed_when_they_are_old_enough(
 
     await until(lambda: backend.sent[cid(1)] == 2)
     await asyncio.sleep(1.0)
-    await settled(pinning, 1, ContentState.PINNED)
+    await finished(pinning, 1, ContentState.PINNED)
     assert cid(1) in backend.held
     await reconciler.close()
 
@@ -553,7 +553,7 @@ async def test_a_backend_that_takes_nothing_is_left_alone_and_probed(
     assert sum(backend.looked.values()) < 60
     backend.is_rejecting_writes = False
     for number in range(100):
-        await settled(pinning, number, ContentState.PINNED)
+        await finished(pinning, number, ContentState.PINNED)
 
 
 async def test_one_content_that_is_deferred_stops_nobody(
@@ -565,11 +565,11 @@ async def test_one_content_that_is_deferred_stops_nobody(
     for number in range(30):
         await pinning.add("a", str(cid(number)))
     for number in range(1, 30):
-        await settled(pinning, number, ContentState.PINNED)
+        await finished(pinning, number, ContentState.PINNED)
     status = pinning.status("a", cid(0))
     assert (status.state, status.error) == (ContentState.QUEUED, "not now")
     backend.deferred.clear()
-    await settled(pinning, 0, ContentState.PINNED)
+    await finished(pinning, 0, ContentState.PINNED)
 
 
 async def test_progress_is_shown(
@@ -579,7 +579,7 @@ async def test_progress_is_shown(
     backend.hanging.add(cid(1))
     reconciler.start()
     await pinning.add("a", str(cid(1)))
-    status = await settled(pinning, 1, ContentState.PINNING)
+    status = await finished(pinning, 1, ContentState.PINNING)
     assert (status.blocks, status.size, status.next_at) == (1, 100, None)
 
 
@@ -592,11 +592,11 @@ async def test_one_worker_does_everything(database: Database, backend: Backend) 
     backend.refused.add(cid(1))
     reconciler.start()
     await pinning.add("a", str(cid(1)))
-    await settled(pinning, 1, ContentState.FAILED)
+    await finished(pinning, 1, ContentState.FAILED)
     backend.refused.clear()
     await pinning.add("a", str(cid(2)))
-    await settled(pinning, 1, ContentState.PINNED)
-    await settled(pinning, 2, ContentState.PINNED)
+    await finished(pinning, 1, ContentState.PINNED)
+    await finished(pinning, 2, ContentState.PINNED)
     await pinning.remove("a", cid(1))
 
     async def is_forgotten() -> bool:
@@ -618,7 +618,7 @@ async def test_a_row_that_is_no_content_stops_nobody(
     await database.write(spoil)
     await pinning.add("a", str(cid(2)))
     reconciler.start()
-    await settled(pinning, 2, ContentState.PINNED)
+    await finished(pinning, 2, ContentState.PINNED)
 
 
 async def test_a_stubborn_content_can_find_the_backend_back(
@@ -634,7 +634,7 @@ async def test_a_stubborn_content_can_find_the_backend_back(
     backend.is_rejecting_writes = True
     await asyncio.sleep(0.2)
     backend.is_rejecting_writes = False
-    await settled(pinning, 1, ContentState.PINNED)
+    await finished(pinning, 1, ContentState.PINNED)
 
 
 async def test_the_backend_is_told_who_has_it(database: Database, backend: Backend) -> None:

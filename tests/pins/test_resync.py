@@ -15,7 +15,7 @@ from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.model.pins import NO_LABEL
 from content_gateway.pins.resync import Resync, ResyncSchedule
 from content_gateway.sqlite.database import Database
-from tests.ledgers import Clock, cid, numbers, shares
+from tests.ledgers import Clock, cid, numbers, quota
 from tests.waiting import until
 
 MANY = 10_000
@@ -37,7 +37,7 @@ class Pinset:
         self.is_open.set()
         self.listings = 0
 
-    async def look(
+    async def status(
         self,
         cids: Sequence[Cid],
         ages: Mapping[Cid, float] | None = None,
@@ -68,7 +68,7 @@ class Pinset:
 
 
 @pytest.fixture
-def sweeps(database: Database, clock: Clock) -> SqliteResyncs:
+def resyncs(database: Database, clock: Clock) -> SqliteResyncs:
     return SqliteResyncs(database, clock=clock)
 
 
@@ -89,78 +89,78 @@ def woken() -> list[None]:
 
 
 @pytest.fixture
-def sweeper(sweeps: SqliteResyncs, pinset: Pinset, clock: Clock, woken: list[None]) -> Resync:
-    return Resync(sweeps, pinset, wake=lambda: woken.append(None), clock=clock)
+def resync(resyncs: SqliteResyncs, pinset: Pinset, clock: Clock, woken: list[None]) -> Resync:
+    return Resync(resyncs, pinset, wake=lambda: woken.append(None), clock=clock)
 
 
 async def hold(ledger: SqliteLedger, contents: SqliteContents, numbers: Sequence[int]) -> None:
     """These contents are held, pinned and settled."""
     await asyncio.gather(*(ledger.add("a", cid(n), str(cid(n)), NO_LABEL) for n in numbers))
-    while dues := await contents.lease("test", 30.0, shares(1000)):
+    while items := await contents.lease("test", 30.0, quota(1000)):
         seen = Outcome(Event.SEEN_PINNED, None, BackendStatus(TrackerStatus.PINNED, 1))
-        await contents.settle("test", [(due, seen) for due in dues])
+        await contents.record_outcomes("test", [(item, seen) for item in items])
 
 
-async def due(contents: SqliteContents) -> set[int]:
+async def item(contents: SqliteContents) -> set[int]:
     """What is due now."""
-    dues = await contents.lease("test", 30.0, shares(MANY))
-    return set(numbers(dues))
+    items = await contents.lease("test", 30.0, quota(MANY))
+    return set(numbers(items))
 
 
 async def test_ten_thousand_contents_are_compared(
-    ledger: SqliteLedger, contents: SqliteContents, sweeper: Resync, pinset: Pinset
+    ledger: SqliteLedger, contents: SqliteContents, resync: Resync, pinset: Pinset
 ) -> None:
     """Fifty that are lost are due, and nothing else; thirty strangers are told, in a sample."""
     await hold(ledger, contents, range(MANY))
     lost = set(range(7, MANY, 200))
-    strangers = [cid(STRANGE + number) for number in range(130)]
-    pinset.cids = [*(cid(n) for n in reversed(range(MANY)) if n not in lost), *strangers]
-    report = await sweeper.now()
+    unmanaged = [cid(STRANGE + number) for number in range(130)]
+    pinset.cids = [*(cid(n) for n in reversed(range(MANY)) if n not in lost), *unmanaged]
+    report = await resync.now()
     assert report is not None
-    assert (report.listed, report.missing, report.strangers) == (MANY + 80, 50, 130)
-    assert list(report.sample) == strangers[:100]
-    assert await due(contents) == lost
+    assert (report.listed, report.missing, report.unmanaged) == (MANY + 80, 50, 130)
+    assert list(report.sample) == unmanaged[:100]
+    assert await item(contents) == lost
 
 
 async def test_a_wiped_backend_is_asked_for_everything(
-    ledger: SqliteLedger, contents: SqliteContents, sweeper: Resync, woken: list[None]
+    ledger: SqliteLedger, contents: SqliteContents, resync: Resync, woken: list[None]
 ) -> None:
     """An empty list from a backend that answers means that all is gone."""
     await hold(ledger, contents, range(2500))
-    report = await sweeper.now()
+    report = await resync.now()
     assert report is not None
     assert (report.listed, report.missing) == (0, 2500)
-    assert len(await due(contents)) == 2500
+    assert len(await item(contents)) == 2500
     assert woken
 
 
-async def test_an_empty_ledger_has_only_strangers(sweeper: Resync, pinset: Pinset) -> None:
+async def test_an_empty_ledger_has_only_strangers(resync: Resync, pinset: Pinset) -> None:
     """And none of them is touched: the backend here fails whoever tries."""
     pinset.cids = [cid(1), cid(2)]
-    report = await sweeper.now()
+    report = await resync.now()
     assert report is not None
-    assert (report.listed, report.missing, report.strangers) == (2, 0, 2)
+    assert (report.listed, report.missing, report.unmanaged) == (2, 0, 2)
 
 
 async def test_what_is_not_settled_is_not_missing(
-    ledger: SqliteLedger, contents: SqliteContents, sweeper: Resync, pinset: Pinset
+    ledger: SqliteLedger, contents: SqliteContents, resync: Resync, pinset: Pinset
 ) -> None:
     """What is on its way in or out is the reconciler's business, and no stranger either."""
     await hold(ledger, contents, [1])
     await ledger.add("a", cid(2), str(cid(2)), NO_LABEL)
     await ledger.remove("a", cid(1))
     pinset.cids = [cid(1)]
-    report = await sweeper.now()
+    report = await resync.now()
     assert report is not None
-    assert (report.listed, report.missing, report.strangers) == (1, 0, 0)
+    assert (report.listed, report.missing, report.unmanaged) == (1, 0, 0)
 
 
 async def test_a_list_that_breaks_off_proves_nothing(
     *,
     ledger: SqliteLedger,
     contents: SqliteContents,
-    sweeper: Resync,
-    sweeps: SqliteResyncs,
+    resync: Resync,
+    resyncs: SqliteResyncs,
     pinset: Pinset,
     clock: Clock,
 ) -> None:
@@ -169,20 +169,20 @@ async def test_a_list_that_breaks_off_proves_nothing(
     pinset.cids = [cid(n) for n in range(3000)]
     pinset.breaks_after = 1500
     with pytest.raises(UpstreamUnavailable):
-        await sweeper.now()
-    assert await due(contents) == set()
-    assert sweeps.last_report() is None
-    assert not await sweeps.acquire_job("sweep", "other", 1.0, 1e6)
+        await resync.now()
+    assert await item(contents) == set()
+    assert resyncs.last_report() is None
+    assert not await resyncs.acquire_job("resync", "other", 1.0, 1e6)
     clock.now += ResyncSchedule().after_failure + 1
-    assert await sweeps.acquire_job("sweep", "other", 1.0, 1e6)
+    assert await resyncs.acquire_job("resync", "other", 1.0, 1e6)
 
 
 async def test_one_process_sweeps_at_a_time(
     *,
     ledger: SqliteLedger,
     contents: SqliteContents,
-    sweeps: SqliteResyncs,
-    sweeper: Resync,
+    resyncs: SqliteResyncs,
+    resync: Resync,
     pinset: Pinset,
     clock: Clock,
 ) -> None:
@@ -190,8 +190,8 @@ async def test_one_process_sweeps_at_a_time(
     await hold(ledger, contents, [1, 2])
     pinset.cids = [cid(1), cid(2)]
     pinset.is_open.clear()
-    second = Resync(sweeps, pinset, wake=lambda: None, clock=clock)
-    first = asyncio.create_task(sweeper.now())
+    second = Resync(resyncs, pinset, wake=lambda: None, clock=clock)
+    first = asyncio.create_task(resync.now())
 
     await until(lambda: pinset.listings == 1)
     assert await second.now() is None
@@ -205,8 +205,8 @@ async def test_a_sweep_that_lost_its_lease_stops(
     *,
     ledger: SqliteLedger,
     contents: SqliteContents,
-    sweeps: SqliteResyncs,
-    sweeper: Resync,
+    resyncs: SqliteResyncs,
+    resync: Resync,
     pinset: Pinset,
     clock: Clock,
 ) -> None:
@@ -214,82 +214,82 @@ async def test_a_sweep_that_lost_its_lease_stops(
     await hold(ledger, contents, [1, 2])
     pinset.cids = [cid(2)]
     pinset.is_open.clear()
-    first = asyncio.create_task(sweeper.now())
+    first = asyncio.create_task(resync.now())
 
     await until(lambda: pinset.listings == 1)
     clock.now += ResyncSchedule().lease + 1
-    assert await sweeps.acquire_job("sweep", "other", 100.0, 1e6)
+    assert await resyncs.acquire_job("resync", "other", 100.0, 1e6)
     pinset.is_open.set()
     with pytest.raises(StorageUnavailable):
         await first
-    assert sweeps.last_report() is None
-    assert not await sweeps.renew_job("sweep", "nobody", 1.0)
-    assert await sweeps.renew_job("sweep", "other", 100.0)
+    assert resyncs.last_report() is None
+    assert not await resyncs.renew_job("resync", "nobody", 1.0)
+    assert await resyncs.renew_job("resync", "other", 100.0)
 
 
 async def test_a_sweep_of_the_dead_is_taken_over(
-    sweeps: SqliteResyncs, sweeper: Resync, clock: Clock
+    resyncs: SqliteResyncs, resync: Resync, clock: Clock
 ) -> None:
     """Once its lease has run out, and not before."""
-    assert await sweeps.acquire_job("sweep", "dead", 120.0, 1e6)
-    assert await sweeper.now() is None
+    assert await resyncs.acquire_job("resync", "dead", 120.0, 1e6)
+    assert await resync.now() is None
     clock.now += 121
-    assert await sweeper.now() is not None
+    assert await resync.now() is not None
 
 
 async def test_a_sweep_waits_for_its_time(
-    sweeps: SqliteResyncs, sweeper: Resync, clock: Clock
+    resyncs: SqliteResyncs, resync: Resync, clock: Clock
 ) -> None:
     """After one that went well the next is due an interval later, unless somebody hastens it."""
-    assert await sweeper.now() is not None
-    assert not await sweeps.acquire_job("sweep", "other", 1.0, 1e6)
+    assert await resync.now() is not None
+    assert not await resyncs.acquire_job("resync", "other", 1.0, 1e6)
     clock.now += ResyncSchedule().interval + 1
-    assert await sweeps.acquire_job("sweep", "other", 1.0, 1e6)
+    assert await resyncs.acquire_job("resync", "other", 1.0, 1e6)
 
 
 async def test_it_sweeps_at_the_start_and_when_hastened(
     ledger: SqliteLedger,
     contents: SqliteContents,
-    sweeps: SqliteResyncs,
+    resyncs: SqliteResyncs,
     pinset: Pinset,
     clock: Clock,
 ) -> None:
     """Nobody knows what a backend has been through while nobody watched."""
     schedule = ResyncSchedule(interval=3600.0, least=0.01)
-    sweeper = Resync(sweeps, pinset, wake=lambda: None, schedule=schedule, clock=clock)
+    resync = Resync(resyncs, pinset, wake=lambda: None, schedule=schedule, clock=clock)
     await hold(ledger, contents, [1])
-    sweeper.start()
+    resync.start()
 
     await until(lambda: pinset.listings == 1)
-    sweeper.trigger()
+    resync.trigger()
     await until(lambda: pinset.listings == 2)
-    await sweeper.close()
-    assert await due(contents) == {1}
+    await resync.close()
+    assert await item(contents) == {1}
 
 
-async def test_a_sweep_goes_on_after_a_failure(sweeps: SqliteResyncs, pinset: Pinset) -> None:
+async def test_a_sweep_goes_on_after_a_failure(resyncs: SqliteResyncs, pinset: Pinset) -> None:
     """A backend that breaks off is asked again, until it lists everything."""
     pinset.cids = [cid(1)]
     pinset.breaks_after = 0
     schedule = ResyncSchedule(interval=0.1, least=0.01, after_failure=0.0)
-    sweeper = Resync(sweeps, pinset, wake=lambda: None, schedule=schedule)
-    sweeper.start()
+    resync = Resync(resyncs, pinset, wake=lambda: None, schedule=schedule)
+    resync.start()
 
     await until(lambda: pinset.listings >= 3)
-    assert sweeps.last_report() is None
+    assert resyncs.last_report() is None
     pinset.breaks_after = None
-    await until(lambda: sweeps.last_report() is not None)
-    await sweeper.close()
+    await until(lambda: resyncs.last_report() is not None)
+    await resync.close()
 
 
 async def test_reports_are_kept_and_not_for_ever(
-    sweeps: SqliteResyncs, sweeper: Resync, database: Database, clock: Clock, pinset: Pinset
+    resyncs: SqliteResyncs, resync: Resync, database: Database, clock: Clock, pinset: Pinset
 ) -> None:
     """The last hundred; the last one is what is shown."""
     for number in range(120):
         pinset.cids.append(cid(STRANGE + number))
         clock.now += 1
-        report = await sweeper.now()
-    assert sweeps.last_report() == report
-    (kept,) = database.read(lambda c: c.execute("SELECT count(*) FROM sweeps").fetchone())
+        report = await resync.now()
+    assert resyncs.last_report() == report
+    (kept,) = database.read(lambda c: c.execute("SELECT count(*) FROM resyncs").fetchone())
     assert kept == 100

@@ -41,7 +41,7 @@ def rules() -> DecisionRules:
     return DecisionRules(ReconcilePolicy(), BATCH, jitter=lambda: 1.0)
 
 
-def due(state: ContentState = QUEUED, **facts: Any) -> WorkItem:
+def item(state: ContentState = QUEUED, **facts: Any) -> WorkItem:
     """A leased content; held unless it is on its way out."""
     cid = Cid(RAW, SHA2_256, bytes(32))
     return WorkItem(
@@ -103,44 +103,59 @@ KEEPING = [
 ]
 
 
-@pytest.mark.parametrize(("state", "sent", "at", "holding", "wanted"), KEEPING)
+@pytest.mark.parametrize(("state", "last_request", "at", "status", "wanted"), KEEPING)
 def test_what_is_held_is_asked_for_when_it_is_surely_not_there(
     *,
     rules: DecisionRules,
     state: ContentState,
-    sent: LastRequest | None,
+    last_request: LastRequest | None,
     at: float,
-    holding: TrackerStatus,
+    status: TrackerStatus,
     wanted: Any,
 ) -> None:
     """An absence counts when the last change is older than the batch age; presence after an
     unpin as well."""
-    act = rules.decide(due(state, sent=sent, sent_at=at), BackendStatus(holding), NOW)
+    action = rules.decide(
+        item(state, last_request=last_request, requested_at=at), BackendStatus(status), NOW
+    )
     if isinstance(wanted, Action):
-        assert act is wanted
+        assert action is wanted
     else:
-        assert isinstance(act, Outcome)
-        assert act.event is (None if wanted is LATER else wanted)
-        assert act.again_in is not None
-        assert act.again_in > 0
-        assert not act.attempted
+        assert isinstance(action, Outcome)
+        assert action.event is (None if wanted is LATER else wanted)
+        assert action.again_in is not None
+        assert action.again_in > 0
+        assert not action.attempted
 
 
 OLD_WORDS = [
     # what is due: how old a word about it may be
     ({}, AGE),  # nothing was ever sent, or it went a batch ago
-    ({"sent": LastRequest.PIN, "sent_at": NOW - 20}, 20.0),  # from after the wish
-    ({"sent": LastRequest.PIN, "sent_at": NOW - AGE - 7}, 7.0),  # from after its batch
-    ({"sent": LastRequest.PIN, "sent_at": NOW + 500}, 0.0),  # a clock was set back
-    ({"state": PINNED, "sent": LastRequest.PIN, "sent_at": NOW - AGE - 7, "looks": 1}, 7.0),
+    ({"last_request": LastRequest.PIN, "requested_at": NOW - 20}, 20.0),  # from after the wish
+    ({"last_request": LastRequest.PIN, "requested_at": NOW - AGE - 7}, 7.0),  # from after its batch
+    ({"last_request": LastRequest.PIN, "requested_at": NOW + 500}, 0.0),  # a clock was set back
     (
-        {"state": PINNED, "sent": LastRequest.PIN, "sent_at": NOW - AGE - 7, "looks": 2},
+        {
+            "state": PINNED,
+            "last_request": LastRequest.PIN,
+            "requested_at": NOW - AGE - 7,
+            "status_checks": 1,
+        },
+        7.0,
+    ),
+    (
+        {
+            "state": PINNED,
+            "last_request": LastRequest.PIN,
+            "requested_at": NOW - AGE - 7,
+            "status_checks": 2,
+        },
         None,
     ),  # in doubt
-    ({"state": UNPINNING, "sent": LastRequest.PIN, "sent_at": NOW - 20}, 0.0),
+    ({"state": UNPINNING, "last_request": LastRequest.PIN, "requested_at": NOW - 20}, 0.0),
     ({"state": UNPINNING}, 0.0),
-    ({"state": PINNED, "looks": 2}, None),  # it was there before we asked
-    ({"state": PINNED, "looks": 1}, AGE),
+    ({"state": PINNED, "status_checks": 2}, None),  # it was there before we asked
+    ({"state": PINNED, "status_checks": 1}, AGE),
 ]
 
 
@@ -149,7 +164,7 @@ def test_an_old_word_counts_where_it_is_from_after_the_last_wish(
     rules: DecisionRules, facts: dict[str, Any], oldest: float | None
 ) -> None:
     """What is in doubt, and what nobody holds any more, is asked for now."""
-    assert rules.oldest_word(due(**facts), NOW) == oldest
+    assert rules.oldest_word(item(**facts), NOW) == oldest
 
 
 LETTING_GO = [
@@ -174,27 +189,37 @@ LETTING_GO = [
 ]
 
 
-@pytest.mark.parametrize(("sent", "at", "holding", "wanted"), LETTING_GO)
+@pytest.mark.parametrize(("last_request", "at", "status", "wanted"), LETTING_GO)
 def test_what_nobody_holds_is_forgotten_when_it_is_surely_gone(
-    rules: DecisionRules, sent: LastRequest | None, at: float, holding: TrackerStatus, wanted: Any
+    rules: DecisionRules,
+    last_request: LastRequest | None,
+    at: float,
+    status: TrackerStatus,
+    wanted: Any,
 ) -> None:
     """A DELETE inside an open batch finds nothing, and the pin commits afterwards."""
-    act = rules.decide(due(UNPINNING, sent=sent, sent_at=at), BackendStatus(holding), NOW)
+    action = rules.decide(
+        item(UNPINNING, last_request=last_request, requested_at=at), BackendStatus(status), NOW
+    )
     if isinstance(wanted, Action):
-        assert act is wanted
+        assert action is wanted
     else:
-        assert isinstance(act, Outcome)
-        assert act.event is (None if wanted is LATER else wanted)
-        assert (act.again_in is None) == (wanted is Event.SEEN_ABSENT)
+        assert isinstance(action, Outcome)
+        assert action.event is (None if wanted is LATER else wanted)
+        assert (action.again_in is None) == (wanted is Event.SEEN_ABSENT)
 
 
 def test_a_pin_is_settled_once_it_can_no_longer_be_lost(rules: DecisionRules) -> None:
     """Seen pinned inside the batch age it is looked at once more when that is over; then not."""
     young = rules.decide(
-        due(sent=LastRequest.PIN, sent_at=NOW - 20), BackendStatus(TrackerStatus.PINNED), NOW
+        item(last_request=LastRequest.PIN, requested_at=NOW - 20),
+        BackendStatus(TrackerStatus.PINNED),
+        NOW,
     )
     old = rules.decide(
-        due(sent=LastRequest.PIN, sent_at=LONG_AGO), BackendStatus(TrackerStatus.PINNED), NOW
+        item(last_request=LastRequest.PIN, requested_at=LONG_AGO),
+        BackendStatus(TrackerStatus.PINNED),
+        NOW,
     )
     assert isinstance(young, Outcome)
     assert isinstance(old, Outcome)
@@ -204,31 +229,42 @@ def test_a_pin_is_settled_once_it_can_no_longer_be_lost(rules: DecisionRules) ->
 
 def test_what_was_pinned_already_is_settled_at_first_sight(rules: DecisionRules) -> None:
     """Where nothing was ever sent, nothing can be lost with a batch."""
-    act = rules.decide(due(), BackendStatus(TrackerStatus.PINNED), NOW)
-    assert isinstance(act, Outcome)
-    assert (act.event, act.again_in) == (Event.SEEN_PINNED, None)
+    action = rules.decide(item(), BackendStatus(TrackerStatus.PINNED), NOW)
+    assert isinstance(action, Outcome)
+    assert (action.event, action.again_in) == (Event.SEEN_PINNED, None)
 
 
 def test_a_replica_that_does_not_answer_is_told_and_left_to_the_sweep(rules: DecisionRules) -> None:
     """What was pinned and is still held by somebody stays pinned; nothing can be done about it."""
     seen = BackendStatus(TrackerStatus.UNKNOWN, 2, 3, reason="a peer is silent")
-    act = rules.decide(due(PINNED, sent=LastRequest.PIN, sent_at=LONG_AGO), seen, NOW)
-    assert act == Outcome(None, None, seen, "a peer is silent")
+    action = rules.decide(
+        item(PINNED, last_request=LastRequest.PIN, requested_at=LONG_AGO), seen, NOW
+    )
+    assert action == Outcome(None, None, seen, "a peer is silent")
     for state, replicas in ((PINNED, 0), (QUEUED, 2)):
         unknown = BackendStatus(TrackerStatus.UNKNOWN, replicas, 3)
-        act = rules.decide(due(state, sent=LastRequest.PIN, sent_at=LONG_AGO), unknown, NOW)
-        assert isinstance(act, Outcome)
-        assert act.again_in is not None
+        action = rules.decide(
+            item(state, last_request=LastRequest.PIN, requested_at=LONG_AGO), unknown, NOW
+        )
+        assert isinstance(action, Outcome)
+        assert action.again_in is not None
 
 
 def test_a_store_without_batches_is_believed_at_once() -> None:
     """With a batch age of 0 its first word counts, whatever was sent just now."""
     rules = DecisionRules(ReconcilePolicy(), 0.0)
     pinned, absent = BackendStatus(TrackerStatus.PINNED), BackendStatus(TrackerStatus.ABSENT)
-    assert rules.decide(due(sent=LastRequest.PIN, sent_at=NOW), absent, NOW) is Action.PIN
-    assert rules.pinned(due(sent=LastRequest.PIN, sent_at=NOW), pinned).again_in is None
-    kept = rules.decide(due(sent=LastRequest.UNPIN, sent_at=NOW), pinned, NOW)
-    gone = rules.decide(due(UNPINNING, sent=LastRequest.UNPIN, sent_at=NOW), absent, NOW)
+    assert (
+        rules.decide(item(last_request=LastRequest.PIN, requested_at=NOW), absent, NOW)
+        is Action.PIN
+    )
+    assert (
+        rules.pinned(item(last_request=LastRequest.PIN, requested_at=NOW), pinned).again_in is None
+    )
+    kept = rules.decide(item(last_request=LastRequest.UNPIN, requested_at=NOW), pinned, NOW)
+    gone = rules.decide(
+        item(UNPINNING, last_request=LastRequest.UNPIN, requested_at=NOW), absent, NOW
+    )
     assert isinstance(kept, Outcome)
     assert isinstance(gone, Outcome)
     assert kept.again_in is None
@@ -254,11 +290,11 @@ def test_only_a_failure_is_a_verdict(
     rules: DecisionRules, error: Exception, event: Event | None, attempted: bool
 ) -> None:
     """Whatever goes wrong is tried again, with a reason; an outage says nothing of a content."""
-    outcome = rules.broke(due(), error, attempted=True)
+    outcome = rules.broke(item(), error, attempted=True)
     assert (outcome.event, outcome.attempted) == (event, attempted)
     assert outcome.again_in is not None
     assert outcome.again_in > 0
-    if is_unreachable(error, wish=True):
+    if is_unreachable(error, is_write=True):
         assert outcome.error is None  # it is the backend's, and kept once
         return
     assert outcome.error
@@ -271,7 +307,7 @@ def test_no_error_makes_what_leaves_look_gone(
     rules: DecisionRules, error: Exception, event: Event | None, attempted: bool
 ) -> None:
     """A content that nobody holds stays known until the backend says that it is gone."""
-    outcome = rules.broke(due(UNPINNING), error, attempted=True)
+    outcome = rules.broke(item(UNPINNING), error, attempted=True)
     assert outcome.event is not Event.SEEN_ABSENT
     assert outcome.again_in is not None
 
@@ -279,31 +315,33 @@ def test_no_error_makes_what_leaves_look_gone(
 def test_gaps_grow_to_their_limits() -> None:
     """From half a second to five minutes, for what fails to ten, for outages to ten seconds."""
     rules = DecisionRules(ReconcilePolicy(), BATCH, jitter=lambda: 1.0)
-    for gap, first, longest in (
-        (rules.gap, 0.5, 300.0),
+    for backoff, first, longest in (
+        (rules.backoff, 0.5, 300.0),
         (rules.failure_backoff, 1.0, 600.0),
         (rules.unreachable_backoff, 0.5, 10.0),
     ):
-        gaps = [gap(times) for times in range(30)]
-        assert (gaps[0], gaps[-1], gap(10**9)) == (first, longest, longest)
+        gaps = [backoff(times) for times in range(30)]
+        assert (gaps[0], gaps[-1], backoff(10**9)) == (first, longest, longest)
         assert gaps == sorted(gaps)
 
 
 def test_what_is_held_up_waits_no_longer_afterwards(rules: DecisionRules) -> None:
     """However long an outage was: looks in vain count until the next gap is some seconds."""
-    looks = 0
+    status_checks = 0
     for _ in range(100):
-        outcome = rules.broke(due(looks=looks), UpstreamUnavailable("away"), attempted=False)
+        outcome = rules.broke(
+            item(status_checks=status_checks), UpstreamUnavailable("away"), attempted=False
+        )
         assert outcome.again_in is not None
         assert outcome.again_in <= 10.0
-        looks += not outcome.is_uncounted
-    assert rules.gap(looks) < 5.0
+        status_checks += not outcome.is_uncounted
+    assert rules.backoff(status_checks) < 5.0
 
 
 def test_gaps_are_spread() -> None:
     """Jitter takes up to a half away, so that many contents do not march in step."""
-    least = DecisionRules(ReconcilePolicy(), BATCH, jitter=lambda: 0.0).gap(5)
-    most = DecisionRules(ReconcilePolicy(), BATCH, jitter=lambda: 1.0).gap(5)
+    least = DecisionRules(ReconcilePolicy(), BATCH, jitter=lambda: 0.0).backoff(5)
+    most = DecisionRules(ReconcilePolicy(), BATCH, jitter=lambda: 1.0).backoff(5)
     assert least == most / 2
 
 
@@ -311,5 +349,7 @@ def test_slices_double() -> None:
     """A first try has five seconds, the next one thirty, each later one twice as many, up to an
     hour."""
     rules = DecisionRules(ReconcilePolicy(), BATCH)
-    slices = [rules.slice(due(attempts=attempts)) for attempts in (0, 1, 2, 3, 7, 8, 10**6)]
+    slices = [
+        rules.attempt_timeout(item(attempts=attempts)) for attempts in (0, 1, 2, 3, 7, 8, 10**6)
+    ]
     assert slices == [5.0, 30.0, 60.0, 120.0, 1920.0, 3600.0, 3600.0]

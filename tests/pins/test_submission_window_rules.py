@@ -31,7 +31,7 @@ class Rows:
         self.windows.comes(8)
         self.windows.comes(9)  # so that there are others
 
-    def due(self, requestor: int, **known: Any) -> WorkItem:
+    def item(self, requestor: int, **known: Any) -> WorkItem:
         self._number += 1
         cid = raw(b"row %d" % self._number)
         return WorkItem(
@@ -42,19 +42,19 @@ class Rows:
         """Send as many as may be."""
         sent: list[WorkItem] = []
         while self.windows.may_send(requestor) and len(sent) < 1_000:
-            sent.append(self.due(requestor))
+            sent.append(self.item(requestor))
             self.windows.sends(sent[-1])
             self.windows.sent(sent[-1])
         return sent
 
-    def judge(self, due: WorkItem, seen: BackendStatus) -> Action | Outcome:
+    def judge(self, item: WorkItem, seen: BackendStatus) -> Action | Outcome:
         """What is to be done about what would be looked at again."""
-        return self.windows.judge(due, seen, Outcome(None, 1.0))
+        return self.windows.judge(item, seen, Outcome(None, 1.0))
 
-    def hear(self, in_hand: Sequence[WorkItem] = (), seconds: float = 1.0) -> list[int]:
+    def hear(self, in_progress: Sequence[WorkItem] = (), seconds: float = 1.0) -> list[int]:
         """So many *seconds* later, what the backend still has in hand."""
         self.clock.now += seconds
-        return self.windows.heard({str(due.cid): True for due in in_hand})
+        return self.windows.record_answer({str(item.cid): True for item in in_progress})
 
 
 def test_one_requestor_leaves_workers_to_the_others() -> None:
@@ -95,10 +95,10 @@ def test_a_few_at_a_time_do_not_save_up_for_a_flood() -> None:
     """Credit is twice what was made use of, at most."""
     rows = Rows()
     for _ in range(500):
-        due = rows.due(1)
-        rows.windows.sends(due)
-        rows.windows.sent(due)
-        rows.hear([due])
+        item = rows.item(1)
+        rows.windows.sends(item)
+        rows.windows.sent(item)
+        rows.hear([item])
         rows.windows.comes(9)
         rows.hear()
     assert len(rows.send_all(1)) == 9
@@ -109,12 +109,12 @@ def test_what_hangs_is_in_the_way_after_its_slice() -> None:
     rows = Rows()
     hanging = rows.send_all(1)
     assert not rows.hear(hanging, 5.0)
-    assert rows.hear(hanging, 4.0) == [due.id for due in hanging]
+    assert rows.hear(hanging, 4.0) == [item.id for item in hanging]
     assert not rows.hear(hanging), "it was told a moment ago"
     seen = BackendStatus(TrackerStatus.PINNING, 0, 3, PEERS)
-    sent = [replace(due, attempts=1, sent=LastRequest.PIN) for due in hanging]
-    acts = [rows.judge(due, seen) for due in sent]
-    assert acts == [Action.TAKE_BACK] * 7
+    sent = [replace(item, attempts=1, last_request=LastRequest.PIN) for item in hanging]
+    actions = [rows.judge(item, seen) for item in sent]
+    assert actions == [Action.WITHDRAW] * 7
     assert len(rows.send_all(1)) == 7
 
 
@@ -140,10 +140,10 @@ def test_what_one_node_only_has_heard_of_is_not_done() -> None:
     """The others have it in hand a moment later; when they had time for it, they are done."""
     rows = Rows()
     sent = rows.send_all(1)
-    few = {str(due.cid): False for due in sent}
+    few = {str(item.cid): False for item in sent}
     for seconds, left in ((0.1, 7), (1.0, 7), (2.0, 0)):
         rows.clock.now += seconds
-        rows.windows.heard(few)
+        rows.windows.record_answer(few)
         assert len(rows.windows) == left
 
 
@@ -152,23 +152,24 @@ def test_what_was_sent_before_the_start_takes_room() -> None:
     rows = Rows()
     rows.clock.now += 1_000.0
     old = [
-        rows.due(1, attempts=1, sent=LastRequest.PIN, sent_at=rows.clock.now - 60) for _ in range(9)
+        rows.item(1, attempts=1, last_request=LastRequest.PIN, requested_at=rows.clock.now - 60)
+        for _ in range(9)
     ]
     seen = BackendStatus(TrackerStatus.QUEUED, 0, 3, PEERS)
     rows.windows.comes(9)
-    assert all(isinstance(rows.judge(due, seen), Outcome) for due in old)
+    assert all(isinstance(rows.judge(item, seen), Outcome) for item in old)
     assert not rows.hear(old)
-    assert rows.hear(old, 9.0) == [due.id for due in old]
-    assert rows.judge(old[0], seen) is Action.TAKE_BACK
-    assert rows.judge(old[1], seen) is Action.TAKE_BACK
-    assert rows.judge(old[2], seen) is not Action.TAKE_BACK, "its turn comes now, if others' went"
-    assert rows.judge(old[2], BackendStatus(TrackerStatus.PINNING, 0, 3, PEERS)) is Action.TAKE_BACK
+    assert rows.hear(old, 9.0) == [item.id for item in old]
+    assert rows.judge(old[0], seen) is Action.WITHDRAW
+    assert rows.judge(old[1], seen) is Action.WITHDRAW
+    assert rows.judge(old[2], seen) is not Action.WITHDRAW, "its turn comes now, if others' went"
+    assert rows.judge(old[2], BackendStatus(TrackerStatus.PINNING, 0, 3, PEERS)) is Action.WITHDRAW
 
 
 def test_what_never_came_to_be_sent_takes_no_room() -> None:
     """Whether it was refused, or its lease was lost before."""
     rows = Rows()
-    first = rows.due(1)
+    first = rows.item(1)
     rows.windows.sends(first)
     rows.windows.not_sent(first)
     assert rows.windows.is_empty
@@ -182,10 +183,10 @@ def test_what_never_came_to_be_sent_takes_no_room() -> None:
 def test_what_is_not_known_to_us_takes_room_too() -> None:
     """Another process on the same ledger sends to the same workers."""
     other = Rows()
-    other.windows.heard({str(raw(b"other %d" % each)): True for each in range(7)})
+    other.windows.record_answer({str(raw(b"other %d" % each)): True for each in range(7)})
     assert len(other.send_all(1)) == 2
     other.clock.now += 1.0
-    other.windows.heard({})
+    other.windows.record_answer({})
     assert len(other.send_all(2)) == 7
 
 
@@ -193,7 +194,7 @@ def test_a_queue_that_is_not_known_limits_nobody() -> None:
     """In an outage of a part of the cluster its listing fails, and pins go on."""
     rows = Rows()
     sent = rows.send_all(1)
-    rows.windows.heard(None)
+    rows.windows.record_answer(None)
     assert all(rows.windows.may_send(1) for _ in range(100))
     rows.hear(sent)
     assert not rows.windows.may_send(1)
@@ -218,7 +219,7 @@ def test_memory_is_bounded() -> None:
     """However many contents and requestors there are."""
     rows = Rows()
     for requestor in range(30_000):
-        rows.windows.sends(rows.due(requestor))
+        rows.windows.sends(rows.item(requestor))
     assert len(rows.windows) <= 20_000
     rows.hear(seconds=100.0)
     assert rows.windows.is_empty
@@ -228,9 +229,9 @@ def test_retries_have_a_quarter_of_the_workers() -> None:
     """And what has failed there does not shut out its own next try."""
     rows = Rows()
     seen = BackendStatus(TrackerStatus.FAILED)
-    tried = [rows.due(1, attempts=1, sent=LastRequest.PIN) for _ in range(5)]
-    acts = [rows.windows.judge(due, seen, Action.PIN) for due in tried]
-    assert [act is Action.PIN for act in acts] == [True, True, False, False, False]
+    tried = [rows.item(1, attempts=1, last_request=LastRequest.PIN) for _ in range(5)]
+    actions = [rows.windows.judge(item, seen, Action.PIN) for item in tried]
+    assert [action is Action.PIN for action in actions] == [True, True, False, False, False]
     assert rows.windows.judge(tried[0], seen, Action.PIN) is Action.PIN
     assert rows.windows.may_send(1)
 
@@ -239,11 +240,11 @@ def test_what_was_forgotten_with_its_wish_is_no_retry() -> None:
     """Nobody was at it, so that it has room like what is new; what was taken back has hung."""
     rows = Rows()
     gone = BackendStatus(TrackerStatus.ABSENT)
-    assert not is_retry(rows.due(1, attempts=3, sent=LastRequest.PIN), gone)
-    assert is_retry(rows.due(1, attempts=3, sent=LastRequest.UNPIN), gone)
+    assert not is_retry(rows.item(1, attempts=3, last_request=LastRequest.PIN), gone)
+    assert is_retry(rows.item(1, attempts=3, last_request=LastRequest.UNPIN), gone)
     assert is_retry(
-        rows.due(1, attempts=1, sent=LastRequest.PIN), BackendStatus(TrackerStatus.FAILED)
+        rows.item(1, attempts=1, last_request=LastRequest.PIN), BackendStatus(TrackerStatus.FAILED)
     )
     for _ in range(5):
-        due = rows.due(1, attempts=1, sent=LastRequest.PIN)
-        assert rows.windows.judge(due, gone, Action.PIN) is Action.PIN
+        item = rows.item(1, attempts=1, last_request=LastRequest.PIN)
+        assert rows.windows.judge(item, gone, Action.PIN) is Action.PIN

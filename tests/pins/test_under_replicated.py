@@ -50,7 +50,7 @@ async def test_content_that_every_node_lost_is_told_and_fetched_again(make: Any)
             fed.cluster.lose(peer, str(cid))
     assert replicas(fed, CIDS[0]) == (ContentState.PINNED, 3, 3)
     before = fed.questions
-    report = await fed.sweep()
+    report = await fed.resync()
     assert (report.missing, report.under_replicated) == (0, 5)
     assert fed.questions - before == 3  # who is there, what is not well, and the pinset
     await fed.reconciler.round()
@@ -61,7 +61,7 @@ async def test_content_that_every_node_lost_is_told_and_fetched_again(make: Any)
     assert replicas(fed, CIDS[0]) == (ContentState.PINNED, 3, 3)
     assert fed.wire.rest.counts["recover"] == 5
     assert fed.wire.rest.counts["pin"] == len(CIDS)
-    assert (await fed.sweep()).under_replicated == 0
+    assert (await fed.resync()).under_replicated == 0
 
 
 async def test_content_that_nobody_has_any_more_is_no_longer_called_pinned(make: Any) -> None:
@@ -71,7 +71,7 @@ async def test_content_that_nobody_has_any_more_is_no_longer_called_pinned(make:
     fed.cluster.forget(CIDS[0])
     for peer in fed.cluster.peers:
         fed.cluster.lose(peer, str(CIDS[0]))
-    await fed.sweep()
+    await fed.resync()
     for _ in range(100):
         await fed.reconciler.round()
         fed.clock.now += 1.0
@@ -86,7 +86,7 @@ async def test_what_one_node_lost_is_two_of_three_until_it_is_back(make: Any) ->
     fed.cluster.queue_seconds = 5.0
     await pinned(fed)
     fed.cluster.lose(fed.cluster.peers[1], str(CIDS[0]))
-    assert (await fed.sweep()).under_replicated == 1
+    assert (await fed.resync()).under_replicated == 1
     await fed.reconciler.round()
     assert replicas(fed, CIDS[0])[1:] == (2, 3)
     await fed.until_settled()
@@ -99,18 +99,18 @@ async def test_where_every_peer_is_wanted_the_live_ones_are(make: Any) -> None:
     await pinned(fed)
     fed.cluster.kill(fed.cluster.peers[2])
     fed.clock.now += 1.0
-    assert (await fed.sweep()).under_replicated == len(CIDS)
+    assert (await fed.resync()).under_replicated == len(CIDS)
     await fed.until_settled()
     assert replicas(fed, CIDS[0]) == (ContentState.PINNED, 2, 3)
     assert fed.status(CIDS[0]).error
     fed.clock.now += 100.0
-    assert (await fed.sweep()).under_replicated == 0
+    assert (await fed.resync()).under_replicated == 0
     await fed.until_settled()
     assert replicas(fed, CIDS[0]) == (ContentState.PINNED, 2, 2)
     assert fed.status(CIDS[0]).error is None
     fed.cluster.start(fed.cluster.peers[2])
     fed.clock.now += 100.0
-    await fed.sweep()
+    await fed.resync()
     await fed.until_settled()
     assert replicas(fed, CIDS[0]) == (ContentState.PINNED, 3, 3)
 
@@ -124,13 +124,13 @@ async def test_for_a_peer_that_is_gone_another_one_is_found(make: Any) -> None:
     assert 0 < len(affected) < len(CIDS)
     fed.cluster.kill(dead)
     fed.clock.now += 100.0
-    assert (await fed.sweep()).under_replicated == len(affected)
+    assert (await fed.resync()).under_replicated == len(affected)
     await fed.until_settled()
     assert {replicas(fed, cid) for cid in CIDS} == {(ContentState.PINNED, 2, 2)}
     assert fed.wire.rest.counts["pin"] == len(CIDS) + len(affected)
     alive = fed.cluster.peers[1:]
     assert all(str(cid) in peer.pinned for peer in alive for cid in affected)
-    assert (await fed.sweep()).under_replicated == 0
+    assert (await fed.resync()).under_replicated == 0
 
 
 async def test_a_peer_that_is_gone_and_still_has_room_is_given_up_soon(make: Any) -> None:
@@ -145,7 +145,7 @@ async def test_a_peer_that_is_gone_and_still_has_room_is_given_up_soon(make: Any
     fed.cluster.kill(dead)
     fed.clock.now += 6.0
     begun = fed.clock.now
-    await fed.sweep()
+    await fed.resync()
     await fed.reconciler.round()
     assert fed.wire.rest.counts["pin"] == len(CIDS) + len(affected)
     while fed.clock.now < begun + 60.0 and not all(are_two(fed, cid) for cid in affected):
@@ -170,7 +170,7 @@ async def test_a_peer_that_hears_of_no_change_is_told_by_us(make: Any, *, was_kn
         deaf.is_rejecting_writes = True
         fed.cluster.kill(dead)
         fed.clock.now += 100.0
-        await fed.sweep()
+        await fed.resync()
     else:
         affected = CIDS
         deaf.is_rejecting_writes = True
@@ -190,14 +190,14 @@ async def test_without_another_peer_a_requestor_reads_what_there_is(make: Any) -
     await pinned(fed)
     fed.cluster.kill(fed.cluster.peers[0])
     fed.clock.now += 100.0
-    assert (await fed.sweep()).under_replicated == len(CIDS)
+    assert (await fed.resync()).under_replicated == len(CIDS)
     for _ in range(20):
         await fed.reconciler.round()
         fed.clock.now += 1.0
     assert {replicas(fed, cid) for cid in CIDS} == {(ContentState.PINNED, 2, 3)}
     assert fed.status(CIDS[0]).error
     fed.cluster.start(fed.cluster.peers[0])
-    await fed.sweep()
+    await fed.resync()
     await fed.until_settled()
     assert {replicas(fed, cid) for cid in CIDS} == {(ContentState.PINNED, 3, 3)}
     assert fed.status(CIDS[0]).error is None
@@ -208,10 +208,10 @@ async def test_a_node_that_is_down_behind_its_peer_is_missed(make: Any) -> None:
     fed = make()
     await pinned(fed)
     fed.cluster.peers[1].has_ipfs = False
-    assert (await fed.sweep()).under_replicated == len(CIDS)
+    assert (await fed.resync()).under_replicated == len(CIDS)
     await fed.until_settled()
     assert replicas(fed, CIDS[0]) == (ContentState.PINNED, 2, 3)
     fed.cluster.peers[1].has_ipfs = True
-    await fed.sweep()
+    await fed.resync()
     await fed.until_settled()
     assert replicas(fed, CIDS[0]) == (ContentState.PINNED, 3, 3)

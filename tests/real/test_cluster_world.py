@@ -73,15 +73,15 @@ def make(outbound: HttpClient, real: Real) -> Any:
     return backend
 
 
-async def until(backend: IpfsCluster, cid: Cid, *holdings: TrackerStatus) -> BackendStatus:
-    """What is seen as soon as it is one of *holdings*."""
+async def until(backend: IpfsCluster, cid: Cid, *statuses: TrackerStatus) -> BackendStatus:
+    """What is seen as soon as it is one of *statuses*."""
     seen: list[BackendStatus] = []
 
     async def is_so() -> bool:
         seen.append(await look(backend, cid))
-        return seen[-1].holding in holdings
+        return seen[-1].status in statuses
 
-    await eventually(is_so, what=f"{cid} is {holdings}", seconds=40)
+    await eventually(is_so, what=f"{cid} is {statuses}", seconds=40)
     return seen[-1]
 
 
@@ -113,7 +113,7 @@ async def test_a_pin_goes_from_absent_to_pinned_and_back(real: Real, make: Any) 
     text = await real.kubos[0].add_directory({"index.html": b"<h1>hello</h1>", "a/b": b"deep"})
     cid = Cid.parse(text)
     sent = await pin(backend, cid)
-    assert (sent.holding, sent.wanted) == (TrackerStatus.QUEUED, 2)
+    assert (sent.status, sent.wanted) == (TrackerStatus.QUEUED, 2)
     seen = await until(backend, cid, TrackerStatus.PINNED)
     assert (seen.replicas, seen.wanted) == (2, 2)
     assert {peer.status for peer in seen.peers} == {"pinned"}
@@ -132,7 +132,7 @@ async def test_a_change_in_an_open_batch_is_not_seen(real: Real, make: Any) -> N
     Why a look counts only when the last change is older than the batch age (traps 3 and 4)."""
     backend, cid = make(), Cid.parse(await real.kubos[0].add_raw(b"in a batch"))
     await pin(backend, cid)
-    assert (await look(backend, cid)).holding is TrackerStatus.ABSENT
+    assert (await look(backend, cid)).status is TrackerStatus.ABSENT
     await backend.unpin(cid)
     await until(backend, cid, TrackerStatus.PINNED)
 
@@ -158,7 +158,7 @@ async def test_content_that_nobody_has_fails_and_recovers(real: Real, make: Any)
     before = await real.peers[0].allocation(str(cid))
     await real.kubos[2].add_raw(NOBODY_HAS_IT)
     again = await pin(backend, cid, seen)
-    assert again.holding in (TrackerStatus.QUEUED, TrackerStatus.PINNING, TrackerStatus.PINNED)
+    assert again.status in (TrackerStatus.QUEUED, TrackerStatus.PINNING, TrackerStatus.PINNED)
     await until(backend, cid, TrackerStatus.PINNED)
     # The cluster stamps a pin whenever it is written: recovering has not written it.
     assert await real.peers[0].allocation(str(cid)) == before
@@ -173,7 +173,7 @@ async def test_what_a_kubo_lost_is_lost_and_says_so(real: Real, make: Any) -> No
     (holder,) = (await until(backend, cid, TrackerStatus.PINNED)).peers
     await real.kubos[int(holder.name[-1])].unpin(text)
     seen = await look(backend, cid)
-    assert seen.holding is TrackerStatus.LOST
+    assert seen.status is TrackerStatus.LOST
     assert seen.reason == f"it was lost and is to be fetched again ({holder.name})"
     await pin(backend, cid, seen)
     await until(backend, cid, TrackerStatus.PINNED)
@@ -186,9 +186,9 @@ async def test_a_look_at_many_fits_into_its_requests(real: Real, make: Any) -> N
     for cid in held:
         await pin(backend, cid)
     await until(backend, held[-1], TrackerStatus.PINNED)
-    seen = await backend.look([*held, *(raw(b"missing %d" % number) for number in range(150))])
-    assert [seen[cid].holding for cid in held] == [TrackerStatus.PINNED] * 10
-    assert sum(sighting.holding is TrackerStatus.ABSENT for sighting in seen.values()) == 150
+    seen = await backend.status([*held, *(raw(b"missing %d" % number) for number in range(150))])
+    assert [seen[cid].status for cid in held] == [TrackerStatus.PINNED] * 10
+    assert sum(status.status is TrackerStatus.ABSENT for status in seen.values()) == 150
 
 
 @pytest.mark.parametrize("kind", ["basic", "our token", "their token"])
@@ -257,7 +257,7 @@ async def test_a_pin_of_version_0_is_another_than_ours(real: Real, make: Any) ->
     await real.kubos[0].add_block(data, "dag-pb")
     await real.do("POST", f"/pins/{BASE58BTC.encode(cid.multihash)}")
 
-    assert (await look(backend, cid)).holding is TrackerStatus.ABSENT
+    assert (await look(backend, cid)).status is TrackerStatus.ABSENT
     assert cid not in await pinset(backend)
     await pin(backend, cid)
     await until(backend, cid, TrackerStatus.PINNED)
@@ -274,11 +274,11 @@ async def test_one_peer_may_die(real: Real, make: Any) -> None:
         await until(backend, cid, TrackerStatus.PINNED)
     await real.peers[2].kill9()
     try:
-        seen = await backend.look(cids)
+        seen = await backend.status(cids)
         # A peer that does not answer is left out once its last sign of life is too old.
         allowed = {TrackerStatus.UNKNOWN, TrackerStatus.PINNED}
-        assert {sighting.holding for sighting in seen.values()} <= allowed
-        assert all(sighting.replicas == 2 for sighting in seen.values())
+        assert {status.status for status in seen.values()} <= allowed
+        assert all(status.replicas == 2 for status in seen.values())
         for peer in real.peers[:2]:
             await peer.until_missed(real.peers[2])
         later = [Cid.parse(await real.kubos[0].add_raw(b"later %d" % n)) for n in range(6)]
@@ -300,7 +300,7 @@ async def test_a_wiped_cluster_has_nothing_and_takes_it_all_again(real: Real, ma
     await until(backend, cid, TrackerStatus.PINNED)
     await wipe(real.peers)
     assert await pinset(backend) == set()
-    assert (await look(backend, cid)).holding is TrackerStatus.ABSENT
+    assert (await look(backend, cid)).status is TrackerStatus.ABSENT
     await pin(backend, cid)
     await until(backend, cid, TrackerStatus.PINNED)
     await until_all(backend, lambda listed: listed == {cid})

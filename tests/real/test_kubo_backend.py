@@ -17,7 +17,7 @@ from content_gateway.errors import PinFailed, UpstreamTimeout, UpstreamUnavailab
 from content_gateway.model.cid import CODECS, DAG_CBOR, DAG_PB, RAW, Cid
 from content_gateway.model.content_state import TrackerStatus
 from content_gateway.net.http_client import HttpClient
-from tests.backends.backends import ABSENT, holding, look, pin, pinset, refused
+from tests.backends.backends import ABSENT, look, pin, pinset, refused, status
 from tests.ipld.dags import Dag, pb, raw
 from tests.waiting import eventually
 from tests.world.kubo import Kubo as Node
@@ -84,15 +84,15 @@ async def test_a_pin_is_seen_and_listed_and_let_go_twice(kubo: Kubo, node: Node)
     """The whole life of a pin, in the daemon's own words."""
     own = await pinset(kubo)  # a new repository has pins of its own, all of version 0
     cid = Cid.parse(await node.add_directory({"a": b"1", "b/c": b"2"}))
-    assert await holding(kubo, cid) is TrackerStatus.ABSENT
-    assert (await pin(kubo, cid)).holding is TrackerStatus.PINNED
+    assert await status(kubo, cid) is TrackerStatus.ABSENT
+    assert (await pin(kubo, cid)).status is TrackerStatus.PINNED
     assert await node.is_pinned(str(cid))
     seen = await look(kubo, cid)
-    assert (seen.holding, seen.replicas, seen.wanted) == (TrackerStatus.PINNED, 1, 1)
+    assert (seen.status, seen.replicas, seen.wanted) == (TrackerStatus.PINNED, 1, 1)
     assert [peer.name for peer in seen.peers] == [json.loads(await call(node, "id"))["ID"]]
     assert (own, await pinset(kubo)) == (set(), {cid})
     await kubo.unpin(cid)
-    assert await holding(kubo, cid) is TrackerStatus.ABSENT
+    assert await status(kubo, cid) is TrackerStatus.ABSENT
     await kubo.unpin(cid)
     assert await pinset(kubo) == set()
 
@@ -105,7 +105,7 @@ async def test_a_pin_whose_content_is_gone_is_not_dropped(
     cid = await put(node, pb(leaf))
     await pin(kubo, cid)
     await lose(node, leaf[0], tmp_path)
-    assert (await pin(kubo, cid)).holding is TrackerStatus.PINNED
+    assert (await pin(kubo, cid)).status is TrackerStatus.PINNED
     assert await node.is_pinned(str(cid))
 
     assert "could not find" in await call(node, f"pin/add?arg={cid}")
@@ -123,7 +123,7 @@ async def test_pins_of_other_kinds_are_not_ours(kubo: Kubo, node: Node) -> None:
     form.add_field("file", b"version 0", filename="file")
     v0 = json.loads(await call(node, "add?cid-version=0&pin=true", form))["Hash"]
     for cid in (leaf[0], direct, Cid.parse(v0)):
-        assert await holding(kubo, cid) is TrackerStatus.ABSENT
+        assert await status(kubo, cid) is TrackerStatus.ABSENT
         await kubo.unpin(cid)
     assert await pinset(kubo) == {above}
     kept = await call(node, "pin/ls?type=all")
@@ -139,7 +139,7 @@ async def test_both_versions_of_one_dag_are_two_pins(kubo: Kubo, node: Node) -> 
     await pin(kubo, cid)
     assert await pinset(kubo) == {cid}
     await kubo.unpin(cid)
-    assert await holding(kubo, cid) is TrackerStatus.ABSENT
+    assert await status(kubo, cid) is TrackerStatus.ABSENT
     assert await node.is_pinned(v0)
 
 
@@ -154,7 +154,7 @@ async def test_missing_and_broken_content_is_refused_with_a_reason(kubo: Kubo, n
     await put(node, leaf)
     assert "not the dag-pb node" in await refused(kubo, Cid(DAG_PB, SHA2_256, digest))
     assert "after end of cbor" in await refused(kubo, Cid(DAG_CBOR, SHA2_256, digest))
-    assert (await pin(kubo, root)).holding is TrackerStatus.PINNED
+    assert (await pin(kubo, root)).status is TrackerStatus.PINNED
 
 
 async def test_the_words_of_every_codec_are_understood(kubo: Kubo, node: Node) -> None:
@@ -162,7 +162,7 @@ async def test_the_words_of_every_codec_are_understood(kubo: Kubo, node: Node) -
     digest = (await put(node, raw(b"nonsense"))).digest
     for codec in CODECS.keys() - {RAW}:
         cid = Cid(codec, SHA2_256, digest)
-        assert await holding(kubo, cid) is TrackerStatus.ABSENT
+        assert await status(kubo, cid) is TrackerStatus.ABSENT
         assert (await refused(kubo, cid)).startswith("Kubo could not pin it: ")
 
 
@@ -178,13 +178,13 @@ async def test_progress_of_thousands_of_blocks(outbound: HttpClient, tmp_path: P
             told.append((blocks, size))
 
         kubo = Kubo(outbound, node.url)
-        assert (await kubo.pin(cid, ABSENT, progress)).holding is TrackerStatus.PINNED
+        assert (await kubo.pin(cid, ABSENT, progress)).status is TrackerStatus.PINNED
         assert told == sorted(told)
         assert told[-1][0] > leaves
         assert told[-1][1] > leaves * size
         await other.stop()
         await node.collect_garbage()
-        assert (await kubo.pin(cid, ABSENT, progress)).holding is TrackerStatus.PINNED
+        assert (await kubo.pin(cid, ABSENT, progress)).status is TrackerStatus.PINNED
         assert await call(node, f"cat?arg={cid}&offline=true") == content.decode()
 
 
@@ -195,7 +195,7 @@ async def test_what_nobody_has_is_given_up_in_time(outbound: HttpClient, lonely:
     told = asyncio.Event()
     attempt = asyncio.create_task(kubo.pin(cid, ABSENT, lambda blocks, size: told.set()))
     await told.wait()
-    assert await holding(kubo, cid) is TrackerStatus.ABSENT
+    assert await status(kubo, cid) is TrackerStatus.ABSENT
     with pytest.raises(PinFailed, match="not found in time: 0 blocks"):
         await attempt
     await eventually(lambda: is_idle(lonely), what="the daemon has given up too")
@@ -222,10 +222,10 @@ async def test_a_cancelled_pin_ends_the_fetch_and_keeps_the_blocks(
     with pytest.raises(asyncio.CancelledError):
         await attempt
     await eventually(lambda: is_idle(lonely), what="the daemon has stopped fetching")
-    assert await holding(kubo, dag[0]) is TrackerStatus.ABSENT
+    assert await status(kubo, dag[0]) is TrackerStatus.ABSENT
     assert await lonely.has_block(str(here[0]))
     await put(lonely, missing)
-    assert (await pin(kubo, dag[0])).holding is TrackerStatus.PINNED
+    assert (await pin(kubo, dag[0])).status is TrackerStatus.PINNED
 
 
 async def test_an_error_behind_the_first_lines_is_a_failure(
@@ -243,7 +243,7 @@ async def test_an_error_behind_the_first_lines_is_a_failure(
     await put(lonely, (broken, {broken: data}))
     with pytest.raises(PinFailed, match=r"gave up after 1 block \(\d+ bytes\) and gave no reason"):
         await attempt
-    assert await holding(kubo, dag[0]) is TrackerStatus.ABSENT
+    assert await status(kubo, dag[0]) is TrackerStatus.ABSENT
 
 
 async def test_a_daemon_that_ends_in_the_middle_is_an_outage(
@@ -256,11 +256,11 @@ async def test_a_daemon_that_ends_in_the_middle_is_an_outage(
     attempt = asyncio.create_task(kubo.pin(cid, ABSENT, lambda blocks, size: told.set()))
     await told.wait()
     await lonely.stop()
-    for question in (attempt, kubo.look([cid]), kubo.unpin(cid), pinset(kubo)):
+    for question in (attempt, kubo.status([cid]), kubo.unpin(cid), pinset(kubo)):
         with pytest.raises((UpstreamUnavailable, UpstreamTimeout)):
             await question
     await lonely.start()
-    assert await holding(kubo, cid) is TrackerStatus.ABSENT
+    assert await status(kubo, cid) is TrackerStatus.ABSENT
 
 
 async def test_a_long_pinset_is_listed_whole(kubo: Kubo, node: Node) -> None:
@@ -285,13 +285,13 @@ async def test_blocks_that_a_node_lost_are_found_and_brought_in_again(
         await lose(node, lost[0], tmp_path)
     entries = {entry.cid: entry.replicas async for entry in kubo.pinset()}
     assert [entries[cid] for cid in cids] == [0, 0]
-    seen = await kubo.look(cids, {})
-    assert {sighting.holding for sighting in seen.values()} == {TrackerStatus.LOST}
+    seen = await kubo.status(cids, {})
+    assert {status.status for status in seen.values()} == {TrackerStatus.LOST}
     for cid in cids:
         assert "could not fetch it" in await refused(kubo, cid)
         assert await node.is_pinned(str(cid))
     for lost in (leaf, alone):
         await put(node, lost)
     for cid in cids:
-        assert (await pin(kubo, cid, seen[cid])).holding is TrackerStatus.PINNED
-    assert {one.holding for one in (await kubo.look(cids, {})).values()} == {TrackerStatus.PINNED}
+        assert (await pin(kubo, cid, seen[cid])).status is TrackerStatus.PINNED
+    assert {one.status for one in (await kubo.status(cids, {})).values()} == {TrackerStatus.PINNED}

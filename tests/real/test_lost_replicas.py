@@ -77,8 +77,8 @@ async def test_the_replicas_of_a_peer_that_is_gone_are_told_and_made_anew(
     tmp_path: Path, peers: Sequence[Cluster], kubos: Sequence[Kubo]
 ) -> None:
     """Where two of three are wanted another peer is found; where all are, those that live are."""
-    two = {"pins__replication_min": 2, "pins__sweep_interval": INTERVAL}
-    every = {"pins__sweep_interval": INTERVAL}
+    two = {"pins__replication_min": 2, "pins__resync_interval": INTERVAL}
+    every = {"pins__resync_interval": INTERVAL}
     async with (
         gateway(tmp_path / "two", peers, **two) as service,
         gateway(tmp_path / "every", peers, **every) as other,
@@ -104,7 +104,7 @@ async def test_the_replicas_of_a_peer_that_is_gone_are_told_and_made_anew(
             assert (await until(service, cid, "pinned"))["replicas"]["pinned"] == 2
 
         async def is_whole() -> ResyncReport | None:
-            report = await service.gateway.sweeper.now()
+            report = await service.gateway.resync.now()
             return report if report is not None and not report.under_replicated else None
 
         await eventually(is_whole, what="nothing is under-replicated", seconds=LONG)

@@ -31,7 +31,7 @@ async def gateway(folder: Path, peers: Sequence[Cluster], **chosen: Any) -> Asyn
         "ipfs_cluster__batch_age": 0.0,
         "ipfs_cluster__timeout": 3.0,
         "pins__unpin_grace": 0.5,
-        "pins__sweep_interval": 3600.0,
+        "pins__resync_interval": 3600.0,
         **chosen,
     }
     async with running_service(
@@ -74,7 +74,7 @@ async def until_settled(service: Service, number: int) -> None:
     """Return once *number* contents are pinned and nothing is left to do about any."""
 
     async def is_so() -> bool:
-        numbers = await service.gateway.sweeps.settled(0, number + 1, time.time())
+        numbers = await service.gateway.resyncs.finished(0, number + 1, time.time())
         return len(numbers) == number
 
     await eventually(is_so, seconds=LONG)
@@ -145,7 +145,7 @@ async def test_a_killed_peer_delays_and_loses_nothing(
 
     await eventually(are_accepted, seconds=LONG)
     await peers[1].start()
-    await service.gateway.sweeper.now()
+    await service.gateway.resync.now()
     for cid in [*before, *during]:
         await until(service, cid, "pinned")
         assert await held_by_all(kubos, cid)
@@ -166,7 +166,7 @@ async def test_a_wiped_cluster_is_asked_for_everything_again(
     await wipe(peers)
     stranger = await kubos[0].add_raw(b"not ours")
     await ask("POST", f"{peers[0].url}/pins/{stranger}", headers=peers[0].credentials)
-    report = await service.gateway.sweeper.now()
+    report = await service.gateway.resync.now()
     assert report is not None
     assert (report.missing, [str(cid) for cid in report.sample]) == (60, [stranger])
 

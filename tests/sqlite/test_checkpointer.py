@@ -40,20 +40,20 @@ def beginning_of_log(path: Path) -> bytes:
 
 
 def folder_of(database: Database) -> str:
-    return repr(vars(database)["_folding"])
+    return repr(vars(database)["_checkpointer"])
 
 
 @pytest.fixture
 def folds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Who has folded, in order."""
     who: list[str] = []
-    fold = Checkpointer._fold
+    checkpoint = Checkpointer._checkpoint
 
     def noted(self: Checkpointer) -> None:
         who.append(repr(self))
-        fold(self)
+        checkpoint(self)
 
-    monkeypatch.setattr(Checkpointer, "_fold", noted)
+    monkeypatch.setattr(Checkpointer, "_checkpoint", noted)
     return who
 
 
@@ -139,7 +139,7 @@ async def test_a_disk_that_refuses_is_told_and_asked_again(
         raise sqlite3.OperationalError("disk I/O error")
 
     with monkeypatch.context() as sick, capture_logs() as logs:
-        sick.setattr(Checkpointer, "_fold", broken)
+        sick.setattr(Checkpointer, "_checkpoint", broken)
         path = tmp_path / "ledger.sqlite"
         async with Database(path) as database:
             for number in (1, 2):

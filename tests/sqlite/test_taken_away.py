@@ -269,7 +269,9 @@ async def test_a_busy_ledger_is_never_taken_for_a_changed_one(
             connection.execute("PRAGMA wal_autocheckpoint = 0")  # one process alone checkpoints
             commits = 0
             while not is_over.wait(0.02):
-                connection.execute("UPDATE contents SET looks = looks + 1 WHERE id < 10")
+                connection.execute(
+                    "UPDATE contents SET status_checks = status_checks + 1 WHERE id < 10"
+                )
                 commits += 1
         return commits
 

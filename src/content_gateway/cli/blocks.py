@@ -45,14 +45,14 @@ def verify(config: Path | None) -> None:
     async def check(blocks: "Blockstore") -> int:
         return await verified(blocks, counts.progress, _report)
 
-    rotten = _with_blocks(config, check)
+    corrupt = _with_blocks(config, check)
     counts.end()
     summary = f"{counts.blocks} blocks, {counts.size / _MEGABYTE:.1f} MB: "
-    if not rotten:
+    if not corrupt:
         click.echo(summary + "every one is what it should be.")
         return
     click.echo(
-        f"{summary}{rotten} had rotted and were dropped. Their pins are incomplete now; "
+        f"{summary}{corrupt} had rotted and were dropped. Their pins are incomplete now; "
         "the service brings them in again at its next sweep (pins.resync_interval)."
     )
     raise SystemExit(1)
@@ -120,9 +120,9 @@ class _Counts:
             click.echo(err=True)
 
 
-def _report(rotten: "CorruptBlock") -> None:
-    pins = ", ".join(map(str, rotten.pins)) or "no pin"
-    click.echo(f"rotten block {rotten.block} ({rotten.size} bytes), part of {pins}")
+def _report(corrupt: "CorruptBlock") -> None:
+    pins = ", ".join(map(str, corrupt.pins)) or "no pin"
+    click.echo(f"rotten block {corrupt.block} ({corrupt.size} bytes), part of {pins}")
 
 
 def _report_denied(denied: "Denied") -> None:

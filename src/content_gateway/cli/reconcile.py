@@ -44,7 +44,7 @@ class _Report:
     counts: Mapping[ContentState, int]
     reasons: Mapping[str | None, int]
     waiting: Sequence[Waiting]
-    sweep: ResyncReport | None
+    resync: ResyncReport | None
 
 
 @click.group("reconcile", epilog="Example: content-gateway reconcile report")
@@ -110,7 +110,7 @@ async def _now(chosen: Settings, seconds: float) -> tuple[Backlog, _Report, bool
             await gateway.contents.expedite()
             try:
                 async with limit:
-                    await _sweep(gateway, line)
+                    await _resync(gateway, line)
                     await _work_off(gateway, keeper, began, line)
             except TimeoutError:
                 if not limit.expired():
@@ -119,11 +119,11 @@ async def _now(chosen: Settings, seconds: float) -> tuple[Backlog, _Report, bool
         return backlog, await _report_of(gateway), limit.expired()
 
 
-async def _sweep(gateway: "Application", line: StatusLine) -> None:
+async def _resync(gateway: "Application", line: StatusLine) -> None:
     """Compare the ledger with the backend; raises GatewayError when the backend is away."""
     line.show("comparing the ledger with the backend", news=True)
     try:
-        while await gateway.sweeper.now() is None:
+        while await gateway.resync.now() is None:
             line.show("waiting for the sweep of another process", news=True)
             await asyncio.sleep(_BETWEEN_SWEEPS)
     except UpstreamError as away:
@@ -159,7 +159,7 @@ async def _report_of(gateway: "Application") -> _Report:
         await contents.counts(),
         await contents.reasons(_SHOWN),
         waiting,
-        gateway.sweeps.last_report(),
+        gateway.resyncs.last_report(),
     )
 
 
@@ -194,37 +194,37 @@ def _lines(found: _Report) -> Iterator[str]:
         if item.next_at is not None:
             why += f", next {rfc3339(item.next_at)}"
         yield f"  {item.cid} {item.state} since {rfc3339(item.since)}{why}"
-    sweep = found.sweep
-    if sweep is None:
+    resync = found.resync
+    if resync is None:
         yield "no sweep yet"
         return
     yield (
-        f"last sweep {_moment(sweep.ended_at)}: {sweep.listed:,} listed,"
-        f" {sweep.missing:,} missing, {sweep.under_replicated:,} under-replicated,"
-        f" {sweep.strangers:,} strangers"
+        f"last sweep {_moment(resync.ended_at)}: {resync.listed:,} listed,"
+        f" {resync.missing:,} missing, {resync.under_replicated:,} under-replicated,"
+        f" {resync.unmanaged:,} strangers"
     )
-    for cid in sweep.sample[:_SHOWN]:
+    for cid in resync.sample[:_SHOWN]:
         yield f"  {cid} is on the backend, and nobody here has asked for it"
 
 
 def _as_json(found: _Report) -> dict[str, Any]:
-    sweep, now = found.sweep, datetime.now(UTC)
+    resync, now = found.resync, datetime.now(UTC)
     return {
         "backend": health_json(found.health, now),
         "reasons": shown_reasons(found.reasons, found.health, now),
         "oldestWaiting": rfc3339(found.waiting[0].since) if found.waiting else None,
         "contents": {state.value: found.counts.get(state, 0) for state in ContentState},
         "waiting": [_waiting(item) for item in found.waiting],
-        "sweep": None
-        if sweep is None
+        "resync": None
+        if resync is None
         else {
-            "started": _moment(sweep.started_at),
-            "ended": _moment(sweep.ended_at),
-            "listed": sweep.listed,
-            "missing": sweep.missing,
-            "underReplicated": sweep.under_replicated,
-            "strangers": sweep.strangers,
-            "sample": [str(cid) for cid in sweep.sample],
+            "started": _moment(resync.started_at),
+            "ended": _moment(resync.ended_at),
+            "listed": resync.listed,
+            "missing": resync.missing,
+            "underReplicated": resync.under_replicated,
+            "unmanaged": resync.unmanaged,
+            "sample": [str(cid) for cid in resync.sample],
         },
     }
 

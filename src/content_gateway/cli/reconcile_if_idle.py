@@ -30,7 +30,7 @@ class ReconcileIfIdle:
         if self._is_ours or lockfile.is_held(self._settings):
             return
         self.check_backend()
-        self._gateway.tend()
+        self._gateway.reconcile()
         self._is_ours = True
 
     def check_backend(self) -> None:

@@ -44,7 +44,7 @@ async def _resolve(chosen: Settings, text: str, coin_type: str, fresh: bool) -> 
 
     name, coin = DomainName.parse(text), parse_coin_type(coin_type)
     async with opened(chosen, common.zones_of(chosen)) as gateway:
-        return await gateway.directory.resolve(name, coin, anew=fresh)
+        return await gateway.directory.resolve(name, coin, force_refresh=fresh)
 
 
 def described(resolution: Resolution) -> list[tuple[str, str]]:

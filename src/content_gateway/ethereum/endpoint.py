@@ -193,7 +193,7 @@ class CallAttempt:
         self._attempt.failed()
         return True
 
-    def outdone(self) -> None:
+    def lost_race(self) -> None:
         """Another node has answered what this one could not, or not in time."""
         if self._begun is None:
             self._attempt.left()  # it was not asked yet

@@ -135,7 +135,7 @@ class EthereumQuorum:
                 _STRAGGLERS_SECONDS if len(claims) >= self._quorum else None
             ):
                 claims.append(answered[1])
-            questions.outdone()
+            questions.lost_race()
         if questions.overloaded is not None and len(claims) < self._quorum:
             raise questions.overloaded
         return claims
@@ -191,10 +191,10 @@ class _Questions(Generic[T]):
                 turn.left()
         return None
 
-    def outdone(self) -> None:
+    def lost_race(self) -> None:
         """Note that whoever has not answered is too late."""
         for turn in self._running.values():
-            turn.outdone()
+            turn.lost_race()
 
 
 def common_block(claims: Sequence[int], quorum: int) -> int:

@@ -120,13 +120,13 @@ def _note_outdone(
 ) -> None:
     """Note the *winner*'s answer, and who has been asked before it and has none so far."""
     for turn in doubtful:
-        turn.outdone()
+        turn.lost_race()
     for task, turn in running.items():
         if task is winner:
             turn.answered()
             return
         if not task.done():
-            turn.outdone()
+            turn.lost_race()
 
 
 async def _end(

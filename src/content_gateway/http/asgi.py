@@ -20,7 +20,7 @@ from content_gateway.errors import (
     WrongSettings,
 )
 from content_gateway.http import problems
-from content_gateway.http.auth import DOORS, KeyVerifier, admit
+from content_gateway.http.auth import DOORS, KeyVerifier, authenticate
 from content_gateway.http.bodies import SECONDS, Receive, read_body
 from content_gateway.http.messages import (
     LARGE_BODY,
@@ -90,10 +90,10 @@ class _Route:
 
     async def answer(self, scope: Scope, argument: str, receive: Receive) -> Answer:
         """The answer to the request in *scope*, whose path ends with *argument*."""
-        headers, body, admitted = scope["headers"], b"", None
+        headers, body, principal = scope["headers"], b"", None
         if self._scope is not None and self._door is not None:
-            admitted = admit(self._keys, headers, self._scope, self._door)
-            charged = admitted.requestor.id
+            principal = authenticate(self._keys, headers, self._scope, self._door)
+            charged = principal.requestor.id
         else:
             charged = network_of(address_of(scope))
         if not self._turns.begins(charged):  # most do, and need no coroutine
@@ -104,14 +104,14 @@ class _Route:
             body = await read_body(scope, receive, seconds=self._body_seconds)
         if ENCODED_SLASH in argument:
             argument = argument.replace(ENCODED_SLASH, "/")
-        call = Request(argument, scope["query_string"], headers, admitted, body, charged)
+        request = Request(argument, scope["query_string"], headers, principal, body, charged)
         try:
-            answer = await self._handler.answer(call)
+            answer = await self._handler.answer(request)
         except Overloaded:
             await self._refusals.wait(charged)
             raise
         if isinstance(answer, Response) and len(answer.body) > LARGE_BODY:
-            permit = self._answers.request(call.charged)
+            permit = self._answers.request(request.charged)
             await permit.granted()
             return ResponseStream(
                 in_one(answer.body), answer.headers, answer.status, permit.release
@@ -161,12 +161,12 @@ class Api:
         request_id = next(self._request_ids)
         try:
             endpoint, argument = self._find(scope["path"], scope["method"])
-            reply = await endpoint.answer(scope, argument, receive)
-            if isinstance(reply, ResponseStream):
-                await send_stream(reply, request_id, scope, receive, send)
+            response = await endpoint.answer(scope, argument, receive)
+            if isinstance(response, ResponseStream):
+                await send_stream(response, request_id, scope, receive, send)
                 return
-            headers = [*reply.headers, (b"x-request-id", request_id.encode())]
-            await _send(scope, send, reply.status, headers, reply.body)
+            headers = [*response.headers, (b"x-request-id", request_id.encode())]
+            await _send(scope, send, response.status, headers, response.body)
         except Exception as error:
             if isinstance(error, _AT_THE_DOOR):  # nobody's turn yet
                 await self._at_the_door(scope)

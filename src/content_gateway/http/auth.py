@@ -49,7 +49,7 @@ def from_bearer(headers: Fields) -> str:
 DOORS: Final[Mapping[str, Door]] = {"apiKey": from_api_key, "bearer": from_bearer}
 
 
-def admit(keys: KeyVerifier, headers: Fields, scope: str, door: Door) -> Principal:
+def authenticate(keys: KeyVerifier, headers: Fields, scope: str, door: Door) -> Principal:
     """Who sent *headers*; raises KeyRefused, ScopeMissing or StorageUnavailable."""
     key = door(headers)
     requestor = keys.identify(key)

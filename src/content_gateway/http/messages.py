@@ -35,15 +35,15 @@ class Request(msgspec.Struct, frozen=True):
     argument: str
     query: bytes
     headers: Iterable[tuple[bytes, bytes]]
-    admitted: Principal | None
+    principal: Principal | None
     body: bytes = b""
     charged: str = ""
 
     @property
     def requestor(self) -> str:
         """The id of who asks; only for operations that need a key."""
-        assert self.admitted is not None, "the operation has no security"  # noqa: S101
-        return self.admitted.requestor.id
+        assert self.principal is not None, "the operation has no security"  # noqa: S101
+        return self.principal.requestor.id
 
 
 def _nothing() -> None:

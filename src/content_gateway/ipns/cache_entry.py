@@ -49,7 +49,7 @@ class CacheEntry:
     of the best record seen, *failure* what went wrong in the last look, None if it went well. It
     may be used until *usable_until* (UTC) and unasked until *fresh_until* (monotonic).
     *answered* is unset from the beginning of a look, at *asked_at* (monotonic), until it has
-    brought something; *settled_at* (UTC) is when the last one did. Its first callers wait until
+    brought something; *finished_at* (UTC) is when the last one did. Its first callers wait until
     *first_wait_ends* (monotonic)."""
 
     target: ContentPath | None = None
@@ -57,7 +57,7 @@ class CacheEntry:
     usable_until: datetime = NEVER
     fresh_until: float = 0.0
     asked_at: float = float("-inf")
-    settled_at: datetime = NEVER
+    finished_at: datetime = NEVER
     first_wait_ends: float = 0.0
     failure: str | None = None
     answered: asyncio.Event = field(default_factory=_answered)

@@ -91,7 +91,7 @@ class LinkCache:
         self._domains = domains
         self._store = store
         self._links: dict[IpnsName, CacheEntry] = {}
-        self._flights: dict[IpnsName, _InFlight] = {}
+        self._in_flight: dict[IpnsName, _InFlight] = {}
         self._permits = FairSemaphore(
             self.policy.max_in_flight,
             waiting=self.policy.max_waiting,
@@ -99,33 +99,35 @@ class LinkCache:
             detail="Too many IPNS names are being looked up at once.",
         )
 
-    def look(self, name: IpnsName, *, anew: bool = False, requestor: str = "") -> CacheEntry:
+    def entry(
+        self, name: IpnsName, *, force_refresh: bool = False, requestor: str = ""
+    ) -> CacheEntry:
         """The link of *name* as it is known now.
 
-        Starts a flight for *requestor* unless the link is fresh or one is under way; with *anew*
-        also when it is fresh, but not more often than the policy allows. Starts none where the
-        requestor has used up its share (`check`)."""
+        Starts a flight for *requestor* unless the link is fresh or one is under way; with
+        *force_refresh* also when it is fresh, but not more often than the policy allows. Starts
+        none where the requestor has used up its share (`check`)."""
         link = self.known(name)
         now = self.clock()
-        wanted = anew and now >= link.asked_at + self.policy.between_refreshes
-        if name in self._flights:
-            self._flights[name].permit.join(requestor)
+        wanted = force_refresh and now >= link.asked_at + self.policy.between_refreshes
+        if name in self._in_flight:
+            self._in_flight[name].permit.join(requestor)
         elif wanted or now >= link.fresh_until:
             self._start(name, link, now, requestor)
         return link
 
     def check(self, name: IpnsName, requestor: str) -> None:
         """Raises Overloaded where a look-up of *name* could not begin for *requestor* now."""
-        if name not in self._flights and not self._permits.has_room(requestor):
+        if name not in self._in_flight and not self._permits.has_room(requestor):
             raise Overloaded(self._permits.detail)
 
     def known(self, name: IpnsName) -> CacheEntry:
         """The link of *name* from memory, else from the store; asks nobody."""
         link = self._links.pop(name, None)
-        if link is None and name in self._flights:
-            link = self._flights[name].link  # forgotten while its flight was under way
+        if link is None and name in self._in_flight:
+            link = self._in_flight[name].link  # forgotten while its flight was under way
         if link is None:
-            link = self._recalled(name)
+            link = self._loaded(name)
             if len(self._links) >= self.policy.max_names:
                 del self._links[next(iter(self._links))]
         self._links[name] = link
@@ -133,12 +135,12 @@ class LinkCache:
 
     async def close(self) -> None:
         """End every flight and wait until it has ended."""
-        tasks = [flight.task for flight in self._flights.values()]
+        tasks = [in_flight.task for in_flight in self._in_flight.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _recalled(self, name: IpnsName) -> CacheEntry:
+    def _loaded(self, name: IpnsName) -> CacheEntry:
         """The link that a former process has left behind, or an empty one."""
         link = CacheEntry()
         known = self._store.load_link(name)
@@ -153,7 +155,7 @@ class LinkCache:
         except UpstreamError as wrong:
             log.error("a kept ipns record is not valid", name=name.text, reason=wrong.detail)
             return CacheEntry()
-        link.settled_at = known.at
+        link.finished_at = known.at
         return link
 
     def _start(self, name: IpnsName, link: CacheEntry, now: float, requestor: str) -> None:
@@ -165,11 +167,11 @@ class LinkCache:
             link.first_wait_ends = now + self.policy.first_wait
         link.asked_at = now
         link.answered.clear()
-        task = asyncio.create_task(self._fly(name, link, permit), name=f"ipns {name}")
-        self._flights[name] = _InFlight(task, link, permit)
-        task.add_done_callback(lambda _: self._flights.pop(name).permit.release())
+        task = asyncio.create_task(self._run(name, link, permit), name=f"ipns {name}")
+        self._in_flight[name] = _InFlight(task, link, permit)
+        task.add_done_callback(lambda _: self._in_flight.pop(name).permit.release())
 
-    async def _fly(self, name: IpnsName, link: CacheEntry, permit: Permit) -> None:
+    async def _run(self, name: IpnsName, link: CacheEntry, permit: Permit) -> None:
         try:
             await permit.granted()
             # What a source brings replaces this; else nobody asks again for a while.
@@ -182,7 +184,7 @@ class LinkCache:
         except Overloaded as ours:
             link.failure = ours.detail
         finally:
-            link.settled_at = self.today()
+            link.finished_at = self.today()
             link.answered.set()
 
     async def _ask_dns(self, name: IpnsName, link: CacheEntry) -> None:
@@ -238,7 +240,7 @@ class LinkCache:
             return
         is_news = record.rank != link.rank
         self._take_record(link, record, now)
-        link.settled_at = now
+        link.finished_at = now
         link.answered.set()
         if is_news:
             self._store.store_link(name, StoredEntry(record.value, now, data))

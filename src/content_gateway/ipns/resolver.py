@@ -96,22 +96,24 @@ class IpnsResolver:
         self._blocking = blocking
 
     async def latest(
-        self, name: IpnsName, *, anew: bool = False, requestor: str = ""
+        self, name: IpnsName, *, force_refresh: bool = False, requestor: str = ""
     ) -> IpfsPath | None:
         """Where *name* led when it was last verified, None while that is unknown.
 
         What is looked up takes of the share of *requestor*, the operator where that is empty.
 
-        Starts look-ups of the links that are not fresh, with *anew* of all. Waits for them only
-        in the first moments (Policy.first_wait) after the name was asked for the first time, or
-        when *anew* has started one."""
-        trail = self._walk(name, requestor, anew=anew)
+        Starts look-ups of the links that are not fresh, with *force_refresh* of all. Waits for them
+        only in the first moments (Policy.first_wait) after the name was asked for the first time,
+        or when *force_refresh* has started one."""
+        trail = self._walk(name, requestor, force_refresh=force_refresh)
         root = trail.links[0]
         wait = self._links.policy.first_wait
-        waits_until = root.asked_at + wait if anew else root.first_wait_ends
-        while anew or trail.found is None:
+        waits_until = root.asked_at + wait if force_refresh else root.first_wait_ends
+        while force_refresh or trail.found is None:
             awaited = [
-                link for link in (trail.links if anew else trail.links[-1:]) if link.is_awaited
+                link
+                for link in (trail.links if force_refresh else trail.links[-1:])
+                if link.is_awaited
             ]
             rest = waits_until - self._links.clock()
             if not awaited or rest <= 0:
@@ -133,7 +135,7 @@ class IpnsResolver:
 
         Raises Overloaded when *requestor* has too many under way."""
         self._links.check(name, requestor)
-        trail = self._walk(name, requestor, anew=True)
+        trail = self._walk(name, requestor, force_refresh=True)
         return TaskProgress(Task(name, self._links.today()), "pending", trail.found)
 
     def progress(self, task_id: str, *, requestor: str = "") -> TaskProgress:
@@ -152,7 +154,7 @@ class IpnsResolver:
         await self._links.close()
 
     def _walk(
-        self, name: IpnsName, requestor: str = "", *, anew: bool = False, ask: bool = True
+        self, name: IpnsName, requestor: str = "", *, force_refresh: bool = False, ask: bool = True
     ) -> _ResolutionChain:
         now = self._links.today()
         links: list[CacheEntry] = []
@@ -160,7 +162,7 @@ class IpnsResolver:
         for _ in range(MAX_DEPTH):
             self._blocking.check_ipns(name)
             if ask:
-                link = self._links.look(name, anew=anew, requestor=requestor)
+                link = self._links.entry(name, force_refresh=force_refresh, requestor=requestor)
             else:
                 link = self._links.known(name)
             links.append(link)
@@ -184,7 +186,7 @@ class IpnsResolver:
 
     def _is_pending(self, link: CacheEntry, task: Task) -> bool:
         """True while the look that *task* wants of *link* has brought nothing yet."""
-        return link.settled_at < task.begun and (link.is_awaited or link.settled_at == NEVER)
+        return link.finished_at < task.begun and (link.is_awaited or link.finished_at == NEVER)
 
 
 @lru_cache(maxsize=4_096)  # a warm answer is kept by the identity of the value it was made from

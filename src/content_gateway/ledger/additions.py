@@ -184,7 +184,7 @@ def _promise(
     if promised is not state:
         connection.execute(
             "UPDATE contents SET state = :state, generation = generation + 1, attempts = 0,"
-            " looks = 0, error = NULL, replicas = 0, peers = NULL, blocks = 0, size = 0,"
+            " status_checks = 0, error = NULL, replicas = 0, peers = NULL, blocks = 0, size = 0,"
             " updated_at = :now, turn_of = :requestor,"
             " next_at = CASE WHEN lease_owner IS NULL THEN :now ELSE next_at END WHERE id = :id",
             {"state": promised, "now": now, "id": content, "requestor": requestor},

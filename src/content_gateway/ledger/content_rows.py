@@ -33,7 +33,18 @@ def waiting_of(row: tuple[Any, ...]) -> Waiting:
 
 def due_of(row: tuple[Any, ...]) -> WorkItem | None:
     """The leased content; None for one that cannot be tended, which must not stop the others."""
-    content, text, state, generation, holders, attempts, looks, sent, sent_at, requestor = row
+    (
+        content,
+        text,
+        state,
+        generation,
+        holders,
+        attempts,
+        status_checks,
+        last_request,
+        requested_at,
+        requestor,
+    ) = row
     try:
         cid = Cid.parse(text)
     except InvalidCid as odd:
@@ -46,9 +57,9 @@ def due_of(row: tuple[Any, ...]) -> WorkItem | None:
         generation=generation,
         is_held=holders > 0,
         attempts=attempts,
-        looks=looks,
-        sent=None if sent is None else LastRequest(sent),
-        sent_at=(sent_at or 0) / 1000,
+        status_checks=status_checks,
+        last_request=None if last_request is None else LastRequest(last_request),
+        requested_at=(requested_at or 0) / 1000,
         requestor=requestor,
         is_shared=holders > 1,
     )

@@ -1,6 +1,6 @@
 """The pin ledger in SQL, as the reconciler and the sweep see it: what is owed, and what is known.
 
-Knows the tables `contents`, `duties` and `sweeps`. A lease is a row that has an owner and a
+Knows the tables `contents`, `jobs` and `resyncs`. A lease is a row that has an owner and a
 moment to come; whose lease has passed on, or whose generation is old, writes nothing. What an
 event leads to is said by model/content_state.py, and when to look again by whoever tends."""
 
@@ -45,10 +45,10 @@ class SqliteContents:
         self._grace = grace
         self._clock = clock
 
-    def any_due(self, shares: LeaseQuota) -> bool:
-        """Whether a content that *shares* has room for seems to wait; it may be gone by now."""
+    def any_due(self, quota: LeaseQuota) -> bool:
+        """Whether a content that *quota* has room for seems to wait; it may be gone by now."""
         now = self._now()
-        return self._database.read(lambda connection: any_in_line(connection, now, shares))
+        return self._database.read(lambda connection: any_in_line(connection, now, quota))
 
     def in_line(self, limit: int) -> Sequence[int]:
         """The numbers of so many requestors at most of whom something waits."""
@@ -57,26 +57,26 @@ class SqliteContents:
             lambda connection: [number for (number,) in connection.execute(line, (limit,))]
         )
 
-    async def lease(self, owner: str, seconds: float, shares: LeaseQuota) -> Sequence[WorkItem]:
-        """As many due contents as *shares* allows, for *owner* alone until *seconds* have passed;
+    async def lease(self, owner: str, seconds: float, quota: LeaseQuota) -> Sequence[WorkItem]:
+        """As many due contents as *quota* allows, for *owner* alone until *seconds* have passed;
         in turn by requestor."""
 
         def job(connection: sqlite3.Connection) -> Leasing:
             now = self._now()
-            leasing = Leasing(connection, owner, now, now + round(seconds * 1000), shares)
+            leasing = Leasing(connection, owner, now, now + round(seconds * 1000), quota)
             leasing.run()
             return leasing
 
         while True:
             leasing = await self._database.write(job)
-            if leasing.dues or leasing.is_whole:
-                return leasing.dues
+            if leasing.items or leasing.is_whole:
+                return leasing.items
 
-    async def renew(self, owner: str, dues: Iterable[WorkItem], seconds: float) -> set[int]:
+    async def renew(self, owner: str, items: Iterable[WorkItem], seconds: float) -> set[int]:
         """Extend *owner*'s leases; the numbers of those that it still has, under the generation
         that it knows."""
         until = self._now() + round(seconds * 1000)
-        known = {due.id: due.generation for due in dues}
+        known = {item.id: item.generation for item in items}
 
         def job(connection: sqlite3.Connection) -> set[int]:
             held = set()
@@ -121,26 +121,27 @@ class SqliteContents:
     async def begin(
         self,
         owner: str,
-        due: WorkItem,
-        sent: LastRequest,
+        item: WorkItem,
+        last_request: LastRequest,
         event: Event | None,
         *,
         though_held: bool = False,
     ) -> WorkItem | None:
-        """Record *event*, and that *sent* is about to be asked of the backend; the content as it
-        is then, once that is durable.
+        """Record *event*, and that *last_request* is about to be asked of the backend; the content
+        as it is then, once that is durable.
 
-        None, and nothing may be sent, if the lease or the generation has passed on, or if an
-        unpin is meant and somebody holds the content, but *though_held*."""
+        None, and nothing may be last_request, if the lease or the generation has passed on, or if
+        an unpin is meant and somebody holds the content, but *though_held*."""
         now = self._now()
-        state = due.state if event is None else after(due.state, event)
-        values = _key(owner, due) | {"sent": sent, "now": now, "state": state}
+        state = item.state if event is None else after(item.state, event)
+        values = _key(owner, item) | {"last_request": last_request, "now": now, "state": state}
         values["though_held"] = though_held
 
         def job(connection: sqlite3.Connection) -> bool:
             changed = connection.execute(
-                "UPDATE contents SET sent = :sent, sent_at = :now, state = :state, blocks = 0,"  # noqa: S608
-                f" size = 0 WHERE {_OURS} AND (:sent = 'pin' OR :though_held"
+                "UPDATE contents SET last_request = :last_request, requested_at = :now,"  # noqa: S608
+                f" state = :state, blocks = 0, size = 0"
+                f" WHERE {_OURS} AND (:last_request = 'pin' OR :though_held"
                 " OR NOT EXISTS (SELECT 1 FROM pins WHERE content = contents.id))",
                 values,
             )
@@ -148,12 +149,12 @@ class SqliteContents:
 
         if state is None or not await self._database.write(job):
             return None
-        return replace(due, state=state, sent=sent, sent_at=now / 1000)
+        return replace(item, state=state, last_request=last_request, requested_at=now / 1000)
 
-    async def progress(self, owner: str, due: WorkItem, blocks: int, size: int) -> None:
+    async def progress(self, owner: str, item: WorkItem, blocks: int, size: int) -> None:
         """Keep that the content is being brought in, and how far that is."""
-        state = after(due.state, Event.SEEN_PINNING)
-        values = _key(owner, due) | {"blocks": blocks, "size": size, "state": state}
+        state = after(item.state, Event.SEEN_PINNING)
+        values = _key(owner, item) | {"blocks": blocks, "size": size, "state": state}
 
         def job(connection: sqlite3.Connection) -> None:
             connection.execute(
@@ -164,20 +165,22 @@ class SqliteContents:
 
         await self._database.write(job)
 
-    async def settle(self, owner: str, outcomes: Sequence[tuple[WorkItem, Outcome]]) -> None:
+    async def record_outcomes(
+        self, owner: str, outcomes: Sequence[tuple[WorkItem, Outcome]]
+    ) -> None:
         """Write *outcomes* and end their leases; nothing happens where *owner* has lost one.
 
         Where the generation has passed on nothing is learned, and the content is due again."""
         now = self._now()
 
         def job(connection: sqlite3.Connection) -> None:
-            for due, outcome in outcomes:
-                if not _settle(connection, owner, due, outcome, now):
+            for item, outcome in outcomes:
+                if not _record(connection, owner, item, outcome, now):
                     connection.execute(
                         "UPDATE contents SET lease_owner = NULL, next_at ="
                         " CASE WHEN state = 'unpinning' THEN next_at ELSE ? END"
                         " WHERE id = ? AND lease_owner = ?",
-                        (now, due.id, owner),
+                        (now, item.id, owner),
                     )
 
         await self._database.write(job)
@@ -211,8 +214,8 @@ class SqliteContents:
         def job(connection: sqlite3.Connection) -> Backlog:
             rows = connection.execute(
                 "SELECT state, count(*), count(lease_owner), sum(next_at <= :now"
-                " AND (state != 'failed' OR sent_at IS NULL OR sent_at < :since"
-                " OR sent_at > :now))"  # by a clock that was wrong
+                " AND (state != 'failed' OR requested_at IS NULL OR requested_at < :since"
+                " OR requested_at > :now))"  # by a clock that was wrong
                 " FROM contents WHERE next_at IS NOT NULL GROUP BY state",
                 values,
             ).fetchall()
@@ -257,14 +260,14 @@ class SqliteContents:
         return round(self._clock() * 1000)
 
 
-def _settle(
-    connection: sqlite3.Connection, owner: str, due: WorkItem, outcome: Outcome, now: int
+def _record(
+    connection: sqlite3.Connection, owner: str, item: WorkItem, outcome: Outcome, now: int
 ) -> bool:
     """Write one outcome; False if the lease or the generation has passed on."""
-    state: ContentState | None = due.state
+    state: ContentState | None = item.state
     if outcome.event is not None:
-        state = after(due.state, outcome.event)
-    values = _key(owner, due)
+        state = after(item.state, outcome.event)
+    values = _key(owner, item)
     if state is None:
         gone = connection.execute(
             f"DELETE FROM contents WHERE {_OURS}"  # noqa: S608 - constant
@@ -272,24 +275,24 @@ def _settle(
             values,
         )
         return gone.rowcount > 0
-    has_changed = state is not due.state
+    has_changed = state is not item.state
     is_pinned = state is ContentState.PINNED
-    attempts = max(0, due.attempts + outcome.attempted - outcome.is_untried)
+    attempts = max(0, item.attempts + outcome.attempted - outcome.is_untried)
     next_at = None if outcome.again_in is None else now + round(outcome.again_in * 1000)
-    looks = due.looks if outcome.is_uncounted else due.looks + 1
+    status_checks = item.status_checks if outcome.is_uncounted else item.status_checks + 1
     values |= {
         "state": state,
         "attempts": 0 if is_pinned else attempts,
-        "looks": 1 if has_changed or outcome.attempted else looks,
+        "status_checks": 1 if has_changed or outcome.attempted else status_checks,
         "next_at": next_at,
         "error": outcome.error,
         "has_learned": outcome.event is not None,
         "now": now,
         "has_changed": has_changed,
-        **kept_sighting(outcome.sighting, at_milliseconds(now)),
+        **kept_sighting(outcome.status, at_milliseconds(now)),
     }
     changed = connection.execute(
-        "UPDATE contents SET state = :state, attempts = :attempts, looks = :looks,"  # noqa: S608
+        "UPDATE contents SET state = :state, attempts = :attempts, status_checks = :status_checks,"  # noqa: S608
         " next_at = :next_at, lease_owner = NULL,"
         " error = CASE WHEN :has_learned THEN :error ELSE coalesce(:error, error) END,"
         " replicas = coalesce(:replicas, replicas), wanted = coalesce(:wanted, wanted),"
@@ -297,10 +300,10 @@ def _settle(
         f" updated_at = CASE WHEN :has_changed THEN :now ELSE updated_at END WHERE {_OURS}",
         values,
     )
-    if due.is_shared and next_at is not None and changed.rowcount:
-        give_to_soonest(connection, due.id)
+    if item.is_shared and next_at is not None and changed.rowcount:
+        give_to_soonest(connection, item.id)
     return changed.rowcount > 0
 
 
-def _key(owner: str, due: WorkItem) -> dict[str, Any]:
-    return {"id": due.id, "owner": owner, "generation": due.generation}
+def _key(owner: str, item: WorkItem) -> dict[str, Any]:
+    return {"id": item.id, "owner": owner, "generation": item.generation}

@@ -15,7 +15,7 @@ _ROWS_AT_ONCE: Final = 5_000
 # From queue to queue, and in each only what is behind the moment: no walk through what waits.
 FAR: Final = (
     "SELECT contents.id FROM turns CROSS JOIN contents"  # noqa: S608 - constant
-    f" WHERE {LANE} = turns.lane AND turn_of = turns.requestor AND next_at > :far"
+    f" WHERE {LANE} = turns.queue AND turn_of = turns.requestor AND next_at > :far"
     f" AND (state != 'unpinning' OR next_at > :far_leaving) LIMIT {_AT_ONCE}"
 )
 _REBASE: Final = (
@@ -25,8 +25,8 @@ _REBASE: Final = (
     " WHERE id IN (SELECT value FROM json_each(:ids)) AND next_at > :far"
 )
 _LINE_UP: Final = (
-    "UPDATE turns SET at = :line WHERE (lane, requestor) IN"  # noqa: S608 - constant
-    f" (SELECT lane, requestor FROM turns WHERE lane = :lane AND at > :late LIMIT {_AT_ONCE})"
+    "UPDATE turns SET at = :line WHERE (queue, requestor) IN"  # noqa: S608 - constant
+    f" (SELECT queue, requestor FROM turns WHERE queue = :queue AND at > :late LIMIT {_AT_ONCE})"
 )
 
 
@@ -64,8 +64,8 @@ class Gates:
         """Have some of the queues that stand in the line of a later moment looked into now; how
         many those were."""
         return sum(
-            connection.execute(_LINE_UP, self._values | {"lane": lane}).rowcount
-            for lane in range(3)
+            connection.execute(_LINE_UP, self._values | {"queue": queue}).rowcount
+            for queue in range(3)
         )
 
 

@@ -34,28 +34,28 @@ _BATCH: Final = 500
 # What was learned later wins, whichever process writes it first. A moment that lies ahead comes
 # from a clock that was wrong, and would otherwise stay for ever.
 _KEEP_RESOLUTION: Final = """
-    INSERT INTO resolutions (domain, coin, wallet, wallet_is_owner, content, learned_at)
-    VALUES (:domain, :coin, :wallet, :wallet_is_owner, :content, :learned_at)
+    INSERT INTO resolutions (domain, coin, wallet, wallet_is_owner, content, stored_at)
+    VALUES (:domain, :coin, :wallet, :wallet_is_owner, :content, :stored_at)
     ON CONFLICT DO UPDATE SET wallet = excluded.wallet, content = excluded.content,
-        wallet_is_owner = excluded.wallet_is_owner, learned_at = excluded.learned_at
-    WHERE learned_at <= excluded.learned_at OR learned_at > :now"""
+        wallet_is_owner = excluded.wallet_is_owner, stored_at = excluded.stored_at
+    WHERE stored_at <= excluded.stored_at OR stored_at > :now"""
 _FORGET_RESOLUTION: Final = """
     DELETE FROM resolutions WHERE domain = :domain AND coin = :coin
-        AND (learned_at <= :learned_at OR learned_at > :now)"""
+        AND (stored_at <= :stored_at OR stored_at > :now)"""
 _KEEP_LINK: Final = """
-    INSERT INTO ipns (name, path, record, ttl, learned_at)
-    VALUES (:name, :path, :record, :ttl, :learned_at)
+    INSERT INTO ipns (name, path, record, ttl, stored_at)
+    VALUES (:name, :path, :record, :ttl, :stored_at)
     ON CONFLICT DO UPDATE SET path = excluded.path, record = excluded.record,
-        ttl = excluded.ttl, learned_at = excluded.learned_at
-    WHERE learned_at <= excluded.learned_at OR learned_at > :now"""
+        ttl = excluded.ttl, stored_at = excluded.stored_at
+    WHERE stored_at <= excluded.stored_at OR stored_at > :now"""
 _FORGET_LINK: Final = """
-    DELETE FROM ipns WHERE name = :name AND (learned_at <= :learned_at OR learned_at > :now)"""
+    DELETE FROM ipns WHERE name = :name AND (stored_at <= :stored_at OR stored_at > :now)"""
 _PRUNE_RESOLUTIONS: Final = """
     DELETE FROM resolutions WHERE (domain, coin) IN
-        (SELECT domain, coin FROM resolutions ORDER BY learned_at DESC LIMIT -1 OFFSET :most)"""
+        (SELECT domain, coin FROM resolutions ORDER BY stored_at DESC LIMIT -1 OFFSET :most)"""
 _PRUNE_LINKS: Final = """
     DELETE FROM ipns WHERE name IN
-        (SELECT name FROM ipns ORDER BY learned_at DESC LIMIT -1 OFFSET :most)"""
+        (SELECT name FROM ipns ORDER BY stored_at DESC LIMIT -1 OFFSET :most)"""
 
 Statement = tuple[str, dict[str, Any]]
 # What was learned, or None for absence, and when.
@@ -109,22 +109,22 @@ class SqliteLastKnown:
         await asyncio.gather(self._task, return_exceptions=True)
         await self._flush()
 
-    def recall(self, domain: str, coin: CoinType) -> Resolved | None:
+    def load(self, domain: str, coin: CoinType) -> Resolved | None:
         """What *domain* pointed at when last asked for, None if that is not known."""
         if (domain, coin) in self._resolutions:
             return self._resolutions[domain, coin][0]
         return self._read(
-            "SELECT wallet, content, wallet_is_owner, learned_at FROM resolutions"
+            "SELECT wallet, content, wallet_is_owner, stored_at FROM resolutions"
             " WHERE domain = ? AND coin = ?",
             (domain, coin),
             _read_resolution,
         )
 
-    def keep(self, domain: str, coin: CoinType, learned: Resolved | None) -> None:
-        """Remember *learned*, which is whole, or with None forget what was known."""
+    def keep(self, domain: str, coin: CoinType, resolved: Resolved | None) -> None:
+        """Remember *resolved*, which is whole, or with None forget what was known."""
         if len(self._resolutions) < self._bounds.pending or (domain, coin) in self._resolutions:
-            at = self._today() if learned is None else learned.at
-            self._resolutions[domain, coin] = (learned, at)
+            at = self._today() if resolved is None else resolved.at
+            self._resolutions[domain, coin] = (resolved, at)
             self._something.set()
 
     def load_link(self, name: IpnsName) -> StoredEntry | None:
@@ -132,7 +132,7 @@ class SqliteLastKnown:
         if name.text in self._links:
             return self._links[name.text][0]
         return self._read(
-            "SELECT path, record, ttl, learned_at FROM ipns WHERE name = ?",
+            "SELECT path, record, ttl, stored_at FROM ipns WHERE name = ?",
             (name.text,),
             _read_link,
         )
@@ -212,19 +212,19 @@ def _all_of(statements: list[Statement]) -> Callable[[sqlite3.Connection], None]
 
 
 def _of_resolution(
-    domain: str, coin: CoinType, learned: Resolved | None, at: datetime, now: int
+    domain: str, coin: CoinType, resolved: Resolved | None, at: datetime, now: int
 ) -> Statement:
-    values = {"domain": domain, "coin": coin, "learned_at": milliseconds(at), "now": now}
-    if learned is None:
+    values = {"domain": domain, "coin": coin, "stored_at": milliseconds(at), "now": now}
+    if resolved is None:
         return _FORGET_RESOLUTION, values
-    records = learned.records
+    records = resolved.records
     content = None if (known := records.known_content) is None else _write_content(known)
     values |= {"wallet": records.known_wallet, "content": content}
     return _KEEP_RESOLUTION, values | {"wallet_is_owner": int(records.wallet_is_owner)}
 
 
 def _of_link(name: str, link: StoredEntry | None, at: datetime, now: int) -> Statement:
-    values = {"name": name, "learned_at": milliseconds(at), "now": now}
+    values = {"name": name, "stored_at": milliseconds(at), "now": now}
     if link is None:
         return _FORGET_LINK, values
     ttl = None if link.ttl is None else round(link.ttl / timedelta(milliseconds=1))
@@ -232,16 +232,16 @@ def _of_link(name: str, link: StoredEntry | None, at: datetime, now: int) -> Sta
 
 
 def _read_resolution(row: tuple[Any, ...]) -> Resolved:
-    wallet, content, is_owner, learned_at = row
+    wallet, content, is_owner, stored_at = row
     return Resolved(
-        Records(wallet, _read_content(content), bool(is_owner)), at_milliseconds(learned_at)
+        Records(wallet, _read_content(content), bool(is_owner)), at_milliseconds(stored_at)
     )
 
 
 def _read_link(row: tuple[Any, ...]) -> StoredEntry:
-    path, record, ttl, learned_at = row
+    path, record, ttl, stored_at = row
     lifetime = None if ttl is None else timedelta(milliseconds=ttl)
-    return StoredEntry(path, at_milliseconds(learned_at), record, lifetime)
+    return StoredEntry(path, at_milliseconds(stored_at), record, lifetime)
 
 
 def _write_content(content: ContentRecord) -> str:

@@ -215,8 +215,9 @@ class SqliteLedger:
         # Whoever has leased it has the older generation, and keeps the lease to its end.
         connection.execute(
             "UPDATE contents SET state = :state, generation = generation + 1, attempts = 0,"
-            " looks = 0, error = NULL, updated_at = :now, next_at = CASE WHEN lease_owner IS NULL"
-            " THEN :due ELSE max(next_at, :due) END WHERE id = :content",
+            " status_checks = 0, error = NULL, updated_at = :now,"
+            " next_at = CASE WHEN lease_owner IS NULL THEN :due ELSE max(next_at, :due) END"
+            " WHERE id = :content",
             {
                 "state": after(ContentState(row[0]), Event.RELEASED),
                 "content": content,

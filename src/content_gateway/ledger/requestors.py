@@ -13,7 +13,7 @@ _MOST_HOLDERS: Final = 4  # that are compared; a content that many hold is nobod
 _LONGEST_COUNTED: Final = 500
 _LENGTH: Final = (
     "SELECT count(*) FROM (SELECT 1 FROM contents"  # noqa: S608 - constant
-    f" WHERE {LANE} = :lane AND turn_of = :requestor AND next_at <= :at LIMIT {_LONGEST_COUNTED})"
+    f" WHERE {LANE} = :queue AND turn_of = :requestor AND next_at <= :at LIMIT {_LONGEST_COUNTED})"
 )
 
 
@@ -34,13 +34,13 @@ def give_to_soonest(connection: sqlite3.Connection, content: int) -> None:
     ).fetchone()
     if row is None or row[2] is None:
         return
-    lane, present, at = row
+    queue, present, at = row
     holders = [number for (number,) in _holders(connection, content)]
     if not holders or holders == [present]:
         return
 
     def before(requestor: int) -> tuple[int, bool]:
-        values = {"lane": lane, "requestor": requestor, "at": at}
+        values = {"queue": queue, "requestor": requestor, "at": at}
         (length,) = connection.execute(_LENGTH, values).fetchone()
         is_present = requestor == present
         return length - is_present, not is_present  # it does not stand before itself

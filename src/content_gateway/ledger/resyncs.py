@@ -1,7 +1,7 @@
 """What the sweep needs of the ledger, in SQL: a duty that one process has at a time, contents by
 number, and reports.
 
-Knows the tables `duties` and `sweeps` and the numbers of `contents`; what is compared with what is
+Knows the tables `jobs` and `resyncs` and the numbers of `contents`; what is compared with what is
 decided in pins/resync.py."""
 
 import sqlite3
@@ -19,7 +19,7 @@ _KEPT_REPORTS: Final = 100
 
 
 class SqliteResyncs:
-    """The sweeps of one database."""
+    """The resyncs of one database."""
 
     def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
         self._database = database
@@ -33,7 +33,7 @@ class SqliteResyncs:
         values = {"name": name, "owner": owner, "now": now, "until": now + round(seconds * 1000)}
         values["far"] = now + round(longest * 1000)
         return await self._changes(
-            "INSERT INTO duties (name, next_at, lease_owner) VALUES (:name, :until, :owner)"
+            "INSERT INTO jobs (name, next_at, lease_owner) VALUES (:name, :until, :owner)"
             " ON CONFLICT (name) DO UPDATE SET next_at = :until, lease_owner = :owner"
             " WHERE next_at <= :now OR next_at > :far",
             values,
@@ -43,14 +43,14 @@ class SqliteResyncs:
         """Extend the lease; False if it was lost."""
         values = {"name": name, "owner": owner, "until": self._now() + round(seconds * 1000)}
         return await self._changes(
-            "UPDATE duties SET next_at = :until WHERE name = :name AND lease_owner = :owner", values
+            "UPDATE jobs SET next_at = :until WHERE name = :name AND lease_owner = :owner", values
         )
 
     async def finish_job(self, name: str, owner: str, again_in: float) -> None:
         """Give the work back, until it is due again."""
         values = {"name": name, "owner": owner, "next": self._now() + round(again_in * 1000)}
         await self._changes(
-            "UPDATE duties SET next_at = :next, lease_owner = NULL"
+            "UPDATE jobs SET next_at = :next, lease_owner = NULL"
             " WHERE name = :name AND lease_owner = :owner",
             values,
         )
@@ -58,7 +58,7 @@ class SqliteResyncs:
     async def trigger_job(self, name: str) -> None:
         """Make the work due now, if nobody does it."""
         await self._changes(
-            "UPDATE duties SET next_at = min(next_at, :now)"
+            "UPDATE jobs SET next_at = min(next_at, :now)"
             " WHERE name = :name AND lease_owner IS NULL",
             {"name": name, "now": self._now()},
         )
@@ -81,7 +81,7 @@ class SqliteResyncs:
 
         return await self._database.search(job, is_ours=True)
 
-    async def settled(self, above: int, limit: int, before: float) -> Sequence[int]:
+    async def finished(self, above: int, limit: int, before: float) -> Sequence[int]:
         """The next numbers *above* that are pinned for all we know since *before*, ascending."""
 
         def job(connection: sqlite3.Connection) -> list[int]:
@@ -100,7 +100,7 @@ class SqliteResyncs:
         values = {"now": self._now(), "ids": msgspec.json.encode(numbers).decode()}
         await self._changes(
             # Not the first look since it was pinned: that one only confirms what was seen then.
-            "UPDATE contents SET next_at = :now, looks = max(looks, 2)"
+            "UPDATE contents SET next_at = :now, status_checks = max(status_checks, 2)"
             " WHERE next_at IS NULL AND state = 'pinned'"
             " AND id IN (SELECT value FROM json_each(:ids))",
             values,
@@ -111,17 +111,18 @@ class SqliteResyncs:
         sample = msgspec.json.encode([str(cid) for cid in report.sample]).decode()
         values = (
             *(round(report.started_at * 1000), round(report.ended_at * 1000)),
-            *(report.listed, report.missing, report.strangers, sample, report.under_replicated),
+            *(report.listed, report.missing, report.unmanaged, sample, report.under_replicated),
         )
 
         def job(connection: sqlite3.Connection) -> None:
             connection.execute(
-                "INSERT INTO sweeps (started_at, ended_at, listed, missing, strangers, sample,"
+                "INSERT INTO resyncs (started_at, ended_at, listed, missing, unmanaged, sample,"
                 " under_replicated) VALUES (?, ?, ?, ?, ?, ?, ?)",
                 values,
             )
             connection.execute(
-                "DELETE FROM sweeps WHERE id <= (SELECT max(id) FROM sweeps) - ?", (_KEPT_REPORTS,)
+                "DELETE FROM resyncs WHERE id <= (SELECT max(id) FROM resyncs) - ?",
+                (_KEPT_REPORTS,),
             )
 
         await self._database.write(job)
@@ -130,16 +131,16 @@ class SqliteResyncs:
         """What the last sweep has found; None if there was none."""
         row = self._database.read(
             lambda connection: connection.execute(
-                "SELECT started_at, ended_at, listed, missing, strangers, sample, under_replicated"
-                " FROM sweeps ORDER BY id DESC LIMIT 1"
+                "SELECT started_at, ended_at, listed, missing, unmanaged, sample, under_replicated"
+                " FROM resyncs ORDER BY id DESC LIMIT 1"
             ).fetchone()
         )
         if row is None:
             return None
-        started_at, ended_at, listed, missing, strangers, sample, under_replicated = row
+        started_at, ended_at, listed, missing, unmanaged, sample, under_replicated = row
         cids = tuple(Cid.parse(text) for text in msgspec.json.decode(sample, type=list[str]))
         return ResyncReport(
-            *(started_at / 1000, ended_at / 1000, listed, missing, strangers, cids),
+            *(started_at / 1000, ended_at / 1000, listed, missing, unmanaged, cids),
             under_replicated=under_replicated,
         )
 

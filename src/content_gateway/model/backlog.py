@@ -19,12 +19,12 @@ COMING: Final = (ContentState.QUEUED, ContentState.PINNING, ContentState.UNPINNE
 class Backlog:
     """How many contents want tending, now or later, by their state.
 
-    *leased* are being tended; *due* wait for somebody who does it now, without those that have
+    *leased* are being tended; *item* wait for somebody who does it now, without those that have
     failed since the moment the backlog was asked for."""
 
     by_state: Mapping[ContentState, int]
     leased: int
-    due: int
+    item: int
 
     @property
     def coming(self) -> int:
@@ -39,7 +39,7 @@ class Backlog:
     @property
     def is_worked_off(self) -> bool:
         """Whether nothing is on its way and everything that failed was tried again."""
-        return self.coming == self.leased == self.due == 0
+        return self.coming == self.leased == self.item == 0
 
 
 @dataclass(frozen=True, slots=True)

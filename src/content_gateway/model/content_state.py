@@ -102,7 +102,7 @@ class BackendStatus:
 
     *reason* says why in words for people, where something is wrong."""
 
-    holding: TrackerStatus
+    status: TrackerStatus
     replicas: int = 0
     wanted: int = 1
     peers: Sequence[Peer] = ()
@@ -145,7 +145,7 @@ class Queue(IntEnum):
 
     FIRST_TRY = 0
     RETRY = 1
-    STUBBORN = 2
+    SLOW = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +153,10 @@ class WorkItem:
     """A leased content that wants tending.
 
     *is_held* is counted under the lease. *generation* changes with every promise and release, so
-    that what was learned about an older one is not written over a newer. *looks* were taken since
-    the last event, *attempts* made since it was last pinned; *sent* was asked of the backend at
-    *sent_at* (seconds since 1970). *requestor* is the number of the one in whose turn it was
-    leased, and *is_shared* says that others hold it too."""
+    that what was learned about an older one is not written over a newer. *status_checks* were taken
+    since the last event, *attempts* made since it was last pinned; *last_request* was asked of the
+    backend at *requested_at* (seconds since 1970). *requestor* is the number of the one in whose
+    turn it was leased, and *is_shared* says that others hold it too."""
 
     id: int
     cid: Cid
@@ -164,18 +164,18 @@ class WorkItem:
     generation: int
     is_held: bool
     attempts: int = 0
-    looks: int = 0
-    sent: LastRequest | None = None
-    sent_at: float = 0.0
+    status_checks: int = 0
+    last_request: LastRequest | None = None
+    requested_at: float = 0.0
     requestor: int = 0
     is_shared: bool = False
 
     @property
-    def lane(self) -> Queue:
+    def queue(self) -> Queue:
         """Where it has waited."""
         if self.attempts > SLOW_AFTER_ATTEMPTS:
-            return Queue.STUBBORN
-        return Queue.RETRY if self.attempts + self.looks else Queue.FIRST_TRY
+            return Queue.SLOW
+        return Queue.RETRY if self.attempts + self.status_checks else Queue.FIRST_TRY
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ class LeaseQuota:
     most: int
     first_tries: int = 0
     retries: int = 0
-    stubborn: int = 0
+    slow: int = 0
     releases: int = 0
     held: Sequence[tuple[int, Queue]] | None = None
 
@@ -211,38 +211,38 @@ def fair_share(free: int, held: int) -> int:
 
 
 class RemainingQuota:
-    """What is left of *shares* while contents are leased one after the other."""
+    """What is left of *quota* while contents are leased one after the other."""
 
-    def __init__(self, shares: LeaseQuota) -> None:
-        self.left = shares.most
-        self._lanes = {
-            Queue.FIRST_TRY: shares.first_tries,
-            Queue.RETRY: shares.retries,
-            Queue.STUBBORN: shares.stubborn,
+    def __init__(self, quota: LeaseQuota) -> None:
+        self.left = quota.most
+        self._queues = {
+            Queue.FIRST_TRY: quota.first_tries,
+            Queue.RETRY: quota.retries,
+            Queue.SLOW: quota.slow,
         }
-        self._is_fair = shares.held is not None
-        self._held = Counter(shares.held)
-        self._held_in_all = Counter(requestor for requestor, _ in shares.held or ())
+        self._is_fair = quota.held is not None
+        self._held = Counter(quota.held)
+        self._held_in_all = Counter(requestor for requestor, _ in quota.held or ())
 
-    def in_lane(self, lane: Queue) -> int:
-        """How many may be leased of *lane*."""
-        return max(0, min(self.left, self._lanes[lane]))
+    def in_queue(self, queue: Queue) -> int:
+        """How many may be leased of *queue*."""
+        return max(0, min(self.left, self._queues[queue]))
 
-    def of(self, lane: Queue, requestor: int) -> int:
+    def of(self, queue: Queue, requestor: int) -> int:
         """How many of these *requestor* may have."""
-        free = self.in_lane(lane)
+        free = self.in_queue(queue)
         if not self._is_fair:
             return free
         return min(
             fair_share(self.left, self._held_in_all[requestor]),
-            fair_share(free, self._held[requestor, lane]),
+            fair_share(free, self._held[requestor, queue]),
         )
 
-    def taken(self, lane: Queue, requestor: int) -> None:
-        """One more of *lane* is leased for *requestor*."""
+    def taken(self, queue: Queue, requestor: int) -> None:
+        """One more of *queue* is leased for *requestor*."""
         self.left -= 1
-        self._lanes[lane] -= 1
-        self._held[requestor, lane] += 1
+        self._queues[queue] -= 1
+        self._held[requestor, queue] += 1
         self._held_in_all[requestor] += 1
 
 
@@ -251,13 +251,13 @@ class Outcome:
     """What tending a content has shown.
 
     *event* is None where nothing was learned (an outage); *again_in* seconds until the next look,
-    None: nothing is left to do. *sighting* is kept for whoever asks for the status; *attempted*
+    None: nothing is left to do. *status* is kept for whoever asks for the status; *attempted*
     says that the backend was asked for it once more, *is_untried* that it has not begun with what
     it was asked for last, *is_uncounted* that this look makes no later gap longer."""
 
     event: Event | None
     again_in: float | None
-    sighting: BackendStatus | None = None
+    status: BackendStatus | None = None
     error: str | None = None
     attempted: bool = False
     is_untried: bool = False
@@ -269,7 +269,7 @@ class ResyncReport:
     """What a comparison of the ledger with the backend's pinset has found.
 
     Moments are seconds since 1970. *listed* contents are in the pinset; *missing* ones were pinned
-    for all we knew and are not, and are looked at again; *strangers* are listed and nobody here has
+    for all we knew and are not, and are looked at again; *unmanaged* are listed and nobody here has
     asked for them, *sample* has the first of them. Of *under_replicated* contents that are promised
     here and listed, fewer replicas are there than are wanted: they are looked at again too."""
 
@@ -277,6 +277,6 @@ class ResyncReport:
     ended_at: float
     listed: int
     missing: int
-    strangers: int
+    unmanaged: int
     sample: tuple[Cid, ...] = ()
     under_replicated: int = 0

@@ -23,11 +23,11 @@ log = structlog.get_logger(__name__)
 class LastKnown(Protocol):
     """Answers that outlive this process."""
 
-    def recall(self, domain: str, coin: CoinType) -> Resolved | None:
+    def load(self, domain: str, coin: CoinType) -> Resolved | None:
         """What is remembered; None if nothing is, or it cannot be read now."""
 
-    def keep(self, domain: str, coin: CoinType, learned: Resolved | None) -> None:
-        """Remember *learned*, which is whole, some time soon; None: there is nothing at that name
+    def keep(self, domain: str, coin: CoinType, resolved: Resolved | None) -> None:
+        """Remember *resolved*, which is whole, some time soon; None: there is nothing at that name
         any more."""
 
 
@@ -49,11 +49,11 @@ class CachedName:
     """What is known of one question: its records, or None for known absence; *unread* says why
     the service that may hold the name does not read the records of that coin.
 
-    *learned_at*, *asked_at* and *ask_again_at* are monotonic, *learned* is the moment in UTC."""
+    *stored_at*, *asked_at* and *ask_again_at* are monotonic, *resolved* is the moment in UTC."""
 
     records: Records | None
-    learned: datetime
-    learned_at: float
+    resolved: datetime
+    stored_at: float
     asked_at: float
     ask_again_at: float
     unread: str = ""
@@ -78,7 +78,7 @@ class Cache:
 
     def get(self, question: Question) -> CachedName | None:
         """What is known, from memory or else from the database; it is now the latest asked for."""
-        entry = self._entries.pop(question, None) or self._recalled(question)
+        entry = self._entries.pop(question, None) or self._loaded(question)
         if entry is not None:
             self._put(question, entry)
         return entry
@@ -89,13 +89,13 @@ class Cache:
         That is the last whole answer, where there was one, and else what is known of a partial."""
         entry = self._entries.get(question)
         if entry is None:
-            return self._last_known.recall(*question)
+            return self._last_known.load(*question)
         if entry.records is None:
             return None
-        learned = Resolved(entry.records, entry.learned)
-        return learned if entry.records.is_whole else self._last_known.recall(*question) or learned
+        resolved = Resolved(entry.records, entry.resolved)
+        return resolved if entry.records.is_whole else self._last_known.load(*question) or resolved
 
-    def learn(
+    def store(
         self, question: Question, records: Records | None, asked_at: float, *, unread: str = ""
     ) -> CachedName:
         """The new entry for what was learned just now; None: nothing is there.
@@ -109,7 +109,7 @@ class Cache:
             self._last_known.keep(*question, None if records is None else Resolved(records, today))
         return entry
 
-    def learn_partial(
+    def store_partial(
         self, question: Question, records: Records, asked_at: float, hold_back: float
     ) -> CachedName:
         """The entry that stands after *records*, some of which failed, were learned just now.
@@ -123,7 +123,7 @@ class Cache:
             tell("a record failed", domain=question[0], coin=question[1], record=record, **why)
         is_outage = any(failed.is_outage for failed in records.failures.values())
         if known is None or not (is_outage and _is_whole(known) and self.serves_if_error(known)):
-            return self.learn(question, records, asked_at)
+            return self.store(question, records, asked_at)
         self.record_failure(question, asked_at, hold_back)
         return known
 
@@ -137,8 +137,8 @@ class Cache:
         if entry.records is not None:
             # Nobody may be told the old answer past its time because of a pause in asking, and a
             # fresh answer stays one although somebody has demanded a fresher one in vain.
-            pause_ends = min(self._clock() + hold_back, entry.learned_at + self._ages.if_error)
-            entry.ask_again_at = max(pause_ends, entry.learned_at + self._freshness(entry.records))
+            pause_ends = min(self._clock() + hold_back, entry.stored_at + self._ages.if_error)
+            entry.ask_again_at = max(pause_ends, entry.stored_at + self._freshness(entry.records))
 
     def serves_while_revalidating(self, entry: CachedName) -> bool:
         """True while *entry* may be told though a newer answer is being fetched."""
@@ -151,7 +151,7 @@ class Cache:
 
     def staleness(self, entry: CachedName, *, whatever: bool = False) -> Staleness | None:
         """How stale *entry* is; None while it is fresh, unless *whatever* its age is wanted."""
-        age, fresh = self._clock() - entry.learned_at, self._freshness(entry.records)
+        age, fresh = self._clock() - entry.stored_at, self._freshness(entry.records)
         if age < fresh and not whatever:
             return None
         return Staleness(timedelta(seconds=age), timedelta(seconds=age - fresh))
@@ -164,19 +164,19 @@ class Cache:
     def _serves(self, entry: CachedName, seconds: float) -> bool:
         # Absence is never stretched: a name may have been registered in the meantime.
         serves = max(seconds, self._freshness(entry.records))
-        return entry.records is not None and self._clock() < entry.learned_at + serves
+        return entry.records is not None and self._clock() < entry.stored_at + serves
 
-    def _recalled(self, question: Question) -> CachedName | None:
+    def _loaded(self, question: Question) -> CachedName | None:
         """The entry that a former process, or this one before it forgot, has left behind."""
-        learned = self._last_known.recall(*question)
-        if learned is None:
+        resolved = self._last_known.load(*question)
+        if resolved is None:
             return None
-        age = (self._today() - learned.at).total_seconds()
+        age = (self._today() - resolved.at).total_seconds()
         if not 0 <= age < max(self._ages.if_error, self._ages.fresh):
             return None  # too old, or from a clock that was wrong
-        learned_at = self._clock() - age
+        stored_at = self._clock() - age
         return CachedName(
-            learned.records, learned.at, learned_at, learned_at, learned_at + self._ages.fresh
+            resolved.records, resolved.at, stored_at, stored_at, stored_at + self._ages.fresh
         )
 
     def _put(self, question: Question, entry: CachedName) -> None:

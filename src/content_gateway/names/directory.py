@@ -20,7 +20,7 @@ Theory of operation. A name is looked up in three places, in this order.
    absence is, and never replaces a whole one in the database; where that is an outage's doing,
    the whole one of before serves instead, as in any outage.
 
-All callers who wait for one question share one *flight*, a task that belongs to the directory: a
+All callers who wait for one question share one *in_flight*, a task that belongs to the directory: a
 caller who gives up does not take the others' answer away. So many fly at once, fairly by requestor
 (lookups.py): a flight is charged to whoever began it, and who joins it is never refused. What a
 flight learns replaces the entry, absence included. When it fails and there is an entry that may
@@ -86,11 +86,12 @@ class IpnsLookup(Protocol):
     """What IPNS names point at."""
 
     async def latest(
-        self, name: IpnsName, *, anew: bool = False, requestor: str = ""
+        self, name: IpnsName, *, force_refresh: bool = False, requestor: str = ""
     ) -> IpfsPath | None:
         """Where it was last verified to lead, None if unknown; starts a resolution for *requestor*.
 
-        With *anew* a resolution is started even if the last one still holds. Raises Blocked."""
+        With *force_refresh* a resolution is started even if the last one still holds. Raises
+        Blocked."""
 
     def known(self, name: IpnsName) -> IpfsPath | None:
         """The last verified path that is still valid, without asking anybody; raises Blocked."""
@@ -139,7 +140,7 @@ class Directory:
         self._cache = cache
         self._policy = policy or DirectoryPolicy()
         self._clock = clock
-        self._flights = Lookups(
+        self._in_flight = Lookups(
             at_once=self._policy.max_in_flight,
             waiting=self._policy.max_waiting,
             seconds=self._policy.lookup,
@@ -151,10 +152,11 @@ class Directory:
         name: DomainName,
         coin: CoinType = ETHEREUM,
         *,
-        anew: bool = False,
+        force_refresh: bool = False,
         requestor: str = "",
     ) -> Resolution:
-        """What *name* points at, from the first place that knows; *anew* demands a fresh look.
+        """What *name* points at, from the first place that knows; *force_refresh* demands a fresh
+        look.
 
         It takes of the share of *requestor*, the operator where that is empty. Raises
         NameNotFound when every service says that there is nothing, Blocked when the operator
@@ -163,13 +165,13 @@ class Directory:
         self._blocking.check_name(name)
         local = self._find_locally(name, coin)
         if local is not None:
-            return await self._resolution(local, anew, requestor)
+            return await self._resolution(local, force_refresh, requestor)
         begun = self._clock()
-        entry = await self._entry(name, (name.text, coin), anew, requestor)
+        entry = await self._entry(name, (name.text, coin), force_refresh, requestor)
         if entry.records is None:
             raise InvalidCoinType(entry.unread) if entry.unread else _nothing_there(coin)
-        resolution = await self._resolution(entry.records, anew, requestor)
-        stale = self._cache.staleness(entry, whatever=anew and entry.learned_at < begun)
+        resolution = await self._resolution(entry.records, force_refresh, requestor)
+        stale = self._cache.staleness(entry, whatever=force_refresh and entry.stored_at < begun)
         return resolution if stale is None else resolution.but_stale(stale)
 
     def known(self, name: DomainName) -> tuple[Resolved, IpfsPath | None]:
@@ -180,21 +182,21 @@ class Directory:
         self._blocking.check_name(name)
         local = self._find_locally(name, ETHEREUM)
         if local is not None:
-            learned: Resolved | None = Resolved(local, datetime.now(UTC))
+            resolved: Resolved | None = Resolved(local, datetime.now(UTC))
         else:
-            learned = self._cache.last((name.text, ETHEREUM))
-        if learned is None:
+            resolved = self._cache.last((name.text, ETHEREUM))
+        if resolved is None:
             raise NameNotFound("Nothing is known of this domain, or nothing was there.")
-        content, cached = learned.records.content, None
+        content, cached = resolved.records.content, None
         if isinstance(content, IpfsContent):
             self._blocking.check_cid(content.cid)
         elif isinstance(content, IpnsContent):
             cached = self._ipns.known(content.name)
-        return learned, cached
+        return resolved, cached
 
     async def close(self) -> None:
         """End every flight and wait until it has ended."""
-        await self._flights.close()
+        await self._in_flight.close()
 
     def _find_locally(self, name: DomainName, coin: CoinType) -> Records | None:
         for zone in self._local:
@@ -208,18 +210,20 @@ class Directory:
         return None
 
     async def _entry(
-        self, name: DomainName, question: Question, anew: bool, requestor: str
+        self, name: DomainName, question: Question, force_refresh: bool, requestor: str
     ) -> CachedName:
         """The entry that answers *question* now; raises UpstreamError and Overloaded if there is
         none."""
         entry = self._cache.get(question)
         now = self._clock()
-        is_under_way = question in self._flights
-        if entry is None or (anew and (is_under_way or self._may_look_anew(name, entry, now))):
+        is_under_way = question in self._in_flight
+        if entry is None or (
+            force_refresh and (is_under_way or self._may_refresh(name, entry, now))
+        ):
             return await self._learn(name, question, requestor)
         if now < entry.ask_again_at:
             return entry
-        last_look_failed = entry.asked_at > entry.learned_at
+        last_look_failed = entry.asked_at > entry.stored_at
         if self._cache.serves_while_revalidating(entry) or (
             last_look_failed and self._cache.serves_if_error(entry)
         ):
@@ -228,7 +232,7 @@ class Directory:
             return entry
         return await self._learn(name, question, requestor)
 
-    def _may_look_anew(self, name: DomainName, entry: CachedName, now: float) -> bool:
+    def _may_refresh(self, name: DomainName, entry: CachedName, now: float) -> bool:
         """True when the name's turn for a fresh look has come; it is then taken."""
         looks = self._looked_anew_at
         last = max(entry.asked_at, looks.pop(name.text, entry.asked_at))
@@ -240,12 +244,16 @@ class Directory:
             del looks[next(iter(looks))]
         return True
 
-    async def _resolution(self, records: Records, anew: bool, requestor: str) -> Resolution:
+    async def _resolution(
+        self, records: Records, force_refresh: bool, requestor: str
+    ) -> Resolution:
         content = records.content
         if isinstance(content, IpfsContent):
             self._blocking.check_cid(content.cid)
         elif isinstance(content, IpnsContent):
-            cid = await self._ipns.latest(content.name, anew=anew, requestor=requestor)
+            cid = await self._ipns.latest(
+                content.name, force_refresh=force_refresh, requestor=requestor
+            )
             return Resolution(records, cid)
         return Resolution(records)
 
@@ -264,9 +272,9 @@ class Directory:
         self, name: DomainName, question: Question, requestor: str
     ) -> asyncio.Task[CachedName]:
         """The one flight for *question*, begun if there is none; raises Overloaded."""
-        return self._flights.join(question, requestor, partial(self._fly, name, question))
+        return self._in_flight.join(question, requestor, partial(self._run, name, question))
 
-    async def _fly(
+    async def _run(
         self, name: DomainName, question: Question, end: float, requestor: str
     ) -> CachedName:
         begun = self._clock()
@@ -280,10 +288,10 @@ class Directory:
             self._cache.record_failure(question, begun, self._policy.hold_back)
             raise
         except InvalidCoinType as unread:
-            return self._cache.learn(question, None, begun, unread=unread.detail)
+            return self._cache.store(question, None, begun, unread=unread.detail)
         if records is not None and not records.is_whole:
-            return self._cache.learn_partial(question, records, begun, self._policy.hold_back)
-        return self._cache.learn(question, records, begun)
+            return self._cache.store_partial(question, records, begun, self._policy.hold_back)
+        return self._cache.store(question, records, begun)
 
     async def _ask_services(
         self, name: DomainName, coin: CoinType, requestor: str

@@ -18,20 +18,20 @@ from content_gateway.errors import (
 _TELLING: Final = 2
 
 
-def is_unreachable(error: Exception | None, *, wish: bool) -> TypeGuard[GatewayError]:
+def is_unreachable(error: Exception | None, *, is_write: bool) -> TypeGuard[GatewayError]:
     """Whether *error* says that the backend is away, and nothing about a content.
 
-    A look that was answered with nonsense is none; a *wish* answered so may be the content's. A
+    A look that was answered with nonsense is none; a *is_write* answered so may be the content's. A
     full disk of our own, where the embedded store is the backend, is one as well."""
-    signs = UpstreamUnavailable | UpstreamTimeout if wish else UpstreamError
+    signs = UpstreamUnavailable | UpstreamTimeout if is_write else UpstreamError
     return isinstance(error, signs | StorageUnavailable)
 
 
 class Availability:
-    """What has been heard of one backend; *gap* gives the seconds of a pause, by its number."""
+    """What has been heard of one backend; *backoff* gives the seconds of a pause, by its number."""
 
-    def __init__(self, gap: Callable[[int], float], clock: Callable[[], float]) -> None:
-        self._gap = gap
+    def __init__(self, backoff: Callable[[int], float], clock: Callable[[], float]) -> None:
+        self._gap = backoff
         self._clock = clock
         self._pauses = 0  # one after the other, without an answer in between
         self._until = self._pause = 0.0
@@ -58,19 +58,19 @@ class Availability:
         """Whether it takes no wishes, while looks may be answered."""
         return self.is_on and self._is_deaf
 
-    def unanswered(self, *, wish: bool) -> bool:
-        """A look or a *wish* had no answer; whether that begins another pause."""
+    def unanswered(self, *, is_write: bool) -> bool:
+        """A look or a *is_write* had no answer; whether that begins another pause."""
         if self.is_backing_off:
             return False
         self._pause = self._gap(self._pauses)
         self._until = self._clock() + self._pause
         self._pauses += 1
-        self._is_deaf = wish
+        self._is_deaf = is_write
         return True
 
-    def answered(self, *, wish: bool) -> bool:
-        """A look or a *wish* was answered; whether that ends an outage worth the name."""
-        if not self._pauses or (self._is_deaf and not wish):
+    def answered(self, *, is_write: bool) -> bool:
+        """A look or a *is_write* was answered; whether that ends an outage worth the name."""
+        if not self._pauses or (self._is_deaf and not is_write):
             return False
         was_real = self._pauses >= _TELLING
         self._pauses, self._until = 0, 0.0

@@ -25,7 +25,7 @@ class PinBackend(Protocol):
         A look that shows a content absent, or held after an unpin, counts only when the last
         change is older. 0 where an accepted change is durable and seen at once."""
 
-    async def look(
+    async def status(
         self,
         cids: Sequence[Cid],
         ages: Mapping[Cid, float] | None = None,

@@ -38,14 +38,14 @@ class HealthMonitor:
 
     def __init__(
         self,
-        outage: Availability,
+        availability: Availability,
         ledger: HealthLedger | None,
         *,
         returned: Callable[[], None],
         clock: Callable[[], float],
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._outage = outage
+        self._availability = availability
         self._ledger = ledger
         self._returned = returned
         self._clock = clock
@@ -61,17 +61,17 @@ class HealthMonitor:
         self._kept_at: float | None = None
         self._has_changed = self._has_news = False
 
-    def heard(self, error: Exception | None, *, wish: bool) -> None:
-        """A look or a *wish* was answered, or went wrong."""
-        if is_unreachable(error, wish=wish):
-            if self._outage.unanswered(wish=wish):
+    def record_answer(self, error: Exception | None, *, is_write: bool) -> None:
+        """A look or a *is_write* was answered, or went wrong."""
+        if is_unreachable(error, is_write=is_write):
+            if self._availability.unanswered(is_write=is_write):
                 self._unanswered(error)
         else:
             self._answered_at, self._has_news = self._clock(), True
-            if self._outage.answered(wish=wish):
+            if self._availability.answered(is_write=is_write):
                 log.warning("pin backend is back")
                 self._returned()
-            if not self._outage.is_on and self._since is not None:
+            if not self._availability.is_on and self._since is not None:
                 self._since, self._reason, self._warnings = None, None, 0
                 self._has_changed = True
         if error is not None and not isinstance(error, UpstreamError | OwnFault | TimeoutError):
@@ -87,18 +87,18 @@ class HealthMonitor:
         if self._warnings & (self._warnings - 1) == 0:
             log.warning("pin backend is away", reason=error.detail, tries=self._warnings)
 
-    def seen(self, sightings: Iterable[BackendStatus]) -> None:
+    def seen(self, statuses: Iterable[BackendStatus]) -> None:
         """What the backend has said of some contents: by which of its nodes, and whether they are
         pinned now."""
         at = datetime.fromtimestamp(self._clock(), UTC)
-        for sighting in sightings:
-            for peer in sighting.peers:
+        for status in statuses:
+            for peer in status.peers:
                 if peer.name in self._nodes or len(self._nodes) < _MOST_NODES:
                     self._nodes[peer.name] = Node(peer.name, peer.status not in _SILENT, at)
 
-    def settled(self, sightings: Iterable[BackendStatus | None]) -> None:
+    def finished(self, statuses: Iterable[BackendStatus | None]) -> None:
         """What has come of some contents, as it was recorded."""
-        pinned = sum(1 for each in sightings if each and each.holding is TrackerStatus.PINNED)
+        pinned = sum(1 for each in statuses if each and each.status is TrackerStatus.PINNED)
         if pinned:
             second = float(int(self._ticks()))
             if self._pinned and self._pinned[-1][0] == second:
@@ -125,8 +125,8 @@ class HealthMonitor:
             kept_at=datetime.fromtimestamp(self._clock(), UTC),
             answered_at=_moment(self._answered_at),
             since=_moment(self._since),
-            next_at=_moment(self._outage.until) if self._since is not None else None,
-            is_rejecting_writes=self._outage.is_rejecting_writes,
+            next_at=_moment(self._availability.until) if self._since is not None else None,
+            is_rejecting_writes=self._availability.is_rejecting_writes,
             is_ours=self._is_ours and self._since is not None,
             reason=self._reason,
             pinned=sum(number for at, number in self._pinned if at > ticks - seconds),

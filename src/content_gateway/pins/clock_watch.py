@@ -42,7 +42,7 @@ class ClockWatch:
         self._seen: tuple[float, float] | None = None
         self._looked_at: float | None = None
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Set the gates anew if the clock went back since the last look; and in any case the first
         time and every *longest* seconds, for what others have seen.
 

@@ -12,20 +12,20 @@ from content_gateway.pins.rules import ReconcilePolicy
 
 
 def lease_quota(
-    policy: ReconcilePolicy, under_way: Collection[WorkItem], outage: Availability
+    policy: ReconcilePolicy, under_way: Collection[WorkItem], availability: Availability
 ) -> LeaseQuota:
     """As many as there are free workers, and in an outage a probe."""
     most = policy.workers
-    held = [(due.requestor, due.lane) for due in under_way]
+    held = [(item.requestor, item.queue) for item in under_way]
     free = max(0, shared_by_all(most) - len(held))
-    lanes = Counter(lane for _, lane in held)
+    queues = Counter(queue for _, queue in held)
     # None of the lanes may keep the others waiting for ever.
-    retries = max(0, shared_by_all(max(1, most // 2)) - lanes[Queue.RETRY])
-    stubborn = max(0, shared_by_all(max(1, most // 4)) - lanes[Queue.STUBBORN])
-    if not outage.is_on:
-        return LeaseQuota(free, free, retries, stubborn, held=held)
-    probes = 0 if outage.is_backing_off else min(free, 1)
-    if outage.is_rejecting_writes:
+    retries = max(0, shared_by_all(max(1, most // 2)) - queues[Queue.RETRY])
+    slow = max(0, shared_by_all(max(1, most // 4)) - queues[Queue.SLOW])
+    if not availability.is_on:
+        return LeaseQuota(free, free, retries, slow, held=held)
+    probes = 0 if availability.is_backing_off else min(free, 1)
+    if availability.is_rejecting_writes:
         # What can be let go of need not wait; and as a look alone proves nothing, each lane
         # has a probe.
         return LeaseQuota(free, probes, probes, probes, releases=free, held=held)

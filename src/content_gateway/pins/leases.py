@@ -27,10 +27,10 @@ def owner_name() -> str:
 
 
 class Leases:
-    """Leases of *dues*, *seconds* long, renewed three times as often between enter and exit."""
+    """Leases of *items*, *seconds* long, renewed three times as often between enter and exit."""
 
-    def __init__(self, dues: Sequence[WorkItem], renew: Renew, seconds: float) -> None:
-        self._dues = {due.id: due for due in dues}
+    def __init__(self, items: Sequence[WorkItem], renew: Renew, seconds: float) -> None:
+        self._dues = {item.id: item for item in items}
         self._renew = renew
         self._seconds = seconds
         self._work: dict[int, asyncio.Task[None]] = {}
@@ -49,24 +49,24 @@ class Leases:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    def ends_with(self, due: WorkItem, work: asyncio.Task[None]) -> None:
-        """Cancel *work* when the lease of *due*, or its generation, has passed on."""
-        self._work[due.id] = work
+    def ends_with(self, item: WorkItem, work: asyncio.Task[None]) -> None:
+        """Cancel *work* when the lease of *item*, or its generation, has passed on."""
+        self._work[item.id] = work
 
-    def over(self, due: WorkItem) -> None:
-        """The lease of *due* was given back."""
-        self._dues.pop(due.id, None)
-        self._work.pop(due.id, None)
+    def over(self, item: WorkItem) -> None:
+        """The lease of *item* was given back."""
+        self._dues.pop(item.id, None)
+        self._work.pop(item.id, None)
 
     async def _keep(self) -> None:
         now = asyncio.get_running_loop().time
         renewed_at = now()
         while True:
             await asyncio.sleep(self._seconds / 3)
-            dues = self.left
+            items = self.left
             try:
                 async with asyncio.timeout_at(renewed_at + self._seconds * 2 / 3):
-                    held = await self._renew(dues, self._seconds)
+                    held = await self._renew(items, self._seconds)
                 renewed_at = now()
             except StorageUnavailable as wrong:
                 log.error("leases could not be renewed", reason=wrong.detail)
@@ -75,7 +75,7 @@ class Leases:
                 held = set()
             except TimeoutError:
                 held = set()
-            for due in dues:
-                if due.id not in held and (work := self._work.pop(due.id, None)) is not None:
-                    log.info("a lease has passed on", cid=str(due.cid))
+            for item in items:
+                if item.id not in held and (work := self._work.pop(item.id, None)) is not None:
+                    log.info("a lease has passed on", cid=str(item.cid))
                     work.cancel()

@@ -38,7 +38,7 @@ class Outcomes:
             if not waiting and self._waiting.get(cid) is waiting:
                 del self._waiting[cid]
 
-    def heard(self, cid: Cid) -> None:
+    def record_answer(self, cid: Cid) -> None:
         """Something was learned about *cid*, and is in the ledger."""
         for future in self._waiting.pop(cid, ()):
             if not future.done():

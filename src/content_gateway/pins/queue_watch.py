@@ -31,7 +31,7 @@ class BackendQueue(Protocol):
     def workers(self) -> int:
         """How many contents it is at, at a time."""
 
-    async def in_hand(self) -> Mapping[str, bool]:
+    async def in_progress(self) -> Mapping[str, bool]:
         """The CIDs, as it spells them, that some of its nodes have queued or are at, whoever sent
         them, and whether most of those that are to keep it have.
 
@@ -58,7 +58,7 @@ class QueueWatch:
         self._not_before = -math.inf
         self._changed = asyncio.Event()
 
-    async def look(self, again: Callable[[], None]) -> Sequence[int]:
+    async def check(self, again: Callable[[], None]) -> Sequence[int]:
         """Ask what is in hand if it is time; *again* is called when it will be time next.
 
         The numbers of contents that are in the way of others, and are to be looked at soon. Raises
@@ -73,8 +73,8 @@ class QueueWatch:
                 self.windows.comes(requestor)
         if not self.windows.is_shared or self.windows.is_empty:
             return []
-        in_hand = await self._in_hand()
-        slow = self.windows.heard(in_hand)
+        in_progress = await self._in_progress()
+        slow = self.windows.record_answer(in_progress)
         self._change()
         now = self._clock()
         pause = min(_LONGEST, max(_BETWEEN, _SHARE * (now - began)))
@@ -82,49 +82,51 @@ class QueueWatch:
         asyncio.get_running_loop().call_later(pause + 0.01, again)
         return slow
 
-    async def _in_hand(self) -> Mapping[str, bool] | None:
+    async def _in_progress(self) -> Mapping[str, bool] | None:
         try:
             async with asyncio.timeout(_SECONDS):
-                return await self._queue.in_hand()
+                return await self._queue.in_progress()
         except (UpstreamError, TimeoutError) as wrong:
             log.info("what the backend has in hand is not known", reason=repr(wrong))
             return None
 
-    async def turn(self, due: WorkItem, seen: BackendStatus) -> bool:
-        """Wait until *due*, of which *seen* was seen, may be sent where that is no retry; False: it
-        may not for now."""
-        if is_retry(due, seen):
+    async def turn(self, item: WorkItem, seen: BackendStatus) -> bool:
+        """Wait until *item*, of which *seen* was seen, may be sent where that is no retry; False:
+        it may not for now."""
+        if is_retry(item, seen):
             return True  # it was asked for when that was decided
-        self.windows.comes(due.requestor)
+        self.windows.comes(item.requestor)
         end = asyncio.get_running_loop().time() + self._longest_turn
-        while not self.windows.may_send(due.requestor):
+        while not self.windows.may_send(item.requestor):
             try:
                 async with asyncio.timeout_at(end):
                     await self._changed.wait()
             except TimeoutError:
                 return False
-        self.windows.sends(due)
+        self.windows.sends(item)
         return True
 
-    def is_in_doubt(self, due: WorkItem) -> bool:
+    def is_in_doubt(self, item: WorkItem) -> bool:
         """As SubmissionWindows.is_in_doubt."""
-        return self.windows.is_in_doubt(due)
+        return self.windows.is_in_doubt(item)
 
-    def judge(self, due: WorkItem, seen: BackendStatus, act: Action | Outcome) -> Action | Outcome:
+    def judge(
+        self, item: WorkItem, seen: BackendStatus, action: Action | Outcome
+    ) -> Action | Outcome:
         """As SubmissionWindows.judge."""
-        judged = self.windows.judge(due, seen, act)
-        if judged is Action.TAKE_BACK:
+        judged = self.windows.judge(item, seen, action)
+        if judged is Action.WITHDRAW:
             self._change()
         return judged
 
-    def settled(self, due: WorkItem, outcome: Outcome) -> None:
-        """What has come of *due*."""
+    def finished(self, item: WorkItem, outcome: Outcome) -> None:
+        """What has come of *item*."""
         if outcome.event in (Event.SEEN_PINNED, Event.SEEN_ABSENT):
-            self.windows.over(due, is_pinned=outcome.event is Event.SEEN_PINNED)
-        elif outcome.attempted and due.sent is LastRequest.PIN:
-            self.windows.sent(due)
+            self.windows.over(item, is_pinned=outcome.event is Event.SEEN_PINNED)
+        elif outcome.attempted and item.last_request is LastRequest.PIN:
+            self.windows.sent(item)
         else:
-            self.windows.not_sent(due)
+            self.windows.not_sent(item)
         self._change()
 
     def _change(self) -> None:

@@ -1,6 +1,6 @@
 """The reconciler: makes the backend hold what the ledger has promised, and nothing it has not.
 
-Theory of operation. The ledger says which contents are *due*: promised and not known to be
+Theory of operation. The ledger says which contents are *item*: promised and not known to be
 pinned, or let go of by their last requestor. The reconciler leases some of them at a time, under
 its own name and for thirty seconds, which it extends while it works; the ledger takes an outcome
 only from whoever holds the lease, so that one worker at a time tends a content, across tasks and
@@ -37,10 +37,10 @@ a sweep is asked for, since a backend that comes back may have forgotten what it
 backend that cannot pin a content makes it *failed*, with the reason; it is tried again with
 longer gaps, and never given up.
 
-A content that takes for ever must not stop the others. A first try gets a *slice* of five
+A content that takes for ever must not stop the others. A first try gets a *attempt_timeout* of five
 seconds, the second one thirty, each later one twice as long; what a backend has fetched by then it
-need not fetch again. And contents wait in *lanes*: at most half of the workers are for second tries
-and later looks, at most a quarter for those that were tried many times.
+need not fetch again. And contents wait in *queues*: at most half of the workers are for second
+tries and later looks, at most a quarter for those that were tried many times.
 
 Nor may a requestor stop the others, whatever its contents do. Contents are leased in turn by
 requestor, and of the free workers one requestor gets only as many as leave half of what it has to
@@ -110,8 +110,8 @@ class Reconciler:
         self._under_way: dict[int, WorkItem] = {}
         self._batches: set[asyncio.Task[None]] = set()
         self._main: asyncio.Task[None] | None = None
-        self._outage = Availability(self._rules.unreachable_backoff, clock)
-        self._health = HealthMonitor(self._outage, health, returned=returned, clock=clock)
+        self._availability = Availability(self._rules.unreachable_backoff, clock)
+        self._health = HealthMonitor(self._availability, health, returned=returned, clock=clock)
         self._queue = None
         if queue is not None:
             self._queue = QueueWatch(queue, self._rules, in_line=ledger.in_line, clock=clock)
@@ -127,15 +127,15 @@ class Reconciler:
         """Whether nothing is due or under way, and the backend answers: what comes now is begun
         at once."""
         with suppress(StorageUnavailable):
-            quota = lease_quota(self._policy, self._under_way.values(), self._outage)
-            return not (self._under_way or self._outage.is_on or self._ledger.any_due(quota))
+            quota = lease_quota(self._policy, self._under_way.values(), self._availability)
+            return not (self._under_way or self._availability.is_on or self._ledger.any_due(quota))
         return False
 
     async def first_outcome(self, cid: Cid, seconds: float) -> bool:
         """Whether something was learned about *cid* since the call, within *seconds*.
 
         False at once while the backend is away, and where many wait already."""
-        return not self._outage.is_on and await self._outcomes.first(cid, seconds)
+        return not self._availability.is_on and await self._outcomes.first(cid, seconds)
 
     def wake(self) -> None:
         """Say that something may be due."""
@@ -170,7 +170,7 @@ class Reconciler:
         while True:
             self._awake.clear()
             try:
-                await self._watch.look()
+                await self._watch.check()
                 await self._health.keep()
                 self._note(await self._hand_out())
             except StorageUnavailable as wrong:
@@ -194,114 +194,122 @@ class Reconciler:
         """Seconds until the ledger is looked at again: what is promised together is leased
         together, and in an outage a promise changes nothing."""
         policy = self._policy
-        if self._outage.is_on:
+        if self._availability.is_on:
             return policy.idle
         return policy.gather_many if self._lately > policy.batch else policy.gather
 
     async def _hand_out(self) -> int:
         """Lease what is due and free workers may take, and begin to tend it."""
         if self._queue is not None:
-            in_the_way = await self._queue.look(self._awake.set)
+            in_the_way = await self._queue.check(self._awake.set)
             if in_the_way:
                 await self._ledger.trigger(in_the_way)
-        shares = lease_quota(self._policy, self._under_way.values(), self._outage)
-        if not shares.most or not self._ledger.any_due(shares):
+        quota = lease_quota(self._policy, self._under_way.values(), self._availability)
+        if not quota.most or not self._ledger.any_due(quota):
             return 0
-        dues = await self._ledger.lease(self._owner, self._policy.lease, shares)
+        items = await self._ledger.lease(self._owner, self._policy.lease, quota)
         # A lease of ours that has run out while its content is still tended was only renewed.
-        dues = [due for due in dues if due.id not in self._under_way]
-        self._under_way |= {due.id: due for due in dues}
-        for start in range(0, len(dues), self._policy.batch):
+        items = [item for item in items if item.id not in self._under_way]
+        self._under_way |= {item.id: item for item in items}
+        for start in range(0, len(items), self._policy.batch):
             batch = asyncio.create_task(
-                self._tend(dues[start : start + self._policy.batch]), name="tend"
+                self._reconcile(items[start : start + self._policy.batch]), name="tend"
             )
             self._batches.add(batch)
-            batch.add_done_callback(self._tended)
-        return len(dues)
+            batch.add_done_callback(self._reconciled)
+        return len(items)
 
-    def _decide(self, due: WorkItem, seen: BackendStatus, now: float) -> Action | Outcome:
-        act = self._rules.decide(due, seen, now)
-        return self._queue.judge(due, seen, act) if self._queue else act
+    def _decide(self, item: WorkItem, seen: BackendStatus, now: float) -> Action | Outcome:
+        action = self._rules.decide(item, seen, now)
+        return self._queue.judge(item, seen, action) if self._queue else action
 
-    def _tended(self, batch: asyncio.Task[None]) -> None:
+    def _reconciled(self, batch: asyncio.Task[None]) -> None:
         self._batches.discard(batch)
         self._awake.set()
         if not batch.cancelled() and batch.exception():
             log.error("contents could not be tended", exc_info=batch.exception())
 
-    async def _tend(self, dues: Sequence[WorkItem]) -> None:
-        """Look at *dues* together, take note of some, and send for the others, each by itself."""
-        leases = Leases(dues, partial(self._ledger.renew, self._owner), self._policy.lease)
+    async def _reconcile(self, items: Sequence[WorkItem]) -> None:
+        """Look at *items* together, take note of some, and send for the others, each by itself."""
+        leases = Leases(items, partial(self._ledger.renew, self._owner), self._policy.lease)
         try:
             async with leases:
-                seen = await self._look(dues)
+                seen = await self._query(items)
                 if isinstance(seen, Exception):
-                    broke = [(due, self._rules.broke(due, seen, attempted=False)) for due in dues]
-                    await self._settle(broke, leases)
+                    broke = [
+                        (item, self._rules.broke(item, seen, attempted=False)) for item in items
+                    ]
+                    await self._record(broke, leases)
                     return
                 now = self._clock()
-                acts = [(due, self._decide(due, seen[due.cid], now)) for due in dues]
-                wishes = [(due, act) for due, act in acts if isinstance(act, Action)]
-                sending = [
-                    asyncio.create_task(self._send(due, act, seen[due.cid], leases), name="send")
-                    for due, act in wishes
+                actions = [(item, self._decide(item, seen[item.cid], now)) for item in items]
+                requests = [
+                    (item, action) for item, action in actions if isinstance(action, Action)
                 ]
-                for (due, _), task in zip(wishes, sending, strict=True):
-                    leases.ends_with(due, task)
-                noted = [(due, act) for due, act in acts if isinstance(act, Outcome)]
+                sending = [
+                    asyncio.create_task(
+                        self._send(item, action, seen[item.cid], leases), name="send"
+                    )
+                    for item, action in requests
+                ]
+                for (item, _), task in zip(requests, sending, strict=True):
+                    leases.ends_with(item, task)
+                noted = [(item, action) for item, action in actions if isinstance(action, Outcome)]
                 # All go on to their own end: what the ledger did not take, a lease will mend.
-                work = [self._settle(noted, leases), *sending]
+                work = [self._record(noted, leases), *sending]
                 for error in await asyncio.gather(*work, return_exceptions=True):
                     if isinstance(error, Exception):
                         log.error("an outcome was not kept", reason=repr(error))
         finally:
             # Only what is still ours: what was settled may be in a newer batch by now.
-            for due in leases.left:
-                self._under_way.pop(due.id, None)
+            for item in leases.left:
+                self._under_way.pop(item.id, None)
 
-    async def _look(self, dues: Sequence[WorkItem]) -> Mapping[Cid, BackendStatus] | Exception:
+    async def _query(self, items: Sequence[WorkItem]) -> Mapping[Cid, BackendStatus] | Exception:
         """What the backend holds, or why it could not be seen."""
         now = self._clock()
-        known = [due for due in dues if not (self._queue and self._queue.is_in_doubt(due))]
-        words = [(due.cid, self._rules.oldest_word(due, now)) for due in known]
+        known = [item for item in items if not (self._queue and self._queue.is_in_doubt(item))]
+        words = [(item.cid, self._rules.oldest_word(item, now)) for item in known]
         ages = {cid: age for cid, age in words if age is not None}
         try:
-            unsent = {due.cid for due in dues if due.sent is None}
-            seen = await self._backend.look([due.cid for due in dues], ages, unsent)
+            unsent = {item.cid for item in items if item.last_request is None}
+            seen = await self._backend.status([item.cid for item in items], ages, unsent)
         except Exception as error:
-            self._health.heard(error, wish=False)
+            self._health.record_answer(error, is_write=False)
             return error
-        self._health.heard(None, wish=False)
+        self._health.record_answer(None, is_write=False)
         self._health.seen(seen.values())
         return seen
 
-    async def _send(self, due: WorkItem, act: Action, seen: BackendStatus, leases: Leases) -> None:
-        """Do *act* about *due* if that is still wanted, when its turn has come."""
-        if act is Action.PIN and self._queue and not await self._queue.turn(due, seen):
-            await self._settle([(due, self._rules.held_up(due))], leases)
+    async def _send(
+        self, item: WorkItem, action: Action, seen: BackendStatus, leases: Leases
+    ) -> None:
+        """Do *action* about *item* if that is still wanted, when its turn has come."""
+        if action is Action.PIN and self._queue and not await self._queue.turn(item, seen):
+            await self._record([(item, self._rules.held_up(item))], leases)
             return
         async with self._turn:
             await self._sender.send(
-                due, act, seen, lambda known, outcome: self._settle([(known, outcome)], leases)
+                item, action, seen, lambda known, outcome: self._record([(known, outcome)], leases)
             )
 
-    async def _settle(self, outcomes: Sequence[tuple[WorkItem, Outcome]], leases: Leases) -> None:
+    async def _record(self, outcomes: Sequence[tuple[WorkItem, Outcome]], leases: Leases) -> None:
         if not outcomes:
             return
-        for due, outcome in outcomes:
+        for item, outcome in outcomes:
             if self._queue is not None:
-                self._queue.settled(due, outcome)
-            leases.over(due)  # from here on it runs out by itself, should the ledger not take this
+                self._queue.finished(item, outcome)
+            leases.over(item)  # from here on it runs out by itself, should the ledger not take this
         try:
-            await self._ledger.settle(self._owner, outcomes)
+            await self._ledger.record_outcomes(self._owner, outcomes)
         finally:
-            for due, _ in outcomes:
-                self._under_way.pop(due.id, None)
-        self._health.settled(outcome.sighting for _, outcome in outcomes)
-        for due, outcome in outcomes:
-            self._outcomes.heard(due.cid)
+            for item, _ in outcomes:
+                self._under_way.pop(item.id, None)
+        self._health.finished(outcome.status for _, outcome in outcomes)
+        for item, outcome in outcomes:
+            self._outcomes.record_answer(item.cid)
             if outcome.error is not None:
-                log.warning("not pinned yet", cid=str(due.cid), reason=outcome.error)
+                log.warning("not pinned yet", cid=str(item.cid), reason=outcome.error)
             if outcome.again_in is not None and outcome.again_in < self._policy.idle:
                 asyncio.get_running_loop().call_later(outcome.again_in + 0.01, self._awake.set)
         self._awake.set()

@@ -50,60 +50,62 @@ class Submitter:
 
     async def send(
         self,
-        due: WorkItem,
-        act: Action,
+        item: WorkItem,
+        action: Action,
         seen: BackendStatus,
-        settle: Callable[[WorkItem, Outcome], Awaitable[None]],
+        record_outcomes: Callable[[WorkItem, Outcome], Awaitable[None]],
     ) -> None:
-        """Do *act* about *due*, of which *seen* was seen; *settle* is told what it has come to,
-        however it ends."""
-        sent = LastRequest.PIN if act is Action.PIN else LastRequest.UNPIN
-        is_lost = seen.holding in (TrackerStatus.ABSENT, TrackerStatus.LOST) and not seen.replicas
-        event = Event.SEEN_ABSENT if is_lost and act is Action.PIN else None
-        shown = seen if seen.holding is TrackerStatus.LOST else None
+        """Do *action* about *item*, of which *seen* was seen; *record_outcomes* is told what it has
+        come to, however it ends."""
+        last_request = LastRequest.PIN if action is Action.PIN else LastRequest.UNPIN
+        is_lost = seen.status in (TrackerStatus.ABSENT, TrackerStatus.LOST) and not seen.replicas
+        event = Event.SEEN_ABSENT if is_lost and action is Action.PIN else None
+        shown = seen if seen.status is TrackerStatus.LOST else None
         outcome = Outcome(None, 0.0)  # where it is not ours any more: the ledger makes it due again
         begun, word = None, seen
-        is_taken_up = seen.holding in (
+        is_taken_up = seen.status in (
             TrackerStatus.FAILED,
             TrackerStatus.LOST,
             TrackerStatus.UNTRACKED,
         )
-        if not is_taken_up or due.sent is LastRequest.UNPIN:
+        if not is_taken_up or item.last_request is LastRequest.UNPIN:
             # What it has may be about to go, so that nothing of it can be taken up again.
             seen = BackendStatus(TrackerStatus.ABSENT)
         try:
-            is_back = act is Action.TAKE_BACK  # no promise ends with that: it is sent again
-            begun = await self._ledger.begin(self._owner, due, sent, event, though_held=is_back)
-            if begun is None or self._clock() - begun.sent_at > LONGEST_STALL:
+            is_back = action is Action.WITHDRAW  # no promise ends with that: it is sent again
+            begun = await self._ledger.begin(
+                self._owner, item, last_request, event, though_held=is_back
+            )
+            if begun is None or self._clock() - begun.requested_at > LONGEST_STALL:
                 pass  # held up so long, somebody else may be at it
             else:
-                wish = self._pin(begun, seen) if act is Action.PIN else self._unpin(begun)
-                outcome = await self._try(begun, wish)
+                is_write = self._pin(begun, seen) if action is Action.PIN else self._unpin(begun)
+                outcome = await self._try(begun, is_write)
                 if is_back:
-                    outcome = self._rules.taken_back(due, word)
-                if outcome.sighting is None:
+                    outcome = self._rules.withdrawn(item, word)
+                if outcome.status is None:
                     # However it went: that replicas are gone is to be known.
-                    outcome = replace(outcome, sighting=shown)
+                    outcome = replace(outcome, status=shown)
         finally:
-            await settle(begun or due, outcome)
+            await record_outcomes(begun or item, outcome)
 
-    async def _try(self, due: WorkItem, wish: Awaitable[Outcome]) -> Outcome:
-        """What *wish* has come to, in the time that a try about *due* has."""
+    async def _try(self, item: WorkItem, is_write: Awaitable[Outcome]) -> Outcome:
+        """What *is_write* has come to, in the time that a try about *item* has."""
         try:
-            async with asyncio.timeout(self._rules.slice(due)):
-                outcome = await wish
+            async with asyncio.timeout(self._rules.attempt_timeout(item)):
+                outcome = await is_write
         except Exception as error:
-            self._health.heard(error, wish=True)
-            return self._rules.broke(due, error, attempted=True)
-        self._health.heard(None, wish=True)
+            self._health.record_answer(error, is_write=True)
+            return self._rules.broke(item, error, attempted=True)
+        self._health.record_answer(None, is_write=True)
         return outcome
 
-    async def _pin(self, due: WorkItem, seen: BackendStatus) -> Outcome:
-        async with ProgressWriter(partial(self._ledger.progress, self._owner, due)) as progress:
-            origins = self._origins(due.cid)
-            seen = await self._backend.pin(due.cid, seen, progress, origins)
-            return self._rules.pinned(due, seen)
+    async def _pin(self, item: WorkItem, seen: BackendStatus) -> Outcome:
+        async with ProgressWriter(partial(self._ledger.progress, self._owner, item)) as progress:
+            origins = self._origins(item.cid)
+            seen = await self._backend.pin(item.cid, seen, progress, origins)
+            return self._rules.pinned(item, seen)
 
-    async def _unpin(self, due: WorkItem) -> Outcome:
-        await self._backend.unpin(due.cid)
+    async def _unpin(self, item: WorkItem) -> Outcome:
+        await self._backend.unpin(item.cid)
         return self._rules.unpinned()

@@ -23,7 +23,7 @@ from content_gateway.model.content_state import LedgerEntry, Listed, ResyncRepor
 from content_gateway.pins.backend import PinBackend
 from content_gateway.pins.leases import owner_name
 
-_DUTY: Final = "sweep"
+_JOB: Final = "resync"
 _CHUNK: Final = 1_000
 _SAMPLE: Final = 100
 
@@ -50,7 +50,7 @@ class ResyncLedger(Protocol):
     async def known(self, cids: Sequence[Cid]) -> Mapping[Cid, LedgerEntry]:
         """What the ledger knows of *cids*, of those that it knows."""
 
-    async def settled(self, above: int, limit: int, before: float) -> Sequence[int]:
+    async def finished(self, above: int, limit: int, before: float) -> Sequence[int]:
         """The next numbers *above* that are pinned for all we know since *before*, ascending."""
 
     async def look_again(self, numbers: Sequence[int]) -> None:
@@ -68,7 +68,7 @@ class ResyncSchedule:
 
     interval: float = 6 * 3600.0
     least: float = 30.0
-    look: float = 60.0
+    poll: float = 60.0
     after_failure: float = 10.0
     lease: float = 120.0
 
@@ -80,7 +80,7 @@ class ResyncSchedule:
             usual,
             interval=interval,
             least=min(usual.least, interval),
-            look=min(usual.look, interval),
+            poll=min(usual.poll, interval),
         )
 
 
@@ -109,7 +109,7 @@ class Resync:
     def start(self) -> None:
         """Begin to sweep: at once, as nobody knows what the backend has been through."""
         self._hastened.set()
-        self._main = asyncio.create_task(self._run(), name="sweep")
+        self._main = asyncio.create_task(self._run(), name="resync")
 
     async def close(self) -> None:
         """End the sweep under way; another process, or the next start, begins anew."""
@@ -126,15 +126,15 @@ class Resync:
         """Sweep now, whatever the schedule says; None if somebody else is at it.
 
         Raises UpstreamError when the backend breaks off; then nothing is reported."""
-        await self._ledger.trigger_job(_DUTY)
+        await self._ledger.trigger_job(_JOB)
         return await self._take()
 
     async def _run(self) -> None:
         while True:
-            pause = self._schedule.look
+            pause = self._schedule.poll
             try:
                 if self._hastened.is_set():
-                    await self._ledger.trigger_job(_DUTY)
+                    await self._ledger.trigger_job(_JOB)
                     self._hastened.clear()
                 await self._take()
             except UpstreamError as wrong:
@@ -154,26 +154,26 @@ class Resync:
         """One sweep, if it is due and nobody else does it."""
         schedule = self._schedule
         longest = max(schedule.interval, schedule.after_failure, 2 * schedule.lease)
-        if not await self._ledger.acquire_job(_DUTY, self._owner, schedule.lease, longest):
+        if not await self._ledger.acquire_job(_JOB, self._owner, schedule.lease, longest):
             return None
         again_in = schedule.after_failure
         try:
-            report = await self._sweep()
+            report = await self._resync()
             again_in = schedule.interval
         finally:
-            await self._ledger.finish_job(_DUTY, self._owner, again_in)
+            await self._ledger.finish_job(_JOB, self._owner, again_in)
         return report
 
-    async def _sweep(self) -> ResyncReport:
+    async def _resync(self) -> ResyncReport:
         started_at = self._clock()
-        listed = strangers = under_replicated = 0
+        listed = unmanaged = under_replicated = 0
         sample: list[Cid] = []
         seen = bytearray()
         async with aclosing(self._backend.pinset()) as pinset, aclosing(_chunks(pinset)) as chunks:
             async for chunk in chunks:
                 known = await self._ledger.known([entry.cid for entry in chunk])
                 unknown = [entry.cid for entry in chunk if entry.cid not in known]
-                listed, strangers = listed + len(chunk), strangers + len(unknown)
+                listed, unmanaged = listed + len(chunk), unmanaged + len(unknown)
                 sample += unknown[: _SAMPLE - len(sample)]
                 _mark(seen, [content.number for content in known.values()])
                 pairs = [(entry, known[entry.cid]) for entry in chunk if entry.cid in known]
@@ -182,16 +182,16 @@ class Resync:
                 await self._keep()
         missing = await self._look_again(seen, started_at)
         report = ResyncReport(
-            *(started_at, self._clock(), listed, missing, strangers, tuple(sample)),
+            *(started_at, self._clock(), listed, missing, unmanaged, tuple(sample)),
             under_replicated=under_replicated,
         )
         await self._ledger.report(report)
         log.info(
-            "sweep",
+            "resync",
             listed=listed,
             missing=missing,
             under_replicated=under_replicated,
-            strangers=strangers,
+            unmanaged=unmanaged,
         )
         return report
 
@@ -199,7 +199,7 @@ class Resync:
         """Make due what was pinned *before* the listing for all we know and was not *seen*; how
         many those are."""
         missing, last = 0, 0
-        while numbers := await self._ledger.settled(last, _CHUNK, before):
+        while numbers := await self._ledger.finished(last, _CHUNK, before):
             last = numbers[-1]
             absent = [number for number in numbers if not _is_marked(seen, number)]
             await self._doubt(absent)
@@ -214,7 +214,7 @@ class Resync:
             self._wake()
 
     async def _keep(self) -> None:
-        if not await self._ledger.renew_job(_DUTY, self._owner, self._schedule.lease):
+        if not await self._ledger.renew_job(_JOB, self._owner, self._schedule.lease):
             raise StorageUnavailable("The sweep took too long, and somebody else has begun one.")
 
 

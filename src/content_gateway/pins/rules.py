@@ -83,7 +83,7 @@ class Action(Enum):
 
     PIN = auto()
     UNPIN = auto()
-    TAKE_BACK = auto()  # out of the backend's queue for a while, although it is promised
+    WITHDRAW = auto()  # out of the backend's queue for a while, although it is promised
 
 
 class DecisionRules:
@@ -101,138 +101,144 @@ class DecisionRules:
         self._jitter = jitter
         self._pace = PollInterval(policy.first_backoff, policy.longest_first_gap)
 
-    def oldest_word(self, due: WorkItem, now: float) -> float | None:
-        """How many seconds old what a backend says of *due* may be, for `decide` to go by it.
+    def oldest_word(self, item: WorkItem, now: float) -> float | None:
+        """How many seconds old what a backend says of *item* may be, for `decide` to go by it.
 
         0 of what nobody holds any more; None where what was settled is in doubt, and the backend is
         to find out now."""
-        if not due.is_held:
+        if not item.is_held:
             return 0.0
-        if due.state is ContentState.PINNED and due.looks > 1:
+        if item.state is ContentState.PINNED and item.status_checks > 1:
             return None
-        if due.sent is None:
+        if item.last_request is None:
             # It may have been here before, and let go of: then a batch age has passed between
             # that wish and the row's end, so that a younger word is from after it.
             return self._batch_age
-        age = now - due.sent_at
+        age = now - item.requested_at
         # From after the wish, and seen once more when it is settled; or from after its batch.
         return max(age, 0.0) if age < self._batch_age else age - self._batch_age
 
-    def decide(self, due: WorkItem, seen: BackendStatus, now: float) -> Action | Outcome:
-        """What to do about *due*, of which *seen* was just seen; or what it has come to."""
+    def decide(self, item: WorkItem, seen: BackendStatus, now: float) -> Action | Outcome:
+        """What to do about *item*, of which *seen* was just seen; or what it has come to."""
         # A clock that was set back in between must not make the wish younger than new.
-        age = max(0.0, now - due.sent_at)
-        unsure_for = self._batch_age - age if due.sent is not None else 0.0
-        if not due.is_held:
-            return self._let_go(due, seen, unsure_for)
-        if due.sent is LastRequest.UNPIN and unsure_for > 0:
+        age = max(0.0, now - item.requested_at)
+        unsure_for = self._batch_age - age if item.last_request is not None else 0.0
+        if not item.is_held:
+            return self._let_go(item, seen, unsure_for)
+        if item.last_request is LastRequest.UNPIN and unsure_for > 0:
             # What is seen may be what is about to go: the wish to keep it must come after.
             return Action.PIN
         if (
-            seen.holding is TrackerStatus.PINNED
-            and due.state is not ContentState.PINNED
-            and due.looks
+            seen.status is TrackerStatus.PINNED
+            and item.state is not ContentState.PINNED
+            and item.status_checks
         ):
-            self._pace.learn(now, at_first=due.looks == 1)
-        if seen.holding in (TrackerStatus.LOST, TrackerStatus.UNTRACKED):
-            return self._ask_again(due, seen, age, unsure_for)
-        return self._keep(due, seen, unsure_for)
+            self._pace.learn(now, at_first=item.status_checks == 1)
+        if seen.status in (TrackerStatus.LOST, TrackerStatus.UNTRACKED):
+            return self._ask_again(item, seen, age, unsure_for)
+        return self._keep(item, seen, unsure_for)
 
-    def _keep(self, due: WorkItem, seen: BackendStatus, unsure_for: float) -> Action | Outcome:
+    def _keep(self, item: WorkItem, seen: BackendStatus, unsure_for: float) -> Action | Outcome:
         is_settled = unsure_for <= 0
-        match seen.holding:
+        match seen.status:
             case TrackerStatus.PINNED:
                 # Seen once more when the change can no longer be lost; then nothing is left to do.
                 return _seen(seen, None if is_settled else unsure_for)
             case TrackerStatus.ABSENT if not is_settled:
-                return Outcome(None, min(unsure_for, self.gap(due.looks)))
-            case TrackerStatus.FAILED if due.state is not ContentState.FAILED:
-                return _seen(seen, self.failure_backoff(due.attempts), error=seen.reason)
+                return Outcome(None, min(unsure_for, self.backoff(item.status_checks)))
+            case TrackerStatus.FAILED if item.state is not ContentState.FAILED:
+                return _seen(seen, self.failure_backoff(item.attempts), error=seen.reason)
             case TrackerStatus.ABSENT | TrackerStatus.FAILED:
                 return Action.PIN
-        if not _is_partly_there(due, seen):
-            return _seen(seen, self.gap(due.looks), error=seen.reason)
+        if not _is_partly_there(item, seen):
+            return _seen(seen, self.backoff(item.status_checks), error=seen.reason)
         # Where a replica does not answer nothing can be done, and the sweep looks again.
-        is_done = seen.holding is TrackerStatus.UNKNOWN and is_settled
-        return Outcome(None, None if is_done else self.gap(due.looks), seen, seen.reason)
+        is_done = seen.status is TrackerStatus.UNKNOWN and is_settled
+        return Outcome(
+            None, None if is_done else self.backoff(item.status_checks), seen, seen.reason
+        )
 
     def _ask_again(
-        self, due: WorkItem, seen: BackendStatus, age: float, unsure_for: float
+        self, item: WorkItem, seen: BackendStatus, age: float, unsure_for: float
     ) -> Action | Outcome:
         """What to do about what is in the pinset and is not kept as it says.
 
         The last wish may have changed nothing: a cluster gives a replica to a peer that is gone as
         long as it goes by the room that this one had, and its peers may not hear of each other's
         changes for minutes (go-ds-crdt#285). So it need not be settled to be sent again."""
-        left = min(unsure_for, IN_VAIN * 2.0 ** min(max(due.attempts - 1, 0), 10) - age)
+        left = min(unsure_for, IN_VAIN * 2.0 ** min(max(item.attempts - 1, 0), 10) - age)
         if left <= 0:
             return Action.PIN
-        gap = min(left, self.gap(due.looks))
-        if _is_partly_there(due, seen):
-            return Outcome(None, gap, seen, seen.reason)
+        backoff = min(left, self.backoff(item.status_checks))
+        if _is_partly_there(item, seen):
+            return Outcome(None, backoff, seen, seen.reason)
         # For a moment it is usual, and no news.
-        is_usual = seen.holding is TrackerStatus.UNTRACKED and due.attempts <= 1
-        return _seen(seen, gap, error=None if is_usual else seen.reason)
+        is_usual = seen.status is TrackerStatus.UNTRACKED and item.attempts <= 1
+        return _seen(seen, backoff, error=None if is_usual else seen.reason)
 
-    def _let_go(self, due: WorkItem, seen: BackendStatus, unsure_for: float) -> Action | Outcome:
-        if seen.holding is TrackerStatus.UNKNOWN:
-            return Outcome(None, self.gap(due.looks), seen, seen.reason)
-        if due.sent is LastRequest.UNPIN and unsure_for > 0:
+    def _let_go(self, item: WorkItem, seen: BackendStatus, unsure_for: float) -> Action | Outcome:
+        if seen.status is TrackerStatus.UNKNOWN:
+            return Outcome(None, self.backoff(item.status_checks), seen, seen.reason)
+        if item.last_request is LastRequest.UNPIN and unsure_for > 0:
             return Outcome(None, unsure_for, seen)
         # What was asked for may be half here (embedded) although it is seen as absent: it is let
         # go of once in any case.
         if (
-            seen.holding is TrackerStatus.ABSENT
+            seen.status is TrackerStatus.ABSENT
             and unsure_for <= 0
-            and due.sent is not LastRequest.PIN
+            and item.last_request is not LastRequest.PIN
         ):
             return Outcome(Event.SEEN_ABSENT, None)
         return Action.UNPIN
 
-    def pinned(self, due: WorkItem, seen: BackendStatus) -> Outcome:
+    def pinned(self, item: WorkItem, seen: BackendStatus) -> Outcome:
         """What it has come to when the backend, asked to pin, has said *seen*."""
-        if seen.holding is TrackerStatus.PINNED:
+        if seen.status is TrackerStatus.PINNED:
             return _seen(seen, self._batch_age or None, attempted=True)
-        if seen.holding is TrackerStatus.FAILED:
-            gap = self.failure_backoff(due.attempts)
-            return _seen(seen, gap, error=seen.reason, attempted=True)
-        wait = max(self._policy.first_backoff, self._pace.seconds(due.sent_at))
+        if seen.status is TrackerStatus.FAILED:
+            backoff = self.failure_backoff(item.attempts)
+            return _seen(seen, backoff, error=seen.reason, attempted=True)
+        wait = max(self._policy.first_backoff, self._pace.seconds(item.requested_at))
         return _seen(seen, self._spread(wait), attempted=True)
 
-    def taken_back(self, due: WorkItem, seen: BackendStatus) -> Outcome:
+    def withdrawn(self, item: WorkItem, seen: BackendStatus) -> Outcome:
         """What it has come to when the backend, which has shown *seen*, has let go for now."""
-        gap = self.failure_backoff(due.attempts)
+        backoff = self.failure_backoff(item.attempts)
         # No worker was at what is still queued: that was no try.
-        is_untried = seen.holding is TrackerStatus.QUEUED
-        return Outcome(Event.SEEN_QUEUED, gap, None, _SLOW, is_untried=is_untried)
+        is_untried = seen.status is TrackerStatus.QUEUED
+        return Outcome(Event.SEEN_QUEUED, backoff, None, _SLOW, is_untried=is_untried)
 
     def unpinned(self) -> Outcome:
         """What it has come to when the backend has heard the wish to let go."""
         return Outcome(None, self._batch_age, attempted=True)
 
-    def broke(self, due: WorkItem, error: Exception, *, attempted: bool) -> Outcome:
+    def broke(self, item: WorkItem, error: Exception, *, attempted: bool) -> Outcome:
         """What it has come to when *error* was raised."""
         detail = (error.detail if isinstance(error, GatewayError) else "") or _OUR_FAULT
         if isinstance(error, PinFailed):
-            gap = self.failure_backoff(due.attempts)
-            return Outcome(Event.SEEN_FAILED, gap, None, detail, attempted)
-        if is_unreachable(error, wish=attempted):
+            backoff = self.failure_backoff(item.attempts)
+            return Outcome(Event.SEEN_FAILED, backoff, None, detail, attempted)
+        if is_unreachable(error, is_write=attempted):
             # No reason: it is the backend's, and kept once, for all that waits (backend_health.py).
-            return self.held_up(due)
+            return self.held_up(item)
         if isinstance(error, TimeoutError):
-            if self.slice(due) >= self._policy.longest_attempt_timeout:
-                gap = self.failure_backoff(due.attempts)
-                return Outcome(Event.SEEN_FAILED, gap, None, _NOT_FOUND, attempted)
-            return Outcome(Event.SEEN_PINNING, self.gap(due.attempts), None, _SLOW, attempted)
+            if self.attempt_timeout(item) >= self._policy.longest_attempt_timeout:
+                backoff = self.failure_backoff(item.attempts)
+                return Outcome(Event.SEEN_FAILED, backoff, None, _NOT_FOUND, attempted)
+            return Outcome(Event.SEEN_PINNING, self.backoff(item.attempts), None, _SLOW, attempted)
         is_busy = isinstance(error, PinDeferred | Overloaded)
-        longest = self.gap(due.attempts) if is_busy else None
-        return Outcome(None, longest or self.failure_backoff(due.looks), None, detail, attempted)
+        longest = self.backoff(item.attempts) if is_busy else None
+        return Outcome(
+            None, longest or self.failure_backoff(item.status_checks), None, detail, attempted
+        )
 
-    def held_up(self, due: WorkItem) -> Outcome:
+    def held_up(self, item: WorkItem) -> Outcome:
         """What it has come to where nothing was learned of it, as the backend was away, or nothing
         done, as there was no room: no fault of its own, so that it is soon looked at again."""
-        is_uncounted = due.looks >= _HELD_UP_LOOKS
-        return Outcome(None, self.unreachable_backoff(due.looks), is_uncounted=is_uncounted)
+        is_uncounted = item.status_checks >= _HELD_UP_LOOKS
+        return Outcome(
+            None, self.unreachable_backoff(item.status_checks), is_uncounted=is_uncounted
+        )
 
     @property
     def longest(self) -> float:
@@ -255,17 +261,17 @@ class DecisionRules:
         """Seconds of a first try."""
         return min(self._policy.longest_attempt_timeout, self._policy.first_attempt_timeout)
 
-    def slice(self, due: WorkItem) -> float:
+    def attempt_timeout(self, item: WorkItem) -> float:
         """Seconds that one try may take."""
         policy = self._policy
-        if not due.attempts:
+        if not item.attempts:
             return self.first_attempt_timeout
         return min(
             policy.longest_attempt_timeout,
-            policy.second_attempt_timeout * 2.0 ** min(due.attempts - 1, 20),
+            policy.second_attempt_timeout * 2.0 ** min(item.attempts - 1, 20),
         )
 
-    def gap(self, times: int) -> float:
+    def backoff(self, times: int) -> float:
         """Seconds until the next look, when *times* looks were taken."""
         return self._grown(self._policy.first_backoff, 1.5, times, self._policy.longest_backoff)
 
@@ -285,15 +291,15 @@ class DecisionRules:
         """A gap that grows with every time, with jitter so that many do not march in step."""
         return self._spread(min(longest, first * factor ** min(times, 60)))
 
-    def _spread(self, gap: float) -> float:
-        return gap * (0.5 + self._jitter() / 2)
+    def _spread(self, backoff: float) -> float:
+        return backoff * (0.5 + self._jitter() / 2)
 
 
-def _is_partly_there(due: WorkItem, seen: BackendStatus) -> bool:
+def _is_partly_there(item: WorkItem, seen: BackendStatus) -> bool:
     """Whether a content that was pinned is still held, though not by all who should, and nobody
     is said to bring it in."""
-    is_told = seen.holding in (TrackerStatus.LOST, TrackerStatus.UNTRACKED, TrackerStatus.UNKNOWN)
-    return is_told and due.state is ContentState.PINNED and seen.replicas > 0
+    is_told = seen.status in (TrackerStatus.LOST, TrackerStatus.UNTRACKED, TrackerStatus.UNKNOWN)
+    return is_told and item.state is ContentState.PINNED and seen.replicas > 0
 
 
 def _seen(
@@ -304,4 +310,4 @@ def _seen(
     attempted: bool = False,
 ) -> Outcome:
     """What was seen, as what it has come to."""
-    return Outcome(_EVENTS[seen.holding], again_in, seen, error, attempted)
+    return Outcome(_EVENTS[seen.status], again_in, seen, error, attempted)

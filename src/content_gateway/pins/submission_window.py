@@ -56,8 +56,8 @@ class _Window:
 class _Submission:
     """A content that was sent at *at*, for so many *seconds*, and that nobody has seen pinned yet.
 
-    One that is not *in_hand* takes no room, and may come back to it: when the batch that it came
-    with is closed, or when the backend by itself tries again what has failed."""
+    One that is not *in_progress* takes no room, and may come back to it: when the batch that it
+    came with is closed, or when the backend by itself tries again what has failed."""
 
     number: int
     cid: str
@@ -66,18 +66,18 @@ class _Submission:
     is_retry: bool
     at: float
     is_sent: bool = True
-    in_hand: bool = False
+    in_progress: bool = False
     must_go: bool = False
     told_at: float = 0.0
 
 
-def is_retry(due: WorkItem, seen: BackendStatus) -> bool:
-    """Whether *due*, of which *seen* was seen, may hang there as it may have done before.
+def is_retry(item: WorkItem, seen: BackendStatus) -> bool:
+    """Whether *item*, of which *seen* was seen, may hang there as it may have done before.
 
     What the backend has forgotten with the wish has not: a cluster's peer that dies loses all that
     it has taken in and not committed, and nobody was at that."""
-    is_forgotten = due.sent is LastRequest.PIN and seen.holding is TrackerStatus.ABSENT
-    return due.attempts > 0 and not is_forgotten
+    is_forgotten = item.last_request is LastRequest.PIN and seen.status is TrackerStatus.ABSENT
+    return item.attempts > 0 and not is_forgotten
 
 
 class SubmissionWindows:
@@ -129,78 +129,86 @@ class SubmissionWindows:
         taken = sum(min(self._share, number) for number in self._beyond_credit())
         return held < 0 or fair_share(max(1, self._workers - taken), held) > 0
 
-    def sends(self, due: WorkItem, *, is_retry: bool = False) -> None:
+    def sends(self, item: WorkItem, *, is_retry: bool = False) -> None:
         """It is about to be sent."""
-        self.comes(due.requestor)
-        self._add(due, due.attempts if is_retry else 0, self._clock(), is_sent=False)
+        self.comes(item.requestor)
+        self._add(item, item.attempts if is_retry else 0, self._clock(), is_sent=False)
 
-    def sent(self, due: WorkItem) -> None:
+    def sent(self, item: WorkItem) -> None:
         """The backend has taken it."""
-        if (entry := self._entries.get(due.id)) is not None:
+        if (entry := self._entries.get(item.id)) is not None:
             entry.is_sent, entry.at = True, self._clock()
 
-    def not_sent(self, due: WorkItem) -> None:
+    def not_sent(self, item: WorkItem) -> None:
         """Nothing was sent, or it was let go of."""
-        entry = self._entries.get(due.id)
-        if entry is not None and not (entry.is_sent and due.sent is LastRequest.PIN):
-            self.over(due, is_pinned=False)
+        entry = self._entries.get(item.id)
+        if entry is not None and not (entry.is_sent and item.last_request is LastRequest.PIN):
+            self.over(item, is_pinned=False)
 
-    def over(self, due: WorkItem, *, is_pinned: bool) -> None:
-        """Nothing of *due* is in the queue any more."""
-        if (entry := self._entries.pop(due.id, None)) is not None:
+    def over(self, item: WorkItem, *, is_pinned: bool) -> None:
+        """Nothing of *item* is in the queue any more."""
+        if (entry := self._entries.pop(item.id, None)) is not None:
             self._leave(entry, is_done=is_pinned)
 
-    def judge(self, due: WorkItem, seen: BackendStatus, act: Action | Outcome) -> Action | Outcome:
-        """What is to be done about *due* instead of *act*, which is what its own state asks for."""
-        entry = self._entries.get(due.id)
-        if act is Action.PIN and is_retry(due, seen) and not seen.replicas:
-            self.comes(due.requestor)
-            has_room = entry is not None and entry.in_hand
-            if not has_room and not self.may_send(due.requestor, is_retry=True):
-                return Outcome(None, self._rules.gap(due.looks), seen)
-            self.sends(due, is_retry=True)
+    def judge(
+        self, item: WorkItem, seen: BackendStatus, action: Action | Outcome
+    ) -> Action | Outcome:
+        """What is to be done about *item* instead of *action*, which is what its own state asks
+        for."""
+        entry = self._entries.get(item.id)
+        if action is Action.PIN and is_retry(item, seen) and not seen.replicas:
+            self.comes(item.requestor)
+            has_room = entry is not None and entry.in_progress
+            if not has_room and not self.may_send(item.requestor, is_retry=True):
+                return Outcome(None, self._rules.backoff(item.status_checks), seen)
+            self.sends(item, is_retry=True)
         # What is believed to be queued may be held by some; only who was asked now names peers.
-        is_there = seen.holding in (TrackerStatus.QUEUED, TrackerStatus.PINNING) and seen.peers
-        if isinstance(act, Outcome) and is_there and due.is_held and due.sent is not None:
+        is_there = seen.status in (TrackerStatus.QUEUED, TrackerStatus.PINNING) and seen.peers
+        if (
+            isinstance(action, Outcome)
+            and is_there
+            and item.is_held
+            and item.last_request is not None
+        ):
             if seen.replicas:
-                self.over(due, is_pinned=True)  # it hangs at some
-                return act
+                self.over(item, is_pinned=True)  # it hangs at some
+                return action
             if entry is None:  # sent before we were started, or by another process
-                entry = self._add(due, max(0, due.attempts - 1), due.sent_at, is_sent=True)
+                entry = self._add(item, max(0, item.attempts - 1), item.requested_at, is_sent=True)
             # What is queued behind others' goes where its own are many, and nowhere else.
-            has_begun = seen.holding is TrackerStatus.PINNING or entry.window.held > self._share
+            has_begun = seen.status is TrackerStatus.PINNING or entry.window.held > self._share
             if entry.must_go and has_begun and self._is_limiting and self._is_hanging(entry):
-                self.over(due, is_pinned=False)
-                return Action.TAKE_BACK
-        return act
+                self.over(item, is_pinned=False)
+                return Action.WITHDRAW
+        return action
 
-    def is_in_doubt(self, due: WorkItem) -> bool:
+    def is_in_doubt(self, item: WorkItem) -> bool:
         """Whether the backend is to find out now what it has of it."""
-        entry = self._entries.get(due.id)
+        entry = self._entries.get(item.id)
         return entry is not None and entry.must_go
 
-    def heard(self, in_hand: Mapping[str, bool] | None) -> list[int]:
+    def record_answer(self, in_progress: Mapping[str, bool] | None) -> list[int]:
         """The backend has these CIDs in hand now, or some of its nodes have (False); None: it does
         not say, and nothing is limited.
 
         The numbers of contents that are in the way as of now, and are to be looked at soon."""
-        self._is_known = in_hand is not None
-        if in_hand is None:
+        self._is_known = in_progress is not None
+        if in_progress is None:
             return []
         now, entries = self._clock(), list(self._entries.values())
-        known = sum(in_hand.get(entry.cid, False) for entry in entries)
-        self._foreign = sum(in_hand.values()) - known
+        known = sum(in_progress.get(entry.cid, False) for entry in entries)
+        self._foreign = sum(in_progress.values()) - known
         for window in self._busy.values():
             window.used = window.held
         for entry in entries:
-            age, is_there = now - entry.at, in_hand.get(entry.cid)
+            age, is_there = now - entry.at, in_progress.get(entry.cid)
             if is_there is False and _SPREAD <= age <= entry.seconds:
                 # Most nodes have it. One that is slow, or whose store is down, is in nobody's way.
                 self._leave(self._entries.pop(entry.number), is_done=True)
             elif is_there is None and not 0 <= age < (_HEARD if entry.is_sent else _UNSENT):
                 # What was to go may have been taken back by another process.
                 self._leave(entry, is_done=entry.is_sent and not entry.must_go)
-            elif is_there is not None and not entry.in_hand:
+            elif is_there is not None and not entry.in_progress:
                 self._enter(entry, now)
         is_full = sum(self._beyond_credit()) > self._workers // 2
         hanging = [each for each in entries if is_full and self._is_hanging(each)]
@@ -218,7 +226,7 @@ class SubmissionWindows:
     def _is_hanging(self, entry: _Submission) -> bool:
         """Whether it has had its slice; that it waits is no fault of its own while others of its
         requestor come to their turn."""
-        is_late = entry.in_hand and self._clock() - entry.at > entry.seconds
+        is_late = entry.in_progress and self._clock() - entry.at > entry.seconds
         return is_late and self._is_stuck(entry.window)
 
     def _is_stuck(self, window: _Window) -> bool:
@@ -234,22 +242,22 @@ class SubmissionWindows:
         for window in self._busy.values():
             yield max(0, window.held - self._credit(window))
 
-    def _add(self, due: WorkItem, attempts: int, at: float, *, is_sent: bool) -> _Submission:
-        if (old := self._entries.pop(due.id, None)) is not None:
+    def _add(self, item: WorkItem, attempts: int, at: float, *, is_sent: bool) -> _Submission:
+        if (old := self._entries.pop(item.id, None)) is not None:
             self._leave(old, is_done=False)
-        if due.requestor not in self._windows:
-            self.comes(due.requestor)
-        window = self._windows[due.requestor]
-        seconds = self._rules.slice(replace(due, attempts=attempts))
-        entry = _Submission(due.id, str(due.cid), window, seconds, attempts > 0, at, is_sent)
-        self._entries[due.id] = entry
+        if item.requestor not in self._windows:
+            self.comes(item.requestor)
+        window = self._windows[item.requestor]
+        seconds = self._rules.attempt_timeout(replace(item, attempts=attempts))
+        entry = _Submission(item.id, str(item.cid), window, seconds, attempts > 0, at, is_sent)
+        self._entries[item.id] = entry
         self._enter(entry, at)
         if len(self._entries) > _MOST_ENTRIES:
             self._leave(self._entries.pop(next(iter(self._entries))), is_done=False)
         return entry
 
     def _enter(self, entry: _Submission, at: float) -> None:
-        window, entry.in_hand, entry.at = entry.window, True, at
+        window, entry.in_progress, entry.at = entry.window, True, at
         window.credit = self._credit(window)
         if not window.held:  # it may stand still from here on
             window.moved_at = self._clock()
@@ -259,7 +267,7 @@ class SubmissionWindows:
 
     def _leave(self, entry: _Submission, *, is_done: bool) -> None:
         window, now = entry.window, self._clock()
-        if not entry.in_hand:
+        if not entry.in_progress:
             return
         if is_done:
             change = 1 if 0 <= now - entry.at <= _SOON else -1
@@ -267,7 +275,7 @@ class SubmissionWindows:
             most = min(_MOST_CREDIT, 2 * window.used)
             window.credit = max(0, min(most, self._credit(window) + change))
             window.moved_at = now
-        entry.in_hand = entry.must_go = False
+        entry.in_progress = entry.must_go = False
         window.held -= 1
         window.retries -= entry.is_retry
         if not window.held:

@@ -11,17 +11,17 @@ from content_gateway.model.content_state import Event, LastRequest, LeaseQuota, 
 class WorkQueue(Protocol):
     """The part of the ledger that knows what is owed. Methods raise StorageUnavailable."""
 
-    def any_due(self, shares: LeaseQuota) -> bool:
-        """Whether a content that *shares* has room for seems to wait; it may be gone by now."""
+    def any_due(self, quota: LeaseQuota) -> bool:
+        """Whether a content that *quota* has room for seems to wait; it may be gone by now."""
 
     def in_line(self, limit: int) -> Sequence[int]:
         """The numbers of so many requestors at most of whom something waits."""
 
-    async def lease(self, owner: str, seconds: float, shares: LeaseQuota) -> Sequence[WorkItem]:
-        """As many due contents as *shares* allows, for *owner* alone for so many *seconds*; in
+    async def lease(self, owner: str, seconds: float, quota: LeaseQuota) -> Sequence[WorkItem]:
+        """As many due contents as *quota* allows, for *owner* alone for so many *seconds*; in
         turn by requestor."""
 
-    async def renew(self, owner: str, dues: Sequence[WorkItem], seconds: float) -> set[int]:
+    async def renew(self, owner: str, items: Sequence[WorkItem], seconds: float) -> set[int]:
         """Extend *owner*'s leases; the numbers of those that it still has, under the generation
         that it knows."""
 
@@ -39,20 +39,22 @@ class WorkQueue(Protocol):
     async def begin(
         self,
         owner: str,
-        due: WorkItem,
-        sent: LastRequest,
+        item: WorkItem,
+        last_request: LastRequest,
         event: Event | None,
         *,
         though_held: bool = False,
     ) -> WorkItem | None:
-        """Record *event*, and that *sent* is about to be asked of the backend, durably; the
+        """Record *event*, and that *last_request* is about to be asked of the backend, durably; the
         content as it is then.
 
         None, and nothing may be sent, if lease or generation have passed on, or if an unpin is
         meant and somebody holds the content, but *though_held*."""
 
-    async def progress(self, owner: str, due: WorkItem, blocks: int, size: int) -> None:
+    async def progress(self, owner: str, item: WorkItem, blocks: int, size: int) -> None:
         """Keep that the content is being brought in, and how far that is."""
 
-    async def settle(self, owner: str, outcomes: Sequence[tuple[WorkItem, Outcome]]) -> None:
+    async def record_outcomes(
+        self, owner: str, outcomes: Sequence[tuple[WorkItem, Outcome]]
+    ) -> None:
         """Write outcomes and end their leases; nothing is written where *owner* has lost one."""

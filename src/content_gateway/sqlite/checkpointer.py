@@ -79,7 +79,7 @@ class Checkpointer:
                     self._take()
                 elif self._version() != self._folded:
                     if self._files.has_all:
-                        self._fold()
+                        self._checkpoint()
                     else:
                         self._is_written.set()  # still to be folded, if they come back
             except (sqlite3.Error, OSError) as wrong:
@@ -91,7 +91,7 @@ class Checkpointer:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._folded = self._version()
 
-    def _fold(self) -> None:
+    def _checkpoint(self) -> None:
         mode = "RESTART" if self._is_long else "PASSIVE"
         _, pages, folded = self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         # What a reader still needs cannot be folded; then nobody should wait for it either.

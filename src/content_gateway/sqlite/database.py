@@ -51,7 +51,7 @@ class Database:
         self._writer: sqlite3.Connection
         self._reader: sqlite3.Connection
         self._files = DatabaseFiles(path, "ledger")
-        self._folding = Checkpointer(path, self._files)
+        self._checkpointer = Checkpointer(path, self._files)
         self._watch: asyncio.Task[None]
         self._searches = Searches(path, self._files)
 
@@ -66,7 +66,7 @@ class Database:
             self._writer.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
             self._reader = connect(self._path, _READER_BUSY_MS)
             self._files.opened()
-            self._folding.start()
+            self._checkpointer.start()
         except (OSError, sqlite3.Error) as wrong:
             raise WrongSettings(f"data_dir: {self._path} cannot be used: {wrong}") from wrong
         self._writes.start()
@@ -77,7 +77,7 @@ class Database:
         self._watch.cancel()
         await asyncio.gather(self._watch, return_exceptions=True)
         await self._writes.close()
-        await asyncio.to_thread(self._folding.close)
+        await asyncio.to_thread(self._checkpointer.close)
         await asyncio.to_thread(self._searches.close)
         self._reader.close()
         await asyncio.to_thread(self._writer.close)  # folds the log if nobody else has it open
@@ -150,7 +150,7 @@ class Database:
             if failure is None:
                 self._writer.execute("COMMIT")
                 self._files.check_after()  # or it is durable where nobody will find it
-                self._folding.written()
+                self._checkpointer.written()
                 return
         except (sqlite3.Error, StorageUnavailable) as wrong:
             # The database itself refuses: asking it again for each write would only take longer.

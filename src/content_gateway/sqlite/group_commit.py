@@ -165,11 +165,11 @@ class GroupWriter:
 
     def _answer(self, group: Sequence[Write]) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._settle, group)
+            self._loop.call_soon_threadsafe(self._record, group)
         except RuntimeError:
             log.warning("writes were committed after their loop had closed", number=len(group))
 
-    def _settle(self, group: Sequence[Write]) -> None:
+    def _record(self, group: Sequence[Write]) -> None:
         self._unanswered -= len(group)
         for write in group:  # first, so that the thread has work while these are answered
             self._turns.give_back(write.requestor)

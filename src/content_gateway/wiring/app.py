@@ -51,22 +51,22 @@ class Application:
     universal_resolver: UniversalResolverCheck
     pinning: Pinning
     contents: SqliteContents
-    sweeps: SqliteResyncs
+    resyncs: SqliteResyncs
     health: SqliteBackendHealth
     keys: KeyVerifier
     issued_keys: IssuedKeys
     reconciler: Reconciler
-    sweeper: Resync
+    resync: Resync
     blocks: Blockstore | None
     delegates: Delegates
 
     def start(self) -> None:
         """Begin to keep what was promised; for whoever stays."""
-        self.tend()
-        self.sweeper.start()
+        self.reconcile()
+        self.resync.start()
         self.delegates.start()
 
-    def tend(self) -> None:
+    def reconcile(self) -> None:
         """Begin to tend contents. Until then nothing is sent, and nothing is taken away."""
         if self.blocks is not None:
             self.blocks.collect()
@@ -109,12 +109,12 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             universal_resolver=names.universal_resolver,
             pinning=pins.pinning,
             contents=pins.contents,
-            sweeps=pins.sweeps,
+            resyncs=pins.resyncs,
             health=pins.health,
             keys=keys,
             issued_keys=issued_keys,
             reconciler=pins.reconciler,
-            sweeper=pins.sweeper,
+            resync=pins.resync,
             blocks=pins.blocks,
             delegates=pins.delegates,
         )

@@ -48,10 +48,10 @@ class WiredPins:
 
     pinning: Pinning
     contents: SqliteContents
-    sweeps: SqliteResyncs
+    resyncs: SqliteResyncs
     health: SqliteBackendHealth
     reconciler: Reconciler
-    sweeper: Resync
+    resync: Resync
     store: EmbeddedStore | None
     blocks: Blockstore | None
     delegates: Delegates
@@ -70,26 +70,26 @@ async def wire_pins(
     if settings.pins.backend == "embedded":
         blocks = await stack.enter_async_context(Blockstore(settings.blocks_path, collects=False))
         guard = OriginGuard(private=settings.pins.private_origins)
-        strangers = await stack.enter_async_context(HttpClient(guard))
-        store = embedded_store(settings, outbound, blocks, blocking, strangers)
+        unmanaged = await stack.enter_async_context(HttpClient(guard))
+        store = embedded_store(settings, outbound, blocks, blocking, unmanaged)
     backend = store or pin_backend(settings, outbound)
     origins = OriginRules(settings.pins.private_origins)
     ledger = SqliteLedger(database, grace=settings.pins.unpin_grace)
     contents = SqliteContents(database, grace=settings.pins.unpin_grace)
-    sweeps, health = SqliteResyncs(database), SqliteBackendHealth(database)
+    resyncs, health = SqliteResyncs(database), SqliteBackendHealth(database)
     reconciler = Reconciler(
         contents,
         backend,
-        policy=tending(settings),
+        policy=reconcile_policy(settings),
         health=health,
         queue=backend if isinstance(backend, IpfsCluster) else None,
         origins=lambda cid: origins.usable(ledger.origins(cid)),
-        returned=lambda: sweeper.trigger(),  # noqa: PLW0108 - each of the two wakes the other
+        returned=lambda: resync.trigger(),  # noqa: PLW0108 - each of the two wakes the other
     )
     stack.push_async_callback(reconciler.close)
     schedule = ResyncSchedule.every(settings.pins.resync_interval)
-    sweeper = Resync(sweeps, backend, wake=reconciler.wake, schedule=schedule)
-    stack.push_async_callback(sweeper.close)
+    resync = Resync(resyncs, backend, wake=reconciler.wake, schedule=schedule)
+    stack.push_async_callback(resync.close)
     chosen, private = settings.pins.delegates, settings.pins.private_origins
     delegates = Delegates(backend, chosen, private=private)
     stack.push_async_callback(delegates.close)
@@ -103,10 +103,10 @@ async def wire_pins(
     return WiredPins(
         pinning,
         contents,
-        sweeps,
+        resyncs,
         health,
         reconciler,
-        sweeper,
+        resync,
         store,
         blocks,
         delegates,
@@ -114,7 +114,7 @@ async def wire_pins(
     )
 
 
-def tending(settings: Settings) -> ReconcilePolicy:
+def reconcile_policy(settings: Settings) -> ReconcilePolicy:
     """How many contents are tended at once, and how long one may take.
 
     A cluster takes a wish and goes on by itself; the others are at it until it is done."""
@@ -157,9 +157,9 @@ def embedded_store(
     outbound: HttpClient,
     blocks: Blockstore,
     blocking: Denylist,
-    strangers: HttpClient | None = None,
+    unmanaged: HttpClient | None = None,
 ) -> EmbeddedStore:
-    """The embedded store over *blocks*; *strangers* is the client that reaches origins."""
+    """The embedded store over *blocks*; *unmanaged* is the client that reaches origins."""
     chosen = settings.embedded
     limits = DagLimits(chosen.max_blocks, chosen.max_bytes, chosen.max_depth)
     gateways = TrustlessGateways(
@@ -169,5 +169,5 @@ def embedded_store(
         stream_seconds=settings.pins.timeout,
     )
     return EmbeddedStore(
-        blocks, gateways, limits=limits, checker=blocking.checker, strangers=strangers
+        blocks, gateways, limits=limits, checker=blocking.checker, strangers=unmanaged
     )

@@ -126,12 +126,12 @@ class Acting(RuleBasedStateMachine):
     async def _remove(self, which: int, requestor: str, cid: Cid) -> None:
         await self._of(which).pinning.remove(requestor, cid)
 
-    async def _sweep(self, which: int) -> ResyncReport | None:
+    async def _resync(self, which: int) -> ResyncReport | None:
         self.world.clock.now += 0.002  # what was pinned in this millisecond may be left out
         number = self.truths.number
-        report = await self._of(which).sweeper.now()
+        report = await self._of(which).resync.now()
         if report is not None:
-            self.truths.swept(report, number)
+            self.truths.resynced(report, number)
         return report
 
     async def _deed(self, which: int, deed: str, requestor: str, cid: Cid, seconds: float) -> None:
@@ -185,7 +185,7 @@ class Acting(RuleBasedStateMachine):
             # A sweep of a process that died is taken over once its lease has run out.
             self.world.clock.now += 600.0
             await self._calm_down(which)
-            report = await self._sweep(which)
+            report = await self._resync(which)
         await self._calm_down(which)
         assert report is not None
         self.truths.check()

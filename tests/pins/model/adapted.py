@@ -35,13 +35,13 @@ class AdaptedCluster:
     def batch_age(self) -> float:
         return self._adapter.batch_age
 
-    async def look(
+    async def status(
         self,
         cids: Sequence[Cid],
         ages: Mapping[Cid, float] | None = None,
         unsent: Collection[Cid] = (),
     ) -> Mapping[Cid, BackendStatus]:
-        return await self._adapter.look(cids, ages, unsent)
+        return await self._adapter.status(cids, ages, unsent)
 
     async def pin(
         self,
@@ -51,9 +51,9 @@ class AdaptedCluster:
         origins: Sequence[Multiaddr] = (),
     ) -> BackendStatus:
         await self.meanwhile("pin", cid)
-        sighting = await self._adapter.pin(cid, seen, progress, origins)
+        status = await self._adapter.pin(cid, seen, progress, origins)
         self._answer()
-        return sighting
+        return status
 
     async def unpin(self, cid: Cid) -> None:
         await self.meanwhile("unpin", cid)
@@ -64,8 +64,8 @@ class AdaptedCluster:
         async for listed in self._adapter.pinset():
             yield listed
 
-    async def in_hand(self) -> Mapping[str, bool]:
-        return await self._adapter.in_hand()
+    async def in_progress(self) -> Mapping[str, bool]:
+        return await self._adapter.in_progress()
 
     # What happens to it.
 

@@ -62,7 +62,7 @@ class SimulatedCluster:
 
     # What the reconciler and the sweep ask for.
 
-    async def look(
+    async def status(
         self,
         cids: Sequence[Cid],
         ages: Mapping[Cid, float] | None = None,
@@ -81,7 +81,7 @@ class SimulatedCluster:
         await self._hear("pin", cid)
         if self.batch_age == 0 and cid not in self._available:
             raise PinFailed("Nobody has it.")
-        if seen.holding in (TrackerStatus.FAILED, TrackerStatus.LOST):
+        if seen.status in (TrackerStatus.FAILED, TrackerStatus.LOST):
             self._pinset.update({cid: self._clock()} if cid in self._pinset else {})
         else:
             self._take(LastRequest.PIN, cid)
@@ -123,8 +123,8 @@ class SimulatedCluster:
 
     def commit(self) -> None:
         """The open batch becomes durable and is seen."""
-        for sent, cid in self._batch:
-            if sent is LastRequest.PIN:
+        for last_request, cid in self._batch:
+            if last_request is LastRequest.PIN:
                 self._pinset.setdefault(cid, self._clock())
             else:
                 self.lose(cid)
@@ -161,13 +161,16 @@ class SimulatedCluster:
     def keeps(self, cid: Cid) -> bool:
         """Whether *cid* is there, and stays whether the open batch is lost or not."""
         self.tick()
-        last = [sent for sent, each in self._batch if each == cid][-1:]
+        last = [last_request for last_request, each in self._batch if each == cid][-1:]
         return cid in self._fetched and last != [LastRequest.UNPIN]
 
     def may_keep(self) -> set[Cid]:
         """What is there, or will be if the open batch is not lost."""
         self.tick()
-        return {*self._pinset, *(cid for sent, cid in self._batch if sent is LastRequest.PIN)}
+        return {
+            *self._pinset,
+            *(cid for last_request, cid in self._batch if last_request is LastRequest.PIN),
+        }
 
     def _hear_nothing(self) -> UpstreamUnavailable:
         return UpstreamUnavailable("The cluster cannot be reached.")
@@ -185,8 +188,8 @@ class SimulatedCluster:
         if self.mood is Mood.BUSY:
             raise PinDeferred("The queue is full.")
 
-    def _take(self, sent: LastRequest, cid: Cid) -> None:
-        self._batch.append((sent, cid))
+    def _take(self, last_request: LastRequest, cid: Cid) -> None:
+        self._batch.append((last_request, cid))
         if self.commits_at is None:
             self.commits_at = self._clock() + self._window
         self.tick()

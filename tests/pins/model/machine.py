@@ -209,7 +209,7 @@ class PinMachine(Acting):
         if point.endswith(("pin", "begin")):
             self.cluster_loses(OURS[number])
             self.all_add(which, OURS[number], None, 0, 0.0)
-            self._do(which, partial(self._sweep, which))
+            self._do(which, partial(self._resync, which))
         if point.endswith(("unpin", "settle")):
             self._work(which, 1, 0.1)
             self.all_remove(which, number, 61.0, 0, 0.0)
@@ -260,7 +260,7 @@ class PinMachine(Acting):
             self.all_add(which, OURS[number], None, 3, 76.0)
             self.cluster_loses(OURS[number])
         self._arm(which, point, 1, None)
-        self._do(which, partial(self._sweep, which))
+        self._do(which, partial(self._resync, which))
 
     @rule(which=both, point=st.sampled_from(ASKING), deed=deeds, requestor=requestors, cid=cids)
     def meanwhile(self, which: int, point: str, deed: str, requestor: str, cid: Cid) -> None:
@@ -304,7 +304,7 @@ class PinMachine(Acting):
         self, *, which: int, point: str, deed: str, requestor: str, cid: Cid, takes: float
     ) -> None:
         self._arm(which, point, 1, partial(self._deed, which, deed, requestor, cid, takes))
-        self._do(which, partial(self._sweep, which))
+        self._do(which, partial(self._resync, which))
 
     @rule(which=both, really=st.sampled_from([False, False, True]))
     def quieten(self, which: int, really: bool) -> None:

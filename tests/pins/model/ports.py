@@ -98,31 +98,31 @@ class WatchedContents:
         self._model = model
         self._clock = clock
 
-    def any_due(self, shares: LeaseQuota) -> bool:
+    def any_due(self, quota: LeaseQuota) -> bool:
         self._points.check()
-        return self._ledger.any_due(shares)
+        return self._ledger.any_due(quota)
 
     def in_line(self, limit: int) -> Sequence[int]:
         self._points.check()
         return self._ledger.in_line(limit)
 
-    async def lease(self, owner: str, seconds: float, shares: LeaseQuota) -> Sequence[WorkItem]:
+    async def lease(self, owner: str, seconds: float, quota: LeaseQuota) -> Sequence[WorkItem]:
         await self._points.passing("before lease")
-        dues = await self._ledger.lease(owner, seconds, shares)
-        for due in dues:
-            if due.is_held != (due.cid in self._model.held()):
-                self._model.wrong.append(f"leased with is_held {due.is_held}: {due.cid}")
-            self._leased[owner, due.id] = due
+        items = await self._ledger.lease(owner, seconds, quota)
+        for item in items:
+            if item.is_held != (item.cid in self._model.held()):
+                self._model.wrong.append(f"leased with is_held {item.is_held}: {item.cid}")
+            self._leased[owner, item.id] = item
         await self._points.passing("after lease")
-        return dues
+        return items
 
-    async def renew(self, owner: str, dues: Sequence[WorkItem], seconds: float) -> set[int]:
-        return await self._ledger.renew(owner, dues, seconds)
+    async def renew(self, owner: str, items: Sequence[WorkItem], seconds: float) -> set[int]:
+        return await self._ledger.renew(owner, items, seconds)
 
     async def keep(self, seconds: float) -> None:
         """What the reconciler does by a clock that is not the test's: extend all leases."""
-        for (owner, _), due in list(self._leased.items()):
-            await self._ledger.renew(owner, [due], seconds)
+        for (owner, _), item in list(self._leased.items()):
+            await self._ledger.renew(owner, [item], seconds)
 
     async def release(self, owner: str) -> None:
         await self._points.passing("before release")
@@ -142,54 +142,56 @@ class WatchedContents:
     async def begin(
         self,
         owner: str,
-        due: WorkItem,
-        sent: LastRequest,
+        item: WorkItem,
+        last_request: LastRequest,
         event: Event | None,
         *,
         though_held: bool = False,
     ) -> WorkItem | None:
         await self._points.passing("before begin")
-        begun = await self._ledger.begin(owner, due, sent, event, though_held=though_held)
+        begun = await self._ledger.begin(owner, item, last_request, event, though_held=though_held)
         if begun is not None:
-            self.begun[due.cid] = (sent, self._clock())
-            self._model.sends(sent, due.cid, is_back=though_held)
+            self.begun[item.cid] = (last_request, self._clock())
+            self._model.sends(last_request, item.cid, is_back=though_held)
         await self._points.passing("after begin")
         return begun
 
-    def check_begun(self, cid: Cid, sent: LastRequest) -> None:
-        """Note it where *sent* is about to be sent and was not recorded before."""
-        if self.begun.get(cid, (None, 0.0))[0] is not sent:
-            self._model.wrong.append(f"{sent} was sent and not recorded before: {cid}")
+    def check_begun(self, cid: Cid, last_request: LastRequest) -> None:
+        """Note it where *last_request* is about to be sent and was not recorded before."""
+        if self.begun.get(cid, (None, 0.0))[0] is not last_request:
+            self._model.wrong.append(f"{last_request} was sent and not recorded before: {cid}")
 
-    def _of_others(self, owner: str, dues: Sequence[WorkItem]) -> set[tuple[Any, ...]]:
-        """The rows of *dues* whose leases *owner* does not have."""
-        ids = ",".join(str(due.id) for due in dues)
+    def _of_others(self, owner: str, items: Sequence[WorkItem]) -> set[tuple[Any, ...]]:
+        """The rows of *items* whose leases *owner* does not have."""
+        ids = ",".join(str(item.id) for item in items)
         found = self._rows.execute(
             f"SELECT * FROM contents WHERE id IN ({ids}) AND lease_owner IS NOT ?", (owner,)
         )
         return set(found.fetchall())
 
     def _expect_same(
-        self, owner: str, others: set[tuple[Any, ...]], dues: Sequence[WorkItem]
+        self, owner: str, others: set[tuple[Any, ...]], items: Sequence[WorkItem]
     ) -> None:
-        if not others <= self._of_others(owner, dues):
+        if not others <= self._of_others(owner, items):
             self._model.wrong.append(f"written without a lease: {others}")
 
-    async def progress(self, owner: str, due: WorkItem, blocks: int, size: int) -> None:
+    async def progress(self, owner: str, item: WorkItem, blocks: int, size: int) -> None:
         self._points.check()
-        await self._ledger.progress(owner, due, blocks, size)
+        await self._ledger.progress(owner, item, blocks, size)
 
-    async def settle(self, owner: str, outcomes: Sequence[tuple[WorkItem, Outcome]]) -> None:
+    async def record_outcomes(
+        self, owner: str, outcomes: Sequence[tuple[WorkItem, Outcome]]
+    ) -> None:
         await self._points.passing("before settle")
-        dues, deeds = [due for due, _ in outcomes], self._points.deeds
+        items, deeds = [item for item, _ in outcomes], self._points.deeds
         number, is_alone = deeds.number, not deeds.is_busy
-        others = self._of_others(owner, dues)
-        await self._ledger.settle(owner, outcomes)
+        others = self._of_others(owner, items)
+        await self._ledger.record_outcomes(owner, outcomes)
         if is_alone and deeds.number == number:
-            self._expect_same(owner, others, dues)
-        for due, _ in outcomes:
-            self.begun.pop(due.cid, None)
-            self._leased.pop((owner, due.id), None)
+            self._expect_same(owner, others, items)
+        for item, _ in outcomes:
+            self.begun.pop(item.cid, None)
+            self._leased.pop((owner, item.id), None)
         await self._points.passing("after settle")
 
 
@@ -240,14 +242,14 @@ class WatchedBackend:
     def batch_age(self) -> float:
         return self._backend.batch_age
 
-    async def look(
+    async def status(
         self,
         cids: Sequence[Cid],
         ages: Mapping[Cid, float] | None = None,
         unsent: Collection[Cid] = (),
     ) -> Mapping[Cid, BackendStatus]:
         await self._points.passing("before look")
-        seen = await self._backend.look(cids, ages, unsent)
+        seen = await self._backend.status(cids, ages, unsent)
         await self._points.passing("after look")
         return seen
 
@@ -262,9 +264,9 @@ class WatchedBackend:
         self._contents.check_begun(cid, LastRequest.PIN)
         progress(1, 100)
         with self._calls.call(cid, self._points, self._contents):
-            sighting = await self._backend.pin(cid, seen, progress, origins)
+            status = await self._backend.pin(cid, seen, progress, origins)
         await self._points.passing("after pin")
-        return sighting
+        return status
 
     async def unpin(self, cid: Cid) -> None:
         await self._points.passing("before unpin")
@@ -284,12 +286,12 @@ class WatchedBackend:
 class WatchedSweeps:
     """A ResyncLedger: each of its calls passes two points."""
 
-    def __init__(self, sweeps: Any, points: Points) -> None:
-        self._sweeps = sweeps
+    def __init__(self, resyncs: Any, points: Points) -> None:
+        self._resyncs = resyncs
         self._points = points
 
     def __getattr__(self, name: str) -> Any:
-        method = getattr(self._sweeps, name)
+        method = getattr(self._resyncs, name)
 
         async def watched(*arguments: Any) -> Any:
             await self._points.passing(f"before {name}")

@@ -65,15 +65,15 @@ class Process:
         self._database = Database(world.path)
         ledger = SqliteLedger(self._database, grace=world.grace, clock=world.clock)
         contents = SqliteContents(self._database, clock=world.clock)
-        sweeps = SqliteResyncs(self._database, clock=world.clock)
+        resyncs = SqliteResyncs(self._database, clock=world.clock)
         self.contents = WatchedContents(contents, self.points, world.model, world.clock, world.rows)
         backend = WatchedBackend(world.cluster, self.points, self.contents, world.calls)
         queue = world.cluster if isinstance(world.cluster, AdaptedCluster) else None
         self.reconciler = Reconciler(
             self.contents, backend, policy=POLICY, queue=queue, clock=world.clock
         )
-        self.sweeper = Resync(
-            WatchedSweeps(sweeps, self.points),
+        self.resync = Resync(
+            WatchedSweeps(resyncs, self.points),
             backend,
             wake=self.reconciler.wake,
             clock=world.clock,
@@ -91,7 +91,7 @@ class Process:
     async def stop(self) -> None:
         """End in order: leases are given up."""
         with suppress(Crashed):
-            await self.sweeper.close()
+            await self.resync.close()
             await self.reconciler.close()
         await self.kill()
 

@@ -63,12 +63,12 @@ class Promises:
         left = Removal.STAYS if cid in self.held() else Removal.LEAVES
         self._expect(removal is (left if gone else None), "remove", cid, removal)
 
-    def sends(self, sent: LastRequest, cid: Cid, *, is_back: bool) -> None:
-        """It is recorded that *sent* is about to be asked of the backend; *is_back* says that a
-        promised content is taken out of its queue, from where it must be sent again."""
-        wanted = (sent is LastRequest.PIN) != is_back
-        self._expect((cid in self.held()) == wanted, "is to be asked for", cid, sent)
-        if sent is LastRequest.UNPIN and not is_back:
+    def sends(self, last_request: LastRequest, cid: Cid, *, is_back: bool) -> None:
+        """It is recorded that *last_request* is about to be asked of the backend; *is_back* says
+        that a promised content is taken out of its queue, from where it must be sent again."""
+        wanted = (last_request is LastRequest.PIN) != is_back
+        self._expect((cid in self.held()) == wanted, "is to be asked for", cid, last_request)
+        if last_request is LastRequest.UNPIN and not is_back:
             since = self._left_at.get(cid, 0.0)
             self._expect(self._clock() > since + self._grace - 0.01, "goes before its time", cid)
 

@@ -31,10 +31,10 @@ class Excuse:
 class Truths:
     """The checks of one run; each ends in an AssertionError that says what is wrong."""
 
-    def __init__(self, world: World, strangers: set[Cid]) -> None:
+    def __init__(self, world: World, unmanaged: set[Cid]) -> None:
         self._world = world
         self._rows = world.rows
-        self._strange = strangers
+        self._strange = unmanaged
         self.number = 0
         self._excused: dict[Cid, Excuse] = {}
         self._late: dict[Cid, float] = {}
@@ -56,7 +56,7 @@ class Truths:
             if late:
                 self._late[cid] = until
 
-    def swept(self, report: ResyncReport, number: int) -> None:
+    def resynced(self, report: ResyncReport, number: int) -> None:
         """A sweep is over that began when *number* was the last excuse."""
         for cid, excuse in list(self._excused.items()):
             if excuse.number <= number and excuse.until <= report.started_at:
@@ -114,8 +114,8 @@ class Truths:
         assert set(rows) == held
         assert set(rows.values()) <= {ContentState.PINNED}
         assert all(cluster.keeps(cid) for cid in held)
-        strangers = cluster.may_keep() - held
-        assert strangers <= self._strange | self._strays
+        unmanaged = cluster.may_keep() - held
+        assert unmanaged <= self._strange | self._strays
         assert (report.missing, report.under_replicated) == (0, 0)
-        assert (report.listed, set(report.sample)) == (len(cluster.may_keep()), strangers)
-        assert report.strangers == len(strangers)
+        assert (report.listed, set(report.sample)) == (len(cluster.may_keep()), unmanaged)
+        assert report.unmanaged == len(unmanaged)

@@ -86,7 +86,7 @@ class IpfsCluster:
         self.workers = workers
         self._reported: set[str] = set()
         self._listings = Listings(self._peers, clock)
-        self._looks = StatusQueries(
+        self._queries = StatusQueries(
             self._peers,
             self._listings,
             clock,
@@ -101,7 +101,7 @@ class IpfsCluster:
         time, and a batch of accepted changes stays open for a while after that."""
         return self._seconds + self._batch_age
 
-    async def look(
+    async def status(
         self,
         cids: Sequence[Cid],
         ages: Mapping[Cid, float] | None = None,
@@ -110,7 +110,7 @@ class IpfsCluster:
         """What the cluster holds of each of *cids*; UNKNOWN where it could not say.
 
         Raises UpstreamError when it could say nothing of any."""
-        return await self._looks.look(cids, ages or {}, frozenset(unsent))
+        return await self._queries.status(cids, ages or {}, frozenset(unsent))
 
     async def pin(
         self,
@@ -128,14 +128,14 @@ class IpfsCluster:
         when it could not take it now, UpstreamUnavailable and UpstreamTimeout."""
         known = useful(origins)
         words = {peer.status for peer in seen.peers}
-        is_there = seen.holding is TrackerStatus.FAILED or (
-            seen.holding is TrackerStatus.LOST
+        is_there = seen.status is TrackerStatus.FAILED or (
+            seen.status is TrackerStatus.LOST
             and "cluster_error" not in words
             and not words & UNTRACKED
         )
         if is_there and await self._has_origins(cid, known):
             return await self._recover(cid)
-        is_new = self._looks.submissions.forget(cid)
+        is_new = self._queries.submissions.forget(cid)
         path = f"/pins/{cid}{with_origins(self._options, known)}"
         # Who has not heard of it will not by our telling the others once more.
         first = {peer.name for peer in seen.peers if peer.status in UNTRACKED}
@@ -146,8 +146,8 @@ class IpfsCluster:
             pin = read_allocation(first_object(answer.body))
         except InvalidUpstreamResponse as wrong:
             raise UpstreamUnavailable(wrong.detail) from wrong
-        self._looks.submissions.add(cid, pin, is_new=is_new)
-        wanted = self._looks.goal(pin) or max(len(pin.peers), 1)
+        self._queries.submissions.add(cid, pin, is_new=is_new)
+        wanted = self._queries.goal(pin) or max(len(pin.peers), 1)
         return BackendStatus(TrackerStatus.QUEUED, seen.replicas, wanted)
 
     async def unpin(self, cid: Cid) -> None:
@@ -155,7 +155,7 @@ class IpfsCluster:
 
         Nor where it was accepted and its batch is still open, and then it is pinned afterwards
         all the same. Raises PinDeferred, UpstreamUnavailable and UpstreamTimeout."""
-        self._looks.submissions.forget(cid)
+        self._queries.submissions.forget(cid)
         answer = await self._write("DELETE", f"/pins/{cid}", cid)
         if answer.status == 400:
             raise UpstreamUnavailable(f"The cluster answered 400: {error_message(answer.body)}")
@@ -181,7 +181,7 @@ class IpfsCluster:
                 if cid is not None:
                     pin = read_allocation(value)
                     replicas, peers = health.of(value, pin)
-                    yield Listed(cid, replicas, self._looks.goal(pin) or peers)
+                    yield Listed(cid, replicas, self._queries.goal(pin) or peers)
 
     async def _health(self) -> ListingHealth:
         """Who is there, and what of their part is missing. Where a peer has frozen, and the
@@ -198,12 +198,12 @@ class IpfsCluster:
             log.warning("what the cluster has lost was not listed", reason=wrong.detail)
         return health
 
-    async def in_hand(self) -> Mapping[str, bool]:
+    async def in_progress(self) -> Mapping[str, bool]:
         """The CIDs, as the cluster spells them, that some peer has queued or is at, whoever has
         sent them, and whether most of their peers have; raises UpstreamError.
 
         Costs little: neither pinset nor nodes are asked."""
-        return await self._listings.in_hand.listed()
+        return await self._listings.in_progress.listed()
 
     async def addresses(self) -> Sequence[str]:
         """Where the IPFS nodes of all peers say that they can be reached.
@@ -249,7 +249,7 @@ class IpfsCluster:
             status = read_status(first_object(good(answer).body))
         except InvalidUpstreamResponse as wrong:
             raise UpstreamUnavailable(wrong.detail) from wrong
-        return status.sighting(self._min if self._min > 0 else None)
+        return status.status(self._min if self._min > 0 else None)
 
     async def _write(
         self,

@@ -194,12 +194,13 @@ class ListingHealth:
 
 
 class Listings:
-    """The listings of one cluster: its *pinset*, what its peers hold *pinned*, and *in_hand*."""
+    """The listings of one cluster: its *pinset*, what its peers hold *pinned*, and
+    *in_progress*."""
 
     def __init__(self, peers: ClusterPeers, clock: Callable[[], float]) -> None:
         self._peers = peers
         self._clock = clock
-        self.in_hand = InProgress(self.members, partial(lines_of, peers), clock)
+        self.in_progress = InProgress(self.members, partial(lines_of, peers), clock)
         self.pinset = Rented(self._pinset, clock, lines=_LINES_A_READ, least=_LEAST_READS)
         self.pinned = Rented(self._pinned, clock, lines=_LINES_A_STATUS, least=_LEAST_STATUSES)
 

@@ -89,33 +89,33 @@ class Status:
         """How many peers are to hold it; one that is left out of the answer counts too."""
         return max(self.allocations, len(self.peers))
 
-    def sighting(self, wanted: int | None) -> BackendStatus:
+    def status(self, wanted: int | None) -> BackendStatus:
         """What it means where *wanted* replicas are enough; None: all peers' are."""
         replicas, words = self.replicas, {peer.status for peer in self.peers}
         goal = self.all_peers if wanted is None else wanted
         reason: str | None = None
         # Where the pin names fewer peers than we want now, all of them are what can be had.
         if self.peers and replicas >= min(goal, self.all_peers):
-            holding = TrackerStatus.PINNED
+            status = TrackerStatus.PINNED
             if replicas < goal:
                 reason = f"The cluster was asked to keep it on {replicas} peers only."
         elif "unexpectedly_unpinned" in words:
-            holding = TrackerStatus.LOST
+            status = TrackerStatus.LOST
         elif "pinning" in words:
-            holding = TrackerStatus.PINNING
+            status = TrackerStatus.PINNING
         elif words & _QUEUED:
-            holding = TrackerStatus.QUEUED
+            status = TrackerStatus.QUEUED
         elif words & UNTRACKED:
-            holding = TrackerStatus.UNTRACKED
+            status = TrackerStatus.UNTRACKED
         elif "pin_error" in words and words <= {"pin_error", "pinned"} and self._all_spoke:
-            holding = TrackerStatus.FAILED
+            status = TrackerStatus.FAILED
         else:
-            holding = TrackerStatus.UNKNOWN
-        if holding not in (TrackerStatus.PINNED, TrackerStatus.PINNING):
-            reason = self._reason(_COMPLAINTS if holding is TrackerStatus.UNTRACKED else _BROKEN)
-        if holding is TrackerStatus.UNKNOWN:
+            status = TrackerStatus.UNKNOWN
+        if status not in (TrackerStatus.PINNED, TrackerStatus.PINNING):
+            reason = self._reason(_COMPLAINTS if status is TrackerStatus.UNTRACKED else _BROKEN)
+        if status is TrackerStatus.UNKNOWN:
             reason = reason or "The cluster does not say how far it is."
-        return BackendStatus(holding, replicas, max(goal, 1), self.peers, reason)
+        return BackendStatus(status, replicas, max(goal, 1), self.peers, reason)
 
     @property
     def _all_spoke(self) -> bool:

@@ -68,7 +68,7 @@ class StatusQueries:
         """How many replicas of *pin* are enough; None: all of its peers'."""
         return self._least if self._least > 0 else pin.wanted
 
-    async def look(
+    async def status(
         self, cids: Sequence[Cid], ages: Mapping[Cid, float], unsent: Collection[Cid]
     ) -> Mapping[Cid, BackendStatus]:
         """As the port says; raises UpstreamError when nothing could be said of any."""
@@ -121,15 +121,15 @@ class StatusQueries:
         for cid in rest:
             status = statuses.get(cid)
             if status is not None and not status.may_be_absent:
-                seen[cid] = status.as_named(pins[cid].peers).sighting(self.goal(pins[cid]))
+                seen[cid] = status.as_named(pins[cid].peers).status(self.goal(pins[cid]))
             elif status is not None and cid in ages and self.submissions.may_be_in_a_batch(cid):
                 seen[cid] = self._queued(pins[cid])
             elif status is not None and (doubtful := await self._doubtful(cid, status, errors)):
                 seen[cid] = doubtful
         seen |= await self._gone(seen, pins, statuses)
-        for cid, sighting in seen.items():
-            if sighting.holding is TrackerStatus.PINNED:
-                self.submissions.seen_held(cid, sighting)
+        for cid, told in seen.items():
+            if told.status is TrackerStatus.PINNED:
+                self.submissions.seen_held(cid, told)
         return seen
 
     async def _gone(
@@ -146,8 +146,8 @@ class StatusQueries:
         it up by itself only where it is told to."""
         doubtful = [
             cid
-            for cid, sighting in seen.items()
-            if sighting.holding is TrackerStatus.UNKNOWN and cid in statuses and pins[cid].peers
+            for cid, status in seen.items()
+            if status.status is TrackerStatus.UNKNOWN and cid in statuses and pins[cid].peers
         ]
         if not doubtful:
             return {}
@@ -156,7 +156,7 @@ class StatusQueries:
         except UpstreamError:
             return {}
         return {
-            cid: replace(seen[cid], holding=TrackerStatus.LOST)
+            cid: replace(seen[cid], status=TrackerStatus.LOST)
             for cid in doubtful
             if statuses[cid].silent.intersection(pins[cid].peers) - members
         }
@@ -184,7 +184,7 @@ class StatusQueries:
     async def _done(self, under_way: Mapping[Cid, float]) -> int:
         """How many of these seem to be done, where that is most of them: before, a listing would
         soon be followed by the next."""
-        done = await self._listings.in_hand.done(under_way)
+        done = await self._listings.in_progress.done(under_way)
         return done if done >= _MOST_OF_THEM * len(under_way) else 0
 
     def _queued(self, pin: Allocation) -> BackendStatus:
@@ -219,7 +219,7 @@ class StatusQueries:
             return None
         if pin is None or not pin.suffices(self._least):
             return self._insufficient(cid, pin)
-        return status.sighting(self.goal(pin))
+        return status.status(self.goal(pin))
 
     async def _statuses(
         self, cids: Sequence[Cid], errors: list[UpstreamError]

@@ -134,78 +134,78 @@ class Blockstore(BlockDatabase):
     async def keep(
         self,
         pin: PinRow,
-        frontier: Wantlist,
+        wantlist: Wantlist,
         sections: Sequence[Section],
         *,
         looks_up: bool = True,
     ) -> WriteResult:
-        """Write those of *sections*, which were verified, that *frontier* wants; where it
+        """Write those of *sections*, which were verified, that *wantlist* wants; where it
         *looks_up*, find out about some links.
 
         Of one frontier one call at a time. Raises ValueError as the frontier does, PinDeferred
         when the pin is gone."""
         new: list[Section] = []
         while True:
-            accept = partial(ingest.accept, frontier=frontier, sections=sections, looks_up=looks_up)
+            accept = partial(ingest.accept, wantlist=wantlist, sections=sections, looks_up=looks_up)
             some, number, found = await self.walk(accept)
             new += some
             if number == len(sections):
                 break
             sections = sections[number:]
         # What is here is referred to before it is read: from then on it cannot go.
-        took = await self._store(pin, frontier, new, found.blocks)
+        took = await self._store(pin, wantlist, new, found.blocks)
         missing = [*found.missing, *took.gone]
         arrived = [multihash for multihash, _ in new]
         for cid, whole in found.wholes:
-            adopted = await self._adopt(pin, frontier, cid, whole)
+            adopted = await self._adopt(pin, wantlist, cid, whole)
             if adopted is None:
                 missing.append(cid)  # it was unpinned in this moment
             else:
                 took = adopted
         for group in ingest.groups(found.blocks):
-            step = await self.walk(partial(ingest.read, frontier=frontier, blocks=group))
-            for row, multihash in step.rotten:
+            step = await self.walk(partial(ingest.read, wantlist=wantlist, blocks=group))
+            for row, multihash in step.corrupt:
                 drop = partial(ingest.drop_if_corrupt, row=row, multihash=multihash)
                 await self.write(partial(drop, but=pin.id))
-            if step.strays:
-                took = await self._store(pin, frontier, step.strays, ())
+            if step.unsolicited:
+                took = await self._store(pin, wantlist, step.unsolicited, ())
             missing += step.missing
             arrived += step.arrived
-        memos = frontier.take_memos()
+        memos = wantlist.take_memos()
         if memos:
             await self.write(partial(ingest.remember, memos=memos))
         return WriteResult(
             arrived,
-            frontier.missing(missing),
+            wantlist.missing(missing),
             sum(len(data) for _, data in new),
             took.blocks,
             took.size,
         )
 
     async def _store(
-        self, pin: PinRow, frontier: Wantlist, new: Sequence[Section], here: Sequence[Here]
+        self, pin: PinRow, wantlist: Wantlist, new: Sequence[Section], here: Sequence[Here]
     ) -> ingest.Took:
         """Write blocks, and that *pin* needs them and those that are *here*, if there are any."""
         if not (new or here):
             return ingest.Took()
-        taker = ingest.Taker(pin.id, pin.losses, frontier.limits)
+        taker = ingest.Taker(pin.id, pin.losses, wantlist.limits)
         return await self.write(partial(ingest.store, taker=taker, new=new, here=here))
 
     async def _adopt(
-        self, pin: PinRow, frontier: Wantlist, cid: bytes, whole: int
+        self, pin: PinRow, wantlist: Wantlist, cid: bytes, whole: int
     ) -> ingest.Took | None:
         """Have *pin* need what the complete pin *whole*, of *cid*, needs; None if that is gone.
 
         Nothing of it is walked: what was found complete is known to be here."""
-        await self._check_whole(whole, frontier.check)
+        await self._check_whole(whole, wantlist.check)
         last: int | None = 0
-        took, taker = ingest.Took(), ingest.Taker(pin.id, pin.losses, frontier.limits)
+        took, taker = ingest.Took(), ingest.Taker(pin.id, pin.losses, wantlist.limits)
         while last is not None:
             step = await self.write(partial(ingest.adopt, taker=taker, whole=whole, last=last))
             if step is None:
                 return None
             last, took = step
-        frontier.accept_whole(cid)
+        wantlist.accept_whole(cid)
         return took
 
     async def _check_whole(self, whole: int, check: Check | None) -> None:

@@ -85,7 +85,7 @@ class TrustlessGateways:
         if len(self._wrong) > _MAX_WRONG:
             self._wrong.popitem(last=False)
 
-    async def block(self, cid: Cid, manners: "PeerScore") -> bytes:
+    async def block(self, cid: Cid, score: "PeerScore") -> bytes:
         """The verified bytes of the block *cid* from the first gateway that gives them.
 
         One that refuses for too many requests is asked again when it takes more, and the others
@@ -93,7 +93,7 @@ class TrustlessGateways:
         were too slow or too busy to say, UpstreamUnavailable when none could be reached."""
         failures: dict[TrustlessGateway, UpstreamError] = {}
         waiting: list[TrustlessGateway] = []
-        for gateway in sorted(self.take_turns(), key=manners.rank):
+        for gateway in sorted(self.take_turns(), key=score.rank):
             if self.was_wrong(gateway, cid.multihash):
                 failures[gateway] = WrongBytes("It served wrong bytes.")
             else:
@@ -121,9 +121,9 @@ class TrustlessGateways:
                         continue
                     except UpstreamError as failed:
                         failures[gateway] = failed
-                        self._learn(gateway, cid, failed, manners)
+                        self._learn(gateway, cid, failed, score)
                         continue
-                    manners.note(gateway, gave=True)
+                    score.note(gateway, gave=True)
                     return data
         finally:
             for task in running:
@@ -132,11 +132,11 @@ class TrustlessGateways:
         raise _none_gave(cid, failures)
 
     def _learn(
-        self, gateway: TrustlessGateway, cid: Cid, failed: UpstreamError, manners: "PeerScore"
+        self, gateway: TrustlessGateway, cid: Cid, failed: UpstreamError, score: "PeerScore"
     ) -> None:
         if isinstance(failed, WrongBytes):
             self.note_wrong(gateway, cid.multihash)
-        manners.note(gateway, gave=False)
+        score.note(gateway, gave=False)
 
 
 class PeerScore:
@@ -150,13 +150,13 @@ class PeerScore:
         balance = self._balance.get(gateway, 0) + (1 if gave else -1)
         self._balance[gateway] = max(-3, min(balance, 3))
 
-    def disappoints(self, gateway: TrustlessGateway) -> bool:
+    def is_penalised(self, gateway: TrustlessGateway) -> bool:
         """Whether others should be asked first."""
         return self._balance.get(gateway, 0) < 0
 
     def rank(self, gateway: TrustlessGateway) -> tuple[bool, float]:
         """Its place in the order of asking: the least first."""
-        return self.disappoints(gateway), gateway.pace.delay
+        return self.is_penalised(gateway), gateway.pace.delay
 
 
 def _none_gave(cid: Cid, failures: dict[TrustlessGateway, UpstreamError]) -> UpstreamError:

@@ -71,13 +71,13 @@ class FoundBlocks:
 
 @dataclass(slots=True)
 class Step:
-    """What was read: multihashes that have *arrived*, CIDs that are *missing*, *rotten* rows with
-    their multihash, and *strays* that belong to the DAG, and are to be written."""
+    """What was read: multihashes that have *arrived*, CIDs that are *missing*, *corrupt* rows with
+    their multihash, and *unsolicited* that belong to the DAG, and are to be written."""
 
     arrived: list[bytes] = field(default_factory=list)
     missing: list[bytes] = field(default_factory=list)
-    rotten: list[tuple[int, bytes]] = field(default_factory=list)
-    strays: list[Section] = field(default_factory=list)
+    corrupt: list[tuple[int, bytes]] = field(default_factory=list)
+    unsolicited: list[Section] = field(default_factory=list)
 
 
 class Taker(NamedTuple):
@@ -115,7 +115,7 @@ def check(connection: sqlite3.Connection, pin: int, losses: int) -> None:
 
 
 def accept(
-    connection: sqlite3.Connection, frontier: Wantlist, sections: Sequence[Section], looks_up: bool
+    connection: sqlite3.Connection, wantlist: Wantlist, sections: Sequence[Section], looks_up: bool
 ) -> tuple[list[Section], int, FoundBlocks]:
     """Take in as many of *sections* as there is time for; those that are wanted, and how many
     were taken in. Behind the last one, where it *looks_up*, find out about links."""
@@ -124,17 +124,17 @@ def accept(
     for number, section in enumerate(sections):
         if time.thread_time() > end:
             return accepted, number, FoundBlocks()
-        accepted += frontier.accept([section])
-    found = look_up(connection, frontier) if looks_up else FoundBlocks()
+        accepted += wantlist.accept([section])
+    found = look_up(connection, wantlist) if looks_up else FoundBlocks()
     return accepted, len(sections), found
 
 
-def look_up(connection: sqlite3.Connection, frontier: Wantlist) -> FoundBlocks:
+def look_up(connection: sqlite3.Connection, wantlist: Wantlist) -> FoundBlocks:
     """Find out whether linked blocks are here, a bounded number."""
     found = FoundBlocks()
     looked_up = 0
-    while looked_up < _LOOK_UPS and frontier.has_unread:
-        cids = frontier.unread(_AT_ONCE)
+    while looked_up < _LOOK_UPS and wantlist.has_unread:
+        cids = wantlist.unread(_AT_ONCE)
         looked_up += len(cids)
         by_hash: dict[bytes, list[bytes]] = {}
         for cid in cids:
@@ -167,16 +167,16 @@ def groups(blocks: Sequence[Here]) -> Iterator[Sequence[Here]]:
         yield group
 
 
-def read(connection: sqlite3.Connection, frontier: Wantlist, blocks: Iterable[Here]) -> Step:
+def read(connection: sqlite3.Connection, wantlist: Wantlist, blocks: Iterable[Here]) -> Step:
     """Take in *blocks*, which the pin refers to; what is gone or rotten is missing."""
     step = Step()
     for cid, _ in blocks:
-        if not frontier.is_wanted(cid):
+        if not wantlist.is_wanted(cid):
             continue
         multihash = multihash_in(cid)
         if codec_in(cid) in LEAVES:
             if connection.execute(_IS_HERE, (multihash,)).fetchone():
-                frontier.accept_whole(cid)
+                wantlist.accept_whole(cid)
                 step.arrived.append(multihash)
             else:
                 step.missing.append(cid)
@@ -184,17 +184,17 @@ def read(connection: sqlite3.Connection, frontier: Wantlist, blocks: Iterable[He
         row, data = connection.execute(_READ, (multihash,)).fetchone() or (0, None)
         if data is None or not matches(multihash, data):
             step.missing.append(cid)
-            step.rotten += [] if data is None else [(row, multihash)]
+            step.corrupt += [] if data is None else [(row, multihash)]
             continue
         links = known_links(connection, row, codec_in(cid))
         if links is not None:
-            frontier.accept_links(cid, links)
+            wantlist.accept_links(cid, links)
             step.arrived.append(multihash)
             continue
         # It may link to blocks that came too early, and can be written now.
-        accepted = frontier.accept([(multihash, data)])
+        accepted = wantlist.accept([(multihash, data)])
         step.arrived += [each for each, _ in accepted]
-        step.strays += accepted[1:]
+        step.unsolicited += accepted[1:]
     return step
 
 

@@ -46,7 +46,7 @@ class Retrieval:
         blocks: Blockstore,
         gateways: TrustlessGateways,
         pin: PinRow,
-        frontier: Wantlist,
+        wantlist: Wantlist,
         *,
         parallel: int,
         progress: Progress,
@@ -58,11 +58,11 @@ class Retrieval:
         self._blocks = blocks
         self._gateways = gateways
         self._pin = pin
-        self._frontier = frontier
+        self._wantlist = wantlist
         self._parallel = parallel
         self._progress = progress
         self._told = 0.0
-        self._manners = PeerScore()
+        self._scores = PeerScore()
         self._without_cars: set[TrustlessGateway] = set()
         self._nodes: dict[bytes, Cid] = {}
         self._leaves: dict[bytes, Cid] = {}
@@ -80,7 +80,7 @@ class Retrieval:
 
         Raises ValueError as the frontier does, and what TrustlessGateways.block and Blockstore.keep
         raise. Blocks that came in before that are kept."""
-        while self._frontier.has_unread and self._may_look_up:
+        while self._wantlist.has_unread and self._may_look_up:
             await self._keep([], None)
         try:
             while self._start():
@@ -113,7 +113,7 @@ class Retrieval:
             self._raws.add(asyncio.create_task(self._raw(cid)))
         if self._fetched and self._flush is None:
             self._flush = asyncio.create_task(self._write_fetched())
-        if not (self._cars or self._raws or self._flush) and self._frontier.has_unread:
+        if not (self._cars or self._raws or self._flush) and self._wantlist.has_unread:
             self._flush = asyncio.create_task(self._write_fetched())
         return bool(self._cars or self._raws or self._flush)
 
@@ -132,7 +132,7 @@ class Retrieval:
     def _for_cars(self) -> TrustlessGateway | None:
         """The gateway to ask for the next CAR."""
         able = [each for each in self._gateways.take_turns() if each not in self._without_cars]
-        return min(able, key=self._manners.rank, default=None)
+        return min(able, key=self._scores.rank, default=None)
 
     def _forget(self, done: set[asyncio.Task[None]]) -> None:
         self._cars -= done
@@ -167,11 +167,11 @@ class Retrieval:
         if not ended.is_busy or gateway.pace.takes_nothing:
             if ended.wrong is not None or not ended.useful:
                 self._without_cars.add(gateway)
-            self._manners.note(gateway, gave=ended.useful > 0)
+            self._scores.note(gateway, gave=ended.useful > 0)
         self._want(own)
 
     async def _raw(self, cid: Cid) -> None:
-        data = await self._gateways.block(cid, self._manners)
+        data = await self._gateways.block(cid, self._scores)
         self._fetched.append((cid.multihash, data))
 
     async def _write_fetched(self) -> None:
@@ -187,9 +187,9 @@ class Retrieval:
             useful = await self._keep(sections[:1], own)
             return useful + await self._keep(sections[1:], own)
         async with self._keeping:
-            self._frontier.check = self._checker()
+            self._wantlist.check = self._checker()
             kept = await self._blocks.keep(
-                self._pin, self._frontier, sections, looks_up=self._may_look_up
+                self._pin, self._wantlist, sections, looks_up=self._may_look_up
             )
             return self._note(kept, own)
 

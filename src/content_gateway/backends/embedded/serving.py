@@ -63,8 +63,8 @@ async def read_block(blocks: Blockstore, cid: Cid) -> bytes | None:
         return cid.digest
     try:
         return await blocks.read(lambda connection: _read(connection, cid))
-    except _FoundCorrupt as rotten:
-        await _drop(blocks, rotten)
+    except _FoundCorrupt as corrupt:
+        await _drop(blocks, corrupt)
         return None
 
 
@@ -99,15 +99,15 @@ async def _next(blocks: Blockstore, walk: "_Walk") -> bytes | None:
     except Blocked as blocked:
         log.warning("a CAR met a blocked block", root=str(walk.root), reason=blocked.detail)
         raise
-    except _FoundCorrupt as rotten:
-        await _drop(blocks, rotten)
-        raise NotFound(f"The block {rotten.cid} is not here any more.") from None
+    except _FoundCorrupt as corrupt:
+        await _drop(blocks, corrupt)
+        raise NotFound(f"The block {corrupt.cid} is not here any more.") from None
 
 
-async def _drop(blocks: Blockstore, rotten: _FoundCorrupt) -> None:
-    log.error("a block has rotted on disk, and is dropped", cid=str(rotten.cid))
-    multihash = multihash_of(rotten.cid)
-    await blocks.write(partial(drop_if_corrupt, row=rotten.row, multihash=multihash))
+async def _drop(blocks: Blockstore, corrupt: _FoundCorrupt) -> None:
+    log.error("a block has rotted on disk, and is dropped", cid=str(corrupt.cid))
+    multihash = multihash_of(corrupt.cid)
+    await blocks.write(partial(drop_if_corrupt, row=corrupt.row, multihash=multihash))
 
 
 def _read(connection: sqlite3.Connection, cid: Cid) -> bytes | None:

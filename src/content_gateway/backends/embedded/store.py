@@ -73,7 +73,7 @@ class EmbeddedStore:
         """0: what is accepted is durable, and seen at once."""
         return 0.0
 
-    async def look(
+    async def status(
         self,
         cids: Sequence[Cid],
         ages: Mapping[Cid, float] | None = None,
@@ -127,18 +127,18 @@ class EmbeddedStore:
         sources: TrustlessGateways,
     ) -> None:
         try:
-            with Wantlist(cid, self._limits, self._room, self._checker()) as frontier:
+            with Wantlist(cid, self._limits, self._room, self._checker()) as wantlist:
                 await Retrieval(
                     self._blocks,
                     sources,
                     pin,
-                    frontier,
+                    wantlist,
                     parallel=self._parallel,
                     progress=progress,
                     checker=self._checker,
                     parts=self._parts,
                 ).run()
-                if not frontier.is_complete:  # no promise rests on the retrieval being right
+                if not wantlist.is_complete:  # no promise rests on the retrieval being right
                     raise PinDeferred("Not all of it came in; it is tried again.")
                 await self._blocks.finish(pin)
         except Blocked as blocked:

@@ -51,18 +51,18 @@ async def verify(
 
     *progress* is told the blocks and bytes that were verified so far, *found* each rotten block
     once it is dropped. Raises StorageUnavailable when the disk refuses."""
-    last = number = size = rotten = 0
+    last = number = size = corrupt = 0
     while True:
         rows = await blocks.read(partial(_batch, last=last))
         if not rows:
-            return rotten
+            return corrupt
         for row, multihash, length, is_right in rows:
             last, number, size = row, number + 1, size + length
             if is_right:
                 continue
             dropped = await blocks.write(partial(_drop, row=row, multihash=multihash), durable=True)
             if dropped is not None:
-                rotten += 1
+                corrupt += 1
                 found(dropped)
         progress(number, size)
 

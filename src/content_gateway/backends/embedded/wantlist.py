@@ -94,7 +94,7 @@ class Wantlist:
         self._links = 0
         self._unread: deque[bytes] = deque()
         self._memos: list[Memo] = []
-        self._strays: dict[bytes, bytes] = {}
+        self._unsolicited: dict[bytes, bytes] = {}
         self._stray_bytes = 0
         try:
             self._follow(one_link(root, limits.blocks), 0)
@@ -145,7 +145,7 @@ class Wantlist:
                 links = self._read(cid, multihash, bytes(data))
                 new = self.accept_links(cid, links)
                 ahead.extendleft(
-                    (link, self._take_stray(link)) for link in new if link in self._strays
+                    (link, self._take_stray(link)) for link in new if link in self._unsolicited
                 )
         return accepted
 
@@ -227,13 +227,13 @@ class Wantlist:
         return new
 
     def _set_aside(self, multihash: bytes, data: bytes) -> None:
-        if multihash not in self._strays:
-            self._strays[multihash] = data
+        if multihash not in self._unsolicited:
+            self._unsolicited[multihash] = data
             self._stray_bytes += len(data) + _STRAY_OVERHEAD
         while self._stray_bytes > MAX_STRAY_BYTES:
-            self._take_stray(next(iter(self._strays)))
+            self._take_stray(next(iter(self._unsolicited)))
 
     def _take_stray(self, multihash: bytes) -> bytes:
-        data = self._strays.pop(multihash)
+        data = self._unsolicited.pop(multihash)
         self._stray_bytes -= len(data) + _STRAY_OVERHEAD
         return data

@@ -85,7 +85,7 @@ class Kubo:
         """0: what Kubo has said yes to is on its disk, and seen at once."""
         return 0.0
 
-    async def look(
+    async def status(
         self,
         cids: Sequence[Cid],
         ages: Mapping[Cid, float] | None = None,

@@ -67,39 +67,41 @@ class NameHandlers:
             "getIpnsResult": Handler(self.ipns_result, "resolve"),
         }
 
-    async def version(self, call: Request) -> Response:
+    async def version(self, request: Request) -> Response:
         """The version of the description, as it stands on disk now."""
         document = await self._contract.current()
         etag = b'"' + document.version.encode() + b'"'
-        return _validated(call, etag, msgspec.json.encode({"version": document.version}))
+        return _validated(request, etag, msgspec.json.encode({"version": document.version}))
 
-    async def spec(self, call: Request) -> Response:
+    async def spec(self, request: Request) -> Response:
         """The whole description as JSON, as it stands on disk now."""
         document = await self._contract.current()
-        return _validated(call, document.etag, document.json)
+        return _validated(request, document.etag, document.json)
 
-    async def resolve(self, call: Request) -> Response:
+    async def resolve(self, request: Request) -> Response:
         """What a domain points at."""
-        name = await _domain(call.argument)
-        coin = _coin_type(call.query) if call.query else ETHEREUM
-        anew = _demands_anew(call.headers)
-        resolution = await self._directory.resolve(name, coin, anew=anew, requestor=call.charged)
+        name = await _domain(request.argument)
+        coin = _coin_type(request.query) if request.query else ETHEREUM
+        force_refresh = _demands_anew(request.headers)
+        resolution = await self._directory.resolve(
+            name, coin, force_refresh=force_refresh, requestor=request.charged
+        )
         return self._rendered.of(resolution)
 
-    async def records(self, call: Request) -> Response:
+    async def records(self, request: Request) -> Response:
         """What a domain was last known to point at."""
-        name = await _domain(call.argument)
+        name = await _domain(request.argument)
         return records_known(name, *self._directory.known(name))
 
-    async def start_ipns(self, call: Request) -> Response:
+    async def start_ipns(self, request: Request) -> Response:
         """A resolution of an IPNS name that goes on behind the answer."""
         return ipns_started(
-            self._ipns.begin(IpnsName.parse(call.argument), requestor=call.requestor)
+            self._ipns.begin(IpnsName.parse(request.argument), requestor=request.requestor)
         )
 
-    async def ipns_result(self, call: Request) -> Response:
+    async def ipns_result(self, request: Request) -> Response:
         """How such a resolution is going."""
-        return ipns_progress(self._ipns.progress(call.argument, requestor=call.requestor))
+        return ipns_progress(self._ipns.progress(request.argument, requestor=request.requestor))
 
 
 async def _domain(text: str) -> DomainName:
@@ -131,10 +133,10 @@ def _demands_anew(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     return False
 
 
-def _validated(call: Request, etag: bytes, body: bytes) -> Response:
+def _validated(request: Request, etag: bytes, body: bytes) -> Response:
     """*body* under *etag*, or 304 where the caller has it already (RFC 9110, If-None-Match)."""
     headers = [(b"etag", etag), _REVALIDATE]
-    if has_already(call.headers, etag):
+    if has_already(request.headers, etag):
         # Its length would be that of the body it does not have (RFC 9110, 8.6).
         return Response(b"", headers, 304)
     return Response(body, [JSON, *headers, length_of(body)])

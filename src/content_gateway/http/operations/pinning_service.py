@@ -69,43 +69,43 @@ class PsaHandlers:
             "psaRemovePin": Handler(self.remove, "pin"),
         }
 
-    async def list(self, call: Request) -> Response:
+    async def list(self, request: Request) -> Response:
         """The requestor's pins that pass the filters, newest first."""
-        search = parse_search(call.query)
-        return await self._pinning.search(call.requestor, search, self._listed)
+        search = parse_search(request.query)
+        return await self._pinning.search(request.requestor, search, self._listed)
 
-    async def add(self, call: Request) -> Response:
+    async def add(self, request: Request) -> Response:
         """A pin of the CID in the body: a new one, or the one that is there, described anew."""
-        parse_query(call.query, ())
-        spelling, label = parse_pin(call.body, self._origins)
+        parse_query(request.query, ())
+        spelling, label = parse_pin(request.body, self._origins)
         was_idle = self._work.is_idle
-        status = await self._pinning.describe(call.requestor, spelling, label)
-        return await self._accepted(call.requestor, status, was_idle=was_idle)
+        status = await self._pinning.describe(request.requestor, spelling, label)
+        return await self._accepted(request.requestor, status, was_idle=was_idle)
 
-    async def get(self, call: Request) -> Response:
+    async def get(self, request: Request) -> Response:
         """One of the requestor's pins."""
-        parse_query(call.query, ())
-        return self._answer(self._held(call))
+        parse_query(request.query, ())
+        return self._answer(self._held(request))
 
-    async def replace(self, call: Request) -> Response:
+    async def replace(self, request: Request) -> Response:
         """Another pin in place of one of the requestor's."""
-        parse_query(call.query, ())
-        spelling, label = parse_pin(call.body, self._origins)
-        old, was_idle = self._held(call).pin, self._work.is_idle
-        status = await self._pinning.replace(call.requestor, old, spelling, label)
-        return await self._accepted(call.requestor, status, was_idle=was_idle)
+        parse_query(request.query, ())
+        spelling, label = parse_pin(request.body, self._origins)
+        old, was_idle = self._held(request).pin, self._work.is_idle
+        status = await self._pinning.replace(request.requestor, old, spelling, label)
+        return await self._accepted(request.requestor, status, was_idle=was_idle)
 
-    async def remove(self, call: Request) -> Response:
+    async def remove(self, request: Request) -> Response:
         """The end of one of the requestor's pins; no body (the API's yaml)."""
-        parse_query(call.query, ())
-        pin = self._held(call).pin
-        await self._pinning.remove(call.requestor, pin.cid, pin.created_at)
+        parse_query(request.query, ())
+        pin = self._held(request).pin
+        await self._pinning.remove(request.requestor, pin.cid, pin.created_at)
         return keyed(b"", status=202)
 
-    def _held(self, call: Request) -> PinStatus:
-        """The requestor's pin with the request id in *call*; raises PinNotFound."""
-        created_at, cid = parse_request_id(call.argument)
-        status = self._pinning.status(call.requestor, cid)
+    def _held(self, request: Request) -> PinStatus:
+        """The requestor's pin with the request id in *request*; raises PinNotFound."""
+        created_at, cid = parse_request_id(request.argument)
+        status = self._pinning.status(request.requestor, cid)
         if status.pin.created_at != created_at:
             raise PinNotFound  # it was replaced by a later pin of the same CID
         return status

@@ -43,31 +43,31 @@ class PinHandlers:
             "removePin": Handler(self.remove, "pin"),
         }
 
-    async def add(self, call: Request) -> Response:
+    async def add(self, request: Request) -> Response:
         """A new pin for the requestor, or the notice that it exists."""
-        admitted = cast(Principal, call.admitted)
-        pin = await self._pinning.add(admitted.requestor.id, call.argument)
-        return pin_exists() if pin is None else pin_added(pin, admitted.key)
+        principal = cast(Principal, request.principal)
+        pin = await self._pinning.add(principal.requestor.id, request.argument)
+        return pin_exists() if pin is None else pin_added(pin, principal.key)
 
-    async def status(self, call: Request) -> Response:
+    async def status(self, request: Request) -> Response:
         """How far one of the requestor's pins is."""
-        parse_query(call.query, ())
-        return pin_status(self._pinning.status(call.requestor, Cid.parse(call.argument)))
+        parse_query(request.query, ())
+        return pin_status(self._pinning.status(request.requestor, Cid.parse(request.argument)))
 
-    async def list(self, call: Request) -> Response:
+    async def list(self, request: Request) -> Response:
         """The requestor's pins, newest first, a page at a time."""
-        asked = parse_query(call.query, _LISTED)
+        asked = parse_query(request.query, _LISTED)
         states = choices("status", asked.get("status"), STATES)
         search = Search(
             states=frozenset(map(ContentState, states)) or None,
             cursor=parse_cursor(asked["cursor"]) if "cursor" in asked else None,
             limit=number("limit", asked.get("limit"), least=1, most=1000, default=100),
         )
-        return await self._pinning.search(call.requestor, search, pins_listed)
+        return await self._pinning.search(request.requestor, search, pins_listed)
 
-    async def remove(self, call: Request) -> Response:
+    async def remove(self, request: Request) -> Response:
         """The end of one of the requestor's pins."""
-        parse_query(call.query, ())
-        cid = Cid.parse(call.argument)
-        await self._pinning.remove(call.requestor, cid)
-        return pin_removed(call.argument)
+        parse_query(request.query, ())
+        cid = Cid.parse(request.argument)
+        await self._pinning.remove(request.requestor, cid)
+        return pin_removed(request.argument)

@@ -106,18 +106,18 @@ class TrustlessHandlers:
             return {"getContent": None, "headContent": None}
         return {"getContent": Handler(self.get, None), "headContent": Handler(self.head, None)}
 
-    async def get(self, call: Request) -> Answer:
+    async def get(self, request: Request) -> Answer:
         """The block, or the CAR of the DAG below it."""
-        cid, wish, headers = self._asked(call)
-        permit = self._answers.request(call.charged)
+        cid, wish, headers = self._asked(request)
+        permit = self._answers.request(request.charged)
         await permit.granted()
         answer: Answer | None = None
         try:
-            root = await self._root(cid, call)
-            if has_already(call.headers, dict(headers)[b"etag"]):
+            root = await self._root(cid, request)
+            if has_already(request.headers, dict(headers)[b"etag"]):
                 answer = Response(b"", headers, 304)
             elif wish.is_car:
-                pieces = self._car(cid, wish.scope, call.charged)
+                pieces = self._car(cid, wish.scope, request.charged)
                 answer = ResponseStream(pieces, headers, done=permit.release)
             elif len(root) > LARGE_BODY:
                 whole = [*headers, length_of(root)]
@@ -129,29 +129,29 @@ class TrustlessHandlers:
                 permit.release()
         return answer
 
-    async def head(self, call: Request) -> Response:
+    async def head(self, request: Request) -> Response:
         """As `get`, without a body."""
-        cid, wish, headers = self._asked(call)
-        async with self._answers.request(call.charged):
-            root = await self._root(cid, call)
-        if has_already(call.headers, dict(headers)[b"etag"]):
+        cid, wish, headers = self._asked(request)
+        async with self._answers.request(request.charged):
+            root = await self._root(cid, request)
+        if has_already(request.headers, dict(headers)[b"etag"]):
             return Response(b"", headers, 304)
         return Response(b"", headers if wish.is_car else [*headers, length_of(root)])
 
-    def _asked(self, call: Request) -> tuple[Cid, _Wish, Headers]:
+    def _asked(self, request: Request) -> tuple[Cid, _Wish, Headers]:
         """What is asked for, in which form, and its header fields."""
-        cid = Cid.parse(call.argument)
+        cid = Cid.parse(request.argument)
         self._blocking.check_cid(cid)
-        wish = _wish(call)
+        wish = _wish(request)
         return cid, wish, _headers(cid, wish)
 
-    async def _root(self, cid: Cid, call: Request) -> bytes:
+    async def _root(self, cid: Cid, request: Request) -> bytes:
         """The root block; raises NotFound and HttpRefusal."""
         assert self._store is not None  # noqa: S101 - else there is no such handler
-        async with self._reads.request(call.charged):
+        async with self._reads.request(request.charged):
             root = await self._store.block(cid)
         if root is None:
-            raise HttpRefusal(ONLY_IF_CACHED) if _wants_only_cached(call.headers) else NotFound()
+            raise HttpRefusal(ONLY_IF_CACHED) if _wants_only_cached(request.headers) else NotFound()
         return root
 
     async def _car(self, cid: Cid, scope: Scope, charged: str) -> AsyncGenerator[bytes, None]:
@@ -166,10 +166,10 @@ class TrustlessHandlers:
                 yield piece
 
 
-def _wish(call: Request) -> _Wish:
-    """The form that *call* asks for; raises InvalidQuery and HttpRefusal."""
-    asked = parse_query(call.query, _PARAMETERS)
-    accepted = [value for name, value in call.headers if name == b"accept"]
+def _wish(request: Request) -> _Wish:
+    """The form that *request* asks for; raises InvalidQuery and HttpRefusal."""
+    asked = parse_query(request.query, _PARAMETERS)
+    accepted = [value for name, value in request.headers if name == b"accept"]
     form = asked.get("format")
     if form is None:
         is_car = _accepts_car(accepted)
