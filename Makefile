@@ -1,4 +1,5 @@
-# The commands a person needs. `make setup` and `make run` need Python 3.11, pip, venv and make only.
+# The commands a person needs; `make help` lists them. `make setup` and `make run` need Python 3.11,
+# pip, venv and make only.
 PYTHON ?= python3
 PORT ?= 8080
 VENV := .venv
@@ -6,7 +7,13 @@ BIN := $(VENV)/bin
 PEERS_DIR ?= $(HOME)/.cache/content-gateway/peers
 export PEERS_DIR
 
-.PHONY: setup run test check bench bench-before same-answers docs peers lock clean
+# Plain `make` lists them too.
+.DEFAULT_GOAL := help
+
+.PHONY: help setup run test check bench bench-before same-answers docs peers lock clean
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.runtime ## build .venv from requirements.lock
 
@@ -35,14 +42,14 @@ peers: ## install the real servers that tests use into PEERS_DIR
 	tools/peers
 
 docs: $(VENV)/.dev ## draw what is drawn from the code
-	$(BIN)/python -m tools.draw_states
+	$(BIN)/python -m tools.docs
 
-lock: $(VENV)/.dev ## resolve the dependencies anew
+lock: $(VENV)/.dev ## resolve the dependencies again
 	$(BIN)/pip install -q pip-tools
 	$(BIN)/pip-compile -q --generate-hashes --strip-extras --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host -o requirements.lock pyproject.toml
 	$(BIN)/pip-compile -q --generate-hashes --strip-extras --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --allow-unsafe --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml
 
-clean:
+clean: ## remove what was built
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/.runtime: requirements.lock pyproject.toml

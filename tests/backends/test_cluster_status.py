@@ -195,7 +195,7 @@ def test_lines_of_the_pinset() -> None:
 
 
 def test_only_the_first_document_of_an_answer_counts() -> None:
-    """To a refusal the cluster adds what it did all the same (facts-pins, trap 1)."""
+    """To a refusal the cluster adds what it did all the same (docs/facts/pins.md, trap 1)."""
     body = b'{"code":400,"message":"no"}\n{"cid":"x","type":"pin"}\n'
     assert first_object(body) == {"code": 400, "message": "no"}
     assert error_message(body) == "no"

@@ -1,10 +1,15 @@
 """What is drawn in the documents is what the code says."""
 
-from tools.draw_states import DOCUMENT, redrawn
+from collections.abc import Callable
+
+import pytest
+
+from tools.docs import DOCS, DRAWINGS, redrawn
 
 
-def test_the_state_diagram_is_the_table() -> None:
-    """docs/pins.md shows every transition of the table and no other (`make docs` draws it)."""
-    document = DOCUMENT.read_text()
-    assert redrawn(document) == document
-    assert "[*] --> queued" in document
+@pytest.mark.parametrize(("page", "name", "draw"), DRAWINGS, ids=[name for _, name, _ in DRAWINGS])
+def test_a_drawing_is_what_the_code_says(page: str, name: str, draw: Callable[[], str]) -> None:
+    """No more and no less; `make docs` draws them again."""
+    document = (DOCS / page).read_text()
+    assert redrawn(document, name, draw()) == document
+    assert len(draw().splitlines()) > 10

@@ -1,6 +1,6 @@
 """The REST API of the miniature cluster: requests in, answers out, without any socket.
 
-Knows paths, JSON and oddities of ipfs-cluster 1.1.6 (facts-pins sections 2 and 5) and counts
+Knows paths, JSON and oddities of ipfs-cluster 1.1.6 (docs/facts/pins.md) and counts
 what it is asked. What happens to pins is cluster.py's business."""
 
 import base64
@@ -136,7 +136,7 @@ class MiniRest:
         done = self._try(lambda: self.cluster.pin(peer, pin))
         if isinstance(done, Response):
             return done
-        if refused:  # and pinned all the same (facts-pins, trap 1)
+        if refused:  # and pinned all the same (docs/facts/pins.md, trap 1)
             return Response(400, (refused, _as_json(done)))
         return Response(200, (_as_json(done),))
 

@@ -1,4 +1,4 @@
-"""POST /ipfs/pin/add/{cid}: section 4.4 of the interface specification."""
+"""POST /ipfs/pin/add/{cid}: as spec.yaml has it."""
 
 import asyncio
 from collections.abc import AsyncIterator

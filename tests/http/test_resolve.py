@@ -1,4 +1,4 @@
-"""GET /domain/resolve/{domain}: section 4.3, over a zone file and a node in miniature."""
+"""GET /domain/resolve/{domain}, over a zone file and a node in miniature."""
 
 import asyncio
 from collections.abc import AsyncIterator

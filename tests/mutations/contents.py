@@ -25,7 +25,7 @@ BASE36: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
 
-# What a cluster can keep, by the tables of multicodec: see the design's facts and Kubo's.
+# What a cluster can keep, by the tables of multicodec: see docs/facts/pins.md and Kubo's.
 _CODECS: Final = {0x55, 0x70, 0x71, 0x0129, 0x51, 0x0200, 0x78, 0x85}
 _DIGESTS: Final = {
     **{0x11: 20, 0x12: 32, 0x13: 64, 0x14: 64, 0x15: 48, 0x16: 32, 0x17: 28, 0x19: 64},

@@ -1,6 +1,6 @@
 """What all the answers about one ENS name say together: its records, and whose it is.
 
-Puts the oracle's readings of single answers together as the design's section 2 has it. Knows which
+Puts the oracle's readings of single answers together as docs/architecture.md has it. Knows which
 answer was given in which role; what an answer says is read by oracle.py."""
 
 from collections.abc import Callable, Mapping

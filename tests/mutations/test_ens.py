@@ -21,7 +21,7 @@ from tests.mutations.world import World, judge, tells
 
 WALLET: Final = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
 OWNER: Final = "0x5B38Da6a701c568545dCfcB03FcB875f56beddC4"
-# facts-names, section 3.
+# docs/facts/names.md, contenthash.
 IPFS: Final = bytes.fromhex(
     "e3010170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f"
 )

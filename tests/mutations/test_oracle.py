@@ -25,7 +25,7 @@ def test_a_case_can_be_run_again() -> None:
     assert one == again != other
 
 
-# facts-names, section 3.
+# docs/facts/names.md, contenthash.
 @pytest.mark.parametrize(
     ("data", "said"),
     [

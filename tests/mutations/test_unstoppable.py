@@ -29,7 +29,7 @@ from tests.mutations.standin import Role
 from tests.mutations.test_ens import CID, KEY_NAME, OWNER, WALLET
 from tests.mutations.world import World, judge, tells
 
-# facts-names, section 4, in the order in which they count.
+# docs/facts/names.md, Unstoppable Domains, in the order in which they count.
 WALLET_KEY: Final = "token.EVM.ETH.ETH.address"
 OLD_WALLET_KEY: Final = "crypto.ETH.address"
 CONTENT_KEY: Final = "dweb.ipfs.hash"

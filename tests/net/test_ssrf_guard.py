@@ -107,7 +107,7 @@ async def refusal(guard: Guard, url: str) -> UpstreamError:
 
 
 def test_there_are_more_than_sixty_forms() -> None:
-    """The number that facts-edge section 6 asks for."""
+    """The number that docs/facts/edge.md asks for."""
     assert len(set(FORMS)) > 60
 
 

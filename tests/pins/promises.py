@@ -185,7 +185,8 @@ class Promises:
     async def test_pinning_what_is_pinned_drops_nothing(self, bench: Bench) -> None:
         """A pin sent once more, after a look that was wrong, leaves the content where it is.
 
-        Even when nobody else has it any more: Kubo itself would drop it (facts-pins, trap 2)."""
+        Even when nobody else has it any more: Kubo itself would drop it (docs/facts/pins.md, trap
+        2)."""
         cid = await provide(bench, b"pinned twice")
         await pinned(bench, cid)
         await bench.forget(cid)

@@ -1,6 +1,6 @@
 """What the reconciler asks of a cluster for a pin: counted, in a miniature that counts it by kind.
 
-Each question costs the operator's peers CPU that is then missing for pinning (facts-pins section
+Each question costs the operator's peers CPU that is then missing for pinning (docs/facts/pins.md,
 11). What it costs a real cluster is weighed in tests/real/test_cluster_cost.py. CLUSTER_IMPORT_PINS
 says how many pins are imported that the cluster holds already."""
 

@@ -123,8 +123,8 @@ async def test_an_origin_that_is_named_later_helps(
 async def test_what_we_take_for_a_multiaddr_a_cluster_takes(
     tmp_path: Path, nodes: tuple[Kubo, Kubo]
 ) -> None:
-    """Or it would refuse it, and pin all the same (facts-pins, trap 1); so what does not name a
-    peer is not sent."""
+    """Or it would refuse it, and pin all the same (docs/facts/pins.md, trap 1); so what does not
+    name a peer is not sent."""
     async with running_cluster(tmp_path / "cluster", nodes[1]) as cluster:
         for number, text in enumerate(GOOD):
             is_node = Multiaddr.parse(text).peer_id is not None

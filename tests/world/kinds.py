@@ -18,7 +18,7 @@ STRANGER = "0x5B38Da6a701c568545dCfcB03FcB875f56beddC4"  # an account without co
 ETHEREUM, BASE, BITCOIN = 60, 0x80000000 | 8453, 0
 IPFS = bytes.fromhex("e3010170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f")
 
-# facts-names section 3: ENSIP-7, and what occurs in practice.
+# docs/facts/names.md, contenthash: ENSIP-7, and what occurs in practice.
 CONTENTHASHES = {
     "ipfs": IPFS,
     "ipfs-raw": bytes.fromhex("e30101551220" + "29" * 32),

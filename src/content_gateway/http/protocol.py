@@ -1,8 +1,8 @@
 """The protocol: uvicorn's, with bounds, so that no client can hold it open, flood or confuse it.
 
-No Python server is safe bare (facts-edge section 1): this one bounds the head of a request in
-bytes, fields and time, wants exactly one Host, takes in a small body and no more, and closes
-behind any other. Knows HTTP/1.1 on the wire, not what is served."""
+No Python server is safe bare (docs/facts/edge.md, A bare server): this one bounds the head of a
+request in bytes, fields and time, wants exactly one Host, takes in a small body and no more, and
+closes behind any other. Knows HTTP/1.1 on the wire, not what is served."""
 
 import asyncio
 from collections import Counter

@@ -1,6 +1,6 @@
 """Pins, as their requestors see them: values without I/O.
 
-Knows the fields of the interface specification's section 2.4 and of the Pinning Service API's Pin
+Knows the fields of spec.yaml and of the Pinning Service API's Pin
 object. How far a backend is with the content behind a pin is in model/content_state.py; what
 follows from that is decided in `pins/`."""
 

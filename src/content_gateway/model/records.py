@@ -1,6 +1,6 @@
 """What a domain points at: the answers to a resolve request, as values.
 
-Knows the fields of the interface specification's section 2.3, not their JSON. A record is a value,
+Knows the fields of spec.yaml, not their JSON. A record is a value,
 absent, or failed for a reason (ENSIP-23: the records of a name fail one by one); what follows from
 that for the whole answer is said here once for every name service."""
 

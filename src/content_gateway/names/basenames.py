@@ -1,7 +1,7 @@
 """Basenames: names below `base.eth`, whose content is kept on Base.
 
-The gateway that carries them to Ethereum answers addresses and no contenthash (facts-names
-section 1), so content is read from the registry on Base itself. Knows that registry; everything
+The gateway that carries them to Ethereum answers addresses and no contenthash (docs/facts/names.md,
+Basenames), so content is read from the registry on Base itself. Knows that registry; everything
 else about a name, and every other name, is left to the ENS it stands before."""
 
 from typing import Final

@@ -2,7 +2,7 @@
 
 Closed while fewer than half of the last calls failed (at most 20, none older than 10 s); then
 open, and nobody is let through, for two seconds; then one probe decides. Knows no network: what
-counts as a failure is told by whoever asks (facts-edge section 3)."""
+counts as a failure is told by whoever asks (docs/facts/edge.md, Outbound)."""
 
 import time
 from collections import deque

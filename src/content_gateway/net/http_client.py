@@ -1,7 +1,7 @@
 """The outbound HTTP client: every call to somebody else's server goes through here.
 
-Each call has a deadline and a byte cap, follows no redirect, keeps no cookie, reads no proxy
-from the environment and asks for no compression (facts-edge section 3). Knows HTTP only; what an
+Each call has a deadline and a byte cap, follows no redirect, keeps no cookie, reads no proxy from
+the environment and asks for no compression (docs/facts/edge.md, Outbound). Knows HTTP only; what an
 answer means is left to the adapter that asked."""
 
 import asyncio
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-MAX_IN_FLIGHT = 4  # per off-chain gateway (facts-edge section 4)
+MAX_IN_FLIGHT = 4  # per off-chain gateway (docs/facts/edge.md, URLs chosen by others)
 GUARDED = PoolLimits(
     in_all=256,
     per_server=MAX_IN_FLIGHT,

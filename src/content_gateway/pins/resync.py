@@ -1,6 +1,6 @@
 """The sweep: compares the whole ledger with the whole pinset of the backend, both ways, slowly.
 
-A cluster can forget what it has confirmed (facts-pins section 1), its nodes can lose what they
+A cluster can forget what it has confirmed (docs/facts/pins.md), its nodes can lose what they
 held, and nobody would ask again for what is settled. So the sweep streams the pinset, with the
 replicas that there are by the backend's own lists: what the ledger has as pinned and the backend
 does not list, or lists with other replicas than the ledger tells, or with too few, is looked at

@@ -1,8 +1,8 @@
 """What is to be done about a content, and what follows from what was seen: rules without I/O.
 
-Knows the traps of a backend whose changes take a while to be seen (facts-pins section 2): a look
-that shows a content absent, or still there after an unpin, says nothing until the last change is
-older than the backend's batch age. Who looks, sends and writes is left to the reconciler."""
+Knows the traps of a backend whose changes take a while to be seen (docs/facts/pins.md, Traps): a
+look that shows a content absent, or still there after an unpin, says nothing until the last change
+is older than the backend's batch age. Who looks, sends and writes is left to the reconciler."""
 
 import random
 from collections.abc import Callable

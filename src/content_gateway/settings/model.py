@@ -122,7 +122,7 @@ class Settings(Group):
 
 
 def _factors_fit(least: int, most: int) -> bool:
-    """What the cluster would refuse with 400 and pin all the same (facts-pins, trap 1)."""
+    """What the cluster would refuse with 400 and pin all the same (docs/facts/pins.md, trap 1)."""
     if least <= 0 or most <= 0:
         return least == most and least in (0, -1)
     return least <= most

@@ -30,9 +30,9 @@ from content_gateway.pins.rules import ReconcilePolicy
 from content_gateway.settings.model import Settings
 from content_gateway.sqlite.database import Database
 
-# facts-pins section 10: a cluster is well served with 20 to 50 wishes at a time. With fewer, each
-# takes it twice the CPU (measured): others are looked at and written down meanwhile. So many are
-# for one requestor, and half as many more for the others.
+# docs/facts/pins.md, What questions cost: a cluster is well served with 20 to 50 wishes at a time.
+# With fewer, each takes it twice the CPU (measured): others are looked at and written down
+# meanwhile. So many are for one requestor, and half as many more for the others.
 CLUSTER_SENDS: Final = 50
 CLUSTER_WORKERS: Final = 2 * CLUSTER_SENDS
 CLUSTER_GATHER: Final = 0.1  # seconds between leases, where many are tended

@@ -1,9 +1,9 @@
 """A batching cluster in memory, on a clock that a test moves, with the traps of a real one.
 
-Knows facts-pins section 2: an accepted change is in an open batch, is not seen until that commits
-and is lost if the cluster is killed before; a DELETE of what is only in the batch finds nothing,
-and the pin commits afterwards. With a batch age of 0 it is a store that fetches before it answers.
-The adapters of real backends are tested elsewhere; this one is quick."""
+Knows docs/facts/pins.md, Traps: an accepted change is in an open batch, is not seen until that
+commits and is lost if the cluster is killed before; a DELETE of what is only in the batch finds
+nothing, and the pin commits afterwards. With a batch age of 0 it is a store that fetches before it
+answers. The adapters of real backends are tested elsewhere; this one is quick."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from enum import Enum, auto

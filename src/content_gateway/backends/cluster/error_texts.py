@@ -1,6 +1,6 @@
 """What an IPFS Cluster and the nodes behind it say of errors, in words for people.
 
-Knows the usual complaints (facts-pins section 5), and that where the operator's servers are is not
+Knows the usual complaints (docs/facts/pins.md), and that where the operator's servers are is not
 for the people who read a reason. What follows from an error is left to status.py."""
 
 import re

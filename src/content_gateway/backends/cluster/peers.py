@@ -136,7 +136,7 @@ class ClusterPeers:
         """The answer of the first peer that gives one; those named in *first* before others.
 
         One that was reached and did not answer in time may do all the same what it was asked, and
-        no other is asked meanwhile (facts-pins, trap 6). Raises as `ask_one` does when none
+        no other is asked meanwhile (docs/facts/pins.md, trap 6). Raises as `ask_one` does when none
         answers: what most tells people about it."""
         errors: list[UpstreamError] = []
         order = self.order()

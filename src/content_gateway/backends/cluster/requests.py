@@ -1,6 +1,6 @@
 """What goes into a request to an IPFS Cluster: CIDs that fit into one, and options that hold.
 
-Knows the limits of its REST API (facts-pins sections 2 and 5). Sends nothing."""
+Knows the limits of its REST API (docs/facts/pins.md). Sends nothing."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -43,7 +43,7 @@ def useful(origins: Sequence[Multiaddr]) -> list[Multiaddr]:
     """Those of *origins* that a node can connect to, as many as it does and as go into a request.
 
     What is no multiaddr or names no peer would be refused with 400, and the CID pinned all the
-    same (facts-pins, trap 1; PinOptions.FromQuery)."""
+    same (docs/facts/pins.md, trap 1; PinOptions.FromQuery)."""
     fitting: list[Multiaddr] = []
     room = _LONGEST_ORIGINS
     for origin in origins:

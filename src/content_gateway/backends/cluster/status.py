@@ -1,6 +1,6 @@
 """What an IPFS Cluster says of a CID, understood: status objects, pins and errors.
 
-Knows the JSON of its REST API (facts-pins sections 4 and 5) and which words of many peers make
+Knows the JSON of its REST API (docs/facts/pins.md) and which words of many peers make
 one. Asks nobody; when to ask and whom is the adapter's business."""
 
 from collections.abc import Collection, Mapping, Sequence
@@ -236,7 +236,8 @@ def read_entry(value: Mapping[str, Any]) -> str | None:
 def first_object(body: bytes) -> dict[str, Any]:
     """The first JSON document of *body*; raises InvalidUpstreamResponse.
 
-    To some errors the cluster adds a second, of what it did all the same (facts-pins, trap 1)."""
+    To some errors the cluster adds a second, of what it did all the same (docs/facts/pins.md, trap
+    1)."""
     return json_object(body.lstrip().partition(b"\n")[0], who=WHO)
 
 

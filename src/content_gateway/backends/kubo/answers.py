@@ -1,7 +1,7 @@
 """What Kubo's answers about pins mean: its words, the lines of a pin, the list of its pins.
 
-Knows the forms of `pin/ls`, `pin/add` and `pin/rm` and their errors, read in Kubo 0.42 (facts-pins
-section 6). Does no I/O; what to ask, and when, is left to kubo.py."""
+Knows the forms of `pin/ls`, `pin/add` and `pin/rm` and their errors, read in Kubo 0.42
+(docs/facts/pins.md). Does no I/O; what to ask, and when, is left to kubo.py."""
 
 from dataclasses import dataclass
 from typing import Any, Final

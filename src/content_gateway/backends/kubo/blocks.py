@@ -2,8 +2,8 @@
 
 Kubo says that a content is pinned as long as the pin is in its index, whatever became of its
 blocks. `refs` walks them: without the network it says what is missing, with it that is fetched, and
-the pin stays where it is, which adding it again would not promise (facts-pins, trap 2). Knows
-`refs` and nothing of pins; who is checked when is left to kubo.py."""
+the pin stays where it is, which adding it again would not promise (docs/facts/pins.md, trap 2).
+Knows `refs` and nothing of pins; who is checked when is left to kubo.py."""
 
 import asyncio
 import secrets

@@ -1,8 +1,8 @@
 """Kubo over its RPC API, as a pin backend of one node.
 
-Knows what to ask and the traps (facts-pins section 2): adding a pin that is there already drops it
-first, so every attempt begins with a look of its own, and only a positive word is believed. What
-the words mean is left to answers.py, when to ask again to the reconciler."""
+Knows what to ask and the traps (docs/facts/pins.md, Traps): adding a pin that is there already
+drops it first, so every attempt begins with a look of its own, and only a positive word is
+believed. What the words mean is left to answers.py, when to ask again to the reconciler."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence

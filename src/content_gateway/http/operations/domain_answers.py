@@ -1,6 +1,6 @@
 """The answers about domains and IPNS names: values of the domain to bodies and header fields.
 
-Knows the fields of the interface specification's section 2 and what is said where something had
+Knows the fields of spec.yaml and what is said where something had
 to be left out. Who gets an answer, and when, is left to asgi.py."""
 
 from datetime import timedelta
@@ -103,7 +103,7 @@ def _rendered(resolution: Resolution) -> Response:
 
 
 def resolution_body(resolution: Resolution) -> bytes:
-    """The domain resolution result (section 2.3)."""
+    """The domain resolution result (spec.yaml)."""
     records, notes = resolution.records, []
     body: dict[str, Any] = {"message": ""}
     match records.content:

@@ -1,7 +1,7 @@
 """The handlers of information, domains and IPNS names.
 
 Turns a path parameter into a value of the domain, asks the part that knows, and renders what it
-says (interface specification sections 2 and 4). Who may ask, and what an error looks like, is
+says (spec.yaml). Who may ask, and what an error looks like, is
 left to asgi.py."""
 
 import asyncio

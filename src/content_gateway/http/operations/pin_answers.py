@@ -1,6 +1,6 @@
 """The answers about pins: values of the domain to bodies.
 
-Knows the fields of the interface specification's section 2.5 and of this service's own pin
+Knows the fields of spec.yaml and of this service's own pin
 operations, and the words that tell a person how far a pin is. The Pinning Service API's form of
 the same things is in pinning_service.py."""
 
@@ -35,7 +35,7 @@ _REASONS: Final[Mapping[ContentState, str]] = {
 
 
 def pin_exists() -> Response:
-    """The Pin Add response (section 2.5) for a pin that the requestor holds already."""
+    """The Pin Add response (spec.yaml) for a pin that the requestor holds already."""
     return _EXISTS
 
 

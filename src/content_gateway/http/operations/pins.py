@@ -1,8 +1,8 @@
 """The handlers of this service's own pin operations.
 
-Turns CIDs and query parameters into values, asks Pinning, and renders what it says (interface
-specification section 4.4, and the operations that go beyond it). The same pins in the words of
-the Pinning Service API are pinning_service.py's business."""
+Turns CIDs and query parameters into values, asks Pinning, and renders what it says (spec.yaml, and
+the operations that go beyond it). The same pins in the words of the Pinning Service API are
+pinning_service.py's business."""
 
 from typing import Final, cast
 
