@@ -1,7 +1,7 @@
 """A service that kills itself with SIGKILL at a named point, without its edge.
 
-Run as a program it composes the real ledger, reconciler, sweep and backend as app.py does, takes
-wishes as lines ("add REQUESTOR CID", "remove REQUESTOR CID") and says each back once it is
+Run as a program it wires the real ledger, reconciler, resync and backend as the service does, takes
+requests as lines ("add REQUESTOR CID", "remove REQUESTOR CID") and says each back once it is
 acknowledged. A process passes a point before and after every call of a port; at the given passage
 of the given point it is gone."""
 
@@ -14,22 +14,15 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final
 
-from content_gateway.backends.embedded.blockstore import Blockstore
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import PinNotFound
-from content_gateway.ledger.contents import SqliteContents
-from content_gateway.ledger.pins import SqliteLedger
-from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.model.cid import Cid
-from content_gateway.net.http_client import HttpClient
 from content_gateway.pins.pinning import Pinning
-from content_gateway.pins.reconciler import Reconciler
-from content_gateway.pins.resync import Resync, ResyncSchedule
 from content_gateway.settings.model import Settings
 from content_gateway.settings.sources import load
 from content_gateway.sqlite.database import Database
 from content_gateway.telemetry import configure
-from content_gateway.wiring.pins import embedded_store, pin_backend, reconcile_policy
+from content_gateway.wiring.pins import wire_pins
 
 
 def _around(*calls: str) -> tuple[str, ...]:
@@ -37,11 +30,11 @@ def _around(*calls: str) -> tuple[str, ...]:
     return tuple(f"{when} {call}" for call in calls for when in ("before", "after"))
 
 
-SWEEPING: Final = _around("acquire_job", "pinset", "known", "settled", "report", "finish_job")
+RESYNC_POINTS: Final = _around("acquire_job", "pinset", "known", "finished", "report", "finish_job")
 """Passed once in a short life."""
 FAILPOINTS: Final = (
-    *_around("add", "remove", "lease", "look", "begin", "pin", "unpin", "settle"),
-    *SWEEPING,
+    *_around("add", "remove", "lease", "status", "begin", "pin", "unpin", "record_outcomes"),
+    *RESYNC_POINTS,
 )
 
 
@@ -92,27 +85,16 @@ class Watched:
 
 @asynccontextmanager
 async def opened(settings: Settings, failpoint: Failpoint) -> AsyncIterator[Pinning]:
-    """The running parts that keep pins."""
+    """The running parts that keep pins, as the service wires them."""
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(Database(settings.ledger_path))
-        outbound = await stack.enter_async_context(HttpClient())
-        if settings.pins.backend == "embedded":
-            blocks = await stack.enter_async_context(Blockstore(settings.blocks_path))
-            backend: Any = embedded_store(settings, outbound, blocks, Denylist(None, None))
-        else:
-            backend = pin_backend(settings, outbound)
-        watched: Any = Watched(backend, failpoint)
-        contents: Any = Watched(SqliteContents(database), failpoint)
-        resyncs: Any = Watched(SqliteResyncs(database), failpoint)
-        ledger: Any = Watched(SqliteLedger(database, grace=settings.pins.unpin_grace), failpoint)
-        reconciler = Reconciler(contents, watched, policy=reconcile_policy(settings))
-        stack.push_async_callback(reconciler.close)
-        schedule = ResyncSchedule(interval=settings.pins.resync_interval)
-        resync = Resync(resyncs, watched, wake=reconciler.wake, schedule=schedule)
-        stack.push_async_callback(resync.close)
-        reconciler.start()
-        resync.start()
-        yield Pinning(ledger, blocking=Denylist(None, None), wake=reconciler.wake)
+        around: Any = lambda port: Watched(port, failpoint)  # noqa: E731 - a port is any
+        pins = await wire_pins(stack, settings, database, Denylist(None, None), around=around)
+        if pins.blocks is not None:
+            pins.blocks.collect()
+        pins.reconciler.start()
+        pins.resync.start()
+        yield pins.pinning
 
 
 async def grant(pinning: Pinning, request: str) -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from content_gateway.api_keys import OpenKeys
 from tests.faults.backends import World, batching, embedded
-from tests.faults.failpoints import FAILPOINTS, SWEEPING
+from tests.faults.failpoints import FAILPOINTS, RESYNC_POINTS
 from tests.faults.journal import Journal, block, let_leases_run_out, unsettled
 from tests.process import QUIET, running
 from tests.waiting import until
@@ -112,7 +112,7 @@ async def die_at_points(data: Path, opened: Opened, seed: int) -> None:
             world.provide(cid, content)
         for number in range(AT_POINTS):
             point = FAILPOINTS[(number + seed) % len(FAILPOINTS)]
-            passages = 1 if point in SWEEPING else chance.choice([1, 1, 2, 5])
+            passages = 1 if point in RESYNC_POINTS else chance.choice([1, 1, 2, 5])
             if not await live(data, world, journal, point, passages):
                 missed[point] += 1
             journal.check(data / "ledger.sqlite")

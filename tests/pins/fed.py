@@ -16,7 +16,7 @@ from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.resync import Resync
 from content_gateway.pins.rules import ReconcilePolicy
 from content_gateway.sqlite.database import Database
-from content_gateway.wiring.pins import CLUSTER_SENDS, CLUSTER_WORKERS
+from content_gateway.wiring.backends import CLUSTER_REQUESTS, CLUSTER_WORKERS
 from tests.fakes.cluster import MiniCluster
 from tests.fakes.cluster_wire import Wire
 from tests.ledgers import Clock
@@ -50,7 +50,7 @@ class Fed:
     def another_process(self) -> Reconciler:
         """A reconciler on the same ledger."""
         # A round ends with its batches: none of them waits for a clock that stands still.
-        policy = ReconcilePolicy(workers=CLUSTER_WORKERS, sends=CLUSTER_SENDS, longest_turn=0.0)
+        policy = ReconcilePolicy(workers=CLUSTER_WORKERS, sends=CLUSTER_REQUESTS, longest_turn=0.0)
         return Reconciler(
             self.contents, self._backend, policy=policy, queue=self._backend, clock=self.clock
         )

@@ -1,42 +1,32 @@
-"""The part of the composition root that keeps pins: ledger, backend, reconciler and sweep.
+"""The part of the composition root that keeps pins: ledger, reconciler and resync over a backend.
 
-Opens and closes on the stack of app.py, and decides nothing that a part could."""
+Opens and closes on the stack of app.py, and decides nothing that a part could. Which backend there
+is, and how it is best worked with, is left to backends.py."""
 
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
 
-from content_gateway.backends.cluster.cluster import IpfsCluster
 from content_gateway.backends.embedded.blockstore import Blockstore
-from content_gateway.backends.embedded.gateways import TrustlessGateways
 from content_gateway.backends.embedded.store import EmbeddedStore
-from content_gateway.backends.embedded.wantlist import DagLimits
-from content_gateway.backends.kubo.kubo import Kubo
 from content_gateway.denylist.denylist import Denylist
-from content_gateway.ipld.block import refusal
 from content_gateway.ledger.backend_health import SqliteBackendHealth
 from content_gateway.ledger.contents import SqliteContents
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.net.connection_slots import PoolLimits
 from content_gateway.net.http_client import HttpClient
-from content_gateway.net.origin_guard import OriginGuard
 from content_gateway.pins.delegates import Delegates
 from content_gateway.pins.origins import OriginRules
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.resync import Resync, ResyncSchedule
-from content_gateway.pins.rules import ReconcilePolicy
 from content_gateway.settings.model import Settings
 from content_gateway.sqlite.database import Database
+from content_gateway.wiring.backends import open_backend
 
-# docs/facts/pins.md, What questions cost: a cluster is well served with 20 to 50 wishes at a time.
-# With fewer, each takes it twice the CPU (measured): others are looked at and written down
-# meanwhile. So many are for one requestor, and half as many more for the others.
-CLUSTER_SENDS: Final = 50
-CLUSTER_WORKERS: Final = 2 * CLUSTER_SENDS
-CLUSTER_GATHER: Final = 0.1  # seconds between leases, where many are tended
-KUBO_WORKERS: Final = 16
+Port = TypeVar("Port")
+
 # Of its own: names never wait behind pins. A pin has time, and does not fail for want of a turn.
 CONNECTIONS: Final = PoolLimits(in_all=256, per_server=64, waiting=4096, seconds=60.0)
 
@@ -58,31 +48,42 @@ class WiredPins:
     origins: OriginRules
 
 
+class Around(Protocol):
+    """What is put around each port before it is handed on."""
+
+    def __call__(self, port: Port, /) -> Port:
+        """*port*, or what passes its calls on to it."""
+
+
+def _as_it_is(port: Port, /) -> Port:
+    return port
+
+
 async def wire_pins(
     stack: AsyncExitStack,
     settings: Settings,
     database: Database,
-    blocking: Denylist,
+    denylist: Denylist,
+    *,
+    around: Around = _as_it_is,
 ) -> WiredPins:
-    """The promise and its keepers, closed with *stack*."""
-    outbound = await stack.enter_async_context(HttpClient(limits=CONNECTIONS))
-    store = blocks = None
-    if settings.pins.backend == "embedded":
-        blocks = await stack.enter_async_context(Blockstore(settings.blocks_path, collects=False))
-        guard = OriginGuard(private=settings.pins.private_origins)
-        unmanaged = await stack.enter_async_context(HttpClient(guard))
-        store = embedded_store(settings, outbound, blocks, blocking, unmanaged)
-    backend = store or pin_backend(settings, outbound)
+    """The promise and its keepers, closed with *stack*.
+
+    Tests of faults put something *around* the ports, and stop the process before and after their
+    calls."""
+    client = await stack.enter_async_context(HttpClient(limits=CONNECTIONS))
+    opened = await open_backend(stack, settings, client, denylist)
+    backend = around(opened.backend)
     origins = OriginRules(settings.pins.private_origins)
-    ledger = SqliteLedger(database, grace=settings.pins.unpin_grace)
-    contents = SqliteContents(database, grace=settings.pins.unpin_grace)
-    resyncs, health = SqliteResyncs(database), SqliteBackendHealth(database)
+    ledger = around(SqliteLedger(database, grace=settings.pins.unpin_grace))
+    contents = around(SqliteContents(database, grace=settings.pins.unpin_grace))
+    resyncs, health = around(SqliteResyncs(database)), SqliteBackendHealth(database)
     reconciler = Reconciler(
         contents,
         backend,
-        policy=reconcile_policy(settings),
+        policy=opened.policy,
         health=health,
-        queue=backend if isinstance(backend, IpfsCluster) else None,
+        queue=opened.queue,
         origins=lambda cid: origins.usable(ledger.origins(cid)),
         returned=lambda: resync.trigger(),  # noqa: PLW0108 - each of the two wakes the other
     )
@@ -93,13 +94,7 @@ async def wire_pins(
     chosen, private = settings.pins.delegates, settings.pins.private_origins
     delegates = Delegates(backend, chosen, private=private)
     stack.push_async_callback(delegates.close)
-    # Clusters and Kubo take every kind that a Cid can be; what we verify ourselves is less.
-    pinning = Pinning(
-        ledger,
-        blocking=blocking,
-        wake=reconciler.wake,
-        refusal=refusal if store else None,
-    )
+    pinning = Pinning(ledger, blocking=denylist, wake=reconciler.wake, refusal=opened.refusal)
     return WiredPins(
         pinning,
         contents,
@@ -107,67 +102,8 @@ async def wire_pins(
         health,
         reconciler,
         resync,
-        store,
-        blocks,
+        opened.store,
+        opened.blocks,
         delegates,
         origins,
-    )
-
-
-def reconcile_policy(settings: Settings) -> ReconcilePolicy:
-    """How many contents are tended at once, and how long one may take.
-
-    A cluster takes a wish and goes on by itself; the others are at it until it is done."""
-    workers = {
-        "ipfs-cluster": CLUSTER_WORKERS,
-        "kubo": KUBO_WORKERS,
-        "embedded": settings.embedded.parallel,
-    }
-    # Each of the three lanes must have a worker of its own.
-    most = max(3, workers[settings.pins.backend])
-    policy = ReconcilePolicy(workers=most, longest_attempt_timeout=settings.pins.timeout)
-    if settings.pins.backend == "ipfs-cluster":
-        # It is done with many together, so that they are looked at together.
-        policy = replace(policy, sends=CLUSTER_SENDS, gather_many=CLUSTER_GATHER)
-    return policy
-
-
-def pin_backend(settings: Settings, outbound: HttpClient) -> Kubo | IpfsCluster:
-    """The configured pin backend, where it is somebody else's server."""
-    if settings.pins.backend == "kubo":
-        return Kubo(outbound, settings.kubo.url, pin_seconds=settings.pins.timeout)
-    cluster = settings.ipfs_cluster
-    return IpfsCluster(
-        outbound,
-        cluster.urls,
-        username=cluster.username,
-        password=cluster.password,
-        token=cluster.token,
-        jwt=cluster.jwt,
-        replication_min=settings.pins.replication_min,
-        replication_max=settings.pins.replication_max,
-        seconds=cluster.timeout,
-        batch_age=cluster.batch_age,
-        workers=cluster.concurrent_pins,
-    )
-
-
-def embedded_store(
-    settings: Settings,
-    outbound: HttpClient,
-    blocks: Blockstore,
-    blocking: Denylist,
-    unmanaged: HttpClient | None = None,
-) -> EmbeddedStore:
-    """The embedded store over *blocks*; *unmanaged* is the client that reaches origins."""
-    chosen = settings.embedded
-    limits = DagLimits(chosen.max_blocks, chosen.max_bytes, chosen.max_depth)
-    gateways = TrustlessGateways(
-        outbound,
-        chosen.gateways,
-        seconds=chosen.timeout,
-        stream_seconds=settings.pins.timeout,
-    )
-    return EmbeddedStore(
-        blocks, gateways, limits=limits, checker=blocking.checker, strangers=unmanaged
     )

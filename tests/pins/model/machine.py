@@ -31,7 +31,7 @@ def around(*calls: str) -> tuple[str, ...]:
 
 ASKING: Final = around("add", "remove", "replace", "relabel")
 TENDING: Final = around("lease", "look", "begin", "pin", "unpin", "settle")
-SWEEPING: Final = around(
+RESYNC_POINTS: Final = around(
     *("acquire_job", "pinset", "known", "settled", "look_again", "report", "finish_job")
 )
 
@@ -254,7 +254,7 @@ class PinMachine(Acting):
         self._arm(which, f"during {what}", 1, meanwhile)
         self._work(which, 2, 61.0)
 
-    @rule(which=both, point=st.sampled_from(SWEEPING), number=numbers)
+    @rule(which=both, point=st.sampled_from(RESYNC_POINTS), number=numbers)
     def dies_sweeping(self, which: int, point: str, number: int) -> None:
         if point.endswith("look_again"):
             self.all_add(which, OURS[number], None, 3, 76.0)
@@ -294,7 +294,7 @@ class PinMachine(Acting):
 
     @rule(
         which=both,
-        point=st.sampled_from([*SWEEPING, "during pinset"]),
+        point=st.sampled_from([*RESYNC_POINTS, "during pinset"]),
         deed=deeds,
         requestor=requestors,
         cid=cids,
