@@ -30,9 +30,9 @@ def around(*calls: str) -> tuple[str, ...]:
 
 
 ASKING: Final = around("add", "remove", "replace", "relabel")
-TENDING: Final = around("lease", "look", "begin", "pin", "unpin", "settle")
+RECONCILE_POINTS: Final = around("lease", "status", "begin", "pin", "unpin", "record_outcomes")
 RESYNC_POINTS: Final = around(
-    *("acquire_job", "pinset", "known", "settled", "look_again", "report", "finish_job")
+    *("acquire_job", "pinset", "known", "finished", "look_again", "report", "finish_job")
 )
 
 requestors = st.sampled_from(REQUESTORS)
@@ -197,7 +197,7 @@ class PinMachine(Acting):
 
     @rule(
         which=both,
-        point=st.sampled_from(TENDING),
+        point=st.sampled_from(RECONCILE_POINTS),
         passages=passages,
         number=numbers,
         seconds=moments,
@@ -210,7 +210,7 @@ class PinMachine(Acting):
             self.cluster_loses(OURS[number])
             self.all_add(which, OURS[number], None, 0, 0.0)
             self._do(which, partial(self._resync, which))
-        if point.endswith(("unpin", "settle")):
+        if point.endswith(("unpin", "record_outcomes")):
             self._work(which, 1, 0.1)
             self.all_remove(which, number, 61.0, 0, 0.0)
         self._arm(which, point, passages, None)
@@ -227,7 +227,7 @@ class PinMachine(Acting):
     @rule(
         which=both,
         number=numbers,
-        point=st.sampled_from([*TENDING, "during unpin"]),
+        point=st.sampled_from([*RECONCILE_POINTS, "during unpin"]),
         takes=st.sampled_from([0.0, 0.0, 9.0, 40.0]),
     )
     def second_thoughts(self, which: int, number: int, point: str, takes: float) -> None:
@@ -268,7 +268,7 @@ class PinMachine(Acting):
 
     @rule(
         which=both,
-        point=st.sampled_from([*TENDING, "during pin", "during unpin"]),
+        point=st.sampled_from([*RECONCILE_POINTS, "during pin", "during unpin"]),
         passages=passages,
         deed=deeds,
         requestor=requestors,

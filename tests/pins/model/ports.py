@@ -182,7 +182,7 @@ class WatchedContents:
     async def record_outcomes(
         self, owner: str, outcomes: Sequence[tuple[WorkItem, Outcome]]
     ) -> None:
-        await self._points.passing("before settle")
+        await self._points.passing("before record_outcomes")
         items, deeds = [item for item, _ in outcomes], self._points.deeds
         number, is_alone = deeds.number, not deeds.is_busy
         others = self._of_others(owner, items)
@@ -192,7 +192,7 @@ class WatchedContents:
         for item, _ in outcomes:
             self.begun.pop(item.cid, None)
             self._leased.pop((owner, item.id), None)
-        await self._points.passing("after settle")
+        await self._points.passing("after record_outcomes")
 
 
 class Calls:
@@ -248,9 +248,9 @@ class WatchedBackend:
         ages: Mapping[Cid, float] | None = None,
         unsent: Collection[Cid] = (),
     ) -> Mapping[Cid, BackendStatus]:
-        await self._points.passing("before look")
+        await self._points.passing("before status")
         seen = await self._backend.status(cids, ages, unsent)
-        await self._points.passing("after look")
+        await self._points.passing("after status")
         return seen
 
     async def pin(
@@ -283,7 +283,7 @@ class WatchedBackend:
         await self._points.passing("after pinset")
 
 
-class WatchedSweeps:
+class WatchedResyncs:
     """A ResyncLedger: each of its calls passes two points."""
 
     def __init__(self, resyncs: Any, points: Points) -> None:

@@ -29,7 +29,7 @@ from tests.pins.model.ports import (
     WatchedBackend,
     WatchedContents,
     WatchedLedger,
-    WatchedSweeps,
+    WatchedResyncs,
 )
 from tests.pins.model.promises import Promises
 
@@ -73,7 +73,7 @@ class Process:
             self.contents, backend, policy=POLICY, queue=queue, clock=world.clock
         )
         self.resync = Resync(
-            WatchedSweeps(resyncs, self.points),
+            WatchedResyncs(resyncs, self.points),
             backend,
             wake=self.reconciler.wake,
             clock=world.clock,

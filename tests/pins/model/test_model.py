@@ -17,7 +17,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from content_gateway.sqlite.database import Database
 from tests.pins.model.acting import Tally
 from tests.pins.model.adapted import AdaptedCluster
-from tests.pins.model.machine import ASKING, RESYNC_POINTS, TENDING, PinMachine
+from tests.pins.model.machine import ASKING, RECONCILE_POINTS, RESYNC_POINTS, PinMachine
 
 STEPS_A_RUN = 60
 # Hypothesis repeats itself, with small changes, once a seed has had ten runs.
@@ -65,7 +65,9 @@ def explore(template: Path, first_seed: int, **world: Any) -> Tally:
 
 def check(tally: Tally) -> None:
     """Enough was done: so many steps, and a process died at every point."""
-    crashes = {point: tally.crashed[point] for point in (*ASKING, *TENDING, *RESYNC_POINTS)}
+    crashes = {
+        point: tally.crashed[point] for point in (*ASKING, *RECONCILE_POINTS, *RESYNC_POINTS)
+    }
     print(f"{tally.steps} steps, {sum(crashes.values())} crashes: {crashes}")
     print(f"calls: {dict(sorted(tally.passed.items()))}")
     assert tally.steps >= 500 * SEEDS
