@@ -34,16 +34,16 @@ class Lists:
         self._path = folder / "list.deny"
         self._path.write_text("# nothing\n")
         self._now = 0.0
-        self.blocklist = Denylist(self._path, None, clock=lambda: self._now)
+        self.denylist = Denylist(self._path, None, clock=lambda: self._now)
 
     def block(self, *rules: str) -> None:
         """From now on these rules hold, and no others."""
         self._path.write_text("".join(f"{rule}\n" for rule in ("# now", *rules)))
         self._now += 10.0
-        assert self.blocklist.checker() is not None
+        assert self.denylist.checker() is not None
 
     def checker(self) -> Check | None:
-        return self.blocklist.checker()
+        return self.denylist.checker()
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ async def test_no_list_costs_nothing(tmp_path: Path) -> None:
     """Without rules about content nobody is asked."""
     assert Denylist(None, None).checker() is None
     (tmp_path / "names.deny").write_text("/ipns/example.com\n")
-    blocklist = Denylist(tmp_path / "names.deny", None)
-    assert blocklist.checker() is None
-    blocklist.close()
+    denylist = Denylist(tmp_path / "names.deny", None)
+    assert denylist.checker() is None
+    denylist.close()
     await asyncio.sleep(0)

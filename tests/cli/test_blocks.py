@@ -46,7 +46,7 @@ def test_what_is_kept_and_blocked_is_listed(data: Path) -> None:
     assert run(data, "blocks", "denied").stdout == "No list of blocked content is set.\n"
     listed = data / "list.deny"
     (data / "gateway.toml").write_text(
-        f'data_dir = "{data}"\n[blocking]\ndenylist_file = "{listed}"\n'
+        f'data_dir = "{data}"\n[denylist]\ncontent_file = "{listed}"\n'
     )
     config = ("--config", str(data / "gateway.toml"))
     listed.write_text(f"/ipfs/{list(DAG[1])[5]}\n")

@@ -21,31 +21,31 @@ DNSLINK = IpnsName.parse("domain.example")
 
 Check = Callable[[Denylist], None]
 CHECKS: dict[str, Check] = {
-    "name": lambda blocklist: blocklist.check_name(DOMAIN),
-    "cid": lambda blocklist: blocklist.check_cid(CID),
-    "key": lambda blocklist: blocklist.check_ipns(KEY),
-    "dnslink": lambda blocklist: blocklist.check_ipns(DNSLINK),
+    "name": lambda denylist: denylist.check_name(DOMAIN),
+    "cid": lambda denylist: denylist.check_cid(CID),
+    "key": lambda denylist: denylist.check_ipns(KEY),
+    "dnslink": lambda denylist: denylist.check_ipns(DNSLINK),
 }
 
 
-def blocked(blocklist: Denylist) -> set[str]:
+def blocked(denylist: Denylist) -> set[str]:
     """Which of the checks refuse."""
     refused = set()
     for kind, check in CHECKS.items():
         try:
-            check(blocklist)
+            check(denylist)
         except Blocked:
             refused.add(kind)
     return refused
 
 
 @pytest.fixture
-def denylist(tmp_path: Path) -> Path:
+def content_file(tmp_path: Path) -> Path:
     return tmp_path / "operator.deny"
 
 
 @pytest.fixture
-def names(tmp_path: Path) -> Path:
+def domains_file(tmp_path: Path) -> Path:
     return tmp_path / "names.txt"
 
 
@@ -55,13 +55,13 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def blocklist(denylist: Path, names: Path, clock: Clock) -> Iterator[Denylist]:
+def denylist(content_file: Path, domains_file: Path, clock: Clock) -> Iterator[Denylist]:
     """Both files, which block nothing yet."""
-    denylist.write_text("# nothing\n")
-    names.write_text("# nothing\n")
-    blocklist = Denylist(denylist, names, clock=clock)
-    yield blocklist
-    blocklist.close()
+    content_file.write_text("# nothing\n")
+    domains_file.write_text("# nothing\n")
+    denylist = Denylist(content_file, domains_file, clock=clock)
+    yield denylist
+    denylist.close()
 
 
 def put(path: Path, text: str) -> None:
@@ -73,9 +73,9 @@ def put(path: Path, text: str) -> None:
 
 def test_without_files_nothing_is_blocked() -> None:
     """The default."""
-    blocklist = Denylist(None, None)
-    assert blocked(blocklist) == set()
-    blocklist.close()
+    denylist = Denylist(None, None)
+    assert blocked(denylist) == set()
+    denylist.close()
 
 
 @pytest.mark.parametrize(
@@ -88,34 +88,34 @@ def test_without_files_nothing_is_blocked() -> None:
         (legacy("domain.example/"), {"name", "dnslink"}),
     ],
 )
-def test_a_denylist_blocks_by_kind(denylist: Path, rule: str, kinds: set[str]) -> None:
+def test_a_denylist_blocks_by_kind(content_file: Path, rule: str, kinds: set[str]) -> None:
     """A domain is blocked wherever it stands; content and keys are blocked as such."""
-    denylist.write_text(rule)
-    assert blocked(Denylist(denylist, None)) == kinds
+    content_file.write_text(rule)
+    assert blocked(Denylist(content_file, None)) == kinds
 
 
-def test_a_listed_name_is_blocked_as_dnslink_too(names: Path) -> None:
+def test_a_listed_name_is_blocked_as_dnslink_too(domains_file: Path) -> None:
     """Whoever blocks a domain means it however it is reached."""
     for line in ("domain.example", "*.example"):
-        put(names, line)
-        assert blocked(Denylist(None, names)) == {"name", "dnslink"}
+        put(domains_file, line)
+        assert blocked(Denylist(None, domains_file)) == {"name", "dnslink"}
 
 
-def test_an_exception_lifts_only_its_own_list(denylist: Path, names: Path) -> None:
+def test_an_exception_lifts_only_its_own_list(content_file: Path, domains_file: Path) -> None:
     """Two files, perhaps of two people: either of them blocks."""
-    denylist.write_text("/ipns/domain.example\n!/ipns/domain.example")
-    names.write_text("domain.example")
-    assert blocked(Denylist(denylist, None)) == set()
-    assert blocked(Denylist(denylist, names)) == {"name", "dnslink"}
+    content_file.write_text("/ipns/domain.example\n!/ipns/domain.example")
+    domains_file.write_text("domain.example")
+    assert blocked(Denylist(content_file, None)) == set()
+    assert blocked(Denylist(content_file, domains_file)) == {"name", "dnslink"}
 
 
-def test_the_caller_hears_what_kind_of_thing_is_blocked(denylist: Path) -> None:
+def test_the_caller_hears_what_kind_of_thing_is_blocked(content_file: Path) -> None:
     """And no more: which rule it was is the operator's business."""
-    denylist.write_text(f"/ipfs/{CID}\n/ipns/{KEY}\n/ipns/{DOMAIN}")
+    content_file.write_text(f"/ipfs/{CID}\n/ipns/{KEY}\n/ipns/{DOMAIN}")
     details = {}
     for kind, check in CHECKS.items():
         with pytest.raises(Blocked) as refused:
-            check(Denylist(denylist, None))
+            check(Denylist(content_file, None))
         details[kind] = refused.value.detail
     assert details == {
         "name": "This domain is blocked by the operator.",
@@ -126,48 +126,48 @@ def test_the_caller_hears_what_kind_of_thing_is_blocked(denylist: Path) -> None:
 
 
 def test_an_edit_of_either_file_shows_within_a_second(
-    blocklist: Denylist, denylist: Path, names: Path, clock: Clock
+    denylist: Denylist, content_file: Path, domains_file: Path, clock: Clock
 ) -> None:
     """No restart, whether something is blocked or freed."""
-    assert blocked(blocklist) == set()
-    put(denylist, f"/ipfs/{CID}")
-    put(names, "domain.example")
+    assert blocked(denylist) == set()
+    put(content_file, f"/ipfs/{CID}")
+    put(domains_file, "domain.example")
     clock.pass_(1)
-    assert blocked(blocklist) == {"cid", "name", "dnslink"}
-    put(denylist, "# freed")
+    assert blocked(denylist) == {"cid", "name", "dnslink"}
+    put(content_file, "# freed")
     clock.pass_(1)
-    assert blocked(blocklist) == {"name", "dnslink"}
+    assert blocked(denylist) == {"name", "dnslink"}
 
 
 @pytest.mark.parametrize("broken", ["oops", "", None])
 def test_a_list_that_breaks_still_blocks(
-    blocklist: Denylist, denylist: Path, names: Path, clock: Clock, broken: str | None
+    denylist: Denylist, content_file: Path, domains_file: Path, clock: Clock, broken: str | None
 ) -> None:
     """Wrong, empty or gone: the last good list stays, and the log has one alarm for each file."""
-    put(denylist, f"/ipfs/{CID}")
-    put(names, "domain.example")
+    put(content_file, f"/ipfs/{CID}")
+    put(domains_file, "domain.example")
     clock.pass_(1)
-    assert blocked(blocklist) == {"cid", "name", "dnslink"}
+    assert blocked(denylist) == {"cid", "name", "dnslink"}
     with structlog.testing.capture_logs() as logs:
-        for path in (denylist, names):
+        for path in (content_file, domains_file):
             if broken is None:
                 path.unlink()
             else:
                 put(path, broken)
         for _ in range(3):
             clock.pass_(1)
-            assert blocked(blocklist) == {"cid", "name", "dnslink"}
+            assert blocked(denylist) == {"cid", "name", "dnslink"}
     alarms = [entry["setting"] for entry in logs if entry["log_level"] == "error"]
-    assert sorted(alarms) == ["blocking.denylist_file", "blocking.names_file"]
+    assert sorted(alarms) == ["denylist.content_file", "denylist.domains_file"]
 
 
-@pytest.mark.parametrize("setting", ["blocking.denylist_file", "blocking.names_file"])
+@pytest.mark.parametrize("setting", ["denylist.content_file", "denylist.domains_file"])
 @pytest.mark.parametrize("text", ["oops", None])
 def test_the_start_fails_without_the_lists(tmp_path: Path, setting: str, text: str | None) -> None:
     """Nothing is served unblocked because a file was misspelt."""
     path = tmp_path / "list"
     if text is not None:
         path.write_text(text)
-    files = (path, None) if setting == "blocking.denylist_file" else (None, path)
+    files = (path, None) if setting == "denylist.content_file" else (None, path)
     with pytest.raises(WrongSettings, match=setting):
         Denylist(*files)

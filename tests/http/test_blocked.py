@@ -55,8 +55,8 @@ async def service(
         tmp_path,
         ethereum,
         ipns__routers=[origin.url],
-        blocking__denylist_file=denylist,
-        blocking__names_file=names,
+        denylist__content_file=denylist,
+        denylist__domains_file=names,
     ) as service:
         yield service
 
@@ -209,13 +209,13 @@ async def test_a_blocked_name_is_looked_up_nowhere(
 ) -> None:
     """Nobody learns from us that somebody asked; and a key is still needed to hear 451."""
     names.write_text("site.eth")
-    async with serving(tmp_path, ethereum, blocking__names_file=names) as service:
+    async with serving(tmp_path, ethereum, denylist__domains_file=names) as service:
         assert (await service.resolve("site.eth")).status == 451
         assert (await service.resolve("site.eth", key=None)).status == 401
     assert ethereum.posts == 0
 
 
-@pytest.mark.parametrize("setting", ["blocking__denylist_file", "blocking__names_file"])
+@pytest.mark.parametrize("setting", ["denylist__content_file", "denylist__domains_file"])
 async def test_without_its_list_the_service_does_not_start(
     tmp_path: Path, ethereum: FakeEthereum, setting: str
 ) -> None:

@@ -390,7 +390,7 @@ async def test_blocked_content_is_not_pinned(tmp_path: Path, cluster: MiniCluste
     """In any spelling, by adding or by replacing."""
     denylist = tmp_path / "operator.deny"
     denylist.write_text(f"/ipfs/{V0}\n")
-    async with before(cluster, tmp_path, blocking__denylist_file=denylist) as service:
+    async with before(cluster, tmp_path, denylist__content_file=denylist) as service:
         held = await add(service, cid_of("held"))
         for path in ("/pins", f"/pins/{held['requestid']}"):
             answer = await service.psa("POST", path, body={"cid": V1})

@@ -285,7 +285,7 @@ async def test_blocked_content_is_451(tmp_path: Path, origin: Origin) -> None:
         tmp_path / "data",
         embedded__gateways=[origin.url],
         embedded__serve=True,
-        blocking__denylist_file=denylist,
+        denylist__content_file=denylist,
     ) as service:
         await hold(service, FILE[0])
         new = denylist.with_suffix(".new")
@@ -343,7 +343,7 @@ async def test_a_blocked_block_is_not_served_inside_its_parents_car(
         tmp_path / "data",
         embedded__gateways=[origin.url],
         embedded__serve=True,
-        blocking__denylist_file=listed,
+        denylist__content_file=listed,
     ) as service:
         await hold(service, TREE[0])
         await hold(service, large[0])

@@ -113,7 +113,7 @@ def resolver_of(
     memory: Memory | None = None,
     clock: Clock | None = None,
     policy: IpnsPolicy | None = None,
-    blocking: IpnsDenylist | None = None,
+    denylist: IpnsDenylist | None = None,
 ) -> IpnsResolver:
     """A resolver over *sources*; parts that a test does not care about are new and empty."""
     clock = clock or Clock()
@@ -125,7 +125,7 @@ def resolver_of(
         clock=clock,
         today=clock.today,
     )
-    return IpnsResolver(links, blocking or Denylist(None, None))
+    return IpnsResolver(links, denylist or Denylist(None, None))
 
 
 async def settle() -> None:

@@ -346,7 +346,7 @@ async def test_a_chain_through_anything_blocked_is_blocked(blocked: str) -> None
     """Whatever is on the way; known or not, and however it is asked for."""
     source, blocks = Source(), Blocks()
     name = chain(source, 2)
-    resolver = resolver_of(source, blocking=blocks)
+    resolver = resolver_of(source, denylist=blocks)
     assert await resolver.latest(name) == FIRST
     task = resolver.begin(name).task
     if blocked == "content":
@@ -368,7 +368,7 @@ async def test_a_blocked_name_is_not_even_looked_up() -> None:
     """No source hears of it."""
     source, blocks = Source(), Blocks()
     blocks.names.add(chain(source, 1))
-    resolver = resolver_of(source, blocking=blocks)
+    resolver = resolver_of(source, denylist=blocks)
     with pytest.raises(Blocked):
         await resolver.latest(SIGNERS[0].name)
     await settle()

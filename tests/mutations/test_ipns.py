@@ -168,7 +168,7 @@ class Sources:
             local=[Zone(site=Records(WALLET, IpnsContent(self.name)))],
             services=[],
             ipns=resolver,
-            blocking=Denylist(None, None),
+            denylist=Denylist(None, None),
             cache=Cache(Memory()),
         )
         try:

@@ -73,7 +73,7 @@ class World:
             local=[],
             services=services,
             ipns=ipns or Ipns(),
-            blocking=Denylist(None, None),
+            denylist=Denylist(None, None),
             cache=Cache(Memory()),
         )
         try:

@@ -182,7 +182,7 @@ def directory_of(
         local=local,
         services=services,
         ipns=ipns or Ipns(),
-        blocking=blocks or Blocks(),
+        denylist=blocks or Blocks(),
         cache=Cache(memory or Memory(), ages=ages, clock=clock, today=clock.today),
         policy=policy,
         clock=clock,

@@ -50,7 +50,7 @@ class Street:
             local=[],
             services=[self.service],
             ipns=Ipns(),
-            blocking=Denylist(None, None),
+            denylist=Denylist(None, None),
             cache=Cache(Memory(), clock=clock),
             clock=clock,
         )

@@ -61,7 +61,7 @@ async def reconciler(
 @pytest.fixture
 def pinning(database: Database, reconciler: Reconciler) -> Pinning:
     ledger = SqliteLedger(database, grace=0.2)
-    return Pinning(ledger, blocking=Denylist(None, None), wake=reconciler.wake)
+    return Pinning(ledger, denylist=Denylist(None, None), wake=reconciler.wake)
 
 
 async def all_of(pinning: Pinning) -> list[PinStatus]:

@@ -78,7 +78,7 @@ async def reconciler(
 @pytest.fixture
 def pinning(database: Database, reconciler: Reconciler, wall: SetClock) -> Pinning:
     ledger = SqliteLedger(database, grace=0.2, clock=wall)
-    return Pinning(ledger, blocking=Denylist(None, None), wake=reconciler.wake)
+    return Pinning(ledger, denylist=Denylist(None, None), wake=reconciler.wake)
 
 
 async def pinned(pinning: Pinning, number: int) -> None:

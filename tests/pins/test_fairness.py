@@ -51,7 +51,7 @@ async def reconciler(database: Database, backend: Backend) -> AsyncIterator[Reco
 @pytest.fixture
 def pinning(database: Database, reconciler: Reconciler) -> Pinning:
     ledger = SqliteLedger(database, grace=0.0)
-    return Pinning(ledger, blocking=Denylist(None, None), wake=reconciler.wake)
+    return Pinning(ledger, denylist=Denylist(None, None), wake=reconciler.wake)
 
 
 async def add(pinning: Pinning, who: str, numbers: Iterable[int]) -> None:

@@ -155,7 +155,7 @@ async def reconciler(database: Database, backend: Backend) -> AsyncIterator[Reco
 @pytest.fixture
 def pinning(database: Database, reconciler: Reconciler) -> Pinning:
     nothing = Denylist(None, None)
-    return Pinning(SqliteLedger(database, grace=0.2), blocking=nothing, wake=reconciler.wake)
+    return Pinning(SqliteLedger(database, grace=0.2), denylist=nothing, wake=reconciler.wake)
 
 
 async def settled_for(pinning: Pinning, requestor: str, number: int) -> None:
@@ -246,7 +246,7 @@ async def test_many_are_looked_at_together(database: Database) -> None:
     policy = replace(QUICK, batch=10, gather_many=0.2, first_backoff=0.1, longest_backoff=0.5)
     reconciler = Reconciler(SqliteContents(database), backend, policy=policy)
     pinning = Pinning(
-        SqliteLedger(database, grace=0.2), blocking=Denylist(None, None), wake=reconciler.wake
+        SqliteLedger(database, grace=0.2), denylist=Denylist(None, None), wake=reconciler.wake
     )
     for number in range(60):
         await pinning.add("a", str(cid(number)))
@@ -492,7 +492,7 @@ async def test_batched_changes_are_believed_when_they_are_old_enough(
     reconciler = Reconciler(SqliteContents(database), backend, policy=QUICK)
     nothing = Denylist(None, None)
     ledger = SqliteLedger(database, grace=0.0)
-    pinning = Pinning(ledger, blocking=nothing, wake=reconciler.wake)
+    pinning = Pinning(ledger, denylist=nothing, wake=reconciler.wake)
     reconciler.start()
     await pinning.add("a", str(cid(1)))
     await finished(pinning, 1, ContentState.PINNED)
@@ -514,7 +514,7 @@ async def test_an_unpin_that_came_too_early_is_sent_again(database: Database) ->
     backend = Backend(batch_age=2.0)
     reconciler = Reconciler(SqliteContents(database), backend, policy=QUICK)
     ledger = SqliteLedger(database, grace=0.0)
-    pinning = Pinning(ledger, blocking=Denylist(None, None), wake=reconciler.wake)
+    pinning = Pinning(ledger, denylist=Denylist(None, None), wake=reconciler.wake)
     reconciler.start()
     await pinning.add("a", str(cid(1)))
 
@@ -588,7 +588,7 @@ async def test_one_worker_does_everything(database: Database, backend: Backend) 
     policy = replace(QUICK, workers=1)
     reconciler = Reconciler(SqliteContents(database), backend, policy=policy)
     ledger = SqliteLedger(database, grace=0.0)
-    pinning = Pinning(ledger, blocking=Denylist(None, None), wake=reconciler.wake)
+    pinning = Pinning(ledger, denylist=Denylist(None, None), wake=reconciler.wake)
     backend.refused.add(cid(1))
     reconciler.start()
     await pinning.add("a", str(cid(1)))
@@ -647,7 +647,7 @@ async def test_the_backend_is_told_who_has_it(database: Database, backend: Backe
         policy=QUICK,
         origins=lambda content: rules.usable(ledger.origins(content)),
     )
-    pinning = Pinning(ledger, blocking=Denylist(None, None), wake=reconciler.wake)
+    pinning = Pinning(ledger, denylist=Denylist(None, None), wake=reconciler.wake)
     here, there, gone = (f"/ip4/8.8.8.{n}/tcp/1/p2p/{PEER}" for n in (1, 2, 3))
     await pinning.describe("a", str(cid(1)), Label(origins=(here, "/wrong")))
     await pinning.describe("b", str(cid(1)), Label(origins=(there,)))

@@ -78,20 +78,20 @@ def stat(config: Path | None, as_json: bool) -> None:
 @command.command("denied", epilog="Example: content-gateway blocks denied --config gateway.toml")
 @common.config_option
 def denied(config: Path | None) -> None:
-    """List the blocks that are kept although blocking.denylist_file names them, and their pins.
+    """List the blocks that are kept although denylist.content_file names them, and their pins.
 
     None of them is served. Ends with status 1 if there are any."""
     from content_gateway.backends.embedded.denied import denied as kept_and_denied
     from content_gateway.denylist.denylist import Denylist
 
     settings = common.load(config).settings
-    blocking = Denylist(settings.blocking.denylist_file, None)
-    check = blocking.checker()
+    denylist = Denylist(settings.denylist.content_file, None)
+    check = denylist.checker()
     if check is None:
         click.echo("No list of blocked content is set.")
         return
     number = _with_blocks(config, lambda blocks: kept_and_denied(blocks, check, _report_denied))
-    blocking.close()
+    denylist.close()
     if not number:
         click.echo("Nothing that is kept is blocked.")
         return

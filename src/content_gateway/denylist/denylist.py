@@ -16,8 +16,8 @@ from content_gateway.model.cid import Cid
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
 
-DENYLIST_SETTING: Final = "blocking.denylist_file"
-NAMES_SETTING: Final = "blocking.names_file"
+DENYLIST_SETTING: Final = "denylist.content_file"
+NAMES_SETTING: Final = "denylist.domains_file"
 MAX_DENYLIST_BYTES: Final = 256 * 1024 * 1024
 MAX_NAMES_BYTES: Final = 64 * 1024 * 1024
 

@@ -91,9 +91,9 @@ class IpnsResolver:
     Each of its answers raises Blocked when a name on the way, or the CID at its end, is not to be
     served; a blocked name is not even looked up."""
 
-    def __init__(self, links: LinkCache, blocking: IpnsDenylist) -> None:
+    def __init__(self, links: LinkCache, denylist: IpnsDenylist) -> None:
         self._links = links
-        self._blocking = blocking
+        self._denylist = denylist
 
     async def latest(
         self, name: IpnsName, *, force_refresh: bool = False, requestor: str = ""
@@ -160,7 +160,7 @@ class IpnsResolver:
         links: list[CacheEntry] = []
         below = ""  # what of the content is meant: each link puts its own path before it
         for _ in range(MAX_DEPTH):
-            self._blocking.check_ipns(name)
+            self._denylist.check_ipns(name)
             if ask:
                 link = self._links.entry(name, force_refresh=force_refresh, requestor=requestor)
             else:
@@ -173,7 +173,7 @@ class IpnsResolver:
             if link.usable_until <= now:
                 return _ResolutionChain(links, failure="The last record has expired.")
             if isinstance(link.target, IpfsPath):
-                self._blocking.check_cid(link.target.cid)
+                self._denylist.check_cid(link.target.cid)
                 if len(_joined(link.target.path, below)) > MAX_PATH:
                     return _ResolutionChain(
                         links, failure="The path that it points at is too long."

@@ -128,7 +128,7 @@ class Directory:
         local: Sequence[LocalNames],
         services: Sequence[NameService],
         ipns: IpnsLookup,
-        blocking: NameDenylist,
+        denylist: NameDenylist,
         cache: Cache,
         policy: DirectoryPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -136,7 +136,7 @@ class Directory:
         self._local = tuple(local)
         self._services = tuple(services)
         self._ipns = ipns
-        self._blocking = blocking
+        self._denylist = denylist
         self._cache = cache
         self._policy = policy or DirectoryPolicy()
         self._clock = clock
@@ -162,7 +162,7 @@ class Directory:
         NameNotFound when every service says that there is nothing, Blocked when the operator
         forbids it; and where no last known answer is young enough UpstreamError when we could not
         find out, Overloaded when that share is used up."""
-        self._blocking.check_name(name)
+        self._denylist.check_name(name)
         local = self._find_locally(name, coin)
         if local is not None:
             return await self._resolution(local, force_refresh, requestor)
@@ -179,7 +179,7 @@ class Directory:
 
         Asks nobody. Raises NameNotFound when nothing is known, or the last answer was that
         nothing is there; Blocked."""
-        self._blocking.check_name(name)
+        self._denylist.check_name(name)
         local = self._find_locally(name, ETHEREUM)
         if local is not None:
             resolved: Resolved | None = Resolved(local, datetime.now(UTC))
@@ -189,7 +189,7 @@ class Directory:
             raise NameNotFound("Nothing is known of this domain, or nothing was there.")
         content, cached = resolved.records.content, None
         if isinstance(content, IpfsContent):
-            self._blocking.check_cid(content.cid)
+            self._denylist.check_cid(content.cid)
         elif isinstance(content, IpnsContent):
             cached = self._ipns.known(content.name)
         return resolved, cached
@@ -249,7 +249,7 @@ class Directory:
     ) -> Resolution:
         content = records.content
         if isinstance(content, IpfsContent):
-            self._blocking.check_cid(content.cid)
+            self._denylist.check_cid(content.cid)
         elif isinstance(content, IpnsContent):
             cid = await self._ipns.latest(
                 content.name, force_refresh=force_refresh, requestor=requestor

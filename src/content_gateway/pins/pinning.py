@@ -68,13 +68,13 @@ class Pinning:
         self,
         ledger: PinLedger,
         *,
-        blocking: PinDenylist,
+        denylist: PinDenylist,
         wake: Callable[[], None],
         refusal: Callable[[Cid], str | None] | None = None,
     ) -> None:
         """*refusal* says why the backend could never keep a CID; None: it may keep any."""
         self._ledger = ledger
-        self._blocking = blocking
+        self._denylist = denylist
         self._wake = wake
         self._refusal = refusal
 
@@ -118,7 +118,7 @@ class Pinning:
         # Now, and not as a pin that fails for ever: no try would end differently.
         if self._refusal is not None and (reason := self._refusal(cid)) is not None:
             raise InvalidCid(f"The content cannot be kept: {reason}.")
-        self._blocking.check_cid(cid)
+        self._denylist.check_cid(cid)
         return cid
 
     async def remove(self, requestor: str, cid: Cid, created_at: datetime | None = None) -> Removal:

@@ -164,10 +164,10 @@ class IpnsSettings(Group):
 class DenylistSettings(Group):
     """What is not served, whoever asks."""
 
-    denylist_file: Path | None = Field(
+    content_file: Path | None = Field(
         None, description="content and IPNS names, in the IPFS compact denylist format"
     )
-    names_file: Path | None = Field(
+    domains_file: Path | None = Field(
         None, description="domains, one a line; *.example.eth: all below"
     )
 

@@ -48,7 +48,7 @@ class Settings(Group):
     basenames: BasenamesSettings = BasenamesSettings()
     unstoppable: UnstoppableSettings = UnstoppableSettings()
     ipns: IpnsSettings = IpnsSettings()
-    blocking: DenylistSettings = DenylistSettings()
+    denylist: DenylistSettings = DenylistSettings()
     pins: PinSettings = PinSettings()
     ipfs_cluster: ClusterSettings = ClusterSettings()
     kubo: KuboSettings = KuboSettings()

@@ -80,11 +80,11 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
     Reconciler and sweeper are ready but not started. Raises WrongSettings."""
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(Database(settings.ledger_path))
-        blocking = Denylist(settings.blocking.denylist_file, settings.blocking.names_file)
-        stack.callback(blocking.close)
+        denylist = Denylist(settings.denylist.content_file, settings.denylist.domains_file)
+        stack.callback(denylist.close)
 
-        pins = await wire_pins(stack, settings, database, blocking)
-        names = await wire_names(stack, settings, database, blocking, zones=zones)
+        pins = await wire_pins(stack, settings, database, denylist)
+        names = await wire_names(stack, settings, database, denylist, zones=zones)
 
         issued_keys = IssuedKeys(SqliteKeys(database))
         keys: KeyVerifier = OpenKeys() if settings.keys.mode == "open" else issued_keys
@@ -99,7 +99,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             **NameHandlers(contract=contract, directory=names.directory, ipns=names.ipns).by_id,
             **PinHandlers(pins.pinning).by_id,
             **psa.by_id,
-            **TrustlessHandlers(served, blocking, answers).by_id,
+            **TrustlessHandlers(served, denylist, answers).by_id,
         }
         api = Api(operations_of(contract), handlers, keys, answers=answers)
         yield Application(

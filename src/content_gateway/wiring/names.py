@@ -49,7 +49,7 @@ async def wire_names(
     stack: AsyncExitStack,
     settings: Settings,
     database: Database,
-    blocking: Denylist,
+    denylist: Denylist,
     *,
     zones: Sequence[ZoneFile],
 ) -> WiredNames:
@@ -59,7 +59,7 @@ async def wire_names(
     # A pool for each purpose: nobody waits behind requests of another kind.
     of_ipns = await stack.enter_async_context(HttpClient(limits=connections(limits.ipns_lookups)))
     of_chains = await stack.enter_async_context(HttpClient(limits=connections(limits.lookups)))
-    ipns = ipns_resolver(settings, of_ipns, last_known, blocking)
+    ipns = ipns_resolver(settings, of_ipns, last_known, denylist)
     stack.push_async_callback(ipns.close)
     guard = Guard(local_gateways=settings.ens.local_gateways)
     gateways = OffchainGateways(await stack.enter_async_context(HttpClient(guard)))
@@ -73,7 +73,7 @@ async def wire_names(
         local=[*own_zones, *zones],
         services=name_services(settings, of_chains, gateways, check),
         ipns=ipns,
-        blocking=blocking,
+        denylist=denylist,
         cache=Cache(last_known, ages=ages(settings)),
         policy=DirectoryPolicy(lookup=settings.names.deadline, max_in_flight=limits.lookups),
     )
@@ -167,7 +167,7 @@ def chain(settings: Settings, outbound: HttpClient, urls: Sequence[str]) -> Ethe
 
 
 def ipns_resolver(
-    settings: Settings, outbound: HttpClient, store: IpnsStore, blocking: Denylist
+    settings: Settings, outbound: HttpClient, store: IpnsStore, denylist: Denylist
 ) -> IpnsResolver:
     """IPNS with every configured source."""
     chosen = settings.ipns
@@ -179,4 +179,4 @@ def ipns_resolver(
         sources.append(KuboSource(outbound, chosen.kubo_url, seconds=chosen.timeout))
     domains = DnsLinks(chosen.dns_servers, seconds=chosen.timeout)
     policy = IpnsPolicy(source_limit=chosen.timeout + 1, max_in_flight=settings.limits.ipns_lookups)
-    return IpnsResolver(LinkCache(sources, domains, store, policy=policy), blocking)
+    return IpnsResolver(LinkCache(sources, domains, store, policy=policy), denylist)

@@ -94,7 +94,7 @@ async def wire_pins(
     chosen, private = settings.pins.delegates, settings.pins.private_origins
     delegates = Delegates(backend, chosen, private=private)
     stack.push_async_callback(delegates.close)
-    pinning = Pinning(ledger, blocking=denylist, wake=reconciler.wake, refusal=opened.refusal)
+    pinning = Pinning(ledger, denylist=denylist, wake=reconciler.wake, refusal=opened.refusal)
     return WiredPins(
         pinning,
         contents,

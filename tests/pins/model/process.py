@@ -80,7 +80,7 @@ class Process:
         )
         self.pinning = Pinning(
             WatchedLedger(ledger, self.points, world.model),
-            blocking=Denylist(None, None),
+            denylist=Denylist(None, None),
             wake=self.reconciler.wake,
         )
 

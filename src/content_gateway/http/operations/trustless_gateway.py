@@ -88,9 +88,9 @@ class TrustlessHandlers:
     Each answer is one of the large *answers* that are sent at once, from before its first block is
     read until its client has taken it."""
 
-    def __init__(self, store: Store | None, blocking: PinDenylist, answers: FairSemaphore) -> None:
+    def __init__(self, store: Store | None, denylist: PinDenylist, answers: FairSemaphore) -> None:
         self._store = store
-        self._blocking = blocking
+        self._denylist = denylist
         self._answers = answers
         self._reads = FairSemaphore(
             _READS,
@@ -141,7 +141,7 @@ class TrustlessHandlers:
     def _asked(self, request: Request) -> tuple[Cid, _Wish, Headers]:
         """What is asked for, in which form, and its header fields."""
         cid = Cid.parse(request.argument)
-        self._blocking.check_cid(cid)
+        self._denylist.check_cid(cid)
         wish = _wish(request)
         return cid, wish, _headers(cid, wish)
 
