@@ -1,8 +1,8 @@
 """Pins over HTTP: how many new ones a second, how many repeats, and what ten million cost.
 
-Every pin is durable when it is answered. The backend is away, so that the ledger is measured and
-not a cluster; the reconciler runs, and probes. Ledgers with many pins are made by SQL, with pins of
-one requestor that are settled."""
+Every pin is durable when it is answered. The backend is unreachable, so that the ledger is measured
+and not a cluster; the reconciler runs, and probes. Ledgers with many pins are made by SQL, with
+pins of one requestor that are settled."""
 
 import itertools
 import os

@@ -72,7 +72,7 @@ async def _download(url: str, root: Cid) -> float:
 
 
 async def _pin(url: str, root: Cid) -> float:
-    """Megabytes a second of a pin, from the wish until it is durable."""
+    """Megabytes a second of a pin, from the request until it is durable."""
     with tempfile.TemporaryDirectory() as folder:
         async with HttpClient() as outbound, Blockstore(Path(folder) / "blocks.sqlite") as blocks:
             store = EmbeddedStore(blocks, TrustlessGateways(outbound, [url]))

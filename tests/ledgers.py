@@ -38,7 +38,7 @@ def numbers(items: Sequence[WorkItem]) -> list[int]:
 
 
 def quota(number: int) -> LeaseQuota:
-    """Room for *number* contents of each lane of retries, and for twice as many first tries."""
+    """Room for *number* contents of each queue of retries, and for twice as many first tries."""
     return LeaseQuota(number + number, number + number, number, number)
 
 

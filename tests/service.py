@@ -1,6 +1,6 @@
 """The real service in this process, on a loopback socket, with its answers checked.
 
-Built by the same app.py as production, from settings; every answer a test gets has passed the
+Built by the same wiring/ as production, from settings; every answer a test gets has passed the
 contract check."""
 
 import asyncio

@@ -2,7 +2,7 @@
 
 The loop that the service runs on has one task more, the watcher of `tests/lag.py`; nothing else
 differs from `python -m content_gateway`. FILE holds the two worst lags so far, in seconds of CPU,
-the worst last; SIGUSR1 begins anew."""
+the worst last; SIGUSR1 begins again."""
 
 import asyncio
 import signal
@@ -30,7 +30,7 @@ class ToldLag(Lag):
         super().see(cpu, wall)
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Begin again."""
         self.worst = self.wall = self._second = 0.0
 
 

@@ -91,7 +91,7 @@ class ScopeMissing(CallerError):
 
 
 class Blocked(GatewayError):
-    """The operator's block list forbids serving this. *detail* says what kind of thing it is."""
+    """The operator's denylist forbids serving this. *detail* says what kind of thing it is."""
 
 
 class NotFound(GatewayError):

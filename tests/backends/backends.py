@@ -22,12 +22,12 @@ def silent(blocks: int, size: int) -> None:
 
 
 async def look(backend: PinBackend, cid: Cid) -> BackendStatus:
-    """What a look at *cid* shows."""
+    """What a status check at *cid* shows."""
     return (await backend.status([cid]))[cid]
 
 
 async def status(backend: PinBackend, cid: Cid) -> TrackerStatus:
-    """Whether *cid* is pinned, as a look shows it."""
+    """Whether *cid* is pinned, as a status check shows it."""
     return (await look(backend, cid)).status
 
 

@@ -12,7 +12,7 @@ async def number(blocks: Blockstore, question: str) -> int:
 
 
 async def count(blocks: Blockstore) -> int:
-    """How many blocks there are; none of them is garbage, but for pins that are leaving."""
+    """How many blocks there are; none of them is garbage, but for pins that are being unpinned."""
     return await number(blocks, "SELECT count(*) FROM blocks")
 
 
@@ -32,7 +32,7 @@ async def collected(blocks: Blockstore) -> None:
 
 
 async def corrupt(blocks: Blockstore, cid: Cid, data: bytes) -> None:
-    """Let the block *cid* rot on disk to *data*."""
+    """Let the block *cid* corruption on disk to *data*."""
     await blocks.write(
         lambda file: file.execute(
             "UPDATE blocks SET data = ? WHERE multihash = ?", (data, cid.multihash)

@@ -57,7 +57,7 @@ def test_several_may_make_it_at_once(tmp_path: Path) -> None:
 
 
 async def test_what_was_kept_is_there_next_time(tmp_path: Path, outbound: HttpClient) -> None:
-    """Blocks, pins and their sizes, from a store opened anew on the same file."""
+    """Blocks, pins and their sizes, from a store opened again on the same file."""
     dag = file(20, 100)
     async with Blockstore(tmp_path / "new" / "blocks.sqlite") as blocks:
         await put(blocks, dag)
@@ -193,7 +193,7 @@ class Watched(Blockstore):
 
 
 async def test_what_is_promised_waits_for_the_disk_and_blocks_do_not(tmp_path: Path) -> None:
-    """That a pin is complete, or let go of, is synced before it is said; and all before it is."""
+    """That a pin is complete, or released, is synced before it is said; and all before it is."""
 
     def level(file: sqlite3.Connection) -> int:
         return int(file.execute("PRAGMA synchronous").fetchone()[0])

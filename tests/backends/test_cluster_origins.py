@@ -71,7 +71,7 @@ async def test_a_pin_that_failed_hears_of_new_origins(world: World) -> None:
 
 
 async def test_the_nodes_of_all_peers_have_addresses(world: World) -> None:
-    """Those that the cluster tells; a peer that is away, or whose node is, has none."""
+    """Those that the cluster tells; a peer that is unreachable, or whose node is, has none."""
     for number, peer in enumerate(world.cluster.peers):
         peer.addresses = [origin(number).text]
     world.cluster.peers[1].has_ipfs = False

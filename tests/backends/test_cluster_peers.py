@@ -89,7 +89,7 @@ async def test_a_peer_that_failed_is_left_alone_for_a_while(world: World) -> Non
 
 @pytest.mark.parametrize("mood", ["dark", "hang", "garbage", "html", "503", "429", "404", "cut"])
 async def test_an_outage_is_never_absence(world: World, mood: Mood) -> None:
-    """However the cluster is away, no call takes it for an answer about a content."""
+    """However the cluster is unreachable, no call takes it for an answer about a content."""
     backend, cid = world.backend(seconds=0.3, status_seconds=0.3), world.content()
     await pin(backend, cid)
     for server in world.servers:
@@ -172,7 +172,7 @@ async def test_a_refused_login_is_an_outage_that_says_so(
 
 
 async def test_an_answer_that_gets_lost_is_an_outage_and_the_pin_is_there(world: World) -> None:
-    """The cluster took it and hung up: the next look finds it, nothing is sent twice."""
+    """The cluster took it and hung up: the next status check finds it, nothing is sent twice."""
     backend, cid = world.backend(world.urls[:1]), world.content()
     world.cluster.peers[0].loses_answers = True
     with pytest.raises(UpstreamUnavailable):

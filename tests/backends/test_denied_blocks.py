@@ -161,7 +161,7 @@ async def test_a_link_in_another_codec_is_asked_about_as_well(
 
 
 async def test_asking_about_each_block_is_cheap(lists: Lists) -> None:
-    """Far below 100 µs a block, also with a list of double hashes, which are computed anew."""
+    """Far below 100 µs a block, also with a list of double hashes, which are computed again."""
     cids = [raw(b"%d" % number)[0] for number in range(2_000)]
     for rules, most in (
         ([f"/ipfs/{raw(b'x')[0]}"], 30e-6),

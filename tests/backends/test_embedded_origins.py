@@ -41,7 +41,7 @@ def store_of(
     blocks: Blockstore, outbound: HttpClient, origin: Origin, via: HttpClient
 ) -> EmbeddedStore:
     """A store whose own gateway is *origin*."""
-    return EmbeddedStore(blocks, TrustlessGateways(outbound, [origin.url]), strangers=via)
+    return EmbeddedStore(blocks, TrustlessGateways(outbound, [origin.url]), to_origins=via)
 
 
 async def test_an_origin_is_asked_for_its_content(
@@ -85,7 +85,7 @@ async def test_an_origin_that_lies_or_is_gone_stops_nobody(
 async def test_without_leave_no_private_address_is_reached(
     blocks: Blockstore, outbound: HttpClient, origin: Origin, stranger: Origin
 ) -> None:
-    """Whatever name or address leads there: it is looked at when the socket is made."""
+    """Whatever name or address leads there: it is checked when the socket is made."""
     root, stranger.blocks = raw(b"on a private address")
     async with HttpClient(OriginGuard()) as guarded:
         store = store_of(blocks, outbound, origin, guarded)

@@ -502,7 +502,7 @@ async def test_two_pins_of_overlapping_dags_at_once(
 async def test_a_pin_that_is_unpinned_while_it_comes_in_is_not_called_complete(
     store: EmbeddedStore, blocks: Blockstore, origin: Origin, other: Origin
 ) -> None:
-    """Another process let go of it: what was fetched goes, and the pin says so."""
+    """Another process released it: what was fetched goes, and the pin says so."""
     root, origin.blocks = chain(12)
     other.go_dark()
     origin.cars = False

@@ -62,7 +62,7 @@ async def test_only_doubtful_pins_are_read_one_by_one(world: World) -> None:
 
 async def test_what_looks_absent_and_is_in_the_pinset_is_not_absent(world: World) -> None:
     """Every peer says "unpinned" of a pin that all of them are to have, as when one of them is
-    just done with letting go of it: the pinset itself has the last word."""
+    just done with releasing of it: the pinset itself has the last word."""
     backend, cid = world.backend(), world.content()
     await pin(backend, cid)
     world.rest.blind_to.add(str(cid))
@@ -127,7 +127,7 @@ async def test_one_content_that_cannot_be_told_does_not_hide_the_others(world: W
 
 
 async def test_a_failed_pin_is_recovered_and_not_sent_again(world: World) -> None:
-    """Another POST would write the pin anew and broadcast it; recover only lets peers try."""
+    """Another POST would write the pin again and broadcast it; recover only lets peers try."""
     backend = world.backend()
     data = b"late"
     cid = Cid(RAW, SHA2_256, sha256(data).digest())
@@ -143,7 +143,7 @@ async def test_a_failed_pin_is_recovered_and_not_sent_again(world: World) -> Non
 
 
 async def test_a_pin_in_an_open_batch_is_not_seen_and_may_be_lost(world: World) -> None:
-    """Why a look counts only when the last change is older than the batch age."""
+    """Why a status check counts only when the last change is older than the batch age."""
     world.cluster.batch_age = 60
     backend, cid = world.backend(batch_age=60), world.content()
     assert backend.batch_age == 65  # the longest call, and the batch behind it

@@ -173,7 +173,7 @@ async def test_an_unpin_leaves_a_direct_pin_alone(kubo: Kubo, node: Node) -> Non
 
 
 async def test_a_pin_that_went_by_itself_is_no_error(kubo: Kubo, node: Node) -> None:
-    """Somebody else may unpin between our look and our wish."""
+    """Somebody else may unpin between our look and our request."""
     cid = raw(b"here")[0]
     node.pin(cid)
     node.refuses["pin/rm"] = (500, b'{"Message":"not pinned or pinned indirectly","Code":0}')
@@ -202,7 +202,8 @@ async def test_an_unpin_without_kubos_yes_is_not_done(
 
 
 async def test_our_own_overload_is_said_as_such(node: Node) -> None:
-    """Where we have no connection left for a look, that is no bug and no fault of the node's."""
+    """Where we have no connection left for a status check, that is no bug and no fault of the
+    node's."""
     node.delay = 0.05
     async with HttpClient(limits=PoolLimits(in_all=1, per_server=1, waiting=0)) as outbound:
         with pytest.raises(Overloaded):

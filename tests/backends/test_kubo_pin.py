@@ -70,7 +70,8 @@ async def test_what_is_pinned_is_never_added_again(
 
 
 async def test_the_miniature_has_the_trap() -> None:
-    """Without a look, a pin whose content is gone is lost: the test above means something."""
+    """Without a status check, a pin whose content is gone is lost: the test above means
+    something."""
     async with running_kubo() as node, HttpClient() as outbound:
         cid = raw(b"gone")[0]
         node.pin(cid)

@@ -132,7 +132,7 @@ async def _drained(pieces: AsyncIterator[bytes]) -> None:
 async def test_rot_is_not_served_but_mended(
     store: EmbeddedStore, blocks: Blockstore, rot: bytes
 ) -> None:
-    """A rotten block is dropped, and its pins are asked for once more."""
+    """A corrupt block is dropped, and its pins are asked for once more."""
     dag = pb(LEAF)
     await put(blocks, dag)
     await corrupt(blocks, LEAF[0], rot)

@@ -60,7 +60,7 @@ async def test_shared_blocks_stay_while_one_pin_needs_them(
 async def test_what_an_incomplete_pin_has_fetched_goes_with_it(
     store: EmbeddedStore, blocks: Blockstore, origin: Origin
 ) -> None:
-    """A pin that never became whole leaves nothing behind when it is let go of."""
+    """A pin that never became whole leaves nothing behind when it is released."""
     root, origin.blocks = directory(FILES)
     origin.hidden.add(raw(FILES["page9.html"])[0])
     with pytest.raises(PinFailed):
@@ -72,7 +72,8 @@ async def test_what_an_incomplete_pin_has_fetched_goes_with_it(
 
 
 async def test_half_an_unpin_is_finished_when_the_store_is_opened(tmp_path: Path) -> None:
-    """A crash between two steps leaves a pin that is leaving; the next start goes on with it."""
+    """A crash between two steps leaves a pin that is being unpinned; the next start goes on with
+    it."""
     path = tmp_path / "blocks.sqlite"
     dag, other = file(300, 10), file(10, 10, seed=1)
     async with Blockstore(path) as blocks:
@@ -176,7 +177,7 @@ async def test_a_retrieval_that_outlived_an_unpin_completes_nothing(blocks: Bloc
 
 
 async def test_bytes_that_were_verified_take_the_place_of_rotten_ones(blocks: Blockstore) -> None:
-    """A pin that brings a block in anew mends what the disk has made of it."""
+    """A pin that brings a block in again mends what the disk has made of it."""
     dag = file(20, 10)
     await put(blocks, dag)
 

@@ -1,4 +1,5 @@
-"""Verifying the store: rot is found, named with its pins, taken away, and brought in again."""
+"""Verifying the store: corruption is found, named with its pins, taken away, and brought in
+again."""
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.ipld.dags import file, in_order, pb, raw
 
 
 async def test_a_sound_store_has_nothing_to_say(blocks: Blockstore) -> None:
-    """Every block is looked at, once."""
+    """Every block is checked, once."""
     dag = file(300, 1000)
     await put(blocks, dag)
     told: list[tuple[int, int]] = []

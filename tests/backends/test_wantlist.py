@@ -1,4 +1,4 @@
-"""The frontier: only what is linked belongs to a DAG, whatever order it comes in."""
+"""The wantlist: only what is linked belongs to a DAG, whatever order it comes in."""
 
 import random
 

@@ -112,8 +112,8 @@ def test_help_has_an_example(tmp_path: Path, command: str) -> None:
     ids=lambda command: "-".join(command[:2]),
 )
 def test_what_reads_takes_nothing_away(data: Path, command: tuple[str, ...]) -> None:
-    """A pin that is leaving stays whole until a service runs: these commands are asked by people
-    who want to know what is there."""
+    """A pin that is being unpinned stays whole until a service runs: these commands are asked by
+    people who want to know what is there."""
     with closing(sqlite3.connect(data / "blocks.sqlite")) as database:
         database.execute("UPDATE pins SET leaving = 1")
         database.commit()

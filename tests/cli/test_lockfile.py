@@ -129,7 +129,8 @@ def test_a_mark_that_cannot_be_written_is_a_wrong_setting(tmp_path: Path) -> Non
 
 
 async def test_many_that_look_at_once_see_no_service(here: Settings) -> None:
-    """A look takes the lock for a moment; others that look then do not mistake it for a service."""
+    """A status check takes the lock for a moment; others that look then do not mistake it for a
+    service."""
     with lockfile.held(here, has_demo=False):
         pass
     looks = [asyncio.to_thread(lockfile.is_held, here) for _ in range(200)]

@@ -147,7 +147,7 @@ async def test_a_terminal_gets_one_line_that_moves(tmp_path: Path, origin: Origi
 
 @pytest.mark.parametrize("command", [["pin", "add", "CID", "--wait"], ["reconcile", "now"]])
 async def test_pins_of_another_backend_are_not_touched(tmp_path: Path, command: list[str]) -> None:
-    """With settings that name another backend than the service had, nothing is tended: contents
+    """With settings that name another backend than the service had, nothing is reconciled: contents
     would be called pinned that are not where they should be."""
     cid = str(content(7)[0])
     folder = tmp_path / "data"

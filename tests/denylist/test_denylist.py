@@ -1,4 +1,4 @@
-"""The block list as callers see it: what each check forbids, and that files may change."""
+"""The denylist as callers see it: what each check forbids, and that files may change."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

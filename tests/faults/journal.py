@@ -1,7 +1,7 @@
 """What a client knows of its own pins: what it asked for, what was acknowledged, what follows.
 
-A wish that was sent and not acknowledged may have been granted or not, and the ledger says which;
-one that was acknowledged stands. Reads the ledger's file by itself, as nobody runs then."""
+A request that was sent and not acknowledged may have been granted or not, and the ledger says
+which; one that was acknowledged stands. Reads the ledger's file by itself, as nobody runs then."""
 
 import random
 import sqlite3
@@ -23,7 +23,7 @@ def block(number: int) -> tuple[Cid, bytes]:
 
 
 class Journal:
-    """Wishes and answers of some requestors, over many lives of a service.
+    """Requests and answers of some requestors, over many lives of a service.
 
     *known_as* is what the ledger calls them."""
 
@@ -60,7 +60,7 @@ class Journal:
         return self._random.choice(REQUESTORS), str(block(self._next)[0])
 
     def answered(self, line: str) -> None:
-        """The service has acknowledged the wish."""
+        """The service has acknowledged the request."""
         what, *pin = line.split()
         self._record((pin[0], pin[1]), what == "add")
         self.acknowledged += 1
@@ -103,7 +103,7 @@ class Journal:
 
 
 def let_leases_run_out(ledger: Path) -> None:
-    """What half a minute, and for a sweep two, would do after a death."""
+    """What half a minute, and for a resync two, would do after a death."""
     with closing(sqlite3.connect(ledger, timeout=10)) as connection:
         connection.execute("UPDATE contents SET next_at = 0 WHERE lease_owner IS NOT NULL")
         connection.execute("UPDATE jobs SET next_at = 0 WHERE lease_owner IS NOT NULL")

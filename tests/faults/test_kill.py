@@ -34,7 +34,7 @@ Opened = Callable[[], AbstractAsyncContextManager[World]]
 
 
 async def live(data: Path, world: World, journal: Journal, point: str, passages: int) -> bool:
-    """One life of the service of failpoints.py, with wishes; whether it died at its point."""
+    """One life of the service of failpoints.py, with requests; whether it died at its point."""
     environment = {name: value for name, value in os.environ.items() if "GATEWAY" not in name}
     environment |= QUIET | world.settings | {"CONTENT_GATEWAY_DATA_DIR": str(data)}
     program = (sys.executable, "-m", "tests.faults.failpoints", point, str(passages))
@@ -59,7 +59,7 @@ async def live(data: Path, world: World, journal: Journal, point: str, passages:
 
 
 async def talk(child: asyncio.subprocess.Process, journal: Journal, seconds: float) -> None:
-    """Send wishes, some at a time, until the child is dead or so many seconds have passed."""
+    """Send requests, some at a time, until the child is dead or so many seconds have passed."""
     assert child.stdin is not None
     assert child.stdout is not None
     ends_at: float | None = None
@@ -90,7 +90,7 @@ async def come_to_rest(data: Path, world: World, journal: Journal) -> None:
     """A service that nobody kills brings everything about, and then the backend has just that."""
 
     for _ in range(2):
-        # A cluster may have lost what was settled; the sweep of the next start finds out.
+        # A cluster may have lost what was settled; the resync of the next start finds out.
         async with running("dev", data, world.settings) as service:
             # Leases of the dead run out first.
             # However many there are by then, as long as they become fewer.
@@ -133,7 +133,7 @@ async def test_a_process_that_dies_at_any_point_breaks_no_promise(tmp_path: Path
 
 
 async def stream(url: str, journal: Journal) -> None:
-    """Send one wish after the other over HTTP until the service is gone."""
+    """Send one request after the other over HTTP until the service is gone."""
     async with aiohttp.ClientSession() as session:
         while True:
             request = journal.next_request()

@@ -53,7 +53,7 @@ class App:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew: no call was seen, the gate is closed."""
+        """Begin again: no call was seen, the gate is closed."""
         self.requests: list[str] = []
         self.gate = asyncio.Event()
 

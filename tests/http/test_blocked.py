@@ -1,4 +1,4 @@
-"""The block list through the whole service: 451 wherever what is blocked would be served."""
+"""The denylist through the whole service: 451 wherever what is blocked would be served."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

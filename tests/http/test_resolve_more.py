@@ -1,4 +1,4 @@
-"""Resolve through the whole service: coin types, fresh looks, and settings that say so."""
+"""Resolve through the whole service: coin types, refreshes, and settings that say so."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -190,11 +190,11 @@ async def test_any_other_query_is_no_matter(
     assert (await service.resolve(f"site.eth?{query}")).json["walletAddress"] == ADDRESS
 
 
-# -- fresh looks ----------------------------------------------------------------------------
+# -- refreshes ----------------------------------------------------------------------------
 
 
 async def test_a_fresh_look_is_had_on_demand_once(tmp_path: Path, ethereum: FakeEthereum) -> None:
-    """`Cache-Control: no-cache` looks anew at what is known, and then not again for 5 seconds."""
+    """`Cache-Control: no-cache` looks again at what is known, and then not again for 5 seconds."""
     ethereum.names["site.eth"] = Name(address=ON_BASE)
     async with serving(tmp_path, ethereum) as service:
         await service.resolve("site.eth")

@@ -324,7 +324,7 @@ async def test_a_chain_does_not_outlast_the_first_wait() -> None:
 
 
 class Blocks:
-    """A block list of two sets."""
+    """A denylist of two sets."""
 
     def __init__(self) -> None:
         self.names: set[IpnsName] = set()

@@ -122,7 +122,7 @@ async def test_resolutions_are_bounded() -> None:
 
 
 async def test_remembered_names_are_bounded() -> None:
-    """The name least recently asked for is forgotten, and asked for anew."""
+    """The name least recently asked for is forgotten, and asked for again."""
     source = Source()
     first, second, third = (Signer(seed) for seed in range(1, 4))
     for signer in (first, second, third):

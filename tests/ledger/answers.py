@@ -1,4 +1,5 @@
-"""What the tests of last known answers share: a few answers, a clock, and a look into the file."""
+"""What the tests of last known answers share: a few answers, a clock, and a status check into the
+file."""
 
 import sqlite3
 from collections.abc import AsyncIterator, Callable

@@ -204,7 +204,7 @@ async def test_a_content_let_go_of_under_a_lease_keeps_its_grace_period(
 async def test_whether_somebody_holds_it_is_counted_again(
     ledger: SqliteLedger, contents: SqliteContents, clock: Clock
 ) -> None:
-    """A wish to let go is not recorded where somebody came back after the lease was given."""
+    """A request to unpin is not recorded where somebody came back after the lease was given."""
     await promise(ledger, 1)
     await ledger.remove("anna", cid(1))
     clock.now += 61
@@ -234,7 +234,7 @@ async def test_a_content_is_forgotten_only_when_it_is_gone(
 async def test_a_new_pin_keeps_what_was_seen_to_be_gone(
     ledger: SqliteLedger, contents: SqliteContents, clock: Clock
 ) -> None:
-    """Pinned again between the look and the outcome: the row stays, and is due."""
+    """Pinned again between the status check and the outcome: the row stays, and is due."""
     await promise(ledger, 1)
     await ledger.remove("anna", cid(1))
     clock.now += 61
@@ -343,7 +343,7 @@ async def test_a_peer_that_gives_no_time_said_it_when_it_was_heard(
 async def test_waiting_contents_can_be_hastened(
     ledger: SqliteLedger, contents: SqliteContents
 ) -> None:
-    """All but those in their period of grace, and those that somebody tends."""
+    """All but those in their period of grace, and those that somebody reconciles."""
     await promise(ledger, 1, 2, 3)
     items = await lease(contents)
     await contents.record_outcomes("a", [(item, Outcome(None, 300.0)) for item in items])
@@ -356,7 +356,8 @@ async def test_waiting_contents_can_be_hastened(
 async def test_some_contents_can_be_hastened(
     ledger: SqliteLedger, contents: SqliteContents
 ) -> None:
-    """Those that are named, and that wait; not those that nobody holds, or that somebody tends."""
+    """Those that are named, and that wait; not those that nobody holds, or that somebody
+    reconciles."""
     await promise(ledger, 1, 2, 3, 4)
     items = {item.cid: item for item in await lease(contents)}
     for number in (1, 2, 3):

@@ -51,7 +51,7 @@ async def seen(contents: SqliteContents, event: Event, again_in: float | None = 
 
 
 async def test_a_pin_is_added_once(ledger: SqliteLedger) -> None:
-    """The second wish changes nothing, whatever it says of the pin."""
+    """The second request changes nothing, whatever it says of the pin."""
     first = await add(ledger, 1, label=Label("one"))
     assert await ledger.add("anna", cid(1), "other spelling", Label("two")) is None
     assert await listed(ledger) == [first]
@@ -95,7 +95,7 @@ async def test_a_burst_of_many_requestors_keeps_them_apart(ledger: SqliteLedger)
 
 
 async def test_repeats_use_up_no_numbers(ledger: SqliteLedger, database: Database) -> None:
-    """A sweep keeps a bit for each number that a content has had, so they stay close together."""
+    """A resync keeps a bit for each number that a content has had, so they stay close together."""
     await asyncio.gather(*(add(ledger, number) for number in range(100)))
     requests = [*range(100), 100, *range(100), 101]
     again = (ledger.add("ben", cid(n), str(cid(n)), NO_LABEL) for n in requests * 5)
@@ -296,7 +296,7 @@ async def test_a_released_content_waits_for_the_grace_period(
 async def test_a_new_pin_ends_the_grace_period(
     ledger: SqliteLedger, contents: SqliteContents
 ) -> None:
-    """It is due at once, as a promise that was never tended, of a new generation."""
+    """It is due at once, as a promise that was never reconciled, of a new generation."""
     await add(ledger, 1)
     (before,) = await contents.lease("a", 30.0, quota(10))
     await contents.record_outcomes("a", [(before, Outcome(Event.SEEN_FAILED, 600.0, error="no"))])
@@ -439,7 +439,7 @@ async def test_pages_stand_still_while_pins_come_and_go(ledger: SqliteLedger, cl
 
 
 async def test_status_tells_what_was_seen(ledger: SqliteLedger, contents: SqliteContents) -> None:
-    """Replicas, reasons and attempts of the last look, and when the next one is."""
+    """Replicas, reasons and attempts of the last status check, and when the next one is."""
     await add(ledger, 1)
     (item,) = await contents.lease("a", 30.0, quota(10))
     failed = BackendStatus(TrackerStatus.FAILED, 1, 3, reason="no")

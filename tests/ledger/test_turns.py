@@ -93,7 +93,7 @@ def test_one_alone_has_all_its_workers_and_others_find_room(workers: int) -> Non
 async def test_a_requestor_whose_share_is_used_up_is_passed_over(
     ledger: SqliteLedger, contents: SqliteContents
 ) -> None:
-    """What it has under way counts, in the lane and in all; and nobody is asked in vain."""
+    """What it has under way counts, in the queue and in all; and nobody is asked in vain."""
     await promise(ledger, "anna", *range(100))
     first = await lease(contents, 12)
     assert len(first) == 8
@@ -167,7 +167,7 @@ async def test_who_lets_go_leaves_no_turn_behind(
 async def test_letting_go_and_pinning_again_gains_no_turns(
     ledger: SqliteLedger, contents: SqliteContents, clock: Clock
 ) -> None:
-    """What is pinned anew is a first try again, and still one in anna's own queue."""
+    """What is pinned again is a first try again, and still one in anna's own queue."""
     await promise(ledger, "anna", *range(50))
     for _ in range(3):
         items = await contents.lease("a", LEASE, quota(50))
@@ -228,7 +228,7 @@ async def test_whatever_waits_stands_in_the_line(
 
 
 def test_room_counts_what_was_given() -> None:
-    """In all, in the lane, and by requestor; without fairness one may have it all."""
+    """In all, in the queue, and by requestor; without fairness one may have it all."""
     room = RemainingQuota(LeaseQuota(6, 6, 3, 1))
     assert (room.of(Queue.FIRST_TRY, 1), room.of(Queue.RETRY, 1)) == (6, 3)
     room.taken(Queue.SLOW, 1)

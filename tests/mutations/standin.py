@@ -1,6 +1,6 @@
 """The outbound client without sockets: miniatures answer in this process, and some are spoilt.
 
-An honest answer is asked for once and remembered; what is spoilt, and how, is said anew for each
+An honest answer is asked for once and remembered; what is spoilt, and how, is said again for each
 case. Remembers what was served, so that the oracle reads the very bytes that the service read."""
 
 import json

@@ -1,8 +1,8 @@
-"""The service without its sockets: the parts as app.py wires them, over stand-ins for the network.
+"""The service without its sockets: the parts as wiring/ wires them, over stand-ins for the network.
 
-Every case gets new parts, so that no breaker, cache or flight of one case is felt by the next.
-What comes out is turned into a status by the same table that the API uses, and into a body by the
-same code that writes it."""
+Every case gets new parts, so that no breaker, cache or in-flight request of one case is felt by the
+next. What comes out is turned into a status by the same table that the API uses, and into a body by
+the same code that writes it."""
 
 import json
 from collections.abc import Mapping

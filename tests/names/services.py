@@ -1,5 +1,5 @@
 """Small working parts for tests of the directory: a clock, a name service, an IPNS lookup, a memory
-and a block list."""
+and a denylist."""
 
 import asyncio
 from collections.abc import Sequence
@@ -149,7 +149,7 @@ class Memory:
 
 
 class Blocks:
-    """A block list of two sets."""
+    """A denylist of two sets."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()

@@ -63,7 +63,7 @@ async def test_an_outage_serves_all_who_wait_the_last_known_answer(
 
 
 async def test_names_do_not_wait_for_each_other(directory: Directory, service: Service) -> None:
-    """Two names are two flights, under way at the same time."""
+    """Two names are two in-flight request requests, under way at the same time."""
     service.names |= {"site.eth": ALICE, "other.eth": ALICE}
     service.hold()
     callers = [asyncio.create_task(directory.resolve(name)) for name in (SITE, OTHER, SITE)]
@@ -76,7 +76,7 @@ async def test_names_do_not_wait_for_each_other(directory: Directory, service: S
 async def test_a_caller_who_gives_up_does_not_cancel_the_others(
     directory: Directory, service: Service
 ) -> None:
-    """Even the one whose request started the flight may leave."""
+    """Even the one whose request started the in-flight request request may leave."""
     service.names["site.eth"] = ALICE
     service.hold()
     first, second = (asyncio.create_task(directory.resolve(SITE)) for _ in range(2))
@@ -107,7 +107,8 @@ async def test_a_flight_nobody_waits_for_still_teaches(
 async def test_a_failure_nobody_waits_for_makes_no_noise(
     directory: Directory, service: Service
 ) -> None:
-    """An abandoned flight that fails is not reported as an exception nobody looked at."""
+    """An abandoned in-flight request that fails is not reported as an exception nobody looked
+    at."""
     service.down = True
     service.hold()
     caller = asyncio.create_task(directory.resolve(SITE))

@@ -93,7 +93,7 @@ class RealClusterWorld:
             await kubo.collect_garbage()
 
     async def _is_empty(self) -> bool:
-        """Whether nothing is pinned; what is, is let go of.
+        """Whether nothing is pinned; what is, is released.
 
         More than once, as a pin in an open batch cannot be, and one peer knows it before others."""
         pinsets = [await peer.pinset() for peer in self.peers]

@@ -68,7 +68,7 @@ class Fed:
             await asyncio.gather(*(self.ledger.add(who, cid, str(cid), NO_LABEL) for cid in some))
 
     async def until_settled(self) -> None:
-        """Tend everything until nothing is left to do."""
+        """Reconcile everything until nothing is left to do."""
         while (await self.contents.backlog(_at(self.clock))).by_state:
             if not await self.reconciler.round():
                 self.clock.now += 0.25

@@ -97,7 +97,7 @@ async def absent(bench: Bench, cid: Cid) -> None:
 
 
 async def gone(bench: Bench, cid: Cid) -> None:
-    """Return once no node would keep the block *cid*: a cluster lets go before its nodes do, and
+    """Return once no node would keep the block *cid*: a cluster releases before its nodes do, and
     what is here is gone at once."""
 
     async def is_gone() -> bool:
@@ -183,7 +183,8 @@ class Promises:
         assert seen.replicas >= seen.wanted >= 1
 
     async def test_pinning_what_is_pinned_drops_nothing(self, bench: Bench) -> None:
-        """A pin sent once more, after a look that was wrong, leaves the content where it is.
+        """A pin sent once more, after a status check that was wrong, leaves the content where it
+        is.
 
         Even when nobody else has it any more: Kubo itself would drop it (docs/facts/pins.md, trap
         2)."""
@@ -195,7 +196,7 @@ class Promises:
         assert await bench.keeps(cid)
 
     async def test_an_unpin_leads_to_absence_and_twice_is_fine(self, bench: Bench) -> None:
-        """What is let go of is absent in the end; letting go of what is not there is no error."""
+        """What is released is absent in the end; releasing of what is not there is no error."""
         cid = await provide(bench, b"for a while only")
         await pinned(bench, cid)
         await bench.backend.unpin(cid)
@@ -207,7 +208,7 @@ class Promises:
         await gone(bench, cid)
 
     async def test_what_was_let_go_of_can_be_pinned_again(self, bench: Bench) -> None:
-        """Pin, unpin, pin: the last wish counts."""
+        """Pin, unpin, pin: the last request counts."""
         cid = await provide(bench, b"again")
         await pinned(bench, cid)
         await bench.backend.unpin(cid)
@@ -271,7 +272,7 @@ class Promises:
         assert await bench.backend.status([]) == {}
 
     async def test_the_pinset_is_exactly_what_is_pinned(self, bench: Bench) -> None:
-        """It lists what was pinned and not what was let go of or never asked for."""
+        """It lists what was pinned and not what was released or never asked for."""
         assert await pinset(bench) == []
         cids = [await provide(bench, b"listed %d" % number) for number in range(5)]
         await provide(bench, b"only provided")
@@ -319,7 +320,7 @@ class Promises:
         await gone(bench, one)
 
     async def test_both_spellings_of_a_content_are_one(self, bench: Bench) -> None:
-        """A CID of version 0 and its version 1 are one pin, and letting go of one lets go."""
+        """A CID of version 0 and its version 1 are one pin, and releasing of one releases."""
         cid, data = node([])
         spelled = Cid.parse(BASE58BTC.encode(cid.multihash))
         await bench.provide(cid, data)

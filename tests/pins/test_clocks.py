@@ -125,7 +125,7 @@ async def test_work_goes_on_when_the_clock_is_set_back(
     pinning: Pinning, reconciler: Reconciler, backend: Backend, wall: SetClock
 ) -> None:
     """By two days, with work under way: what was failing is tried again, new pins are pinned, and
-    what is let go of goes."""
+    what is released goes."""
     backend.refused.add(cid(1))
     reconciler.start()
     await pinning.add("a", str(cid(1)))
@@ -155,7 +155,7 @@ class Rebased:
 
 
 async def test_a_step_back_is_told_from_time_that_passes() -> None:
-    """Of both clocks one runs away: only where the wall clock loses is anything set anew, and in
+    """Of both clocks one runs away: only where the wall clock loses is anything set again, and in
     any case the first time and every *longest* seconds."""
     wall, ticks, ledger = Clock(), Clock(), Rebased()
     watch = ClockWatch(ledger, longest=LONGEST, lease=LEASE, clock=wall, monotonic=ticks)  # type: ignore[arg-type]
@@ -224,7 +224,7 @@ async def test_a_lease_of_the_future_is_not_taken_from_who_lives(
 async def test_a_period_of_grace_is_kept_but_not_for_a_year(
     ledger: SqliteLedger, contents: SqliteContents, clock: Clock
 ) -> None:
-    """Let go of under a clock that was ahead: the grace begins anew, once."""
+    """Let go of under a clock that was ahead: the grace begins again, once."""
     await add(ledger, 1, 2)
     await ledger.remove("a", cid(1))
     clock.now += YEAR

@@ -144,7 +144,7 @@ async def test_what_fails_at_once_does_not_go_before(
 async def test_pinning_anew_gains_nothing(
     pinning: Pinning, reconciler: Reconciler, backend: Backend
 ) -> None:
-    """A flood that is let go of and pinned again is a first try again, in the same queue."""
+    """A flood that is released and pinned again is a first try again, in the same queue."""
     backend.hanging = {cid(number) for number in FLOOD}
     reconciler.start()
     await add(pinning, "a", FLOOD)

@@ -1,4 +1,4 @@
-"""When a first look is worth its while: learned, forgotten, and bounded."""
+"""When a first status check is worth its while: learned, forgotten, and bounded."""
 
 from content_gateway.pins.poll_interval import PollInterval
 
@@ -16,7 +16,7 @@ def test_it_learns_how_long_contents_take() -> None:
 
 
 def test_it_forgets_when_nothing_happens() -> None:
-    """After a busy hour a single content is soon looked at again; a clock set back is no matter."""
+    """After a busy hour a single content is soon checked again; a clock set back is no matter."""
     pace = PollInterval(0.5, 20.0)
     for _ in range(100):
         pace.learn(1000.0, at_first=False)

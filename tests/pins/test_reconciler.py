@@ -52,7 +52,7 @@ PINNED, ABSENT = (
 class Backend:
     """A backend in miniature: holds what was sent, can be away, refuse, lose or be slow.
 
-    With a *batch_age* a wish is seen only after so many seconds, in the order they came."""
+    With a *batch_age* a request is seen only after so many seconds, in the order they came."""
 
     def __init__(self, batch_age: float = 0.0) -> None:
         self.batch_age = batch_age
@@ -191,7 +191,7 @@ async def test_a_promise_reaches_the_backend(
 async def test_a_second_requestor_costs_the_backend_nothing(
     pinning: Pinning, reconciler: Reconciler, backend: Backend
 ) -> None:
-    """Content that is pinned is not looked at or sent again for another key."""
+    """Content that is pinned is not checked or sent again for another key."""
     reconciler.start()
     await pinning.add("a", str(cid(1)))
     await finished(pinning, 1, ContentState.PINNED)
@@ -205,7 +205,8 @@ async def test_a_second_requestor_costs_the_backend_nothing(
 async def test_it_is_idle_when_nothing_waits(
     pinning: Pinning, reconciler: Reconciler, backend: Backend
 ) -> None:
-    """Not while anything is due, under way, or the backend is away: a pin made then would wait."""
+    """Not while anything is due, under way, or the backend is unreachable: a pin made then would
+    wait."""
     assert reconciler.is_idle
     await pinning.add("a", str(cid(1)))
     assert not reconciler.is_idle
@@ -224,7 +225,7 @@ async def test_it_is_idle_when_nothing_waits(
 async def test_an_outage_only_delays(
     pinning: Pinning, reconciler: Reconciler, backend: Backend
 ) -> None:
-    """While the backend is away pins stay queued; soon after, they are pinned."""
+    """While the backend is unreachable pins stay queued; soon after, they are pinned."""
     backend.is_unreachable = True
     reconciler.start()
     for number in range(30):
@@ -240,8 +241,8 @@ async def test_an_outage_only_delays(
 
 
 async def test_many_are_looked_at_together(database: Database) -> None:
-    """Their looks are due at moments of their own: while many are tended they wait for each other a
-    little, so that one question is about several."""
+    """Their looks are due at moments of their own: while many are reconciled they wait for each
+    other a little, so that one question is about several."""
     backend = Backend(batch_age=1.0)
     policy = replace(QUICK, batch=10, gather_many=0.2, first_backoff=0.1, longest_backoff=0.5)
     reconciler = Reconciler(SqliteContents(database), backend, policy=policy)
@@ -273,7 +274,7 @@ async def test_a_refused_content_is_failed_and_tried_again(
 async def test_what_the_backend_holds_is_not_sent(
     pinning: Pinning, reconciler: Reconciler, backend: Backend
 ) -> None:
-    """Sent but not recorded, as after a crash: the backend is looked at first, and believed."""
+    """Sent but not recorded, as after a crash: the backend is checked first, and believed."""
     backend.held.add(cid(1))
     await pinning.add("a", str(cid(1)))
     reconciler.start()
@@ -321,7 +322,7 @@ async def test_a_batch_gives_back_its_own_work_only(
 async def test_one_worker_holds_a_content_across_reconcilers(
     database: Database, pinning: Pinning, backend: Backend
 ) -> None:
-    """Three reconcilers on one ledger never tend one content at the same time, nor twice."""
+    """Three reconcilers on one ledger never reconcile one content at the same time, nor twice."""
     backend.seconds = 0.05
     others = [Reconciler(SqliteContents(database), backend, policy=QUICK) for _ in range(3)]
     for number in range(50):
@@ -435,7 +436,7 @@ async def gone(backend: Backend, number: int) -> None:
 async def test_the_last_requestor_takes_the_content_along(
     pinning: Pinning, reconciler: Reconciler, backend: Backend
 ) -> None:
-    """One of two requestors lets go and nothing happens; with the other the content leaves."""
+    """One of two requestors releases and nothing happens; with the other the content leaves."""
     reconciler.start()
     await pinning.add("a", str(cid(1)))
     await pinning.add("b", str(cid(1)))
@@ -469,7 +470,7 @@ async def test_what_is_pinned_again_within_the_grace_never_leaves(
 async def test_a_pin_during_its_contents_unpin_is_kept(
     pinning: Pinning, reconciler: Reconciler, backend: Backend
 ) -> None:
-    """Asked for again while the wish to let go is on its way: it goes and comes back."""
+    """Asked for again while the request to unpin is on its way: it goes and comes back."""
     reconciler.start()
     await pinning.add("a", str(cid(1)))
     await finished(pinning, 1, ContentState.PINNED)
@@ -487,7 +488,7 @@ async def test_a_pin_during_its_contents_unpin_is_kept(
 async def test_batched_changes_are_believed_when_they_are_old_enough(
     database: Database,
 ) -> None:
-    """Pinned, let go and pinned again within the batch age: the last wish is what holds."""
+    """Pinned, released and pinned again within the batch age: the last request is what holds."""
     backend = Backend(batch_age=0.5)
     reconciler = Reconciler(SqliteContents(database), backend, policy=QUICK)
     nothing = Denylist(None, None)
@@ -533,7 +534,7 @@ async def test_an_unpin_that_came_too_early_is_sent_again(database: Database) ->
 async def test_many_are_looked_at_in_one_call(
     pinning: Pinning, reconciler: Reconciler, backend: Backend
 ) -> None:
-    """What is due together is looked at together."""
+    """What is due together is checked together."""
     backend.held |= {cid(number) for number in range(16)}
     for number in range(16):
         await pinning.add("a", str(cid(number)))
@@ -609,7 +610,7 @@ async def test_one_worker_does_everything(database: Database, backend: Backend) 
 async def test_a_row_that_is_no_content_stops_nobody(
     database: Database, pinning: Pinning, reconciler: Reconciler
 ) -> None:
-    """A CID that this version cannot read is logged and left; the others are tended."""
+    """A CID that this version cannot read is logged and left; the others are reconciled."""
 
     def spoil(connection: sqlite3.Connection) -> None:
         connection.execute("UPDATE contents SET cid = 'bafynothing'")
@@ -638,7 +639,7 @@ async def test_a_stubborn_content_can_find_the_backend_back(
 
 
 async def test_the_backend_is_told_who_has_it(database: Database, backend: Backend) -> None:
-    """The origins of all pins of a content, and of none that is gone, go with the wish."""
+    """The origins of all pins of a content, and of none that is gone, go with the request."""
     ledger = SqliteLedger(database, grace=0.0)
     rules = OriginRules()
     reconciler = Reconciler(

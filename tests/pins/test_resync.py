@@ -1,4 +1,4 @@
-"""The sweep: what the backend has lost is looked at again, and what is not ours is only told."""
+"""The resync: what the backend has lost is checked again, and what is not ours is only told."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
@@ -110,7 +110,8 @@ async def item(contents: SqliteContents) -> set[int]:
 async def test_ten_thousand_contents_are_compared(
     ledger: SqliteLedger, contents: SqliteContents, resync: Resync, pinset: Pinset
 ) -> None:
-    """Fifty that are lost are due, and nothing else; thirty strangers are told, in a sample."""
+    """Fifty that are lost are due, and nothing else; thirty unmanaged pins are told, in a
+    sample."""
     await hold(ledger, contents, range(MANY))
     lost = set(range(7, MANY, 200))
     unmanaged = [cid(STRANGE + number) for number in range(130)]
@@ -210,7 +211,7 @@ async def test_a_sweep_that_lost_its_lease_stops(
     pinset: Pinset,
     clock: Clock,
 ) -> None:
-    """Asleep for longer than it lasts, it reports nothing: another process has begun anew."""
+    """Asleep for longer than it lasts, it reports nothing: another process has begun again."""
     await hold(ledger, contents, [1, 2])
     pinset.cids = [cid(2)]
     pinset.is_open.clear()

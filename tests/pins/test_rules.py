@@ -1,4 +1,4 @@
-"""The rules of tending: what is asked of a backend, and what is believed of what it says."""
+"""The rules of reconciling: what is asked of a backend, and what is believed of what it says."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ from content_gateway.pins.availability import is_unreachable
 from content_gateway.pins.rules import LONGEST_STALL, Action, DecisionRules, ReconcilePolicy
 
 NOW, BATCH = 1_000_000.0, 60.0
-AGE = BATCH + LONGEST_STALL  # a wish may be sent a little after it was recorded
+AGE = BATCH + LONGEST_STALL  # a request may be sent a little after it was recorded
 JUST, LONG_AGO = NOW - 1, NOW - AGE - 1
 QUEUED, PINNED, FAILED = ContentState.QUEUED, ContentState.PINNED, ContentState.FAILED
 UNPINNING = ContentState.UNPINNING
@@ -131,7 +131,7 @@ def test_what_is_held_is_asked_for_when_it_is_surely_not_there(
 OLD_WORDS = [
     # what is due: how old a word about it may be
     ({}, AGE),  # nothing was ever sent, or it went a batch ago
-    ({"last_request": LastRequest.PIN, "requested_at": NOW - 20}, 20.0),  # from after the wish
+    ({"last_request": LastRequest.PIN, "requested_at": NOW - 20}, 20.0),  # from after the request
     ({"last_request": LastRequest.PIN, "requested_at": NOW - AGE - 7}, 7.0),  # from after its batch
     ({"last_request": LastRequest.PIN, "requested_at": NOW + 500}, 0.0),  # a clock was set back
     (
@@ -210,7 +210,7 @@ def test_what_nobody_holds_is_forgotten_when_it_is_surely_gone(
 
 
 def test_a_pin_is_settled_once_it_can_no_longer_be_lost(rules: DecisionRules) -> None:
-    """Seen pinned inside the batch age it is looked at once more when that is over; then not."""
+    """Seen pinned inside the batch age it is checked once more when that is over; then not."""
     young = rules.decide(
         item(last_request=LastRequest.PIN, requested_at=NOW - 20),
         BackendStatus(TrackerStatus.PINNED),

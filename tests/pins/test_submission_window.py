@@ -24,7 +24,7 @@ def fed(database: Database, clock: Clock) -> Fed:
 
 
 async def pass_time(fed: Fed, seconds: float, step: float = 0.05) -> None:
-    """Tend what is due for so long."""
+    """Reconcile what is due for so long."""
     until = fed.clock.now + seconds
     while fed.clock.now < until:
         await fed.reconciler.round()
@@ -74,7 +74,7 @@ async def test_a_newcomer_waits_until_what_hangs_is_taken_back(fed: Fed) -> None
 
 
 async def test_another_process_makes_room(fed: Fed) -> None:
-    """It hears from the ledger that somebody else has come, whose pins it does not tend."""
+    """It hears from the ledger that somebody else has come, whose pins it does not reconcile."""
     await fed.ask_for("a", HANGING)
     await pass_time(fed, 60.0, 0.5)
     other = fed.another_process()

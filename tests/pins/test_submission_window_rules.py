@@ -48,7 +48,7 @@ class Rows:
         return sent
 
     def judge(self, item: WorkItem, seen: BackendStatus) -> Action | Outcome:
-        """What is to be done about what would be looked at again."""
+        """What is to be done about what would be checked again."""
         return self.windows.judge(item, seen, Outcome(None, 1.0))
 
     def hear(self, in_progress: Sequence[WorkItem] = (), seconds: float = 1.0) -> list[int]:
@@ -148,7 +148,8 @@ def test_what_one_node_only_has_heard_of_is_not_done() -> None:
 
 
 def test_what_was_sent_before_the_start_takes_room() -> None:
-    """It is found by a look. Whether it moves is to be seen, though it has had its slice."""
+    """It is found by a status check. Whether it moves is to be seen, though it has had its attempt
+    timeout."""
     rows = Rows()
     rows.clock.now += 1_000.0
     old = [

@@ -1,4 +1,4 @@
-"""What a cluster has lost of what it held is found out by the next sweep, told, and repaired.
+"""What a cluster has lost of what it held is found out by the next resync, told, and repaired.
 
 The pinset is as it was each time: it says what is wanted, not what is held."""
 
@@ -42,7 +42,7 @@ def are_two(fed: Fed, cid: Cid) -> bool:
 
 
 async def test_content_that_every_node_lost_is_told_and_fetched_again(make: Any) -> None:
-    """Three of three, and no node has it: the sweep finds it, and the peers are asked again."""
+    """Three of three, and no node has it: the resync finds it, and the peers are asked again."""
     fed = make()
     await pinned(fed)
     for peer in fed.cluster.peers:

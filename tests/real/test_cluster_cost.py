@@ -67,7 +67,7 @@ class Scales:
     async def tare(self) -> None:
         """Find out what peers and Kubos take for themselves: that is no pin's cost.
 
-        A minute after its start a peer provides anew, once, what it has by then (reprovider.go of
+        A minute after its start a peer provides again, once, what it has by then (reprovider.go of
         boxo): 2.6 ms of CPU for each pin of that minute, in the middle of whoever's turn it is."""
         seconds = max(8.0, self._began + FIRST_PROVIDE - time.monotonic())
         before, began = self._cpu(), time.monotonic()

@@ -88,7 +88,7 @@ async def until(backend: IpfsCluster, cid: Cid, *statuses: TrackerStatus) -> Bac
 async def until_all(backend: IpfsCluster, is_so: Callable[[set[Cid]], bool]) -> None:
     """Return once the pinset is as *is_so* wants: the peer that lists it may be behind others.
 
-    Why the sweep looks for what a listing seems to miss."""
+    Why the resync looks for what a listing seems to miss."""
 
     async def is_listed() -> bool:
         return is_so(await pinset(backend))
@@ -129,7 +129,8 @@ async def test_a_pin_goes_from_absent_to_pinned_and_back(real: Real, make: Any) 
 async def test_a_change_in_an_open_batch_is_not_seen(real: Real, make: Any) -> None:
     """A pin is accepted and not seen; an unpin in that time finds nothing, and it commits.
 
-    Why a look counts only when the last change is older than the batch age (traps 3 and 4)."""
+    Why a status check counts only when the last change is older than the batch age (traps 3 and
+    4)."""
     backend, cid = make(), Cid.parse(await real.kubos[0].add_raw(b"in a batch"))
     await pin(backend, cid)
     assert (await look(backend, cid)).status is TrackerStatus.ABSENT

@@ -113,7 +113,7 @@ async def test_a_pin_whose_content_is_gone_is_not_dropped(
 
 
 async def test_pins_of_other_kinds_are_not_ours(kubo: Kubo, node: Node) -> None:
-    """Direct, indirect and version 0: absent for us, and left alone when we let go."""
+    """Direct, indirect and version 0: absent for us, and left alone when we released."""
     leaf = raw(b"leaf")
     above = await put(node, pb(leaf))
     direct = await put(node, raw(b"direct"))

@@ -26,7 +26,7 @@ LONG = 90.0
 
 @asynccontextmanager
 async def gateway(folder: Path, peers: Sequence[Cluster], **chosen: Any) -> AsyncIterator[Service]:
-    """The service before *peers*, quick to let go and to sweep."""
+    """The service before *peers*, quick to unpin and to resync."""
     options = {
         "ipfs_cluster__batch_age": 0.0,
         "ipfs_cluster__timeout": 3.0,
@@ -214,7 +214,7 @@ async def test_content_that_cannot_be_had_is_failed_and_then_pinned(
 async def test_a_batching_cluster_that_is_killed_loses_nothing(
     tmp_path: Path, kubos: Sequence[Kubo]
 ) -> None:
-    """Killed inside the batch window, with wishes it had said yes to: all of them come true."""
+    """Killed inside the batch window, with requests it had said yes to: all of them come true."""
     async with (
         running_clusters(tmp_path / "batching", kubos, batch_age=6.0) as peers,
         gateway(tmp_path / "gateway", peers, ipfs_cluster__batch_age=6.0) as service,
@@ -250,7 +250,7 @@ async def test_a_batching_cluster_that_is_killed_loses_nothing(
 
 
 async def test_kubo_alone_can_be_the_backend(tmp_path: Path) -> None:
-    """With pins.backend = "kubo" the node holds the pin until the last requestor lets go."""
+    """With pins.backend = "kubo" the node holds the pin until the last requestor releases."""
     async with (
         running_kubo(tmp_path / "kubo") as kubo,
         running_service(

@@ -1,4 +1,4 @@
-"""The log of writes: folded into the file beside the writer, and begun anew."""
+"""The log of writes: checkpointed into the file beside the writer, and begun again."""
 
 import asyncio
 import sqlite3
@@ -34,7 +34,7 @@ async def add(database: Database, content: int, size: int = 0) -> None:
 
 
 def beginning_of_log(path: Path) -> bytes:
-    """What is another one each time that the log begins anew: its salts."""
+    """What is another one each time that the log begins again: its salts."""
     with path.with_name(path.name + "-wal").open("rb") as log:
         return log.read(24)[16:]
 
@@ -45,7 +45,7 @@ def folder_of(database: Database) -> str:
 
 @pytest.fixture
 def folds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Who has folded, in order."""
+    """Who has checkpointed, in order."""
     who: list[str] = []
     checkpoint = Checkpointer._checkpoint
 
@@ -67,7 +67,7 @@ async def test_what_was_written_reaches_the_file(tmp_path: Path) -> None:
 
 
 async def test_the_log_does_not_grow_for_ever(tmp_path: Path) -> None:
-    """Forty megabytes, with pauses in which all is folded, fit into a much shorter log."""
+    """Forty megabytes, with pauses in which all is checkpointed, fit into a much shorter log."""
     path = tmp_path / "ledger.sqlite"
     log = path.with_name(path.name + "-wal")
     async with Database(path) as database:
@@ -81,7 +81,8 @@ async def test_the_log_does_not_grow_for_ever(tmp_path: Path) -> None:
 async def test_without_pauses_a_long_log_is_begun_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where something new is always there before the old is folded, writers wait for a moment."""
+    """Where something new is always there before the old is checkpointed, writers wait for a
+    moment."""
     monkeypatch.setattr(checkpointer, "LONGEST_LOG", 500)
     path = tmp_path / "ledger.sqlite"
     async with Database(path) as database:
@@ -114,7 +115,8 @@ async def test_what_is_folded_is_not_folded_again(folds: list[str], tmp_path: Pa
 
 
 async def test_one_folds_for_all(folds: list[str], tmp_path: Path) -> None:
-    """What a second one writes is folded by the first, and by itself when the first is gone."""
+    """What a second one writes is checkpointed by the first, and by itself when the first is
+    gone."""
     path = tmp_path / "ledger.sqlite"
     async with AsyncExitStack() as stack:
         async with Database(path) as first:
@@ -122,7 +124,7 @@ async def test_one_folds_for_all(folds: list[str], tmp_path: Path) -> None:
             await add(second, 1)
             await until(lambda: in_the_file(path) == 1)
             assert folds == [folder_of(first)]
-        await asyncio.sleep(2.5)  # it has seen that nobody folds
+        await asyncio.sleep(2.5)  # it has seen that nobody checkpoints
         await add(second, 2)
         await until(lambda: in_the_file(path) == 2)
         assert folds[-1] == folder_of(second)
@@ -131,7 +133,7 @@ async def test_one_folds_for_all(folds: list[str], tmp_path: Path) -> None:
 async def test_a_disk_that_refuses_is_told_and_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The thread goes on, and what was written meanwhile is folded when the disk is well."""
+    """The thread goes on, and what was written meanwhile is checkpointed when the disk is well."""
     asked = threading.Event()
 
     def broken(self: Checkpointer) -> None:

@@ -92,7 +92,7 @@ async def test_where_the_log_is_long_they_wait_for_each_other(
     tmp_path: Path, database: Database
 ) -> None:
     """Nobody is refused: one runs after the other, in the order in which they came, so that the
-    log can be folded in between. What is our own waits for nobody."""
+    log can be checkpointed between. What is our own waits for nobody."""
     at_once: list[int] = []
     most = 0
     lock = threading.Lock()

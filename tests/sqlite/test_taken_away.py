@@ -261,7 +261,7 @@ async def test_a_busy_ledger_is_never_taken_for_a_changed_one(
     database: Database, folder: Path, ledger: SqliteLedger
 ) -> None:
     """Commits of this and of another process beside it, and checkpoints of the log, which begins
-    anew many times, are no damage."""
+    again many times, are no damage."""
     path, is_over = folder / "ledger.sqlite", threading.Event()
 
     def others() -> int:

@@ -34,9 +34,9 @@ def command() -> None:
 @command.command("verify", epilog="Example: content-gateway blocks verify --config gateway.toml")
 @common.config_option
 def verify(config: Path | None) -> None:
-    """Compute the hash of every block anew; drop those that have rotted.
+    """Compute the hash of every block again; drop those that are corrupt.
 
-    Pins that lose a block are brought in again by the service's next sweep. Ends with status 1
+    Pins that lose a block are brought in again by the service's next resync. Ends with status 1
     if anything was wrong."""
     from content_gateway.backends.embedded.verify import verify as verified
 

@@ -45,7 +45,7 @@ class Tally:
 
 def parse_line(line: bytes | None) -> tuple[str, str | None] | None:
     """The CID and the name on a line, None for one that says nothing; ValueError says what is
-    wrong with it. The CID itself is not looked at."""
+    wrong with it. The CID itself is not checked."""
     if line is None:
         raise ValueError(f"It has more than {MAX_LINE} bytes.")
     try:

@@ -39,7 +39,7 @@ INTERRUPTED: Final = 130  # as shells have it: 128 and the number of SIGINT
 # with Python 3.11's own numbers (700, 10, 10) they take a sixth of the time of a new pin. A
 # collection holds the loop, at a microsecond or so an object: these look at 10,000 at most, but for
 # the rare whole ones; (10,000, 20, 20) took 120 ms. With fewer at first, what the requests under
-# way have made is looked at again and again: with 1,000 in three per cent of a new pin's time.
+# way have made is checked again and again: with 1,000 in three per cent of a new pin's time.
 _COLLECTIONS: Final = (5_000, 1, 500)
 # What the first name needs, and nothing before it: 60 to 100 ms of CPU.
 _FIRST_NEEDED: Final = "Crypto.Hash.keccak"

@@ -38,8 +38,8 @@ class Lockfile(msgspec.Struct, frozen=True):
 def held(settings: Settings, *, has_demo: bool) -> Iterator[None]:
     """While entered, this process is known as a service of the ledger; raises WrongSettings.
 
-    The lock decides, not a look before it: another backend's mark is replaced only by who has the
-    lock alone, and who shares it finds the mark that all of them have."""
+    The lock decides, not a status check before it: another backend's mark is replaced only by who
+    has the lock alone, and who shares it finds the mark that all of them have."""
     mark = Lockfile(settings.pins.backend, settings.keys.mode, has_demo)
     path = _path(settings)
     try:

@@ -1,7 +1,7 @@
 """Waiting for a pin: reads the ledger again and again until it says that the backend holds it.
 
-Knows that somebody must tend the ledger meanwhile (reconcile_if_idle.py) and shows how far the pin
-is. What an end before that means is left to the command."""
+Knows that somebody must reconcile the ledger meanwhile (reconcile_if_idle.py) and shows how far the
+pin is. What an end before that means is left to the command."""
 
 import asyncio
 from collections.abc import Callable
@@ -27,8 +27,8 @@ async def until_pinned(
 ) -> PinStatus:
     """The pin that *look* tells of once it is pinned, or as it is after *seconds*.
 
-    Raises PinNotFound when it is removed meanwhile, WrongSettings when nobody tends it and we must
-    not, and StorageUnavailable when the ledger cannot be read for long."""
+    Raises PinNotFound when it is removed meanwhile, WrongSettings when nobody reconciles it and we
+    must not, and StorageUnavailable when the ledger cannot be read for long."""
     clock = asyncio.get_running_loop().time
     end = None if seconds is None else clock() + seconds
     step, blind, last = 0, 0, ("", 0, "")

@@ -49,7 +49,7 @@ class _Report:
 
 @click.group("reconcile", epilog="Example: content-gateway reconcile report")
 def command() -> None:
-    """Tend pins now, and report what waits."""
+    """Reconcile pins now, and report what waits."""
 
 
 @command.command("report", epilog="Example: content-gateway reconcile report --json")
@@ -57,7 +57,7 @@ def command() -> None:
 @common.data_option
 @common.json_option
 def report(config: Path | None, data: Path | None, as_json: bool) -> None:
-    """Print how the backend is, the contents by state, why they wait, and the last sweep."""
+    """Print how the backend is, the contents by state, why they wait, and the last resync."""
 
     async def ask() -> _Report:
         from content_gateway.wiring.app import opened
@@ -85,7 +85,7 @@ def now(timeout: float, config: Path | None, data: Path | None, as_json: bool) -
     """Try everything that waits again, compare the ledger with the backend, and report.
 
     Beside a running service that one does the work. Ends with status 1 when something is left
-    that is not pinned, or when the backend is away."""
+    that is not pinned, or when the backend is unreachable."""
     loaded = common.load_beside(config, data)
     try:
         backlog, found, is_late = common.run(_now(loaded.settings, timeout))
@@ -120,7 +120,7 @@ async def _now(chosen: Settings, seconds: float) -> tuple[Backlog, _Report, bool
 
 
 async def _resync(gateway: "Application", line: StatusLine) -> None:
-    """Compare the ledger with the backend; raises GatewayError when the backend is away."""
+    """Compare the ledger with the backend; raises GatewayError when the backend is unreachable."""
     line.show("comparing the ledger with the backend", news=True)
     try:
         while await gateway.resync.now() is None:

@@ -1,4 +1,5 @@
-"""Somebody tends the ledger while a command waits: the service, or a reconciler of the command's.
+"""Somebody reconciles the ledger while a command waits: the service, or a reconciler of the
+command's.
 
 Knows that a service does it with its own settings and better, and that a command whose settings
 name another backend than the service had must not do it at all: it would call contents pinned
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ReconcileIfIdle:
-    """Sees to it that the ledger of *settings*, which is open as *gateway*, is tended."""
+    """Sees to it that the ledger of *settings*, which is open as *gateway*, is reconciled."""
 
     def __init__(self, gateway: "Application", settings: Settings) -> None:
         self._gateway = gateway

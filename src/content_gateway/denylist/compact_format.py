@@ -110,7 +110,7 @@ class CompactDenylist:
 
 
 def _double_hashes(item: Item, function: int) -> tuple[bytes, ...]:
-    """As double_hashes, computed anew."""
+    """As double_hashes, computed again."""
     if isinstance(item, Cid):
         texts = (BASE58BTC.encode(item.multihash), f"{item}/")
     elif isinstance(item, IpnsName) and not item.is_dnslink:

@@ -1,4 +1,4 @@
-"""The block list: is this name, content or key one that the operator does not serve?
+"""The denylist: is this name, content or key one that the operator does not serve?
 
 Asks the operator's files, a denylist and a list of names, and says no when either of them does.
 What is answered to whoever asked is left to the callers."""

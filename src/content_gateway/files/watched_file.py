@@ -1,4 +1,4 @@
-"""Files that an operator wrote: opened in one way, parsed, and parsed anew when they change.
+"""Files that an operator wrote: opened in one way, parsed, and parsed again when they change.
 
 Knows that only a regular file can be read without waiting for somebody, when a file has become
 another one, keeps the last good value when the new one is broken, and lets no large file hold up

@@ -1,10 +1,10 @@
 """IPNS links: where each name points next, the best proof of it, and when to look again.
 
-One flight a name asks every source at once, verifies what they say and keeps the best record; so
-many fly at once, fairly by requestor, and one that others join is charged to whoever began it;
-a record with a lower sequence is never taken, whatever a source still serves and across restarts.
-Knows freshness (boxo `namesys`: the record's TTL, never beyond its validity); following links to
-content is left to resolver.py, fetching to the sources."""
+One in-flight request a name asks every source at once, verifies what they say and keeps the best
+record; so many fly at once, fairly by requestor, and one that others join is charged to whoever
+began it; a record with a lower sequence is never taken, whatever a source still serves and across
+restarts. Knows freshness (boxo `namesys`: the record's TTL, never beyond its validity); following
+links to content is left to resolver.py, fetching to the sources."""
 
 import asyncio
 import time
@@ -72,7 +72,7 @@ class _InFlight:
 
 
 class LinkCache:
-    """The links of all names; owns the flights. Close it when done."""
+    """The links of all names; owns the in-flight request requests. Close it when done."""
 
     def __init__(
         self,
@@ -104,9 +104,9 @@ class LinkCache:
     ) -> CacheEntry:
         """The link of *name* as it is known now.
 
-        Starts a flight for *requestor* unless the link is fresh or one is under way; with
-        *force_refresh* also when it is fresh, but not more often than the policy allows. Starts
-        none where the requestor has used up its share (`check`)."""
+        Starts an in-flight request request for *requestor* unless the link is fresh or one is under
+        way; with *force_refresh* also when it is fresh, but not more often than the policy allows.
+        Starts none where the requestor has used up its share (`check`)."""
         link = self.known(name)
         now = self.clock()
         wanted = force_refresh and now >= link.asked_at + self.policy.between_refreshes
@@ -125,7 +125,7 @@ class LinkCache:
         """The link of *name* from memory, else from the store; asks nobody."""
         link = self._links.pop(name, None)
         if link is None and name in self._in_flight:
-            link = self._in_flight[name].link  # forgotten while its flight was under way
+            link = self._in_flight[name].link  # forgotten while its in-flight request was under way
         if link is None:
             link = self._loaded(name)
             if len(self._links) >= self.policy.max_names:
@@ -134,7 +134,7 @@ class LinkCache:
         return link
 
     async def close(self) -> None:
-        """End every flight and wait until it has ended."""
+        """End every in-flight request and wait until it has ended."""
         tasks = [in_flight.task for in_flight in self._in_flight.values()]
         for task in tasks:
             task.cancel()

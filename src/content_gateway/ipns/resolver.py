@@ -2,7 +2,7 @@
 
 A name asked for the first time makes its caller wait, for a moment only; afterwards the last
 verified answer is given at once and links that are not fresh are looked up behind it. A chain is
-as fresh as its least fresh link, because each is looked at anew on every walk. Where a single
+as fresh as its least fresh link, because each is looked at again on every walk. Where a single
 name points is known by link_cache.py."""
 
 import asyncio
@@ -76,7 +76,7 @@ class _ResolutionChain:
 
 
 class IpnsDenylist(Protocol):
-    """The operator's block list; each of these raises Blocked."""
+    """The operator's denylist; each of these raises Blocked."""
 
     def check_ipns(self, name: IpnsName) -> None:
         """Refuse an IPNS name."""

@@ -21,7 +21,7 @@ from content_gateway.model.pins import Label, Pin
 
 _SECOND: Final = 1_000_000  # microseconds
 _MILLISECOND: Final = 1_000
-# SQLite compiles a statement anew for each number of rows, and Python keeps a hundred or so.
+# SQLite compiles a statement again for each number of rows, and Python keeps a hundred or so.
 MOST_ROWS: Final = 32
 _CONTENTS: Final = (
     "INSERT INTO contents (id, cid, state, next_at, updated_at, turn_of) VALUES ",
@@ -196,7 +196,7 @@ def _promise(
 
 
 def trigger(connection: sqlite3.Connection, content: int, now: int) -> None:
-    """A content that waits out a long gap is looked at again, at *now* (milliseconds since 1970),
+    """A content that waits out a long gap is checked again, at *now* (milliseconds since 1970),
     as somebody asks for it."""
     connection.execute(
         "UPDATE contents SET next_at = min(next_at, ?)"

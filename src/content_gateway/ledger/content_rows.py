@@ -32,7 +32,8 @@ def waiting_of(row: tuple[Any, ...]) -> Waiting:
 
 
 def due_of(row: tuple[Any, ...]) -> WorkItem | None:
-    """The leased content; None for one that cannot be tended, which must not stop the others."""
+    """The leased content; None for one that cannot be reconciled, which must not stop the
+    others."""
     (
         content,
         text,

@@ -1,8 +1,8 @@
-"""The pin ledger in SQL, as the reconciler and the sweep see it: what is owed, and what is known.
+"""The pin ledger in SQL, as the reconciler and the resync see it: what is owed, and what is known.
 
 Knows the tables `contents`, `jobs` and `resyncs`. A lease is a row that has an owner and a
 moment to come; whose lease has passed on, or whose generation is old, writes nothing. What an
-event leads to is said by model/content_state.py, and when to look again by whoever tends."""
+event leads to is said by model/content_state.py, and when to look again by whoever reconciles."""
 
 import sqlite3
 import time
@@ -186,11 +186,11 @@ class SqliteContents:
         await self._database.write(job)
 
     async def trigger(self, numbers: Sequence[int]) -> None:
-        """Make these contents due now, where somebody holds them and nobody tends them."""
+        """Make these contents due now, where somebody holds them and nobody reconciles them."""
         await self._database.write(partial(due_now, numbers=numbers, now=self._now()))
 
     async def expedite(self) -> None:
-        """Make everything that waits, and that nobody tends, due now; some of it at a time, so
+        """Make everything that waits, and that nobody reconciles, due now; some of it at a time, so
         that whoever wants to write in between can."""
         now, last = self._now(), 0
         while (
@@ -208,7 +208,7 @@ class SqliteContents:
         return await self._database.search(job, seconds=_REPORT_SECONDS)
 
     async def backlog(self, since: datetime) -> Backlog:
-        """How many contents want tending. What has failed *since* then is not due any more."""
+        """How many contents want reconciling. What has failed *since* then is not due any more."""
         values = {"now": self._now(), "since": milliseconds(since)}
 
         def job(connection: sqlite3.Connection) -> Backlog:

@@ -1,4 +1,4 @@
-"""Gates in the ledger that a wrong clock has shut for too long, and how they are set anew, in SQL.
+"""Gates in the ledger that a wrong clock has shut for too long, and how they are set again, in SQL.
 
 Knows the moments in `contents` and `turns`; that a clock was wrong, pins/clock_watch.py tells."""
 
@@ -71,7 +71,7 @@ class Gates:
 
 def sooner(connection: sqlite3.Connection, *, above: int, now: int, seconds: float | None) -> int:
     """Let what waits among the next contents *above* wait *seconds* less, with None no more at all,
-    but for its period of grace; the last number looked at."""
+    but for its period of grace; the last number checked."""
     (most,) = connection.execute("SELECT coalesce(max(id), 0) FROM contents").fetchone()
     end = min(most, above + _ROWS_AT_ONCE)
     connection.execute(

@@ -128,7 +128,7 @@ class SqliteLastKnown:
             self._something.set()
 
     def load_link(self, name: IpnsName) -> StoredEntry | None:
-        """Where *name* pointed when last looked at, None if that is not known."""
+        """Where *name* pointed when last checked, None if that is not known."""
         if name.text in self._links:
             return self._links[name.text][0]
         return self._read(

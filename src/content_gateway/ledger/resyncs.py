@@ -1,4 +1,4 @@
-"""What the sweep needs of the ledger, in SQL: a duty that one process has at a time, contents by
+"""What the resync needs of the ledger, in SQL: a duty that one process has at a time, contents by
 number, and reports.
 
 Knows the tables `jobs` and `resyncs` and the numbers of `contents`; what is compared with what is
@@ -99,7 +99,8 @@ class SqliteResyncs:
         """Make settled contents due."""
         values = {"now": self._now(), "ids": msgspec.json.encode(numbers).decode()}
         await self._changes(
-            # Not the first look since it was pinned: that one only confirms what was seen then.
+            # Not the first status check since it was pinned: that one only confirms what was seen
+            # then.
             "UPDATE contents SET next_at = :now, status_checks = max(status_checks, 2)"
             " WHERE next_at IS NULL AND state = 'pinned'"
             " AND id IN (SELECT value FROM json_each(:ids))",
@@ -107,7 +108,7 @@ class SqliteResyncs:
         )
 
     async def report(self, report: ResyncReport) -> None:
-        """Keep what a sweep has found; the last hundred are."""
+        """Keep what a resync has found; the last hundred are."""
         sample = msgspec.json.encode([str(cid) for cid in report.sample]).decode()
         values = (
             *(round(report.started_at * 1000), round(report.ended_at * 1000)),
@@ -128,7 +129,7 @@ class SqliteResyncs:
         await self._database.write(job)
 
     def last_report(self) -> ResyncReport | None:
-        """What the last sweep has found; None if there was none."""
+        """What the last resync has found; None if there was none."""
         row = self._database.read(
             lambda connection: connection.execute(
                 "SELECT started_at, ended_at, listed, missing, unmanaged, sample, under_replicated"

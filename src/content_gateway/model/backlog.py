@@ -17,9 +17,9 @@ COMING: Final = (ContentState.QUEUED, ContentState.PINNING, ContentState.UNPINNE
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How many contents want tending, now or later, by their state.
+    """How many contents want reconciling, now or later, by their state.
 
-    *leased* are being tended; *item* wait for somebody who does it now, without those that have
+    *leased* are being reconciled; *item* wait for somebody who does it now, without those that have
     failed since the moment the backlog was asked for."""
 
     by_state: Mapping[ContentState, int]
@@ -46,7 +46,7 @@ class Backlog:
 class Waiting:
     """A content that is promised and not pinned, and has been in *state* *since* then.
 
-    *error* is why, None if nothing went wrong; *next_at* is None while it is being tended."""
+    *error* is why, None if nothing went wrong; *next_at* is None while it is being reconciled."""
 
     cid: Cid
     state: ContentState

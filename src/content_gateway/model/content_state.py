@@ -21,7 +21,7 @@ class ContentState(StrEnum):
     PINNED = "pinned"  # the backend itself says that enough replicas are there
     FAILED = "failed"  # the backend says that it cannot; it is asked again
     UNPINNED = "unpinned"  # promised, and the backend has lost it: it is asked again
-    UNPINNING = "unpinning"  # nobody holds it any more; the backend is to let go
+    UNPINNING = "unpinning"  # nobody holds it any more; the backend is to unpin
 
 
 class Event(StrEnum):
@@ -98,7 +98,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class BackendStatus:
-    """What a look has shown: *replicas* of *wanted* are there.
+    """What a status check has shown: *replicas* of *wanted* are there.
 
     *reason* says why in words for people, where something is wrong."""
 
@@ -121,7 +121,7 @@ class Listed:
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
     """What the ledger has of a content: its *number*, whether somebody holds it, and how many
-    *replicas* of *wanted* there were when it was looked at last."""
+    *replicas* of *wanted* there were when it was checked last."""
 
     number: int
     is_held: bool
@@ -137,11 +137,11 @@ class LastRequest(StrEnum):
 
 
 SLOW_AFTER_ATTEMPTS: Final = 4
-"""A content that was asked for more often is stubborn: it may take an hour, again and again."""
+"""A content that was asked for more often is slow: it may take an hour, again and again."""
 
 
 class Queue(IntEnum):
-    """The queue in which a content waits; no lane can hold up the others."""
+    """The queue in which a content waits; no queue can hold up the others."""
 
     FIRST_TRY = 0
     RETRY = 1
@@ -150,7 +150,7 @@ class Queue(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """A leased content that wants tending.
+    """A leased content that wants reconciling.
 
     *is_held* is counted under the lease. *generation* changes with every promise and release, so
     that what was learned about an older one is not written over a newer. *status_checks* were taken
@@ -180,10 +180,10 @@ class WorkItem:
 
 @dataclass(frozen=True, slots=True)
 class LeaseQuota:
-    """How many contents may be leased: at most so many of each lane, and *most* of them in all.
+    """How many contents may be leased: at most so many of each queue, and *most* of them in all.
 
-    *releases* are contents that nobody holds, whatever their lane. *held* is the requestor and the
-    lane of each content that is under way, so that none gets more than its share; with None all
+    *releases* are contents that nobody holds, whatever their queue. *held* is the requestor and the
+    queue of each content that is under way, so that none gets more than its share; with None all
     may go to one."""
 
     most: int
@@ -248,12 +248,12 @@ class RemainingQuota:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What tending a content has shown.
+    """What reconciling a content has shown.
 
-    *event* is None where nothing was learned (an outage); *again_in* seconds until the next look,
-    None: nothing is left to do. *status* is kept for whoever asks for the status; *attempted*
-    says that the backend was asked for it once more, *is_untried* that it has not begun with what
-    it was asked for last, *is_uncounted* that this look makes no later gap longer."""
+    *event* is None where nothing was learned (an outage); *again_in* seconds until the next status
+    check, None: nothing is left to do. *status* is kept for whoever asks for the status;
+    *attempted* says that the backend was asked for it once more, *is_untried* that it has not begun
+    with what it was asked for last, *is_uncounted* that this look makes no later gap longer."""
 
     event: Event | None
     again_in: float | None
@@ -269,9 +269,9 @@ class ResyncReport:
     """What a comparison of the ledger with the backend's pinset has found.
 
     Moments are seconds since 1970. *listed* contents are in the pinset; *missing* ones were pinned
-    for all we knew and are not, and are looked at again; *unmanaged* are listed and nobody here has
+    for all we knew and are not, and are checked again; *unmanaged* are listed and nobody here has
     asked for them, *sample* has the first of them. Of *under_replicated* contents that are promised
-    here and listed, fewer replicas are there than are wanted: they are looked at again too."""
+    here and listed, fewer replicas are there than are wanted: they are checked again too."""
 
     started_at: float
     ended_at: float

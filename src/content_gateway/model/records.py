@@ -205,7 +205,7 @@ class Resolution(msgspec.Struct, frozen=True):
 
     *ipns_cache* is where IPNS content led when it was last verified, None if it never was.
     *stale* is set when the answer has outlived its freshness and serves all the same, because a
-    new one is on its way or cannot be had; and when a fresh look was demanded and not had."""
+    new one is on its way or cannot be had; and when a refresh was demanded and not had."""
 
     records: Records
     ipns_cache: IpfsPath | None = None

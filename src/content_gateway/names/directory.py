@@ -8,26 +8,26 @@ Theory of operation. A name is looked up in three places, in this order.
 
        learned ─── fresh ──── 5 min ─── while revalidating ─── 10 min ─── if error ─── 1 h
 
-   A *fresh* entry is the answer and nobody is asked. After that the entry is still told, marked
-   as stale, while one flight fetches the next answer behind the caller's back. Later the caller
-   waits for that flight, and hears the old answer only if the flight fails. After an hour a
-   failure is a failure. Known absence is fresh for thirty seconds and never stretched.
-   What is not in memory may be in the database, where every answer is written and where it has
-   the same ages: a restart forgets nothing, not even during an outage.
-3. The services that cover the name, one after the other. A service that does not know the name
-   lets the search go on; a service that could not find out ends it, because the next one's
-   silence would then look like absence. An answer of which a record failed is fresh as long as
-   absence is, and never replaces a whole one in the database; where that is an outage's doing,
-   the whole one of before serves instead, as in any outage.
+   A *fresh* entry is the answer and nobody is asked. After that the entry is still told, marked as
+   stale, while one in-flight request request fetches the next answer behind the caller's back.
+   Later the caller waits for that in-flight request, and hears the old answer only if the in-flight
+   request request fails. After an hour a failure is a failure. Known absence is fresh for thirty
+   seconds and never stretched. What is not in memory may be in the database, where every answer is
+   written and where it has the same ages: a restart forgets nothing, not even during an outage. 3.
+   The services that cover the name, one after the other. A service that does not know the name lets
+   the search go on; a service that could not find out ends it, because the next one's silence would
+   then look like absence. An answer of which a record failed is fresh as long as absence is, and
+   never replaces a whole one in the database; where that is an outage's doing, the whole one of
+   before serves instead, as in any outage.
 
 All callers who wait for one question share one *in_flight*, a task that belongs to the directory: a
 caller who gives up does not take the others' answer away. So many fly at once, fairly by requestor
-(lookups.py): a flight is charged to whoever began it, and who joins it is never refused. What a
-flight learns replaces the entry, absence included. When it fails and there is an entry that may
-serve, that is told from then on, and the flights that look whether the outage is over, a few
-seconds apart, are nobody's wait. Names without such an entry fail as fast as their service does. A
-caller may demand a fresh look: each name gets one every five seconds, whoever demands it, and
-whoever does not get it is told how old the answer is.
+(lookups.py): an in-flight request request is charged to whoever began it, and who joins it is never
+refused. What an in-flight request request learns replaces the entry, absence included. When it
+fails and there is an entry that may serve, that is told from then on, and the in-flight request
+requests that look whether the outage is over, a few seconds apart, are nobody's wait. Names without
+such an entry fail as fast as their service does. A caller may demand a refresh: each name gets one
+every five seconds, whoever demands it, and whoever does not get it is told how old the answer is.
 
 What the operator blocks is refused before anything is looked up, and again when it is known what
 the name points at. Knows nothing of HTTP, chains or files; IPNS is started here and resolved by
@@ -98,7 +98,7 @@ class IpnsLookup(Protocol):
 
 
 class NameDenylist(Protocol):
-    """The operator's block list; each of these raises Blocked."""
+    """The operator's denylist; each of these raises Blocked."""
 
     def check_name(self, name: DomainName) -> None:
         """Refuse a domain."""
@@ -109,7 +109,8 @@ class NameDenylist(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DirectoryPolicy:
-    """Seconds between flights for one question, and the bounds of all flights (lookups.py)."""
+    """Seconds between in-flight request requests for one question, and the bounds of all in-flight
+    request requests (lookups.py)."""
 
     hold_back: float = 3.0
     between_refreshes: float = 5.0
@@ -120,7 +121,7 @@ class DirectoryPolicy:
 
 
 class Directory:
-    """Answers for every name; owns its flights. Close it when done."""
+    """Answers for every name; owns its in-flight request requests. Close it when done."""
 
     def __init__(
         self,
@@ -155,8 +156,8 @@ class Directory:
         force_refresh: bool = False,
         requestor: str = "",
     ) -> Resolution:
-        """What *name* points at, from the first place that knows; *force_refresh* demands a fresh
-        look.
+        """What *name* points at, from the first place that knows; *force_refresh* demands a
+        refresh.
 
         It takes of the share of *requestor*, the operator where that is empty. Raises
         NameNotFound when every service says that there is nothing, Blocked when the operator
@@ -195,7 +196,7 @@ class Directory:
         return resolved, cached
 
     async def close(self) -> None:
-        """End every flight and wait until it has ended."""
+        """End every in-flight request and wait until it has ended."""
         await self._in_flight.close()
 
     def _find_locally(self, name: DomainName, coin: CoinType) -> Records | None:
@@ -233,7 +234,7 @@ class Directory:
         return await self._learn(name, question, requestor)
 
     def _may_refresh(self, name: DomainName, entry: CachedName, now: float) -> bool:
-        """True when the name's turn for a fresh look has come; it is then taken."""
+        """True when the name's turn for a refresh has come; it is then taken."""
         looks = self._looked_anew_at
         last = max(entry.asked_at, looks.pop(name.text, entry.asked_at))
         if now < last + self._policy.between_refreshes:
@@ -271,7 +272,8 @@ class Directory:
     def _flight(
         self, name: DomainName, question: Question, requestor: str
     ) -> asyncio.Task[CachedName]:
-        """The one flight for *question*, begun if there is none; raises Overloaded."""
+        """The one in-flight request request for *question*, begun if there is none; raises
+        Overloaded."""
         return self._in_flight.join(question, requestor, partial(self._run, name, question))
 
     async def _run(

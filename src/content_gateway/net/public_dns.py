@@ -61,7 +61,7 @@ class PublicDns(AbstractResolver):
         """Nothing is kept between two lookups."""
 
     def _resolver(self) -> dns.asyncresolver.Resolver:
-        """The system's configuration is read anew each time, as it changes with the network."""
+        """The system's configuration is read again each time, as it changes with the network."""
         resolver = dns.asyncresolver.Resolver(configure=not self._nameservers)
         servers = self._nameservers or [(str(server), _PORT) for server in resolver.nameservers]
         resolver.nameservers = [_OneDatagram(address, port) for address, port in servers]

@@ -1,6 +1,6 @@
-"""Whether the pin backend is away, as far as its answers tell.
+"""Whether the pin backend is unreachable, as far as its answers tell.
 
-Knows that a backend may answer looks and take no wishes: then an answered look proves nothing. A
+Knows that a backend may answer looks and take no requests: then an answered look proves nothing. A
 single call without an answer is a pause; only where the next one has none either is it an outage
 after which something may be lost. What is done meanwhile is decided by the reconciler."""
 
@@ -19,10 +19,10 @@ _TELLING: Final = 2
 
 
 def is_unreachable(error: Exception | None, *, is_write: bool) -> TypeGuard[GatewayError]:
-    """Whether *error* says that the backend is away, and nothing about a content.
+    """Whether *error* says that the backend is unreachable, and nothing about a content.
 
-    A look that was answered with nonsense is none; a *is_write* answered so may be the content's. A
-    full disk of our own, where the embedded store is the backend, is one as well."""
+    A status check that was answered with nonsense is none; a write answered so may be the
+    content's. A full disk of our own, where the embedded store is the backend, is one as well."""
     signs = UpstreamUnavailable | UpstreamTimeout if is_write else UpstreamError
     return isinstance(error, signs | StorageUnavailable)
 
@@ -39,12 +39,12 @@ class Availability:
 
     @property
     def is_on(self) -> bool:
-        """Whether it was away when it was last asked."""
+        """Whether it was unreachable when it was last asked."""
         return self._pauses > 0
 
     @property
     def until(self) -> float:
-        """When it is asked again (seconds since 1970), while it is away."""
+        """When it is asked again (seconds since 1970), while it is unreachable."""
         return self._until
 
     @property
@@ -55,11 +55,11 @@ class Availability:
 
     @property
     def is_rejecting_writes(self) -> bool:
-        """Whether it takes no wishes, while looks may be answered."""
+        """Whether it takes no requests, while looks may be answered."""
         return self.is_on and self._is_deaf
 
     def unanswered(self, *, is_write: bool) -> bool:
-        """A look or a *is_write* had no answer; whether that begins another pause."""
+        """A status check or a write had no answer; whether that begins another pause."""
         if self.is_backing_off:
             return False
         self._pause = self._gap(self._pauses)
@@ -69,7 +69,8 @@ class Availability:
         return True
 
     def answered(self, *, is_write: bool) -> bool:
-        """A look or a *is_write* was answered; whether that ends an outage worth the name."""
+        """A status check or a write was answered; whether that ends an outage worth the
+        name."""
         if not self._pauses or (self._is_deaf and not is_write):
             return False
         was_real = self._pauses >= _TELLING

@@ -1,7 +1,7 @@
-"""The pin backend, as the reconciler and the sweep need it: a port with several adapters.
+"""The pin backend, as the reconciler and the resync need it: a port with several adapters.
 
 Every adapter keeps the promises of tests/pins/promises.py. Adapters do not import this; the type
-checker proves in app.py that they fit."""
+checker proves in wiring/ that they fit."""
 
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from typing import Protocol
@@ -22,8 +22,8 @@ class PinBackend(Protocol):
         """Seconds, from before the call that asks for it, within which a change may not be seen
         yet, and may be lost although it was accepted.
 
-        A look that shows a content absent, or held after an unpin, counts only when the last
-        change is older. 0 where an accepted change is durable and seen at once."""
+        A status check that shows a content absent, or held after an unpin, counts only when the
+        last change is older. 0 where an accepted change is durable and seen at once."""
 
     async def status(
         self,
@@ -45,8 +45,8 @@ class PinBackend(Protocol):
         progress: Progress,
         origins: Sequence[Multiaddr] = (),
     ) -> BackendStatus:
-        """Ask the backend to pin *cid*, of which a look just before has shown *seen* (ABSENT or
-        FAILED), and say what that has led to; may take as long as the retrieval.
+        """Ask the backend to pin *cid*, of which a status check just before has shown *seen*
+        (ABSENT or FAILED), and say what that has led to; may take as long as the retrieval.
 
         *origins* have it, as its requestors say: they are asked too, and whoever of them cannot
         be reached is no failure of the pin.
@@ -56,13 +56,13 @@ class PinBackend(Protocol):
         not this time, UpstreamUnavailable or UpstreamTimeout when it cannot be asked at all."""
 
     async def unpin(self, cid: Cid) -> None:
-        """Ask the backend to let go of *cid*; nothing to do is no error.
+        """Ask the backend to release *cid*; nothing to do is no error.
 
-        When this returns the backend has taken the wish in; a later look says whether it is
+        When this returns the backend has taken the request in; a later look says whether it is
         done. Raises PinDeferred, UpstreamUnavailable or UpstreamTimeout."""
 
     def pinset(self) -> AsyncGenerator[Listed, None]:
         """Every CID in its pinset, in any order, streamed, and how many replicas its own lists or
-        samples, of a bounded size, say are there; for the sweep.
+        samples, of a bounded size, say are there; for the resync.
 
         Raises UpstreamError where it breaks off, so that half a list never passes for all."""

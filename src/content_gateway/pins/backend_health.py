@@ -62,7 +62,7 @@ class HealthMonitor:
         self._has_changed = self._has_news = False
 
     def record_answer(self, error: Exception | None, *, is_write: bool) -> None:
-        """A look or a *is_write* was answered, or went wrong."""
+        """A status check or a write was answered, or went wrong."""
         if is_unreachable(error, is_write=is_write):
             if self._availability.unanswered(is_write=is_write):
                 self._unanswered(error)

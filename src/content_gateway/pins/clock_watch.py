@@ -1,10 +1,11 @@
-"""Watches the wall clock, by which the ledger's gates are kept, and has them set anew if it jumps.
+"""Watches the wall clock, by which the ledger's gates are kept, and has them set again if it jumps.
 
 Knows that all processes of a ledger share its moments, so that they must be moments of the wall
 clock, which somebody may set; and that the monotonic clock tells when that has happened. A clock
-that goes forward opens gates early, which costs a look. One that goes back would keep them shut: by
-as much as it went back where somebody saw it, and until anybody has seen that no backoff is as long
-as that where it happened unseen, or in another process. What is set anew is left to the ledger."""
+that goes forward opens gates early, which costs a status check. One that goes back would keep them
+shut: by as much as it went back where somebody saw it, and until anybody has seen that no backoff
+is as long as that where it happened unseen, or in another process. What is set again is left to the
+ledger."""
 
 import time
 from collections.abc import Callable
@@ -43,10 +44,10 @@ class ClockWatch:
         self._looked_at: float | None = None
 
     async def check(self) -> None:
-        """Set the gates anew if the clock went back since the last look; and in any case the first
-        time and every *longest* seconds, for what others have seen.
+        """Set the gates again if the clock went back since the last status check; and in any case
+        the first time and every *longest* seconds, for what others have seen.
 
-        Where the ledger cannot be written now, the next look does it."""
+        Where the ledger cannot be written now, the next status check does it."""
         wall, ticks = self._clock(), self._monotonic()
         back = 0.0
         if self._seen is not None:

@@ -1,7 +1,7 @@
-"""How many contents may be leased now: of each lane, and for whom. Rules without I/O.
+"""How many contents may be leased now: of each queue, and for whom. Rules without I/O.
 
-Knows what is under way, and whether the backend is away; which contents those are is decided by
-the ledger, in turn by requestor."""
+Knows what is under way, and whether the backend is unreachable; which contents those are is decided
+by the ledger, in turn by requestor."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -19,14 +19,14 @@ def lease_quota(
     held = [(item.requestor, item.queue) for item in under_way]
     free = max(0, shared_by_all(most) - len(held))
     queues = Counter(queue for _, queue in held)
-    # None of the lanes may keep the others waiting for ever.
+    # None of the queues may keep the others waiting for ever.
     retries = max(0, shared_by_all(max(1, most // 2)) - queues[Queue.RETRY])
     slow = max(0, shared_by_all(max(1, most // 4)) - queues[Queue.SLOW])
     if not availability.is_on:
         return LeaseQuota(free, free, retries, slow, held=held)
     probes = 0 if availability.is_backing_off else min(free, 1)
     if availability.is_rejecting_writes:
-        # What can be let go of need not wait; and as a look alone proves nothing, each lane
+        # What can be released need not wait; and as a status check alone proves nothing, each queue
         # has a probe.
         return LeaseQuota(free, probes, probes, probes, releases=free, held=held)
     return LeaseQuota(probes, 1, 1, 1, held=held)

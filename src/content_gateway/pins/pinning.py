@@ -55,7 +55,7 @@ class PinLedger(Protocol):
 
 
 class PinDenylist(Protocol):
-    """The operator's block list."""
+    """The operator's denylist."""
 
     def check_cid(self, cid: Cid) -> None:
         """Raises Blocked if this content is not to be pinned."""

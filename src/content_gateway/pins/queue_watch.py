@@ -61,7 +61,7 @@ class QueueWatch:
     async def check(self, again: Callable[[], None]) -> Sequence[int]:
         """Ask what is in hand if it is time; *again* is called when it will be time next.
 
-        The numbers of contents that are in the way of others, and are to be looked at soon. Raises
+        The numbers of contents that are in the way of others, and are to be checked soon. Raises
         StorageUnavailable."""
         began = self._clock()
         # A clock that was set back must not make the pause longer.

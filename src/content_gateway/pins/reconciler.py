@@ -1,53 +1,52 @@
 """The reconciler: makes the backend hold what the ledger has promised, and nothing it has not.
 
-Theory of operation. The ledger says which contents are *item*: promised and not known to be
-pinned, or let go of by their last requestor. The reconciler leases some of them at a time, under
-its own name and for thirty seconds, which it extends while it works; the ledger takes an outcome
-only from whoever holds the lease, so that one worker at a time tends a content, across tasks and
-processes, and a pin and an unpin of one CID never overlap. A worker that dies lets
-its lease run out, and another one goes on; one that cannot extend it stops what it does before
-that (leases.py).
+Theory of operation. The ledger says which contents are *due*: desired and not known to be pinned,
+or released by their last requestor. The reconciler leases some of them at a time, under its own
+name and for thirty seconds, which it extends while it works; the ledger takes an outcome only from
+whoever holds the lease, so that one worker at a time reconciles a content, across tasks and
+processes, and a pin and an unpin of one CID never overlap. A worker that dies lets its lease run
+out, and another one goes on; one that cannot extend it stops before that (leases.py).
 
-Requestors do not wait for leases. Every first promise and every last release of a content gives
-it a new *generation*. What was learned under an older one is thrown away, and the content is due
-again at once: a pin that is added while its content is on the way out is never mistaken for the
-pin that went.
+Requestors do not wait for leases. Every first promise and every last release of a content gives it
+a new *generation*. What was observed under an older one is thrown away, and the content is due
+again at once: a pin that is added while its content is being unpinned is never mistaken for the pin
+that went.
 
-Tending is always the same. *Look*: ask the backend what it holds, many contents in one call, and
-believe only its positive word. Then either take note, or *send* a wish, never both blindly: what
-the backend holds already is not sent again, and what is on its way is only looked at, with
-growing gaps. Looking first makes every crash harmless: what was sent but not recorded is seen,
-what was recorded but not sent is sent. A look says how old the backend's word may be, so that a
-listing can answer for many; what is in doubt is asked for now.
+One round for a content is always the same. Ask the backend for its status, many contents in one
+call, and believe only what it affirms. Then either record the outcome, or send a request, never
+both blindly: what the backend holds is not sent again, and what is on its way is only checked
+again, with backoff. Asking first makes every crash harmless: what was sent but not recorded is
+seen, what was recorded but not sent is sent. A status check says how old the backend's word may be,
+so that a listing can answer for many; what is in doubt is asked for now.
 
-A cluster that batches its changes says yes before it knows them, and a look does not see them
-yet. So the ledger records, durably and before it is sent, *what* was last wished and *when*; until
-that wish is older than the backend's batch age, an absence is no reason to send it again, and a
-presence after an unpin is no proof of a pin. A pin counts as settled when it was seen once more
-after that age. The rules are in rules.py, the states in model/content_state.py.
+A cluster that batches its changes says yes before it knows them, and no status shows them yet. So
+the ledger records, durably and before it is sent, *what* was last requested and *when*; until that
+request is older than the backend's batch age, an absence is no reason to send it again, and a
+presence after an unpin is no proof of a pin. A pin is final when it was seen once more after that
+age. The rules are in rules.py, the states in model/content_state.py.
 
-What nobody holds stays for a grace period, in case it is pinned again. Whether anybody holds it
-is counted again under the lease, in the transaction that records the wish to let go; the row is
-forgotten only when the backend says that the content is gone.
+What nobody holds stays for a grace period, in case it is pinned again. Whether anybody holds it is
+counted again under the lease, in the transaction that records the unpin; the row is forgotten only
+when the backend says that the content is gone.
 
-An unreachable backend is no verdict on a content: nothing changes but the reason that is shown,
-and the reconciler stops leasing and probes with one content at a time until it is answered (where
-only pins are not taken, what nobody holds still goes); then
-a sweep is asked for, since a backend that comes back may have forgotten what it had confirmed. A
-backend that cannot pin a content makes it *failed*, with the reason; it is tried again with
-longer gaps, and never given up.
+An unreachable backend is no verdict on a content: nothing changes but the reason that is shown, and
+the reconciler stops leasing and probes with one content at a time until it is answered (where the
+backend rejects writes only, what nobody holds still goes). Then a resync is asked for, since a
+backend that comes back may have forgotten what it had confirmed. A backend that cannot pin a
+content makes it *failed*, with the reason; it is tried again with longer backoff, and never given
+up.
 
-A content that takes for ever must not stop the others. A first try gets a *attempt_timeout* of five
-seconds, the second one thirty, each later one twice as long; what a backend has fetched by then it
-need not fetch again. And contents wait in *queues*: at most half of the workers are for second
-tries and later looks, at most a quarter for those that were tried many times.
+A content that takes for ever must not stop the others. A first attempt has five seconds, the second
+one thirty, each later one twice as long; what a backend has fetched by then it need not fetch
+again. And contents wait in three queues: at most half of the workers are for second attempts and
+later status checks, at most a quarter for the slow ones that were tried many times.
 
 Nor may a requestor stop the others, whatever its contents do. Contents are leased in turn by
 requestor, and of the free workers one requestor gets only as many as leave half of what it has to
-the others, in each lane and in all: so somebody who comes finds a free worker now, and not when a
-slice is over. One requestor alone still has `ReconcilePolicy.workers`. Where a backend queues what
-it is sent, the same goes for its workers as soon as there are two (submission_window.py): each may
-have so much there as is done soon, and what hangs is taken back by a wish to let go that a pin
+the others, in each queue and in all: so somebody who comes finds a free worker now, and not when an
+attempt is over. One requestor alone still has `ReconcilePolicy.workers`. Where a backend queues
+what it is sent, the same goes for its workers as soon as there are two (submission_window.py): each
+may have so much there as is done soon, and what hangs is withdrawn, by an unpin that a pin
 follows."""
 
 import asyncio
@@ -79,7 +78,7 @@ log = structlog.get_logger(__name__)
 
 
 class Reconciler:
-    """Owns the tasks that tend contents; runs between `start` and `close`."""
+    """Owns the tasks that reconcile contents; runs between `start` and `close`."""
 
     def __init__(
         self,
@@ -134,7 +133,7 @@ class Reconciler:
     async def first_outcome(self, cid: Cid, seconds: float) -> bool:
         """Whether something was learned about *cid* since the call, within *seconds*.
 
-        False at once while the backend is away, and where many wait already."""
+        False at once while the backend is unreachable, and where many wait already."""
         return not self._availability.is_on and await self._outcomes.first(cid, seconds)
 
     def wake(self) -> None:
@@ -142,7 +141,7 @@ class Reconciler:
         self._awake.set()
 
     def start(self) -> None:
-        """Begin to tend contents, in a task of the reconciler's own."""
+        """Begin to reconcile contents, in a task of the reconciler's own."""
         self._main = asyncio.create_task(self._run(), name="reconciler")
 
     async def close(self) -> None:
@@ -159,7 +158,8 @@ class Reconciler:
             log.warning("leases were not released, they will run out", reason=wrong.detail)
 
     async def round(self) -> int:
-        """Tend what is due now, once, and say how many contents that was; for who has no task."""
+        """Reconcile what is due now, once, and say how many contents that was; for who has no
+        task."""
         before = set(self._batches)
         number = await self._hand_out()
         for batch in self._batches - before:
@@ -191,7 +191,7 @@ class Reconciler:
         self._noted_at = now
 
     def _pause(self) -> float:
-        """Seconds until the ledger is looked at again: what is promised together is leased
+        """Seconds until the ledger is checked again: what is promised together is leased
         together, and in an outage a promise changes nothing."""
         policy = self._policy
         if self._availability.is_on:
@@ -199,7 +199,7 @@ class Reconciler:
         return policy.gather_many if self._lately > policy.batch else policy.gather
 
     async def _hand_out(self) -> int:
-        """Lease what is due and free workers may take, and begin to tend it."""
+        """Lease what is due and free workers may take, and begin to reconcile it."""
         if self._queue is not None:
             in_the_way = await self._queue.check(self._awake.set)
             if in_the_way:
@@ -208,7 +208,7 @@ class Reconciler:
         if not quota.most or not self._ledger.any_due(quota):
             return 0
         items = await self._ledger.lease(self._owner, self._policy.lease, quota)
-        # A lease of ours that has run out while its content is still tended was only renewed.
+        # A lease of ours that has run out while its content is still reconciled was only renewed.
         items = [item for item in items if item.id not in self._under_way]
         self._under_way |= {item.id: item for item in items}
         for start in range(0, len(items), self._policy.batch):

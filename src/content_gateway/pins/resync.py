@@ -1,12 +1,12 @@
-"""The sweep: compares the whole ledger with the whole pinset of the backend, both ways, slowly.
+"""The resync: compares the whole ledger with the whole pinset of the backend, both ways, slowly.
 
-A cluster can forget what it has confirmed (docs/facts/pins.md), its nodes can lose what they
-held, and nobody would ask again for what is settled. So the sweep streams the pinset, with the
-replicas that there are by the backend's own lists: what the ledger has as pinned and the backend
-does not list, or lists with other replicas than the ledger tells, or with too few, is looked at
-again, which brings it back if it is really gone; what the backend lists and nobody here has asked
-for is reported, and never touched. Knows a content by its number in the
-ledger, one bit each: ten million contents are a megabyte. Tending is left to the reconciler."""
+A cluster can forget what it has confirmed (docs/facts/pins.md), its nodes can lose what they held,
+and nobody would ask again for what is settled. So the resync streams the pinset, with the replicas
+that there are by the backend's own lists: what the ledger has as pinned and the backend does not
+list, or lists with other replicas than the ledger tells, or with too few, is checked again, which
+brings it back if it is really gone; what the backend lists and nobody here has asked for is
+reported, and never touched. Knows a content by its number in the ledger, one bit each: ten million
+contents are a megabyte. Reconciling is left to the reconciler."""
 
 import asyncio
 import time
@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 
 class ResyncLedger(Protocol):
-    """The part of the ledger that a sweep reads and writes. Methods raise StorageUnavailable."""
+    """The part of the ledger that a resync reads and writes. Methods raise StorageUnavailable."""
 
     async def acquire_job(self, name: str, owner: str, seconds: float, longest: float) -> bool:
         """Whether *owner* may do that work now, alone, for so long; False: not due, or taken.
@@ -57,12 +57,12 @@ class ResyncLedger(Protocol):
         """Make settled contents due."""
 
     async def report(self, report: ResyncReport) -> None:
-        """Keep what a sweep has found."""
+        """Keep what a resync has found."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResyncSchedule:
-    """Seconds: between sweeps, at least between two whatever happens, until it is looked again
+    """Seconds: between resyncs, at least between two whatever happens, until it is looked again
     whether one is due (another process may have ended one), after one that broke off, and of the
     lease, which is extended with every thousand contents."""
 
@@ -85,7 +85,7 @@ class ResyncSchedule:
 
 
 class Resync:
-    """Owns the task that sweeps; runs between `start` and `close`."""
+    """Owns the task that resyncs; runs between `start` and `close`."""
 
     def __init__(
         self,
@@ -107,23 +107,23 @@ class Resync:
         self._main: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to sweep: at once, as nobody knows what the backend has been through."""
+        """Begin to resync: at once, as nobody knows what the backend has been through."""
         self._hastened.set()
         self._main = asyncio.create_task(self._run(), name="resync")
 
     async def close(self) -> None:
-        """End the sweep under way; another process, or the next start, begins anew."""
+        """End the resync under way; another process, or the next start, begins again."""
         if self._main is None:
             return
         self._main.cancel()
         await asyncio.gather(self._main, return_exceptions=True)
 
     def trigger(self) -> None:
-        """Sweep soon: the backend was away and may have lost something."""
+        """Resync soon: the backend was unreachable and may have lost something."""
         self._hastened.set()
 
     async def now(self) -> ResyncReport | None:
-        """Sweep now, whatever the schedule says; None if somebody else is at it.
+        """Resync now, whatever the schedule says; None if somebody else is at it.
 
         Raises UpstreamError when the backend breaks off; then nothing is reported."""
         await self._ledger.trigger_job(_JOB)
@@ -151,7 +151,7 @@ class Resync:
                     await self._hastened.wait()
 
     async def _take(self) -> ResyncReport | None:
-        """One sweep, if it is due and nobody else does it."""
+        """One resync, if it is due and nobody else does it."""
         schedule = self._schedule
         longest = max(schedule.interval, schedule.after_failure, 2 * schedule.lease)
         if not await self._ledger.acquire_job(_JOB, self._owner, schedule.lease, longest):

@@ -1,8 +1,9 @@
 """What is to be done about a content, and what follows from what was seen: rules without I/O.
 
 Knows the traps of a backend whose changes take a while to be seen (docs/facts/pins.md, Traps): a
-look that shows a content absent, or still there after an unpin, says nothing until the last change
-is older than the backend's batch age. Who looks, sends and writes is left to the reconciler."""
+status check that shows a content absent, or still there after an unpin, says nothing until the last
+change is older than the backend's batch age. Who looks, sends and writes is left to the
+reconciler."""
 
 import random
 from collections.abc import Callable
@@ -23,9 +24,9 @@ from content_gateway.model.content_state import (
 from content_gateway.pins.availability import is_unreachable
 from content_gateway.pins.poll_interval import PollInterval
 
-# Seconds that may pass between the record of a wish and the wish itself; else it is not sent.
+# Seconds that may pass between the record of a request and the request itself; else it is not sent.
 LONGEST_STALL: Final = 5.0
-# Seconds after which a wish that changed nothing may be sent once more, twice as long each time.
+# Seconds after which a request that changed nothing may be sent once more, twice as long each time.
 IN_VAIN: Final = 15.0
 # Looks after which those that were held up make no gap longer: that after an outage is 4 s then.
 _HELD_UP_LOOKS: Final = 5
@@ -49,16 +50,16 @@ class ReconcilePolicy:
     """Seconds and numbers of the reconciler's work.
 
     *idle* passes at most between two looks at the ledger, *gather* at least, and *gather_many*
-    while more than a *batch* a second is leased: what is due soon is looked at together then.
+    while more than a *batch* a second is leased: what is due soon is checked together then.
     *workers* contents of one requestor are under way at once, and half as many again are kept for
-    the others; *sends* of them are asked of the backend at once (None: all), and a look asks for
-    *batch* of them. *first_attempt_timeout* is the time of a first try, *second_attempt_timeout*
-    that of the next one, and each later one has twice as much, up to *longest_attempt_timeout*. The
-    first look after a wish waits as long as those before it have needed, at most
-    *longest_first_gap*; gaps between looks grow to *longest_backoff*, between tries of what failed
-    to *longest_failure_backoff*, between probes of a backend that is away to
-    *longest_unreachable_backoff*. Where a backend queues what it is sent, a first try waits at most
-    *longest_turn* for its place there."""
+    the others; *sends* of them are asked of the backend at once (None: all), and a status check
+    asks for *batch* of them. *first_attempt_timeout* is the time of a first try,
+    *second_attempt_timeout* that of the next one, and each later one has twice as much, up to
+    *longest_attempt_timeout*. The first status check after a request waits as long as those before
+    it have needed, at most *longest_first_gap*; backoff between status checks grow to
+    *longest_backoff*, between tries of what failed to *longest_failure_backoff*, between probes of
+    a backend that is unreachable to *longest_unreachable_backoff*. Where a backend queues what it
+    is sent, a first try waits at most *longest_turn* for its place there."""
 
     workers: int = 64
     sends: int | None = None
@@ -111,22 +112,22 @@ class DecisionRules:
         if item.state is ContentState.PINNED and item.status_checks > 1:
             return None
         if item.last_request is None:
-            # It may have been here before, and let go of: then a batch age has passed between
-            # that wish and the row's end, so that a younger word is from after it.
+            # It may have been here before, and released: then a batch age has passed between
+            # that request and the row's end, so that a younger word is from after it.
             return self._batch_age
         age = now - item.requested_at
-        # From after the wish, and seen once more when it is settled; or from after its batch.
+        # From after the request, and seen once more when it is settled; or from after its batch.
         return max(age, 0.0) if age < self._batch_age else age - self._batch_age
 
     def decide(self, item: WorkItem, seen: BackendStatus, now: float) -> Action | Outcome:
         """What to do about *item*, of which *seen* was just seen; or what it has come to."""
-        # A clock that was set back in between must not make the wish younger than new.
+        # A clock that was set back in between must not make the request younger than new.
         age = max(0.0, now - item.requested_at)
         unsure_for = self._batch_age - age if item.last_request is not None else 0.0
         if not item.is_held:
             return self._let_go(item, seen, unsure_for)
         if item.last_request is LastRequest.UNPIN and unsure_for > 0:
-            # What is seen may be what is about to go: the wish to keep it must come after.
+            # What is seen may be what is about to go: the request to keep it must come after.
             return Action.PIN
         if (
             seen.status is TrackerStatus.PINNED
@@ -152,7 +153,7 @@ class DecisionRules:
                 return Action.PIN
         if not _is_partly_there(item, seen):
             return _seen(seen, self.backoff(item.status_checks), error=seen.reason)
-        # Where a replica does not answer nothing can be done, and the sweep looks again.
+        # Where a replica does not answer nothing can be done, and the resync looks again.
         is_done = seen.status is TrackerStatus.UNKNOWN and is_settled
         return Outcome(
             None, None if is_done else self.backoff(item.status_checks), seen, seen.reason
@@ -163,8 +164,8 @@ class DecisionRules:
     ) -> Action | Outcome:
         """What to do about what is in the pinset and is not kept as it says.
 
-        The last wish may have changed nothing: a cluster gives a replica to a peer that is gone as
-        long as it goes by the room that this one had, and its peers may not hear of each other's
+        The last request may have changed nothing: a cluster gives a replica to a peer that is gone
+        as long as it goes by the room that this one had, and its peers may not hear of each other's
         changes for minutes (go-ds-crdt#285). So it need not be settled to be sent again."""
         left = min(unsure_for, IN_VAIN * 2.0 ** min(max(item.attempts - 1, 0), 10) - age)
         if left <= 0:
@@ -202,14 +203,14 @@ class DecisionRules:
         return _seen(seen, self._spread(wait), attempted=True)
 
     def withdrawn(self, item: WorkItem, seen: BackendStatus) -> Outcome:
-        """What it has come to when the backend, which has shown *seen*, has let go for now."""
+        """What it has come to when the backend, which has shown *seen*, has released for now."""
         backoff = self.failure_backoff(item.attempts)
         # No worker was at what is still queued: that was no try.
         is_untried = seen.status is TrackerStatus.QUEUED
         return Outcome(Event.SEEN_QUEUED, backoff, None, _SLOW, is_untried=is_untried)
 
     def unpinned(self) -> Outcome:
-        """What it has come to when the backend has heard the wish to let go."""
+        """What it has come to when the backend has heard the request to unpin."""
         return Outcome(None, self._batch_age, attempted=True)
 
     def broke(self, item: WorkItem, error: Exception, *, attempted: bool) -> Outcome:
@@ -233,8 +234,9 @@ class DecisionRules:
         )
 
     def held_up(self, item: WorkItem) -> Outcome:
-        """What it has come to where nothing was learned of it, as the backend was away, or nothing
-        done, as there was no room: no fault of its own, so that it is soon looked at again."""
+        """What it has come to where nothing was learned of it, as the backend was unreachable, or
+        nothing done, as there was no room: no fault of its own, so that it is soon checked
+        again."""
         is_uncounted = item.status_checks >= _HELD_UP_LOOKS
         return Outcome(
             None, self.unreachable_backoff(item.status_checks), is_uncounted=is_uncounted
@@ -272,7 +274,7 @@ class DecisionRules:
         )
 
     def backoff(self, times: int) -> float:
-        """Seconds until the next look, when *times* looks were taken."""
+        """Seconds until the next status check, when *times* status checks were taken."""
         return self._grown(self._policy.first_backoff, 1.5, times, self._policy.longest_backoff)
 
     def failure_backoff(self, times: int) -> float:
@@ -282,7 +284,7 @@ class DecisionRules:
         )
 
     def unreachable_backoff(self, times: int) -> float:
-        """Seconds until a backend that was away *times* is asked again."""
+        """Seconds until a backend that was unreachable *times* is asked again."""
         return self._grown(
             self._policy.first_backoff, 2.0, times, self._policy.longest_unreachable_backoff
         )

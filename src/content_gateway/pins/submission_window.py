@@ -7,9 +7,9 @@ anything to send within ten minutes, there are three rules. Room: each may have 
 hand there as `fair_share` says of the workers, a quarter of them for what is tried again. Credit:
 what is done soon lets its requestor have one more there, what is done late one less; all of it is
 gone once nothing of the requestor's has left the queue for some seconds. And what has been there
-beyond its slice by then is taken back, if what takes room is more than half of the workers. Knows
-what was sent and what the backend has in hand; who asks, sends and writes is left to the
-reconciler."""
+beyond its attempt timeout by then is taken back, if what takes room is more than half of the
+workers. Knows what was sent and what the backend has in hand; who asks, sends and writes is left to
+the reconciler."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -74,8 +74,8 @@ class _Submission:
 def is_retry(item: WorkItem, seen: BackendStatus) -> bool:
     """Whether *item*, of which *seen* was seen, may hang there as it may have done before.
 
-    What the backend has forgotten with the wish has not: a cluster's peer that dies loses all that
-    it has taken in and not committed, and nobody was at that."""
+    What the backend has forgotten with the request has not: a cluster's peer that dies loses all
+    that it has taken in and not committed, and nobody was at that."""
     is_forgotten = item.last_request is LastRequest.PIN and seen.status is TrackerStatus.ABSENT
     return item.attempts > 0 and not is_forgotten
 
@@ -89,7 +89,9 @@ class SubmissionWindows:
         self._rules = rules
         self._clock = clock
         self._is_known = True
-        self._foreign = 0  # in hand there, and not known to us: of other processes, or strangers
+        self._foreign = (
+            0  # in hand there, and not known to us: of other processes, or unmanaged pins
+        )
         self._entries: dict[int, _Submission] = {}
         self._windows: dict[int, _Window] = {}  # by requestor; who came last is at the end
         self._busy: dict[int, _Window] = {}  # those with something in hand, by identity
@@ -140,7 +142,7 @@ class SubmissionWindows:
             entry.is_sent, entry.at = True, self._clock()
 
     def not_sent(self, item: WorkItem) -> None:
-        """Nothing was sent, or it was let go of."""
+        """Nothing was sent, or it was released."""
         entry = self._entries.get(item.id)
         if entry is not None and not (entry.is_sent and item.last_request is LastRequest.PIN):
             self.over(item, is_pinned=False)
@@ -191,7 +193,7 @@ class SubmissionWindows:
         """The backend has these CIDs in hand now, or some of its nodes have (False); None: it does
         not say, and nothing is limited.
 
-        The numbers of contents that are in the way as of now, and are to be looked at soon."""
+        The numbers of contents that are in the way as of now, and are to be checked soon."""
         self._is_known = in_progress is not None
         if in_progress is None:
             return []
@@ -224,8 +226,8 @@ class SubmissionWindows:
         return self._is_known and self.is_shared
 
     def _is_hanging(self, entry: _Submission) -> bool:
-        """Whether it has had its slice; that it waits is no fault of its own while others of its
-        requestor come to their turn."""
+        """Whether it has had its attempt timeout; that it waits is no fault of its own while others
+        of its requestor come to their turn."""
         is_late = entry.in_progress and self._clock() - entry.at > entry.seconds
         return is_late and self._is_stuck(entry.window)
 

@@ -1,6 +1,6 @@
 """The part of the ledger that knows what is owed, as the reconciler needs it: a port.
 
-Adapters do not import this; the type checker proves in app.py that they fit."""
+Adapters do not import this; the type checker proves in wiring/ that they fit."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -34,7 +34,7 @@ class WorkQueue(Protocol):
         is leased for longer than that is leased for *lease* seconds."""
 
     async def trigger(self, numbers: Sequence[int]) -> None:
-        """Make these contents due now, where somebody holds them and nobody tends them."""
+        """Make these contents due now, where somebody holds them and nobody reconciles them."""
 
     async def begin(
         self,

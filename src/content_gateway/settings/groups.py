@@ -1,7 +1,7 @@
 """The groups of settings: what can be set, and its default.
 
 Knows each setting by itself; what a valid value looks like is in values.py, the rules that hold
-between settings in model.py, what they do in app.py."""
+between settings in model.py, what they do in wiring/."""
 
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal

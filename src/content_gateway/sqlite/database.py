@@ -80,7 +80,9 @@ class Database:
         await asyncio.to_thread(self._checkpointer.close)
         await asyncio.to_thread(self._searches.close)
         self._reader.close()
-        await asyncio.to_thread(self._writer.close)  # folds the log if nobody else has it open
+        await asyncio.to_thread(
+            self._writer.close
+        )  # checkpoints the WAL if nobody else has it open
         self._files.close()
 
     async def write(self, job: Callable[[sqlite3.Connection], T], *, requestor: str = "") -> T:
@@ -136,8 +138,8 @@ class Database:
         """What *job* returns. For reads that may take long: beside the event loop, of one moment.
 
         They run in turn by *requestor*. Raises StorageUnavailable, also after *seconds* and, unless
-        it *is_ours* and nobody else's wish, when others have kept the log of writes from being
-        folded in; and Overloaded when too many of that requestor's wait."""
+        it *is_ours* and nobody else's wish, when others have kept the WAL from being
+        checkpointed; and Overloaded when too many of that requestor's wait."""
         return await self._searches.run(job, seconds=seconds, is_ours=is_ours, requestor=requestor)
 
     def _commit(self, group: Sequence[Write], follows: bool = False) -> None:

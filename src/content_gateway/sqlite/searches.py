@@ -1,7 +1,7 @@
 """Reads of the embedded database that may take long: beside the event loop, in turn by requestor.
 
 Each runs in one of a few threads, on a connection of its own that is kept for the next one, and
-reads of one moment. Knows how long a search may take, and that the log of writes cannot begin anew
+reads of one moment. Knows how long a search may take, and that the WAL cannot begin again
 while searches overlap; what is read is left to the stores, and the turns to fair_semaphore.py."""
 
 import asyncio
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 class Searches:
     """Searches of the database at *path*, which has *files*; *most_log_bytes* of what was written
-    may wait to be folded in while they overlap."""
+    may wait to be checkpointed while they overlap."""
 
     def __init__(
         self, path: Path, files: DatabaseFiles, most_log_bytes: int = _MOST_LOG_BYTES
@@ -68,7 +68,7 @@ class Searches:
     ) -> T:
         """What *job* returns, given a connection on which all that it reads is of one moment.
 
-        Where the log of writes has grown long they run one after the other, unless they are *ours*
+        Where the WAL has grown long they run one after the other, unless they are *ours*
         and nobody else's wish. Raises StorageUnavailable, also after *seconds* of searching or of
         waiting for that, and Overloaded when too many of that requestor's wait."""
         # Looked at here and not in a thread, which would wait for the interpreter after each look.
@@ -101,7 +101,8 @@ class Searches:
             connection.close()
 
     async def _until_folded(self) -> None:
-        """Until no other search runs, where what they read keeps a long log from being folded."""
+        """Until no other search runs, where what they read keeps a long log from being
+        checkpointed."""
         while self._running and self._is_log_long():
             self._ended.clear()
             await self._ended.wait()

@@ -77,7 +77,7 @@ class Application:
 async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIterator[Application]:
     """Every part, wired by *settings*; *zones* are asked behind the operator's own.
 
-    Reconciler and sweeper are ready but not started. Raises WrongSettings."""
+    Reconciler and resync are ready but not started. Raises WrongSettings."""
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(Database(settings.ledger_path))
         denylist = Denylist(settings.denylist.content_file, settings.denylist.domains_file)

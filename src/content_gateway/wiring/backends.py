@@ -114,7 +114,7 @@ async def _embedded(
     )
     limits = DagLimits(chosen.max_blocks, chosen.max_bytes, chosen.max_depth)
     store = EmbeddedStore(
-        blocks, gateways, limits=limits, checker=denylist.checker, strangers=to_origins
+        blocks, gateways, limits=limits, checker=denylist.checker, to_origins=to_origins
     )
     policy = _policy(settings, chosen.parallel)
     return OpenBackend(store, policy, refusal=refusal, store=store, blocks=blocks)

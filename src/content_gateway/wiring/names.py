@@ -1,6 +1,6 @@
 """The part of the composition root that answers names: name services, IPNS and what was last known.
 
-Opens and closes on the stack of app.py, and decides nothing that a part could."""
+Opens and closes on the stack of wiring/, and decides nothing that a part could."""
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack

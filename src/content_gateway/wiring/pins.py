@@ -1,6 +1,6 @@
 """The part of the composition root that keeps pins: ledger, reconciler and resync over a backend.
 
-Opens and closes on the stack of app.py, and decides nothing that a part could. Which backend there
+Opens and closes on the stack of wiring/, and decides nothing that a part could. Which backend there
 is, and how it is best worked with, is left to backends.py."""
 
 from contextlib import AsyncExitStack

@@ -147,7 +147,7 @@ async def test_another_nameserver_is_asked(dns: DnsResolver, mood: Mood) -> None
 async def test_the_systems_nameserver_is_asked_without_its_search_list(
     dns: DnsResolver, tmp_path: Path
 ) -> None:
-    """A domain is absolute, whatever domain this machine is in; and the file is read anew."""
+    """A domain is absolute, whatever domain this machine is in; and the file is read again."""
     system = tmp_path / "resolv.conf"
     system.write_text("search corp.example\noptions ndots:9 timeout:30\nnameserver 127.0.0.1\n")
     links = DnsLinks(seconds=5, port=dns.port, system=str(system))

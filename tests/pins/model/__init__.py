@@ -1,1 +1,1 @@
-"""Pinning against a model of it: wishes, crashes and outages in any order, and what must hold."""
+"""Pinning against a model of it: requests, crashes and outages in any order, and what must hold."""

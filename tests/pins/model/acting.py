@@ -163,7 +163,7 @@ class Acting(RuleBasedStateMachine):
     async def _keep_or_lose(self, which: int) -> None:
         """Leases are extended while a call is under way; a process that sleeps does not do it.
 
-        Then it may do damage, as nobody can stop it: the sweep mends it."""
+        Then it may do damage, as nobody can stop it: the resync mends it."""
         slept = self.world.clock() - self._awake_at
         if slept <= CALL_SECONDS:
             await self._of(which).contents.keep(POLICY.lease)
@@ -182,7 +182,7 @@ class Acting(RuleBasedStateMachine):
         for cid in CIDS:
             cluster.provide(cid)
         for _ in range(2):
-            # A sweep of a process that died is taken over once its lease has run out.
+            # A resync of a process that died is taken over once its lease has run out.
             self.world.clock.now += 600.0
             await self._calm_down(which)
             report = await self._resync(which)

@@ -29,7 +29,7 @@ class AdaptedCluster:
         self._adapter = IpfsCluster(self._wire, self._wire.urls, batch_age=window, clock=clock)
         self._mood = Mood.WELL
 
-    # What the reconciler and the sweep ask for.
+    # What the reconciler and the resync ask for.
 
     @property
     def batch_age(self) -> float:
@@ -71,7 +71,7 @@ class AdaptedCluster:
 
     @property
     def mood(self) -> Mood:
-        """What is wrong with it; deaf it is in one of its peers only."""
+        """What is wrong with it; rejecting writes it is in one of its peers only."""
         return self._mood
 
     @mood.setter

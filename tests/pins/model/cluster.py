@@ -60,7 +60,7 @@ class SimulatedCluster:
         self._batch: list[tuple[LastRequest, Cid]] = []
         self.commits_at: float | None = None
 
-    # What the reconciler and the sweep ask for.
+    # What the reconciler and the resync ask for.
 
     async def status(
         self,
@@ -135,7 +135,7 @@ class SimulatedCluster:
         self._batch, self.commits_at = [], None
 
     def lose(self, cid: Cid) -> None:
-        """A pin is gone without anybody's wish."""
+        """A pin is gone without anybody's request."""
         self._pinset.pop(cid, None)
         self._fetched.discard(cid)
 

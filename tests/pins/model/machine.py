@@ -7,7 +7,7 @@ other process works, or the process dies.
 
 After each step: the ledger has what the model has, no half rows, what is settled is in the cluster
 for good, what was forgotten is not. After everything has quietened down: the cluster holds exactly
-what requestors hold, and what strangers put there."""
+what requestors hold, and what unmanaged pins put there."""
 
 from functools import partial
 from typing import Final
@@ -205,7 +205,7 @@ class PinMachine(Acting):
     def dies_at_work(
         self, which: int, point: str, passages: int, number: int, seconds: float
     ) -> None:
-        # There is something to pin, or to let go of.
+        # There is something to pin, or to released.
         if point.endswith(("pin", "begin")):
             self.cluster_loses(OURS[number])
             self.all_add(which, OURS[number], None, 0, 0.0)
@@ -218,7 +218,7 @@ class PinMachine(Acting):
 
     @rule(which=both, number=numbers, after=st.sampled_from([0.1, 55.0, 58.0, 61.0, 66.0, 75.0]))
     def comes_back(self, which: int, number: int, after: float) -> None:
-        """What is being let go of is wanted again."""
+        """What is being released is wanted again."""
         cid = self._held("anna", number)
         self.all_remove(which, OURS.index(cid), 61.0, 1, after)
         self._do(which, partial(self._add, which, "ben", cid, None))
@@ -231,7 +231,7 @@ class PinMachine(Acting):
         takes=st.sampled_from([0.0, 0.0, 9.0, 40.0]),
     )
     def second_thoughts(self, which: int, number: int, point: str, takes: float) -> None:
-        """What is being let go of is wanted again in the middle of it."""
+        """What is being released is wanted again in the middle of it."""
         cid = self._held("anna", number)
         self.all_remove(which, OURS.index(cid), 61.0, 0, 0.0)
         self._arm(which, point, 1, partial(self._deed, which, "add", "ben", cid, takes))

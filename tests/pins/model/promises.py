@@ -30,7 +30,7 @@ class Promises:
         return next((pin for pin in self.pins[requestor] if pin.cid == cid), None)
 
     def added(self, requestor: str, cid: Cid, label: Label, pin: Pin | None) -> None:
-        """The ledger has answered *pin* to a wish to pin *cid*."""
+        """The ledger has answered *pin* to a request to pin *cid*."""
         self._expect((pin is None) == (self.find(requestor, cid) is not None), "add", cid, pin)
         if pin is not None:
             self._expect((pin.cid, pin.label) == (cid, label), "added something else", cid, pin)
@@ -55,7 +55,7 @@ class Promises:
             self._note_leaving(found.cid)
 
     def removed(self, requestor: str, cid: Cid, removal: Removal | None) -> None:
-        """The ledger has answered *removal* to a wish to let go of *cid*."""
+        """The ledger has answered *removal* to a request to release *cid*."""
         gone = self.find(requestor, cid) is not None
         self.pins[requestor] = [pin for pin in self.pins[requestor] if pin.cid != cid]
         if gone:

@@ -89,7 +89,7 @@ def test_a_store_without_batches_holds_what_was_promised(template: Path) -> None
 
 @pytest.mark.timeout(900)
 def test_nothing_is_lost_without_a_period_of_grace(template: Path) -> None:
-    """What nobody holds is let go of at once, in the middle of an open batch."""
+    """What nobody holds is released at once, in the middle of an open batch."""
     check(explore(template, FIRST_SEED + 2000, window=60.0, grace=0.0))
 
 

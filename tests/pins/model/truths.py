@@ -1,6 +1,6 @@
 """What must be true of the ledger and the cluster after each step, and once all is quiet.
 
-Reads the tables by itself. Knows what is excused: what the cluster lost of its own until a sweep
+Reads the tables by itself. Knows what is excused: what the cluster lost of its own until a resync
 has compared the two, and what a process did that slept longer than its lease."""
 
 from collections.abc import Iterable
@@ -46,7 +46,7 @@ class Truths:
         return {Cid.parse(cid) for (cid,) in found}
 
     def excuse(self, cids: Iterable[Cid], *, late: bool = False) -> None:
-        """*cids* may be missing until a sweep that begins after this; with *late*, something may
+        """*cids* may be missing until a resync that begins after this; with *late*, something may
         be sent for them that should not, within a call and a batch age."""
         self.number += 1
         cluster, now = self._world.cluster, self._world.clock()
@@ -57,7 +57,7 @@ class Truths:
                 self._late[cid] = until
 
     def resynced(self, report: ResyncReport, number: int) -> None:
-        """A sweep is over that began when *number* was the last excuse."""
+        """A resync is over that began when *number* was the last excuse."""
         for cid, excuse in list(self._excused.items()):
             if excuse.number <= number and excuse.until <= report.started_at:
                 del self._excused[cid]
@@ -108,7 +108,7 @@ class Truths:
         return self._rows.execute("SELECT * FROM contents").fetchall()
 
     def check_all_kept(self, report: ResyncReport) -> None:
-        """What must hold once all is quiet and a sweep has found *report*."""
+        """What must hold once all is quiet and a resync has found *report*."""
         held, cluster = self._world.model.held(), self._world.cluster
         rows = {Cid.parse(cid): state for cid, state, *_ in self._rows.execute(_CONTENTS)}
         assert set(rows) == held

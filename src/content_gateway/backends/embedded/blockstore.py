@@ -2,7 +2,7 @@
 
 Knows the tables. A block is written together with the word that a pin needs it, so at any moment
 a block is garbage exactly when no pin refers to it, and nothing has to be walked to find that
-out. What a DAG is, and where blocks come from, is left to the frontier and the retrieval."""
+out. What a DAG is, and where blocks come from, is left to the wantlist and the retrieval."""
 
 import asyncio
 import sqlite3
@@ -97,7 +97,7 @@ class WriteResult:
 class Blockstore(BlockDatabase):
     """The blocks and pins in the file at *path*; open it with `async with`.
 
-    Owns the task that takes blocks away that no pin needs any more; where it *collects* from the
+    Owns the task that collects garbage that no pin needs any more; where it *collects* from the
     beginning, else from `collect` on: who opens it to read takes nothing away."""
 
     def __init__(self, path: Path, *, busy_ms: int = BUSY_MS, collects: bool = True) -> None:
@@ -142,7 +142,7 @@ class Blockstore(BlockDatabase):
         """Write those of *sections*, which were verified, that *wantlist* wants; where it
         *looks_up*, find out about some links.
 
-        Of one frontier one call at a time. Raises ValueError as the frontier does, PinDeferred
+        Of one wantlist one call at a time. Raises ValueError as the wantlist does, PinDeferred
         when the pin is gone."""
         new: list[Section] = []
         while True:

@@ -1,7 +1,7 @@
 """What is kept although it is blocked: a list may have changed since the pin was made.
 
 Knows how a block is asked about whose codec is not recorded. What is found is served to nobody;
-whether its pins are let go of is the operator's business."""
+whether its pins are released is the operator's business."""
 
 import sqlite3
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Taking blocks away: of pins that are leaving, and such as have rotted.
+"""Taking blocks away: of pins that are being unpinned, and such as are corrupt.
 
 Each function is one bounded step of a transaction that its caller owns, and says whether there
 is more to do; done in any number of sittings, by several processes, the end is the same. Knows
@@ -14,9 +14,9 @@ _FREE_PAGES: Final = 4_096  # kept for what is pinned next
 
 
 def collect_garbage(connection: sqlite3.Connection) -> bool:
-    """Take some blocks from a pin that is leaving, and away if no other pin needs them.
+    """Take some blocks from a pin that is being unpinned, and away if no other pin needs them.
 
-    The pin itself goes with its last block. False when no pin is leaving."""
+    The pin itself goes with its last block. False when no pin is being unpinned."""
     row = connection.execute("SELECT id FROM pins WHERE leaving LIMIT 1").fetchone()
     if row is None:
         return False
@@ -59,7 +59,7 @@ def give_back(connection: sqlite3.Connection) -> bool:
 
 
 def drop_corrupt(connection: sqlite3.Connection, block: int, *, but: int = 0) -> None:
-    """Take a rotten block away; the pins that need it (all *but* one) are complete no more."""
+    """Take a corrupt block away; the pins that need it (all *but* one) are complete no more."""
     connection.execute(
         "UPDATE pins SET complete = 0, losses = losses + 1 "
         "WHERE id <> ? AND id IN (SELECT pin FROM refs WHERE block = ?)",

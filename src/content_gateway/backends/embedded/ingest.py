@@ -2,7 +2,7 @@
 
 Knows the tables of the block store. Steps that read and walk belong to the walker thread, steps
 that write are short and only write rows: no transaction reads a block's links. The order of the
-steps is the block store's business, what belongs to a DAG the frontier's."""
+steps is the block store's business, what belongs to a DAG the wantlist's."""
 
 import sqlite3
 import time
@@ -168,7 +168,7 @@ def groups(blocks: Sequence[Here]) -> Iterator[Sequence[Here]]:
 
 
 def read(connection: sqlite3.Connection, wantlist: Wantlist, blocks: Iterable[Here]) -> Step:
-    """Take in *blocks*, which the pin refers to; what is gone or rotten is missing."""
+    """Take in *blocks*, which the pin refers to; what is gone or corrupt is missing."""
     step = Step()
     for cid, _ in blocks:
         if not wantlist.is_wanted(cid):
@@ -201,7 +201,7 @@ def read(connection: sqlite3.Connection, wantlist: Wantlist, blocks: Iterable[He
 def drop_if_corrupt(
     connection: sqlite3.Connection, row: int, multihash: bytes, but: int = 0
 ) -> None:
-    """As garbage.drop_corrupt, where that row is that block still, and rotten still."""
+    """As garbage.drop_corrupt, where that row is that block still, and corrupt still."""
     found = connection.execute(
         "SELECT data FROM blocks WHERE id = ? AND multihash = ?", (row, multihash)
     ).fetchone()
@@ -232,7 +232,7 @@ def store(
     """Write *new* blocks, and that the pin needs them and those that are *here*."""
     pin = taker.pin
     check(connection, pin, taker.losses)
-    # What is here already may have rotted, and what has come was verified.
+    # What is here already may be corrupt, and what has come was verified.
     connection.executemany(
         "INSERT INTO blocks (multihash, data) VALUES (?, ?) ON CONFLICT (multihash)"
         " DO UPDATE SET data = excluded.data WHERE data <> excluded.data",

@@ -9,7 +9,7 @@ by looking, and only the parts below it that lack are asked for.
 
 A gateway whose CAR brings nothing is asked for no more CARs by this pin. One that serves wrong
 bytes is named, and not asked for that block again. The first block that nobody has ends it.
-Knows nothing of tables: what is here the block store says, what is linked the frontier."""
+Knows nothing of tables: what is here the block store says, what is linked the wantlist."""
 
 import asyncio
 import time
@@ -76,9 +76,9 @@ class Retrieval:
         self._here = (pin.blocks, pin.size)
 
     async def run(self) -> None:
-        """Bring in everything; when this returns the frontier is complete.
+        """Bring in everything; when this returns the wantlist is complete.
 
-        Raises ValueError as the frontier does, and what TrustlessGateways.block and Blockstore.keep
+        Raises ValueError as the wantlist does, and what TrustlessGateways.block and Blockstore.keep
         raise. Blocks that came in before that are kept."""
         while self._wantlist.has_unread and self._may_look_up:
             await self._keep([], None)

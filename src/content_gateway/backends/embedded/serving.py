@@ -58,7 +58,7 @@ class _FoundCorrupt(Exception):
 
 
 async def read_block(blocks: Blockstore, cid: Cid) -> bytes | None:
-    """The block *cid*, verified; None if it is not here, or was rotten and is dropped now."""
+    """The block *cid*, verified; None if it is not here, or was corrupt and is dropped now."""
     if cid.hash_code == IDENTITY:
         return cid.digest
     try:

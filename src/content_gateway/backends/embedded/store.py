@@ -44,8 +44,8 @@ _ABSENT: Final = BackendStatus(TrackerStatus.ABSENT, 0, 1, (Peer("embedded", "un
 
 
 class EmbeddedStore:
-    """Pins kept in *blocks*, fetched from *gateways*, and from origins where *strangers* is the
-    guarded client that reaches them."""
+    """Pins kept in *blocks*, fetched from *gateways*, and from origins where *to_origins* is
+    the guarded client that reaches them."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class EmbeddedStore:
         limits: DagLimits | None = None,
         parallel: int = PARALLEL_BLOCKS,
         checker: Checker = lambda: None,
-        strangers: HttpClient | None = None,
+        to_origins: HttpClient | None = None,
     ) -> None:
         """*checker* gives what each block is asked about, by the list of the moment."""
         self._checker = checker
@@ -65,7 +65,7 @@ class EmbeddedStore:
         self._parallel = parallel
         # WantRoom for the largest pin and a little more.
         self._room = WantRoom(max(MAX_KNOWN, self._limits.blocks * 6 // 5))
-        self._strangers = strangers
+        self._to_origins = to_origins
         self._parts = asyncio.Semaphore(_PARTS_AT_ONCE)
 
     @property
@@ -150,9 +150,9 @@ class EmbeddedStore:
         """The gateways to ask for one content."""
         urls = [origin.gateway_url for origin in origins]
         asked = list(dict.fromkeys(url for url in urls if url is not None))[:_MOST_ORIGINS]
-        if not asked or self._strangers is None:
+        if not asked or self._to_origins is None:
             return self._gateways
-        return self._gateways.joined_by(self._strangers, asked)
+        return self._gateways.joined_by(self._to_origins, asked)
 
     async def unpin(self, cid: Cid) -> None:
         """Let go of *cid*, durably; the blocks that no other pin needs go in the background.
@@ -161,7 +161,7 @@ class EmbeddedStore:
         await self._blocks.unpin(cid)
 
     async def pinset(self) -> AsyncGenerator[Listed, None]:
-        """Every complete pin, once some blocks were verified anew: a pin that has lost one is
+        """Every complete pin, once some blocks were verified again: a pin that has lost one is
         complete no more. Raises StorageUnavailable where the disk refuses."""
         if lost := await verify_some(self._blocks):
             log.warning("blocks were lost, and their pins are fetched again", blocks=lost)
@@ -171,9 +171,9 @@ class EmbeddedStore:
                 yield Listed(cid)
 
     async def block(self, cid: Cid) -> bytes | None:
-        """The block *cid*, verified again; None if it is not here, or has rotted.
+        """The block *cid*, verified again; None if it is not here, or is corrupt.
 
-        One that has rotted is dropped, and its pins are complete no more, so that it is brought
+        One that is corrupt is dropped, and its pins are complete no more, so that it is brought
         in again. Raises StorageUnavailable when the disk refuses."""
         return await read_block(self._blocks, cid)
 

@@ -1,7 +1,7 @@
-"""Checking what is kept: every block's hash is computed anew, and rot is taken away.
+"""Checking what is kept: every block's hash is computed again, and corruption is taken away.
 
-Knows that a pin that has lost a block is complete no more, so that the next look finds it absent
-and brings in what it lacks. Who is told, and when to check, is left to the caller."""
+Knows that a pin that has lost a block is complete no more, so that the next status check finds it
+absent and brings in what it lacks. Who is told, and when to check, is left to the caller."""
 
 import secrets
 import sqlite3
@@ -47,9 +47,9 @@ class RepoStat:
 async def verify(
     blocks: Blockstore, progress: Callable[[int, int], None], found: Callable[[CorruptBlock], None]
 ) -> int:
-    """Verify every block, and drop those that have rotted; how many there were.
+    """Verify every block, and drop those that are corrupt; how many there were.
 
-    *progress* is told the blocks and bytes that were verified so far, *found* each rotten block
+    *progress* is told the blocks and bytes that were verified so far, *found* each corrupt block
     once it is dropped. Raises StorageUnavailable when the disk refuses."""
     last = number = size = corrupt = 0
     while True:
@@ -131,12 +131,12 @@ def _batch(connection: sqlite3.Connection, last: int) -> list[tuple[int, bytes, 
 def _is_right(multihash: bytes, data: bytes) -> bool:
     try:
         return matches(multihash, data) is True
-    except ValueError:  # the multihash itself has rotted
+    except ValueError:  # the multihash itself is corrupt
         return False
 
 
 def _drop(connection: sqlite3.Connection, row: int, multihash: bytes) -> CorruptBlock | None:
-    """Take the block away, if it is still there and still rotten."""
+    """Take the block away, if it is still there and still corrupt."""
     kept = connection.execute("SELECT multihash, data FROM blocks WHERE id = ?", (row,)).fetchone()
     if kept is None or _is_right(*kept):
         return None

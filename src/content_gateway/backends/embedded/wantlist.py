@@ -1,4 +1,4 @@
-"""The frontier of a DAG: which of its blocks are known to be here, and which are wanted next.
+"""The wantlist of a DAG: which of its blocks are known to be here, and which are wanted next.
 
 Knows links and limits: a block belongs to the DAG only if one that was accepted before links to
 it, so whatever else a gateway sends is not kept. Does no I/O, and belongs to one thread at a
@@ -124,7 +124,8 @@ class Wantlist:
         return bool(self._unread)
 
     def accept(self, sections: Iterable[Section]) -> list[Section]:
-        """Take in blocks that were verified: those that are wanted, and strays they link to.
+        """Take in blocks that were verified: those that are wanted, and unsolicited blocks they
+        link to.
 
         A block that nothing links to yet is set aside, within a bound, and does not come back."""
         accepted: list[Section] = []

@@ -1,7 +1,7 @@
 """Kubo over its RPC API, as a pin backend of one node.
 
 Knows what to ask and the traps (docs/facts/pins.md, Traps): adding a pin that is there already
-drops it first, so every attempt begins with a look of its own, and only a positive word is
+drops it first, so every attempt begins with a status check of its own, and only a positive word is
 believed. What the words mean is left to answers.py, when to ask again to the reconciler."""
 
 import asyncio
@@ -130,9 +130,9 @@ class Kubo:
         """Have Kubo connect to *origins*, fetch and pin *cid*; returns PINNED once it says that
         all of it is there.
 
-        Nothing is sent when a look just before shows it pinned, whatever *seen* said; an attempt
-        that ends in any way but Kubo's yes is judged by another look. Safe to cancel: Kubo stops
-        fetching when the connection closes, and keeps the blocks it has for the next attempt.
+        Nothing is sent when a status check just before shows it pinned, whatever *seen* said; an
+        attempt that ends in any way but Kubo's yes is judged by another look. Safe to cancel: Kubo
+        stops fetching when the connection closes, and keeps the blocks it has for the next attempt.
 
         Raises PinFailed or PinDeferred with the reason, UpstreamUnavailable or UpstreamTimeout
         when the node is gone."""

@@ -75,7 +75,7 @@ class PsaHandlers:
         return await self._pinning.search(request.requestor, search, self._listed)
 
     async def add(self, request: Request) -> Response:
-        """A pin of the CID in the body: a new one, or the one that is there, described anew."""
+        """A pin of the CID in the body: a new one, or the one that is there, described again."""
         parse_query(request.query, ())
         spelling, label = parse_pin(request.body, self._origins)
         was_idle = self._work.is_idle

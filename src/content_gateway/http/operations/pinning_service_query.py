@@ -94,7 +94,7 @@ def parse_search(query: bytes) -> Search:
 
 
 def request_id(pin: Pin) -> str:
-    """The API's name of *pin*: another one for every time that its CID is pinned anew."""
+    """The API's name of *pin*: another one for every time that its CID is pinned again."""
     return f"{microseconds(pin.created_at):x}-{pin.cid}"
 
 

@@ -118,7 +118,7 @@ class DnsLinks:
         return None if path is None else DnsLink(path, ttl)
 
     def _read_system(self) -> "list[_Nameserver]":
-        """The system's nameservers, read anew each time: machines change networks."""
+        """The system's nameservers, read again each time: machines change networks."""
         try:
             found = dns.resolver.Resolver(self._system).nameservers[:MAX_NAMESERVERS]
             return [_nameserver(str(address), self._port) for address in found]
