@@ -49,11 +49,6 @@ def cases(test: str) -> Callable[[T], T]:
     )
 
 
-def test_there_are_enough_cases() -> None:
-    """Half of the 100,000 that are asked for."""
-    assert sum(SHARES.values()) == 50_000
-
-
 def pieces(raw: bytes) -> list[bytes]:
     """*raw* cut into values: its first byte says how many, the next ones how long each is."""
     if not raw:

@@ -42,7 +42,7 @@ async def test_content_removed_from_every_kubo_is_told_and_pinned_again(
 ) -> None:
     """Without anybody's doing the requestor reads that nobody holds it; once somebody has it
     again, so does the cluster. The Pinning Service API says so too."""
-    async with gateway(tmp_path / "gateway", peers, pins__sweep_interval=INTERVAL) as service:
+    async with gateway(tmp_path / "gateway", peers, pins__resync_interval=INTERVAL) as service:
         cids = await pinned(service, kubos[0], b"lost", 6)
         lost, kept = cids[:3], cids[3:]
         assert (await status(service, lost[0]))["replicas"] == {"pinned": 3, "wanted": 3}

@@ -6,8 +6,9 @@ specs: unsigned-varint, multibase, multicodec) and nothing of what they are used
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from hashlib import blake2b, blake2s, new, sha1, sha256, sha512, shake_256
+
+import libipld
 
 # -- unsigned varint ------------------------------------------------------------------------
 
@@ -40,147 +41,43 @@ def varint(value: int) -> bytes:
 
 # -- multibase ------------------------------------------------------------------------------
 
-_RFC4648_LOWER = "abcdefghijklmnopqrstuvwxyz234567"
-_HEX32_LOWER = "0123456789abcdefghijklmnopqrstuv"
-_BASE36_LOWER = "0123456789abcdefghijklmnopqrstuvwxyz"
-_BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-_BASE64URL = _BASE64[:-2] + "-_"
-_BASE58BTC = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-_BASE58FLICKR = "123456789abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ"
+# A base with padding, and the one that spells the same without.
+_UNPADDED = {"c": "b", "C": "B", "t": "v", "T": "V", "M": "m", "U": "u"}
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """One base of the multibase table.
+    """One base of the multibase table, by its *prefix*; libipld reads and writes it."""
 
-    *bits* is the width of a character where the alphabet is a power of two (RFC 4648), else 0:
-    then the bytes are read as one number and leading zero bytes become leading first letters."""
-
-    alphabet: str
-    bits: int = 0
-    padded: bool = False
+    prefix: str
 
     def encode(self, data: bytes) -> str:
         """*data* in this base, without the multibase prefix."""
-        return self._pack(data) if self.bits else self._count(data)
+        return libipld.encode_multibase(self.prefix, data)[1:]
 
     def decode(self, text: str) -> bytes:
         """The bytes behind *text*; ValueError if it is not the one spelling of them."""
-        if not self.bits:
-            return self._uncount(self._digits(text))
-        if not self.padded:
-            return self._unpack(text)
-        data = self._unpack(text.rstrip("="))
-        if self._pack(data) != text:
-            raise ValueError("the padding is wrong")
+        if self.prefix in _UNPADDED:
+            data = MULTIBASES[_UNPADDED[self.prefix]].decode(text.rstrip("="))
+            if self.encode(data) != text:
+                raise ValueError("the padding is wrong")
+            return data
+        try:
+            _, data = libipld.decode_multibase(self.prefix + text)
+        except ValueError:
+            raise ValueError(self._fault(text)) from None
+        if self.encode(data) != text:  # libipld takes letters of the other case as well
+            raise ValueError(self._fault(text))
         return data
 
-    def _digits(self, letters: str) -> list[int]:
-        values = _values(self.alphabet)
-        try:
-            return [values[letter] for letter in letters]
-        except KeyError as wrong:
-            raise ValueError(f"{wrong.args[0]!r} is not a letter of this base") from None
-
-    def _pack(self, data: bytes) -> str:
-        length = -(-len(data) * 8 // self.bits)
-        pairs = _pairs(self.alphabet)  # two letters at a time: a CID is written in half the time
-        spare = length * self.bits - len(data) * 8 + self.bits * (length % 2)
-        number = int.from_bytes(data, "big") << spare
-        mask = len(pairs) - 1
-        shifts = range((length + length % 2 - 2) * self.bits, -1, -2 * self.bits)
-        text = "".join([pairs[number >> shift & mask] for shift in shifts])[:length]
-        group = {5: 8, 6: 4}.get(self.bits, 1) if self.padded else 1
-        return text + "=" * (-len(text) % group)
-
-    def _unpack(self, letters: str) -> bytes:
-        total = len(letters) * self.bits
-        spare = total % 8
-        number = self._number(letters)
-        if spare >= self.bits or number & ((1 << spare) - 1):
-            raise ValueError("bits are left over")
-        return (number >> spare).to_bytes(total // 8, "big")
-
-    def _number(self, letters: str) -> int:
-        """All digits as one number; int() reads those of up to 36 letters, in C."""
-        if self.bits > 5 or not letters:
-            number = 0
-            for digit in self._digits(letters):
-                number = number << self.bits | digit
-            return number
-        try:
-            return int(letters.translate(_as_digits(self.alphabet)), 1 << self.bits)
-        except ValueError:
-            self._digits(letters)
-            raise
-
-    def _count(self, data: bytes) -> str:
-        number, radix, text = int.from_bytes(data, "big"), len(self.alphabet), []
-        while number:
-            number, digit = divmod(number, radix)
-            text.append(self.alphabet[digit])
-        zeros = len(data) - len(data.lstrip(b"\0"))
-        return self.alphabet[0] * zeros + "".join(reversed(text))
-
-    def _uncount(self, digits: list[int]) -> bytes:
-        number, radix = 0, len(self.alphabet)
-        for digit in digits:
-            number = number * radix + digit
-        zeros = next((i for i, digit in enumerate(digits) if digit), len(digits))
-        return b"\0" * zeros + number.to_bytes((number.bit_length() + 7) // 8, "big")
+    def _fault(self, text: str) -> str:
+        letters = self.encode(bytes(range(256)))  # all of them are in it
+        odd = next((letter for letter in text if letter not in letters), None)
+        return "bits are left over" if odd is None else f"{odd!r} is not a letter of this base"
 
 
-@cache
-def _values(alphabet: str) -> dict[str, int]:
-    return {char: value for value, char in enumerate(alphabet)}
-
-
-class _Digits(dict[int, str]):
-    """A translation in which every character that is no letter of the alphabet is no digit."""
-
-    def __missing__(self, char: int) -> str:
-        return "!"
-
-
-@cache
-def _as_digits(alphabet: str) -> _Digits:
-    """The letters of *alphabet* as the digits that int() reads."""
-    return _Digits(zip(map(ord, alphabet), _BASE36_LOWER, strict=False))
-
-
-@cache
-def _pairs(alphabet: str) -> list[str]:
-    return [first + second for first in alphabet for second in alphabet]
-
-
-BASE58BTC = Base(_BASE58BTC)
-BASE32 = Base(_RFC4648_LOWER, 5)
-BASE36 = Base(_BASE36_LOWER)
-
-MULTIBASES = {
-    "0": Base("01", 1),
-    "7": Base("01234567", 3),
-    "9": Base("0123456789"),
-    "f": Base("0123456789abcdef", 4),
-    "F": Base("0123456789ABCDEF", 4),
-    "b": BASE32,
-    "B": Base(_RFC4648_LOWER.upper(), 5),
-    "c": Base(_RFC4648_LOWER, 5, padded=True),
-    "C": Base(_RFC4648_LOWER.upper(), 5, padded=True),
-    "v": Base(_HEX32_LOWER, 5),
-    "V": Base(_HEX32_LOWER.upper(), 5),
-    "t": Base(_HEX32_LOWER, 5, padded=True),
-    "T": Base(_HEX32_LOWER.upper(), 5, padded=True),
-    "h": Base("ybndrfg8ejkmcpqxot1uwisza345h769", 5),
-    "k": BASE36,
-    "K": Base(_BASE36_LOWER.upper()),
-    "z": BASE58BTC,
-    "Z": Base(_BASE58FLICKR),
-    "m": Base(_BASE64, 6),
-    "M": Base(_BASE64, 6, padded=True),
-    "u": Base(_BASE64URL, 6),
-    "U": Base(_BASE64URL, 6, padded=True),
-}
+MULTIBASES = {prefix: Base(prefix) for prefix in "079fFbBcCvVtThkKzZmMuU"}
+BASE32, BASE36, BASE58BTC = MULTIBASES["b"], MULTIBASES["k"], MULTIBASES["z"]
 
 
 def decode_multibase(text: str) -> bytes:
