@@ -10,7 +10,7 @@ export PEERS_DIR
 # Plain `make` lists them too.
 .DEFAULT_GOAL := help
 
-.PHONY: help setup run test check bench bench-before same-answers docs peers lock clean
+.PHONY: help setup run test test-deep check bench bench-before same-answers docs peers lock clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,8 +20,11 @@ setup: $(VENV)/.runtime ## build .venv from requirements.lock
 run: setup ## start the embedded default on http://127.0.0.1:8080 (PORT=9000 changes the port)
 	@exec $(BIN)/content-gateway dev --port $(PORT)
 
-test: $(VENV)/.dev ## run every test; those of real servers skip unless `make peers` was run
-	$(BIN)/python -m pytest
+test: $(VENV)/.dev ## run the tests but the long proofs; those of real servers skip unless `make peers` was run
+	$(BIN)/python -m pytest -m "not deep"
+
+test-deep: $(VENV)/.dev ## run the long proofs: kills, models, fuzzing in depth, what pins cost a cluster
+	$(BIN)/python -m pytest -m deep
 
 check: $(VENV)/.dev ## style, types, import rules
 	$(BIN)/ruff format --check src tests bench tools

@@ -24,6 +24,8 @@ from content_gateway.codecs.multiformats import (
     varint,
 )
 
+pytestmark = pytest.mark.deep
+
 # Examples of each test, those by base 22 times; the rest of 100,000 is in test_fuzz_cid.py and
 # tests/ethereum/test_abi_fuzz.py.
 SHARES: Final = {"varint": 8_000, "spelt": 500, "text": 500, "digest": 4_000}

@@ -23,6 +23,8 @@ from hypothesis import strategies as st
 
 from content_gateway.codecs import abi
 
+pytestmark = pytest.mark.deep
+
 # Examples of each test; together with tests/content/test_fuzz_*.py there are 100,000.
 SHARES: Final = {"written": 8_000, "read": 8_000, "bytes": 9_000, "array": 11_000, "lookup": 14_000}
 RAW: Final = st.binary(max_size=96)  # what the cases are cut from: one draw is quick

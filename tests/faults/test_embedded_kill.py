@@ -20,6 +20,8 @@ from tests.backends.stores import collected, count, number
 from tests.fakes.origin import Origin
 from tests.ipld.dags import file
 
+pytestmark = pytest.mark.deep
+
 LEAVES, SIZE = 10_000, 10_000
 
 

@@ -14,6 +14,7 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from content_gateway.api_keys import OpenKeys
 from content_gateway.ledger.pins import SqliteLedger
@@ -30,6 +31,8 @@ from tests.ledgers import cid
 from tests.net.test_http_client_hostile import HOSTILE, PROMISES
 from tests.process import Running, running
 from tests.waiting import eventually, until
+
+pytestmark = pytest.mark.deep
 
 MOST_LAG = 0.05  # seconds of CPU
 MOST_MEMORY = 400 * 2**20

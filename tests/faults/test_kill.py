@@ -25,6 +25,8 @@ from tests.faults.journal import Journal, block, let_leases_run_out, unsettled
 from tests.process import QUIET, running
 from tests.waiting import until
 
+pytestmark = pytest.mark.deep
+
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "200"))
 AT_POINTS = ROUNDS * 7 // 20  # with each backend
 AT_RANDOM = ROUNDS * 3 // 20

@@ -5,9 +5,13 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from content_gateway.settings.model import PACKAGED_SPEC
 from tests.fakes.ethereum import Name, running_ethereum
 from tests.process import running
+
+pytestmark = pytest.mark.deep
 
 EXAMPLES = os.environ.get("SCHEMATHESIS_EXAMPLES", "50")
 # That too long a path was refused is no defect, though it was refused for another reason. And a

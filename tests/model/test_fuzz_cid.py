@@ -18,6 +18,8 @@ from content_gateway.errors import InvalidCid, InvalidIpnsName
 from content_gateway.model.cid import CODECS, DAG_PB, LIBP2P_KEY, Cid
 from content_gateway.model.ipns_name import IpnsName
 
+pytestmark = pytest.mark.deep
+
 # Examples of each test; the rest of 100,000 is in test_fuzz_multiformats.py and
 # tests/ethereum/test_abi_fuzz.py.
 SHARES: Final = {"bytes": 8_000, "text": 8_000}

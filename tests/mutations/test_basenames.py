@@ -26,6 +26,8 @@ from tests.mutations.standin import Role
 from tests.mutations.test_ens import CID, IPFS, KEY, KEY_NAME, OWNER, WALLET
 from tests.mutations.world import World, judge, tells
 
+pytestmark = pytest.mark.deep
+
 TRUTHS: Final = {
     "wallet.base.eth": Said(WALLET, ("ipfs", CID)),
     "owned.base.eth": Said(OWNER, ("ipns", KEY_NAME), by_owner=True),

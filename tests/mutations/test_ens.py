@@ -19,6 +19,8 @@ from tests.mutations.rpc import respelt, spoil_rpc
 from tests.mutations.standin import Role
 from tests.mutations.world import World, judge, tells
 
+pytestmark = pytest.mark.deep
+
 WALLET: Final = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
 OWNER: Final = "0x5B38Da6a701c568545dCfcB03FcB875f56beddC4"
 # docs/facts/names.md, contenthash.

@@ -40,6 +40,8 @@ from tests.mutations.test_ens import WALLET
 from tests.mutations.world import Outcome, settings_of, tells
 from tests.names.services import Memory, Zone
 
+pytestmark = pytest.mark.deep
+
 SOURCES: Final = ("router", "gateway", "kubo")
 URLS: Final = {name: f"http://127.0.0.1:{40_001 + n}" for n, name in enumerate(SOURCES)}
 # One CID for each sequence number; the highest record has expired.

@@ -31,6 +31,8 @@ from tests.mutations.standin import Role
 from tests.mutations.test_ens import CID, IPFS, WALLET
 from tests.mutations.world import World, judge, tells
 
+pytestmark = pytest.mark.deep
+
 TRUTH: Final = Said(WALLET, ("ipfs", CID))
 RESOLVE: Final = Role("node", "resolve")
 CALLBACK: Final = Role("node", "resolveCallback")

@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 import uvloop
 from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -32,6 +33,8 @@ from tests.mutations.test_ens import CID, IPFS, SUBJECTS, WALLET
 from tests.mutations.test_ipns import CIDS, publisher_of, spoil_answer
 from tests.mutations.world import Outcome, judge, tells
 from tests.service import Service, running_service
+
+pytestmark = pytest.mark.deep
 
 TRUTH: Final = Said(WALLET, ("ipfs", CID))
 MOODS: Final[tuple[Mood, ...]] = (

@@ -11,6 +11,8 @@ from tests.mutations.standin import Role
 from tests.mutations.test_ens import SUBJECTS, chain, honest_answers
 from tests.mutations.world import World, judge, tells
 
+pytestmark = pytest.mark.deep
+
 NODES = ("one", "two", "three")
 LABELS = ("both", "owned", "wrapped", "nobody", "unset", "absent", "refused", "failed")
 

@@ -29,6 +29,8 @@ from tests.mutations.standin import Role
 from tests.mutations.test_ens import CID, KEY_NAME, OWNER, WALLET
 from tests.mutations.world import World, judge, tells
 
+pytestmark = pytest.mark.deep
+
 # docs/facts/names.md, Unstoppable Domains, in the order in which they count.
 WALLET_KEY: Final = "token.EVM.ETH.ETH.address"
 OLD_WALLET_KEY: Final = "crypto.ETH.address"

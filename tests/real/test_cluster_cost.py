@@ -20,6 +20,8 @@ from tests.waiting import eventually
 from tests.world.cluster import Cluster, running_clusters
 from tests.world.kubo import Kubo, running_kubos
 
+pytestmark = pytest.mark.deep
+
 PINS = int(os.environ.get("CLUSTER_COST_PINS", "400"))
 AT_ONCE = 50
 FIRST_PROVIDE = 65.0

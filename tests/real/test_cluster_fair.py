@@ -22,6 +22,8 @@ from tests.waiting import eventually
 from tests.world.cluster import Cluster, running_clusters
 from tests.world.kubo import Kubo
 
+pytestmark = pytest.mark.deep
+
 TIMED = int(os.environ.get("CLUSTER_FAIR_PINS", "20"))
 ALONE = float(os.environ.get("CLUSTER_FAIR_ALONE", "10"))
 HANGING = [str(raw(b"nobody has %d" % number)) for number in range(500)]

@@ -7,12 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from content_gateway.model.content_state import ResyncReport
 from tests.real.test_pins import LONG, gateway, status, until, until_settled
 from tests.service import Service
 from tests.waiting import eventually
 from tests.world.cluster import Cluster
 from tests.world.kubo import Kubo
+
+pytestmark = pytest.mark.deep
 
 INTERVAL = 3.0
 

@@ -154,6 +154,7 @@ async def test_a_killed_peer_delays_and_loses_nothing(
         assert await peer.pinset() == {*before, *during}
 
 
+@pytest.mark.deep
 async def test_a_wiped_cluster_is_asked_for_everything_again(
     service: Service, peers: Sequence[Cluster], kubos: Sequence[Kubo]
 ) -> None:
@@ -211,6 +212,7 @@ async def test_content_that_cannot_be_had_is_failed_and_then_pinned(
     await until(service, cid, "pinned")
 
 
+@pytest.mark.deep
 async def test_a_batching_cluster_that_is_killed_loses_nothing(
     tmp_path: Path, kubos: Sequence[Kubo]
 ) -> None:

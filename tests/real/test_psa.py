@@ -20,6 +20,8 @@ from tests.waiting import eventually
 from tests.world.kubo import Kubo, running_kubo
 from tests.world.peers import absent, require_peer
 
+pytestmark = pytest.mark.deep
+
 SUITE = "node_modules/@ipfs-shipyard/pinning-service-compliance"
 
 

@@ -151,6 +151,7 @@ async def test_a_file_system_that_becomes_read_only_loses_no_pin(
         assert (await again.pin(str(contents[-1][0]))).json["message"] == "Pin added"
 
 
+@pytest.mark.deep
 async def test_blocks_that_do_not_fit_are_asked_for_until_they_do(
     disk: Path, origin: Origin
 ) -> None:

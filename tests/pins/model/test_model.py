@@ -19,6 +19,8 @@ from tests.pins.model.acting import Tally
 from tests.pins.model.adapted import AdaptedCluster
 from tests.pins.model.machine import ASKING, RECONCILE_POINTS, RESYNC_POINTS, PinMachine
 
+pytestmark = pytest.mark.deep
+
 STEPS_A_RUN = 60
 # Hypothesis repeats itself, with small changes, once a seed has had ten runs.
 RUNS_A_SEED = 10
