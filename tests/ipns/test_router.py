@@ -3,7 +3,7 @@
 from time import monotonic
 
 from content_gateway.ipns.cache_entry import IpnsPolicy
-from content_gateway.ipns.sources.router import RouterSource
+from content_gateway.ipns.sources.http import HttpSource
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import IpfsPath
 from content_gateway.net.http_client import HttpClient
@@ -22,7 +22,7 @@ async def test_the_resolver_believes_only_what_proves_itself(
     """One router serves somebody else's record, the other the right one: that one counts."""
     origin.records[NAME.text] = Signer(2).record()
     other.records[NAME.text] = SIGNER.record()
-    routers = [RouterSource(outbound, one.url, seconds=1) for one in (origin, other)]
+    routers = [HttpSource.router(outbound, one.url, seconds=1) for one in (origin, other)]
     resolver = resolver_of(*routers)
     assert await resolver.latest(NAME) == FOUND
     await resolver.close()
@@ -34,7 +34,7 @@ async def test_a_router_that_hangs_delays_nobody_for_long(
 ) -> None:
     """The first request waits its moment and no more, however long the router takes."""
     origin.misbehave("hang")
-    router = RouterSource(outbound, origin.url, seconds=5)
+    router = HttpSource.router(outbound, origin.url, seconds=5)
     clock = Clock()
     resolver = resolver_of(router, policy=IpnsPolicy(first_wait=0.1), clock=clock)
     begun = monotonic()

@@ -12,9 +12,8 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from content_gateway.ipns.sources.gateway import GatewaySource
+from content_gateway.ipns.sources.http import HttpSource
 from content_gateway.ipns.sources.kubo import MAX_ANSWER_BYTES, KuboSource, read_value
-from content_gateway.ipns.sources.router import RouterSource
 from content_gateway.model.ipns_name import MAX_RECORD_BYTES
 from content_gateway.net.http_client import HttpClient
 from tests.fakes.miniature import Mood
@@ -23,10 +22,10 @@ from tests.ipns.signing import RsaSigner, Signer
 
 SIGNER = Signer()
 NAME = SIGNER.name
-Source = RouterSource | GatewaySource | KuboSource
-SOURCES: dict[str, type[Source]] = {
-    "router": RouterSource,
-    "gateway": GatewaySource,
+Source = HttpSource | KuboSource
+SOURCES: dict[str, Callable[..., Source]] = {
+    "router": HttpSource.router,
+    "gateway": HttpSource.gateway,
     "kubo": KuboSource,
 }
 REQUESTS = {

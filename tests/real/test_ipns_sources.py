@@ -13,9 +13,8 @@ import pytest
 
 from content_gateway.errors import InvalidUpstreamResponse, UpstreamUnavailable
 from content_gateway.ipns.record import verify
-from content_gateway.ipns.sources.gateway import GatewaySource
+from content_gateway.ipns.sources.http import HttpSource
 from content_gateway.ipns.sources.kubo import KuboSource
-from content_gateway.ipns.sources.router import RouterSource
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.net.http_client import HttpClient
 from tests.ipns.signing import CURVES, PATH, EcSigner, RsaSigner, Signer, data, field, when
@@ -82,8 +81,8 @@ async def test_what_kubo_publishes_is_verified_whoever_hands_it_on(
     cid = await kubo.add_raw(b"hello")
     sources = (
         KuboSource(outbound, kubo.url, seconds=10),
-        GatewaySource(outbound, kubo.gateway_url, seconds=10),
-        RouterSource(outbound, kubo.gateway_url, seconds=10),
+        HttpSource.gateway(outbound, kubo.gateway_url, seconds=10),
+        HttpSource.router(outbound, kubo.gateway_url, seconds=10),
     )
     now = datetime.now(UTC)
     for key in ("ed25519", "rsa"):
@@ -105,8 +104,8 @@ async def test_a_name_nobody_published_has_no_record(
     """The RPC API and the gateway say so with status 500, the routing API with 404."""
     for source in (
         KuboSource(outbound, kubo.url, seconds=10),
-        GatewaySource(outbound, kubo.gateway_url, seconds=10),
-        RouterSource(outbound, kubo.gateway_url, seconds=10),
+        HttpSource.gateway(outbound, kubo.gateway_url, seconds=10),
+        HttpSource.router(outbound, kubo.gateway_url, seconds=10),
     ):
         assert await source.record(NOBODY) is None
 

@@ -16,9 +16,8 @@ from content_gateway.ipns.cache_entry import IpnsPolicy
 from content_gateway.ipns.link_cache import IpnsStore, LinkCache, RecordSource
 from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.ipns.sources.dnslink import DnsLinks
-from content_gateway.ipns.sources.gateway import GatewaySource
+from content_gateway.ipns.sources.http import HttpSource
 from content_gateway.ipns.sources.kubo import KuboSource
-from content_gateway.ipns.sources.router import RouterSource
 from content_gateway.ledger.last_known import SqliteLastKnown
 from content_gateway.names.basenames import Basenames
 from content_gateway.names.cache import Cache, CachePolicy
@@ -172,8 +171,8 @@ def ipns_resolver(
     """IPNS with every configured source."""
     chosen = settings.ipns
     sources: list[RecordSource] = [
-        *(RouterSource(outbound, url, seconds=chosen.timeout) for url in chosen.routers),
-        *(GatewaySource(outbound, url, seconds=chosen.timeout) for url in chosen.gateways),
+        *(HttpSource.router(outbound, url, seconds=chosen.timeout) for url in chosen.routers),
+        *(HttpSource.gateway(outbound, url, seconds=chosen.timeout) for url in chosen.gateways),
     ]
     if chosen.kubo_url:
         sources.append(KuboSource(outbound, chosen.kubo_url, seconds=chosen.timeout))
