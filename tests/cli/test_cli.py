@@ -108,6 +108,17 @@ def test_a_key_lives_from_create_to_revoke(tmp_path: Path) -> None:
             assert rotated.encode() not in path.read_bytes()
 
 
+def test_keys_need_nothing_but_their_database(tmp_path: Path) -> None:
+    """A denylist, a zone or a block file that is broken keeps nobody from revoking a key."""
+    assert run(tmp_path, "keys", "create", "--name", "team").returncode == 0
+    (tmp_path / "broken").write_text("][")
+    (tmp_path / "blocks.sqlite").write_bytes(b"this is no database")
+    broken = str(tmp_path / "broken")
+    names = ("DENYLIST__CONTENT_FILE", "DENYLIST__DOMAINS_FILE", "NAMES__ZONE_FILE")
+    done = run(tmp_path, "keys", "revoke", "team", **dict.fromkeys(names, broken))
+    assert (done.returncode, done.stdout) == (0, "")
+
+
 @pytest.mark.parametrize("text", ["90", "0d", "d", "-1d", "1w", "9999999d"])
 def test_a_lifetime_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     """--expires takes a number and a unit, and says so."""

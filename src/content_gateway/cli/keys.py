@@ -118,10 +118,10 @@ def _with_keys(config: Path | None, ask: Callable[[IssuedKeys], Awaitable[T]]) -
 
 
 async def _opened(chosen: Settings, ask: Callable[[IssuedKeys], Awaitable[T]]) -> T:
-    from content_gateway.wiring.app import opened
+    from content_gateway.wiring.keys import opened_keys
 
-    async with opened(chosen) as gateway:
-        return await ask(gateway.issued_keys)
+    async with opened_keys(chosen) as keys:
+        return await ask(keys)
 
 
 def _row(record: KeyRecord) -> dict[str, str | None]:

@@ -1,0 +1,20 @@
+"""The part of the composition root that issues keys: the ledger's database, and nothing else.
+
+A key can be revoked whatever is wrong with a denylist, a zone file or the blocks, and at once:
+nothing of names or pins is imported."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from content_gateway.api_keys import IssuedKeys
+from content_gateway.ledger.api_keys import SqliteKeys
+from content_gateway.settings.model import Settings
+from content_gateway.sqlite.database import Database
+
+
+@asynccontextmanager
+async def opened_keys(settings: Settings) -> AsyncIterator[IssuedKeys]:
+    """The issued keys of these *settings*; raises WrongSettings where the ledger cannot be
+    opened."""
+    async with Database(settings.ledger_path) as database:
+        yield IssuedKeys(SqliteKeys(database))
