@@ -67,9 +67,9 @@ def test_rot_is_reported_with_its_pins(data: Path) -> None:
     assert done.returncode == 1
     lines = done.stdout.splitlines()
     assert len(lines) == 3
-    assert all(line.startswith("rotten block baf") for line in lines[:2])
+    assert all(line.startswith("corrupt block baf") for line in lines[:2])
     assert all(line.endswith(f"part of {DAG[0]}") for line in lines[:2])
-    assert "2 had rotted and were dropped" in lines[2]
+    assert "2 were corrupt and were dropped" in lines[2]
     assert "resync" in lines[2]
     assert run(data, "blocks", "verify").returncode == 0
     stat = json.loads(run(data, "blocks", "stat", "--json").stdout)

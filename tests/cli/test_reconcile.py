@@ -31,7 +31,7 @@ async def test_now_works_off_what_waits(tmp_path: Path, origin: Origin) -> None:
 
 
 async def test_now_beside_a_service_leaves_the_work_to_it(tmp_path: Path, origin: Origin) -> None:
-    """What waits out a long gap is due at once, and the service fetches it; the command has no
+    """What waits out a long backoff is due at once, and the service fetches it; the command has no
     gateway."""
     cid, data = content(1)
     folder = tmp_path / "data"
@@ -75,7 +75,7 @@ def test_a_backend_that_is_away_is_told_at_once(tmp_path: Path) -> None:
     settings = {"PINS__BACKEND": "kubo", "KUBO__URL": "http://127.0.0.1:9"}
     done = run(tmp_path, "reconcile", "now", **settings)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "The pin backend is away" in done.stderr
+    assert "The pin backend is unreachable" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -100,7 +100,7 @@ def test_a_report_of_an_empty_ledger_is_one(tmp_path: Path) -> None:
     done = run(tmp_path, "reconcile", "report")
     assert done.returncode == 0
     assert done.stdout.splitlines()[:2] == ["backend: nobody has asked it yet", "queued     0"]
-    assert done.stdout.splitlines()[-1] == "no sweep yet"
+    assert done.stdout.splitlines()[-1] == "no resync yet"
 
 
 async def test_a_report_beside_a_service_opens_with_its_outage(tmp_path: Path) -> None:

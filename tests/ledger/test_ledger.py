@@ -460,7 +460,7 @@ async def test_status_tells_what_was_seen(ledger: SqliteLedger, contents: Sqlite
 async def test_a_new_origin_is_tried_at_once(
     ledger: SqliteLedger, contents: SqliteContents
 ) -> None:
-    """Of a content that waits out a long gap; other words are no reason."""
+    """Of a content that waits out a long backoff; other words are no reason."""
     await add(ledger, 1)
     (item,) = await contents.lease("x", 30.0, quota(1))
     await contents.record_outcomes("x", [(item, Outcome(Event.SEEN_FAILED, 600.0, None, "no"))])

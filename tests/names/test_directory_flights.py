@@ -63,7 +63,7 @@ async def test_an_outage_serves_all_who_wait_the_last_known_answer(
 
 
 async def test_names_do_not_wait_for_each_other(directory: Directory, service: Service) -> None:
-    """Two names are two in-flight request requests, under way at the same time."""
+    """Two names are two in-flight requests, under way at the same time."""
     service.names |= {"site.eth": ALICE, "other.eth": ALICE}
     service.hold()
     callers = [asyncio.create_task(directory.resolve(name)) for name in (SITE, OTHER, SITE)]
@@ -76,7 +76,7 @@ async def test_names_do_not_wait_for_each_other(directory: Directory, service: S
 async def test_a_caller_who_gives_up_does_not_cancel_the_others(
     directory: Directory, service: Service
 ) -> None:
-    """Even the one whose request started the in-flight request request may leave."""
+    """Even the one whose request started the in-flight request may leave."""
     service.names["site.eth"] = ALICE
     service.hold()
     first, second = (asyncio.create_task(directory.resolve(SITE)) for _ in range(2))

@@ -119,7 +119,7 @@ async def test_an_outage_is_a_few_words_however_many_wait(
         reconciler.start()
         await asyncio.gather(*(pinning.add("a", str(cid(number))) for number in range(300)))
         await until(lambda: backend.calls >= 20)
-    told = [line for line in logged if line["event"] == "pin backend is away"]
+    told = [line for line in logged if line["event"] == "pin backend is unreachable"]
     assert all(line["log_level"] == "warning" for line in told)
     assert [line["tries"] for line in told] == [1, 2, 4, 8, 16][: len(told)]
     assert not [line for line in logged if line["event"] == "not pinned yet"]

@@ -52,8 +52,8 @@ def verify(config: Path | None) -> None:
         click.echo(summary + "every one is what it should be.")
         return
     click.echo(
-        f"{summary}{corrupt} had rotted and were dropped. Their pins are incomplete now; "
-        "the service brings them in again at its next sweep (pins.resync_interval)."
+        f"{summary}{corrupt} were corrupt and were dropped. Their pins are incomplete now; "
+        "the service brings them in again at its next resync (pins.resync_interval)."
     )
     raise SystemExit(1)
 
@@ -122,7 +122,7 @@ class _Counts:
 
 def _report(corrupt: "CorruptBlock") -> None:
     pins = ", ".join(map(str, corrupt.pins)) or "no pin"
-    click.echo(f"rotten block {corrupt.block} ({corrupt.size} bytes), part of {pins}")
+    click.echo(f"corrupt block {corrupt.block} ({corrupt.size} bytes), part of {pins}")
 
 
 def _report_denied(denied: "Denied") -> None:

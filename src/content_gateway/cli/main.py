@@ -18,7 +18,7 @@ _COMMANDS: Final = {
     "keys": "create, list, rotate and revoke API keys",
     "resolve": "what a domain points at",
     "pin": "add, follow, list, remove and import pins",
-    "reconcile": "tend pins now, and report what waits",
+    "reconcile": "reconcile pins now, and report what waits",
     "blocks": "verify the embedded store's blocks",
     "config": "show the settings and where each came from",
 }

@@ -111,9 +111,9 @@ class _Adding:
 
             if not wait:
                 return look()
-            keeper = ReconcileIfIdle(gateway, self._loaded.settings)
+            reconciling = ReconcileIfIdle(gateway, self._loaded.settings)
             with StatusLine() as line:
-                return await until_pinned(look, keeper=keeper, seconds=seconds, line=line)
+                return await until_pinned(look, reconciling=reconciling, seconds=seconds, line=line)
 
     async def _add(self, gateway: "Application", requestor: str, cid: Cid) -> None:
         label = label_of(self._name)

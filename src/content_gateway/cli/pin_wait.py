@@ -21,7 +21,7 @@ _MOST_BLIND_LOOKS: Final = 100  # twenty seconds, one after the other
 async def until_pinned(
     look: Callable[[], PinStatus],
     *,
-    keeper: ReconcileIfIdle,
+    reconciling: ReconcileIfIdle,
     seconds: float | None,
     line: StatusLine,
 ) -> PinStatus:
@@ -33,7 +33,7 @@ async def until_pinned(
     end = None if seconds is None else clock() + seconds
     step, blind, last = 0, 0, ("", 0, "")
     while True:
-        keeper.see_to_it()
+        reconciling.see_to_it()
         try:
             status, blind = look(), 0
         except StorageUnavailable:

@@ -104,14 +104,14 @@ async def _now(chosen: Settings, seconds: float) -> tuple[Backlog, _Report, bool
 
     began, limit = datetime.now(UTC), asyncio.timeout(seconds)
     async with opened(chosen) as gateway:
-        keeper = ReconcileIfIdle(gateway, chosen)
-        keeper.check_backend()
+        reconciling = ReconcileIfIdle(gateway, chosen)
+        reconciling.check_backend()
         with StatusLine() as line:
             await gateway.contents.expedite()
             try:
                 async with limit:
                     await _resync(gateway, line)
-                    await _work_off(gateway, keeper, began, line)
+                    await _work_off(gateway, reconciling, began, line)
             except TimeoutError:
                 if not limit.expired():
                     raise
@@ -124,26 +124,26 @@ async def _resync(gateway: "Application", line: StatusLine) -> None:
     line.show("comparing the ledger with the backend", news=True)
     try:
         while await gateway.resync.now() is None:
-            line.show("waiting for the sweep of another process", news=True)
+            line.show("waiting for the resync of another process", news=True)
             await asyncio.sleep(_BETWEEN_SWEEPS)
     except UpstreamError as away:
-        raise GatewayError(f"The pin backend is away: {away.detail}") from away
+        raise GatewayError(f"The pin backend is unreachable: {away.detail}") from away
 
 
 async def _work_off(
-    gateway: "Application", keeper: ReconcileIfIdle, began: datetime, line: StatusLine
+    gateway: "Application", reconciling: ReconcileIfIdle, began: datetime, line: StatusLine
 ) -> None:
     """Return when nothing is on its way, and everything else was tried since *began*."""
     loop = asyncio.get_running_loop()
     while True:
-        keeper.see_to_it()
+        reconciling.see_to_it()
         asked = loop.time()
         backlog = await gateway.contents.backlog(began)
         if backlog.is_worked_off:
             return
         line.show(
             f"{backlog.coming:,} on their way, {backlog.failed:,} failed,"
-            f" {backlog.leased:,} being tended"
+            f" {backlog.leased:,} under way"
         )
         # A large ledger takes a while to count: then it is counted less often.
         await asyncio.sleep(max(_BETWEEN_LOOKS, 5 * (loop.time() - asked)))
@@ -196,12 +196,12 @@ def _lines(found: _Report) -> Iterator[str]:
         yield f"  {item.cid} {item.state} since {rfc3339(item.since)}{why}"
     resync = found.resync
     if resync is None:
-        yield "no sweep yet"
+        yield "no resync yet"
         return
     yield (
-        f"last sweep {_moment(resync.ended_at)}: {resync.listed:,} listed,"
+        f"last resync {_moment(resync.ended_at)}: {resync.listed:,} listed,"
         f" {resync.missing:,} missing, {resync.under_replicated:,} under-replicated,"
-        f" {resync.unmanaged:,} strangers"
+        f" {resync.unmanaged:,} unmanaged"
     )
     for cid in resync.sample[:_SHOWN]:
         yield f"  {cid} is on the backend, and nobody here has asked for it"

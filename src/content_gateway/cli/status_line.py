@@ -39,8 +39,8 @@ class StatusLine:
     def show(self, text: str, *, news: bool = False) -> None:
         """Show *text*; *news* is shown at once wherever the line goes."""
         now = time.monotonic()
-        gap = _REDRAW_SECONDS if self.is_terminal else _PLAIN_SECONDS
-        if text == self._shown or (not news and now - self._shown_at < gap):
+        interval = _REDRAW_SECONDS if self.is_terminal else _PLAIN_SECONDS
+        if text == self._shown or (not news and now - self._shown_at < interval):
             return
         self._shown_at, self._shown = now, text
         if self.is_terminal:

@@ -107,7 +107,7 @@ class WatchedFile(Generic[T]):
         else:
             if not self._closed:
                 self._value, self._alarm = value, None
-                log.info("a watched file was read anew", setting=self._setting)
+                log.info("a watched file was read again", setting=self._setting)
 
     def _fail(self, stamp: Stamp | None, reason: str, bug: Exception | None = None) -> None:
         """Alarm once for each broken version, and each way in which a file cannot be reached."""

@@ -20,7 +20,7 @@ from content_gateway.errors import (
     WrongSettings,
 )
 from content_gateway.http import problems
-from content_gateway.http.auth import DOORS, KeyVerifier, authenticate
+from content_gateway.http.auth import CREDENTIAL_SOURCES, KeyVerifier, authenticate
 from content_gateway.http.bodies import SECONDS, Receive, read_body
 from content_gateway.http.messages import (
     LARGE_BODY,
@@ -79,7 +79,7 @@ class _Route:
         refusals: Refusals,
     ) -> None:
         self._scope = operation.scope
-        self._door = DOORS[operation.scheme] if operation.scheme else None
+        self._source = CREDENTIAL_SOURCES[operation.scheme] if operation.scheme else None
         self._takes_body = operation.takes_body
         self._handler = handler
         self._keys = keys
@@ -91,8 +91,8 @@ class _Route:
     async def answer(self, scope: Scope, argument: str, receive: Receive) -> Answer:
         """The answer to the request in *scope*, whose path ends with *argument*."""
         headers, body, principal = scope["headers"], b"", None
-        if self._scope is not None and self._door is not None:
-            principal = authenticate(self._keys, headers, self._scope, self._door)
+        if self._scope is not None and self._source is not None:
+            principal = authenticate(self._keys, headers, self._scope, self._source)
             charged = principal.requestor.id
         else:
             charged = network_of(address_of(scope))
@@ -232,7 +232,9 @@ def _unlike(operations: list[Operation], handlers: Handlers) -> list[str]:
     for operation in operations:
         handler = handlers.get(operation.id)
         scheme = operation.scheme
-        if (handler and operation.scope != handler.scope) or (scheme and scheme not in DOORS):
+        if (handler and operation.scope != handler.scope) or (
+            scheme and scheme not in CREDENTIAL_SOURCES
+        ):
             unlike.add(operation.id)
     return sorted(unlike)
 

@@ -29,7 +29,7 @@ class Principal(msgspec.Struct, frozen=True):
     key: str
 
 
-Door: TypeAlias = Callable[[Fields], str]
+CredentialSource: TypeAlias = Callable[[Fields], str]
 
 
 def from_api_key(headers: Fields) -> str:
@@ -46,12 +46,17 @@ def from_bearer(headers: Fields) -> str:
 
 
 # How the key is sent, by the name of the security scheme in the contract.
-DOORS: Final[Mapping[str, Door]] = {"apiKey": from_api_key, "bearer": from_bearer}
+CREDENTIAL_SOURCES: Final[Mapping[str, CredentialSource]] = {
+    "apiKey": from_api_key,
+    "bearer": from_bearer,
+}
 
 
-def authenticate(keys: KeyVerifier, headers: Fields, scope: str, door: Door) -> Principal:
+def authenticate(
+    keys: KeyVerifier, headers: Fields, scope: str, source: CredentialSource
+) -> Principal:
     """Who sent *headers*; raises KeyRefused, ScopeMissing or StorageUnavailable."""
-    key = door(headers)
+    key = source(headers)
     requestor = keys.identify(key)
     if scope not in requestor.scopes:
         raise ScopeMissing(f"The API key does not have the scope '{scope}'.")

@@ -1,6 +1,6 @@
-"""What passes between the routes and the handlers: a call, and the reply to it.
+"""What passes between the routes and the handlers: a request, and the response to it.
 
-Knows the two forms a reply can have, whole and streamed, and the header fields that all replies
+Knows the two forms of a response, whole and streamed, and the header fields that all responses
 to keyed operations share. What is asked and answered is left to the handlers."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping

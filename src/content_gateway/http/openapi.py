@@ -100,7 +100,7 @@ class Contract:
         self._tried = stamp
         if isinstance(found, Document):
             if self._document is not None and found.etag != self._document.etag:
-                log.info("a watched file was read anew", setting="spec_file")
+                log.info("a watched file was read again", setting="spec_file")
             self._document, self._wrong, self._alarm = found, None, None
             return
         self._wrong = found

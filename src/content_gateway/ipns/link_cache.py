@@ -72,7 +72,7 @@ class _InFlight:
 
 
 class LinkCache:
-    """The links of all names; owns the in-flight request requests. Close it when done."""
+    """The links of all names; owns the in-flight requests. Close it when done."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class LinkCache:
     ) -> CacheEntry:
         """The link of *name* as it is known now.
 
-        Starts an in-flight request request for *requestor* unless the link is fresh or one is under
+        Starts an in-flight request for *requestor* unless the link is fresh or one is under
         way; with *force_refresh* also when it is fresh, but not more often than the policy allows.
         Starts none where the requestor has used up its share (`check`)."""
         link = self.known(name)
@@ -260,7 +260,7 @@ class LinkCache:
         link.target = parse_content_path(path)
         seconds = max(lifetime.total_seconds(), self.policy.least_lifetime)
         age = (self.today() - at).total_seconds()
-        # What seems to come from the future was learned under another clock: it is old for us.
+        # What seems to come from the future was stored under another clock: it is old for us.
         left = min(seconds, self.policy.most_lifetime) - age if age >= 0 else 0.0
         link.fresh_until = self.clock() + left
 

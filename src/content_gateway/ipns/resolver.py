@@ -105,14 +105,14 @@ class IpnsResolver:
         Starts look-ups of the links that are not fresh, with *force_refresh* of all. Waits for them
         only in the first moments (Policy.first_wait) after the name was asked for the first time,
         or when *force_refresh* has started one."""
-        trail = self._walk(name, requestor, force_refresh=force_refresh)
-        root = trail.links[0]
+        chain = self._walk(name, requestor, force_refresh=force_refresh)
+        root = chain.links[0]
         wait = self._links.policy.first_wait
         waits_until = root.asked_at + wait if force_refresh else root.first_wait_ends
-        while force_refresh or trail.found is None:
+        while force_refresh or chain.found is None:
             awaited = [
                 link
-                for link in (trail.links if force_refresh else trail.links[-1:])
+                for link in (chain.links if force_refresh else chain.links[-1:])
                 if link.is_awaited
             ]
             rest = waits_until - self._links.clock()
@@ -123,8 +123,8 @@ class IpnsResolver:
                     await awaited[0].answered.wait()
             except TimeoutError:
                 break
-            trail = self._walk(name, requestor)
-        return trail.found
+            chain = self._walk(name, requestor)
+        return chain.found
 
     def known(self, name: IpnsName) -> IpfsPath | None:
         """The last verified path behind *name* that still holds; asks nobody."""
@@ -135,19 +135,19 @@ class IpnsResolver:
 
         Raises Overloaded when *requestor* has too many under way."""
         self._links.check(name, requestor)
-        trail = self._walk(name, requestor, force_refresh=True)
-        return TaskProgress(Task(name, self._links.today()), "pending", trail.found)
+        chain = self._walk(name, requestor, force_refresh=True)
+        return TaskProgress(Task(name, self._links.today()), "pending", chain.found)
 
     def progress(self, task_id: str, *, requestor: str = "") -> TaskProgress:
         """How the task is going; raises TaskNotFound."""
         task = Task.parse(task_id, self._links.today())
-        trail = self._walk(task.name, requestor)
-        if any(self._is_pending(link, task) for link in trail.links):
-            return TaskProgress(task, "pending", trail.found)
-        failures = [link.failure for link in trail.links if link.failure is not None]
-        if trail.found is None or failures:
-            return TaskProgress(task, "failed", trail.found, trail.failure or failures[0])
-        return TaskProgress(task, "resolved", trail.found)
+        chain = self._walk(task.name, requestor)
+        if any(self._is_pending(link, task) for link in chain.links):
+            return TaskProgress(task, "pending", chain.found)
+        failures = [link.failure for link in chain.links if link.failure is not None]
+        if chain.found is None or failures:
+            return TaskProgress(task, "failed", chain.found, chain.failure or failures[0])
+        return TaskProgress(task, "resolved", chain.found)
 
     async def close(self) -> None:
         """End every look-up."""

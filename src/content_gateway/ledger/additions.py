@@ -196,7 +196,7 @@ def _promise(
 
 
 def trigger(connection: sqlite3.Connection, content: int, now: int) -> None:
-    """A content that waits out a long gap is checked again, at *now* (milliseconds since 1970),
+    """A content that waits out a long backoff is checked again, at *now* (milliseconds since 1970),
     as somebody asks for it."""
     connection.execute(
         "UPDATE contents SET next_at = min(next_at, ?)"

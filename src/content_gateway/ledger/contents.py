@@ -170,7 +170,7 @@ class SqliteContents:
     ) -> None:
         """Write *outcomes* and end their leases; nothing happens where *owner* has lost one.
 
-        Where the generation has passed on nothing is learned, and the content is due again."""
+        Where the generation has passed on nothing is recorded, and the content is due again."""
         now = self._now()
 
         def job(connection: sqlite3.Connection) -> None:

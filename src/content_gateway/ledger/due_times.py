@@ -8,14 +8,14 @@ from typing import Final
 
 import msgspec
 
-from content_gateway.ledger.leasing import LANE
+from content_gateway.ledger.leasing import QUEUE
 
 _AT_ONCE: Final = 2_000
 _ROWS_AT_ONCE: Final = 5_000
 # From queue to queue, and in each only what is behind the moment: no walk through what waits.
 FAR: Final = (
     "SELECT contents.id FROM turns CROSS JOIN contents"  # noqa: S608 - constant
-    f" WHERE {LANE} = turns.queue AND turn_of = turns.requestor AND next_at > :far"
+    f" WHERE {QUEUE} = turns.queue AND turn_of = turns.requestor AND next_at > :far"
     f" AND (state != 'unpinning' OR next_at > :far_leaving) LIMIT {_AT_ONCE}"
 )
 _REBASE: Final = (

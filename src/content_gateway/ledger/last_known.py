@@ -31,7 +31,7 @@ from content_gateway.sqlite.database import Database
 
 _BATCH: Final = 500
 
-# What was learned later wins, whichever process writes it first. A moment that lies ahead comes
+# What was stored later wins, whichever process writes it first. A moment that lies ahead comes
 # from a clock that was wrong, and would otherwise stay for ever.
 _KEEP_RESOLUTION: Final = """
     INSERT INTO resolutions (domain, coin, wallet, wallet_is_owner, content, stored_at)
@@ -58,7 +58,7 @@ _PRUNE_LINKS: Final = """
         (SELECT name FROM ipns ORDER BY stored_at DESC LIMIT -1 OFFSET :most)"""
 
 Statement = tuple[str, dict[str, Any]]
-# What was learned, or None for absence, and when.
+# What was resolved, or None for absence, and when.
 Resolutions = dict[tuple[str, CoinType], tuple[Resolved | None, datetime]]
 LinksByName = dict[str, tuple[StoredEntry | None, datetime]]
 T = TypeVar("T")
@@ -197,7 +197,7 @@ class SqliteLastKnown:
 
 
 def _remove(pending: dict[K, V], written: dict[K, V]) -> None:
-    """Take what was *written* out of what is *pending*, but not what was learned meanwhile."""
+    """Take what was *written* out of what is *pending*, but not what was stored meanwhile."""
     for key, value in written.items():
         if pending.get(key) is value:
             del pending[key]

@@ -18,7 +18,7 @@ from content_gateway.model.content_state import (
     WorkItem,
 )
 
-LANE: Final = f"(attempts + status_checks > 0) + (attempts > {SLOW_AFTER_ATTEMPTS})"
+QUEUE: Final = f"(attempts + status_checks > 0) + (attempts > {SLOW_AFTER_ATTEMPTS})"
 LEASED: Final = (
     " RETURNING id, cid, state, generation,"
     " (SELECT count(*) FROM (SELECT 1 FROM pins WHERE content = contents.id LIMIT 2)),"
@@ -32,10 +32,10 @@ _LEASE: Final = (
     " ORDER BY next_at LIMIT :limit)" + LEASED
 )
 _RELEASES: Final = _LEASE.format("state = 'unpinning'")
-_NEXT_IN_LINE: Final = _LEASE.format(f"{LANE} = :queue AND turn_of = :requestor")
+_NEXT_IN_LINE: Final = _LEASE.format(f"{QUEUE} = :queue AND turn_of = :requestor")
 _LINE: Final = "SELECT requestor FROM turns WHERE queue = ? AND at <= ? ORDER BY at LIMIT ?"
 _FIRST: Final = (
-    f"SELECT min(next_at) FROM contents WHERE {LANE} = ? AND turn_of = ?"  # noqa: S608 - constant
+    f"SELECT min(next_at) FROM contents WHERE {QUEUE} = ? AND turn_of = ?"  # noqa: S608 - constant
     " AND next_at IS NOT NULL"
 )
 _MOST_QUEUES: Final = 256  # that one transaction looks into

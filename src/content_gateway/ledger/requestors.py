@@ -7,13 +7,13 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Final
 
-from content_gateway.ledger.leasing import LANE
+from content_gateway.ledger.leasing import QUEUE
 
 _MOST_HOLDERS: Final = 4  # that are compared; a content that many hold is nobody's burden alone
 _LONGEST_COUNTED: Final = 500
 _LENGTH: Final = (
     "SELECT count(*) FROM (SELECT 1 FROM contents"  # noqa: S608 - constant
-    f" WHERE {LANE} = :queue AND turn_of = :requestor AND next_at <= :at LIMIT {_LONGEST_COUNTED})"
+    f" WHERE {QUEUE} = :queue AND turn_of = :requestor AND next_at <= :at LIMIT {_LONGEST_COUNTED})"
 )
 
 
@@ -29,7 +29,7 @@ def give_to_soonest(connection: sqlite3.Connection, content: int) -> None:
     """Have *content*, if it waits, wait in the turn of that one of its holders who is served first:
     whose queue has the fewest before it."""
     row = connection.execute(
-        f"SELECT {LANE}, turn_of, next_at FROM contents WHERE id = ?",  # noqa: S608 - constant
+        f"SELECT {QUEUE}, turn_of, next_at FROM contents WHERE id = ?",  # noqa: S608 - constant
         (content,),
     ).fetchone()
     if row is None or row[2] is None:

@@ -1,4 +1,4 @@
-"""What the resync needs of the ledger, in SQL: a duty that one process has at a time, contents by
+"""What the resync needs of the ledger, in SQL: a job that one process has the lease of, contents by
 number, and reports.
 
 Knows the tables `jobs` and `resyncs` and the numbers of `contents`; what is compared with what is
@@ -96,7 +96,7 @@ class SqliteResyncs:
         return await self._database.search(job, is_ours=True)
 
     async def look_again(self, numbers: Sequence[int]) -> None:
-        """Make settled contents due."""
+        """Make final contents due."""
         values = {"now": self._now(), "ids": msgspec.json.encode(numbers).decode()}
         await self._changes(
             # Not the first status check since it was pinned: that one only confirms what was seen

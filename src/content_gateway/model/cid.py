@@ -1,7 +1,7 @@
 """The content identifier (CID): any spelling in, one identity out.
 
 Knows the CID specification (multiformats/cid) and which codecs a cluster can walk. Parsing is
-the only door: a Cid is right for ever, and two spellings of one CID are equal."""
+the only way in: a Cid is right for ever, and two spellings of one CID are equal."""
 
 from dataclasses import dataclass, field
 from functools import lru_cache

@@ -28,7 +28,7 @@ class Event(StrEnum):
     """What can happen to a content."""
 
     PROMISED = "a requestor pins it"
-    RELEASED = "its last requestor lets go"
+    RELEASED = "its last requestor releases it"
     SEEN_ABSENT = "the backend does not have it"
     SEEN_QUEUED = "the backend has it in its queue"
     SEEN_PINNING = "the backend is bringing it in"
@@ -153,10 +153,10 @@ class WorkItem:
     """A leased content that wants reconciling.
 
     *is_held* is counted under the lease. *generation* changes with every promise and release, so
-    that what was learned about an older one is not written over a newer. *status_checks* were taken
-    since the last event, *attempts* made since it was last pinned; *last_request* was asked of the
-    backend at *requested_at* (seconds since 1970). *requestor* is the number of the one in whose
-    turn it was leased, and *is_shared* says that others hold it too."""
+    that what was observed under an older one is not written over a newer. *status_checks* were
+    taken since the last event, *attempts* made since it was last pinned; *last_request* was asked
+    of the backend at *requested_at* (seconds since 1970). *requestor* is the number of the one in
+    whose turn it was leased, and *is_shared* says that others hold it too."""
 
     id: int
     cid: Cid
@@ -250,10 +250,11 @@ class RemainingQuota:
 class Outcome:
     """What reconciling a content has shown.
 
-    *event* is None where nothing was learned (an outage); *again_in* seconds until the next status
-    check, None: nothing is left to do. *status* is kept for whoever asks for the status;
-    *attempted* says that the backend was asked for it once more, *is_untried* that it has not begun
-    with what it was asked for last, *is_uncounted* that this look makes no later gap longer."""
+    *event* is None where nothing was observed (the backend is unreachable); *again_in* seconds
+    until the next status check, None: nothing is left to do. *status* is kept for whoever asks for
+    the status; *attempted* says that the backend was asked for it once more, *is_untried* that it
+    has not begun with what it was asked for last, *is_uncounted* that this status check makes no
+    later backoff longer."""
 
     event: Event | None
     again_in: float | None

@@ -1,7 +1,7 @@
 """The multiaddr: where a node, or an HTTP gateway, can be reached.
 
 Knows the text form and the protocols that Kubo and IPFS Cluster can dial (multiformats/multiaddr,
-its table of protocols; go-multiaddr for the form of each value). Parsing is the only door, and it
+its table of protocols; go-multiaddr for the form of each value). Parsing is the only way in, and it
 is strict: what is wrong in it would be refused by a cluster that pins all the same."""
 
 import re

@@ -71,7 +71,7 @@ class PinStatus:
     *replicas* of *wanted* peers hold it; *blocks* and *size* (bytes) are what was brought in so
     far, 0 where the backend does not tell. *error* is why it is not pinned, None if nothing went
     wrong; *attempts* how often it was asked for since it was last pinned; *next_at* when it is
-    tended next, None if nothing is left to do or it is under way."""
+    reconciled next, None if nothing is left to do or it is under way."""
 
     pin: Pin
     state: ContentState
@@ -87,7 +87,7 @@ class PinStatus:
 
 
 class Removal(Enum):
-    """What became of the content when a requestor let go of it."""
+    """What became of the content when a requestor released it."""
 
     LEAVES = auto()  # nobody holds it any more
     STAYS = auto()  # somebody else does

@@ -1,7 +1,7 @@
 """The directory's cache: what is known of each name, and how long it serves.
 
 Keeps the least recently asked names out, reads what it does not hold from the last known answers
-in the database, and writes there whole answers that are learned. Knows the four ages of an entry,
+in the database, and writes there whole answers. Knows the four ages of an entry,
 which the directory's theory of operation describes; asking anybody is left to the directory."""
 
 import time
@@ -33,7 +33,7 @@ class LastKnown(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CachePolicy:
-    """Seconds that answers serve, counted from when they were learned, and the cache's bound.
+    """Seconds that answers serve, counted from when they were stored, and the cache's bound.
 
     *absent* is for known absence, and for an answer of which a record failed."""
 
@@ -84,7 +84,7 @@ class Cache:
         return entry
 
     def last(self, question: Question) -> Resolved | None:
-        """What was learned last, however long ago; None when nothing is known or is there.
+        """What was stored last, however long ago; None when nothing is known or is there.
 
         That is the last whole answer, where there was one, and else what is known of a partial."""
         entry = self._entries.get(question)
@@ -98,7 +98,7 @@ class Cache:
     def store(
         self, question: Question, records: Records | None, asked_at: float, *, unread: str = ""
     ) -> CachedName:
-        """The new entry for what was learned just now; None: nothing is there.
+        """The new entry for what was resolved just now; None: nothing is there.
 
         A partial answer replaces none in the database: that would outlive the failure."""
         now, today = self._clock(), self._today()
@@ -112,7 +112,7 @@ class Cache:
     def store_partial(
         self, question: Question, records: Records, asked_at: float, hold_back: float
     ) -> CachedName:
-        """The entry that stands after *records*, some of which failed, were learned just now.
+        """The entry that stands after *records*, some of which failed, were resolved just now.
 
         That is the one of before where that is whole, may still serve, and what failed may well be
         read in a moment; and says by whose fault in the log."""

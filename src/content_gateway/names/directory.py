@@ -4,12 +4,12 @@ Theory of operation. A name is looked up in three places, in this order.
 
 1. The local zones. They are files of the operator, cheap to ask and never cached here, so an
    edit shows within a second.
-2. The cache (cache.py). What was learned passes through four ages:
+2. The cache (cache.py). What was resolved passes through four ages:
 
-       learned ─── fresh ──── 5 min ─── while revalidating ─── 10 min ─── if error ─── 1 h
+       stored ─── fresh ──── 5 min ─── while revalidating ─── 10 min ─── if error ─── 1 h
 
    A *fresh* entry is the answer and nobody is asked. After that the entry is still told, marked as
-   stale, while one in-flight request request fetches the next answer behind the caller's back.
+   stale, while one in-flight request fetches the next answer behind the caller's back.
    Later the caller waits for that in-flight request, and hears the old answer only if the in-flight
    request request fails. After an hour a failure is a failure. Known absence is fresh for thirty
    seconds and never stretched. What is not in memory may be in the database, where every answer is
@@ -22,12 +22,12 @@ Theory of operation. A name is looked up in three places, in this order.
 
 All callers who wait for one question share one *in_flight*, a task that belongs to the directory: a
 caller who gives up does not take the others' answer away. So many fly at once, fairly by requestor
-(lookups.py): an in-flight request request is charged to whoever began it, and who joins it is never
-refused. What an in-flight request request learns replaces the entry, absence included. When it
-fails and there is an entry that may serve, that is told from then on, and the in-flight request
-requests that look whether the outage is over, a few seconds apart, are nobody's wait. Names without
-such an entry fail as fast as their service does. A caller may demand a refresh: each name gets one
-every five seconds, whoever demands it, and whoever does not get it is told how old the answer is.
+(lookups.py): an in-flight request is charged to whoever began it, and who joins it is never
+refused. What an in-flight request resolves replaces the entry, absence included. When it fails and
+there is an entry that may serve, that is told from then on, and the in-flight requests that look
+whether the outage is over, a few seconds apart, are nobody's wait. Names without such an entry fail
+as fast as their service does. A caller may demand a refresh: each name gets one every five seconds,
+whoever demands it, and whoever does not get it is told how old the answer is.
 
 What the operator blocks is refused before anything is looked up, and again when it is known what
 the name points at. Knows nothing of HTTP, chains or files; IPNS is started here and resolved by
@@ -109,8 +109,8 @@ class NameDenylist(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DirectoryPolicy:
-    """Seconds between in-flight request requests for one question, and the bounds of all in-flight
-    request requests (lookups.py)."""
+    """Seconds between in-flight requests for one question, and the bounds of all in-flight requests
+    (lookups.py)."""
 
     hold_back: float = 3.0
     between_refreshes: float = 5.0
@@ -121,7 +121,7 @@ class DirectoryPolicy:
 
 
 class Directory:
-    """Answers for every name; owns its in-flight request requests. Close it when done."""
+    """Answers for every name; owns its in-flight requests. Close it when done."""
 
     def __init__(
         self,
@@ -272,7 +272,7 @@ class Directory:
     def _flight(
         self, name: DomainName, question: Question, requestor: str
     ) -> asyncio.Task[CachedName]:
-        """The one in-flight request request for *question*, begun if there is none; raises
+        """The one in-flight request for *question*, begun if there is none; raises
         Overloaded."""
         return self._in_flight.join(question, requestor, partial(self._run, name, question))
 

@@ -40,7 +40,7 @@ class ByteBudget:
 
     @contextmanager
     def hold(self) -> Iterator[Hold]:
-        """A hold, let go of when the block ends."""
+        """A hold, released when the block ends."""
         hold = Hold(self)
         try:
             yield hold

@@ -76,7 +76,7 @@ class Breaker:
         return attempt is self._probe
 
     def told(self, attempt: BreakerAttempt, good: bool | None) -> None:
-        """Take note of how *attempt* has ended; None: nothing can be learned from it."""
+        """Take note of how *attempt* has ended; None: it tells nothing."""
         is_probe = self.is_decided_by(attempt)
         if is_probe:
             self._probe = None

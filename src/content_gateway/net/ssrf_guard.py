@@ -39,7 +39,7 @@ _LOCAL: Final = re.compile(r"http://(?:(?P<v4>127\.0\.0\.1)|\[::1\]):(?P<port>[1
 
 
 class AddressRefused(OSError):
-    """The address is not one that a stranger may send us to."""
+    """The address is not one that others may send us to."""
 
     def __init__(self) -> None:
         super().__init__(errno.EACCES, "the address is not public")

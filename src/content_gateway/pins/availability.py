@@ -21,7 +21,7 @@ _TELLING: Final = 2
 def is_unreachable(error: Exception | None, *, is_write: bool) -> TypeGuard[GatewayError]:
     """Whether *error* says that the backend is unreachable, and nothing about a content.
 
-    A status check that was answered with nonsense is none; a write answered so may be the
+    A status check that was answered invalidly is none; a write answered so may be the
     content's. A full disk of our own, where the embedded store is the backend, is one as well."""
     signs = UpstreamUnavailable | UpstreamTimeout if is_write else UpstreamError
     return isinstance(error, signs | StorageUnavailable)

@@ -85,7 +85,7 @@ class HealthMonitor:
         self._warnings += 1
         # The first time, and then after twice as many tries each.
         if self._warnings & (self._warnings - 1) == 0:
-            log.warning("pin backend is away", reason=error.detail, tries=self._warnings)
+            log.warning("pin backend is unreachable", reason=error.detail, tries=self._warnings)
 
     def seen(self, statuses: Iterable[BackendStatus]) -> None:
         """What the backend has said of some contents: by which of its nodes, and whether they are

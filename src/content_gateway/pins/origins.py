@@ -1,6 +1,6 @@
 """Origins: who has the content of a pin, as its requestor says; and which of them are believed.
 
-Knows what is refused: what is no multiaddr, and hosts that a stranger may not send us to, by the
+Knows what is refused: what is no multiaddr, and hosts that others may not send us to, by the
 rule of model/addresses.py. A name may lead anywhere by the time that a node asks for it: where
 we connect ourselves the guard looks again, and a Kubo has Swarm.AddrFilters of its own."""
 

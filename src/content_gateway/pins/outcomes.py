@@ -1,7 +1,7 @@
 """Who waits for the first word about a content is told when there is one.
 
 Knows that a caller may go away before, that few may wait at a time, and that only what this
-process has learned is told. What the word is, is read from the ledger by whoever waited."""
+process has observed is told. What the word is, is read from the ledger by whoever waited."""
 
 import asyncio
 from typing import Final
@@ -20,7 +20,7 @@ class Outcomes:
         self._waiting: dict[Cid, set[asyncio.Future[None]]] = {}
 
     async def first(self, cid: Cid, seconds: float) -> bool:
-        """Whether something was learned about *cid* since the call, within *seconds*.
+        """Whether something was observed of *cid* since the call, within *seconds*.
 
         False at once where as many callers wait as may."""
         if not self._free:
@@ -39,7 +39,7 @@ class Outcomes:
                 del self._waiting[cid]
 
     def record_answer(self, cid: Cid) -> None:
-        """Something was learned about *cid*, and is in the ledger."""
+        """Something was observed of *cid*, and is in the ledger."""
         for future in self._waiting.pop(cid, ()):
             if not future.done():
                 future.set_result(None)

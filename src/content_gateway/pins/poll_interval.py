@@ -1,5 +1,5 @@
-"""How long after a request a status check is worth its while, learned from the looks: rules without
-I/O.
+"""How long after a request a status check is worth its while, taken from the status checks: rules
+without I/O.
 
 A backend that is fed many contents needs a while for each, and looks that come too early make it
 longer. Knows only how looks went; an idle time makes it forget, so that a single content is soon
@@ -27,7 +27,7 @@ class PollInterval:
         idle = max(0.0, now - self._learned_at)
         return max(self._least, self._seconds * math.exp2(-idle / _HALVES_IN))
 
-    def learn(self, now: float, *, at_first: bool) -> None:
+    def record(self, now: float, *, at_first: bool) -> None:
         """A content was seen to be there: with the first status check since the request, or a later
         one."""
         factor = _SHORTER if at_first else _LONGER

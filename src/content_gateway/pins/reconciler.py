@@ -131,7 +131,7 @@ class Reconciler:
         return False
 
     async def first_outcome(self, cid: Cid, seconds: float) -> bool:
-        """Whether something was learned about *cid* since the call, within *seconds*.
+        """Whether something was observed of *cid* since the call, within *seconds*.
 
         False at once while the backend is unreachable, and where many wait already."""
         return not self._availability.is_on and await self._outcomes.first(cid, seconds)
@@ -174,9 +174,9 @@ class Reconciler:
                 await self._health.keep()
                 self._note(await self._hand_out())
             except StorageUnavailable as wrong:
-                log.error("reconciler cannot read the ledger", reason=wrong.detail)
+                log.error("the reconciler cannot read the ledger", reason=wrong.detail)
             except Exception as bug:
-                log.error("reconciler stumbled, and goes on", exc_info=bug)
+                log.error("the reconciler failed, and goes on", exc_info=bug)
             # Another process may have promised something. Not with wait_for: before Python 3.12
             # it can swallow the cancellation that ends this task.
             with suppress(TimeoutError):
@@ -213,7 +213,7 @@ class Reconciler:
         self._under_way |= {item.id: item for item in items}
         for start in range(0, len(items), self._policy.batch):
             batch = asyncio.create_task(
-                self._reconcile(items[start : start + self._policy.batch]), name="tend"
+                self._reconcile(items[start : start + self._policy.batch]), name="reconcile"
             )
             self._batches.add(batch)
             batch.add_done_callback(self._reconciled)
@@ -227,7 +227,7 @@ class Reconciler:
         self._batches.discard(batch)
         self._awake.set()
         if not batch.cancelled() and batch.exception():
-            log.error("contents could not be tended", exc_info=batch.exception())
+            log.error("contents could not be reconciled", exc_info=batch.exception())
 
     async def _reconcile(self, items: Sequence[WorkItem]) -> None:
         """Look at *items* together, take note of some, and send for the others, each by itself."""
@@ -261,7 +261,7 @@ class Reconciler:
                     if isinstance(error, Exception):
                         log.error("an outcome was not kept", reason=repr(error))
         finally:
-            # Only what is still ours: what was settled may be in a newer batch by now.
+            # Only what is still ours: what was recorded may be in a newer batch by now.
             for item in leases.left:
                 self._under_way.pop(item.id, None)
 

@@ -1,7 +1,7 @@
 """The resync: compares the whole ledger with the whole pinset of the backend, both ways, slowly.
 
 A cluster can forget what it has confirmed (docs/facts/pins.md), its nodes can lose what they held,
-and nobody would ask again for what is settled. So the resync streams the pinset, with the replicas
+and nobody would ask again for what is final. So the resync streams the pinset, with the replicas
 that there are by the backend's own lists: what the ledger has as pinned and the backend does not
 list, or lists with other replicas than the ledger tells, or with too few, is checked again, which
 brings it back if it is really gone; what the backend lists and nobody here has asked for is
@@ -54,7 +54,7 @@ class ResyncLedger(Protocol):
         """The next numbers *above* that are pinned for all we know since *before*, ascending."""
 
     async def look_again(self, numbers: Sequence[int]) -> None:
-        """Make settled contents due."""
+        """Make final contents due."""
 
     async def report(self, report: ResyncReport) -> None:
         """Keep what a resync has found."""
@@ -138,13 +138,13 @@ class Resync:
                     self._hastened.clear()
                 await self._take()
             except UpstreamError as wrong:
-                log.warning("the sweep broke off", reason=wrong.detail)
+                log.warning("the resync broke off", reason=wrong.detail)
                 pause = self._schedule.after_failure
             except StorageUnavailable as wrong:
-                log.error("the sweep cannot use the ledger", reason=wrong.detail)
+                log.error("the resync cannot use the ledger", reason=wrong.detail)
                 pause = self._schedule.after_failure
             except Exception as bug:
-                log.error("the sweep stumbled, and goes on", exc_info=bug)
+                log.error("the resync failed, and goes on", exc_info=bug)
             await asyncio.sleep(self._schedule.least)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
@@ -208,14 +208,14 @@ class Resync:
         return missing
 
     async def _doubt(self, numbers: Sequence[int]) -> None:
-        """Make those due that are settled."""
+        """Make those due that are final."""
         if numbers:
             await self._ledger.look_again(numbers)
             self._wake()
 
     async def _keep(self) -> None:
         if not await self._ledger.renew_job(_JOB, self._owner, self._schedule.lease):
-            raise StorageUnavailable("The sweep took too long, and somebody else has begun one.")
+            raise StorageUnavailable("The resync took too long, and somebody else has begun one.")
 
 
 def _lacks(entry: Listed, content: LedgerEntry) -> bool:

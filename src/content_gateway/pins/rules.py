@@ -28,7 +28,7 @@ from content_gateway.pins.poll_interval import PollInterval
 LONGEST_STALL: Final = 5.0
 # Seconds after which a request that changed nothing may be sent once more, twice as long each time.
 IN_VAIN: Final = 15.0
-# Looks after which those that were held up make no gap longer: that after an outage is 4 s then.
+# Status checks after which being held up makes no backoff longer: it is 4 s then.
 _HELD_UP_LOOKS: Final = 5
 _SLOW: Final = "It takes long; the next try has more time."
 _NOT_FOUND: Final = "It was not found in time."
@@ -105,7 +105,7 @@ class DecisionRules:
     def oldest_word(self, item: WorkItem, now: float) -> float | None:
         """How many seconds old what a backend says of *item* may be, for `decide` to go by it.
 
-        0 of what nobody holds any more; None where what was settled is in doubt, and the backend is
+        0 of what nobody holds any more; None where what was final is in doubt, and the backend is
         to find out now."""
         if not item.is_held:
             return 0.0
@@ -116,7 +116,7 @@ class DecisionRules:
             # that request and the row's end, so that a younger word is from after it.
             return self._batch_age
         age = now - item.requested_at
-        # From after the request, and seen once more when it is settled; or from after its batch.
+        # From after the request, and seen once more when it is final; or from after its batch.
         return max(age, 0.0) if age < self._batch_age else age - self._batch_age
 
     def decide(self, item: WorkItem, seen: BackendStatus, now: float) -> Action | Outcome:
@@ -134,7 +134,7 @@ class DecisionRules:
             and item.state is not ContentState.PINNED
             and item.status_checks
         ):
-            self._pace.learn(now, at_first=item.status_checks == 1)
+            self._pace.record(now, at_first=item.status_checks == 1)
         if seen.status in (TrackerStatus.LOST, TrackerStatus.UNTRACKED):
             return self._ask_again(item, seen, age, unsure_for)
         return self._keep(item, seen, unsure_for)
@@ -166,7 +166,7 @@ class DecisionRules:
 
         The last request may have changed nothing: a cluster gives a replica to a peer that is gone
         as long as it goes by the room that this one had, and its peers may not hear of each other's
-        changes for minutes (go-ds-crdt#285). So it need not be settled to be sent again."""
+        changes for minutes (go-ds-crdt#285). So it need not be final to be sent again."""
         left = min(unsure_for, IN_VAIN * 2.0 ** min(max(item.attempts - 1, 0), 10) - age)
         if left <= 0:
             return Action.PIN
@@ -234,7 +234,7 @@ class DecisionRules:
         )
 
     def held_up(self, item: WorkItem) -> Outcome:
-        """What it has come to where nothing was learned of it, as the backend was unreachable, or
+        """What it has come to where nothing was observed of it, as the backend was unreachable, or
         nothing done, as there was no room: no fault of its own, so that it is soon checked
         again."""
         is_uncounted = item.status_checks >= _HELD_UP_LOOKS
@@ -246,12 +246,12 @@ class DecisionRules:
     def longest(self) -> float:
         """Seconds that nothing waits longer for: more was said by a clock that was wrong."""
         policy = self._policy
-        gaps = (
+        backoffs = (
             policy.longest_backoff,
             policy.longest_failure_backoff,
             policy.longest_unreachable_backoff,
         )
-        return max(*gaps, self._batch_age, 2 * policy.lease)
+        return max(*backoffs, self._batch_age, 2 * policy.lease)
 
     @property
     def longest_turn(self) -> float:
@@ -290,7 +290,7 @@ class DecisionRules:
         )
 
     def _grown(self, first: float, factor: float, times: int, longest: float) -> float:
-        """A gap that grows with every time, with jitter so that many do not march in step."""
+        """A backoff that grows with every time, with jitter so that many do not march in step."""
         return self._spread(min(longest, first * factor ** min(times, 60)))
 
     def _spread(self, backoff: float) -> float:

@@ -44,7 +44,7 @@ class Checkpointer:
         self._files = files
         self._is_written = threading.Event()
         self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="sqlite folding", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="sqlite checkpointer", daemon=True)
         self._connection: sqlite3.Connection
         self._lock: int
         self._folded: int | None = None  # the version since which nothing need be checkpointed
@@ -85,7 +85,7 @@ class Checkpointer:
                     else:
                         self._is_written.set()  # still to be checkpointed, if they come back
             except (sqlite3.Error, OSError) as wrong:
-                log.error("the log was not folded", reason=str(wrong))
+                log.error("the WAL was not checkpointed", reason=str(wrong))
 
     def _take(self) -> None:
         """Become the one who checkpoints, if nobody is; what is in the log now may be checkpointed

@@ -138,7 +138,7 @@ class Database:
         """What *job* returns. For reads that may take long: beside the event loop, of one moment.
 
         They run in turn by *requestor*. Raises StorageUnavailable, also after *seconds* and, unless
-        it *is_ours* and nobody else's wish, when others have kept the WAL from being
+        it *is_ours* and for nobody else, when others have kept the WAL from being
         checkpointed; and Overloaded when too many of that requestor's wait."""
         return await self._searches.run(job, seconds=seconds, is_ours=is_ours, requestor=requestor)
 

@@ -43,7 +43,7 @@ class Write:
     result: Any = None
     error: Exception | None = None
 
-    def settle(self) -> None:
+    def answer(self) -> None:
         """Hand the outcome to whoever still waits; on the event loop."""
         if self.future.done():
             return
@@ -174,6 +174,6 @@ class GroupWriter:
         for write in group:  # first, so that the thread has work while these are answered
             self._turns.give_back(write.requestor)
         for write in group:
-            write.settle()
+            write.answer()
         if not self._unanswered:
             self._all_answered.set()

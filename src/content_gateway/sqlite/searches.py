@@ -69,7 +69,7 @@ class Searches:
         """What *job* returns, given a connection on which all that it reads is of one moment.
 
         Where the WAL has grown long they run one after the other, unless they are *ours*
-        and nobody else's wish. Raises StorageUnavailable, also after *seconds* of searching or of
+        and for nobody else. Raises StorageUnavailable, also after *seconds* of searching or of
         waiting for that, and Overloaded when too many of that requestor's wait."""
         # Looked at here and not in a thread, which would wait for the interpreter after each look.
         self._files.check_turn()

@@ -67,7 +67,7 @@ class Application:
         self.delegates.start()
 
     def reconcile(self) -> None:
-        """Begin to tend contents. Until then nothing is sent, and nothing is taken away."""
+        """Begin to reconcile contents. Until then nothing is sent, and no garbage collected."""
         if self.blocks is not None:
             self.blocks.collect()
         self.reconciler.start()

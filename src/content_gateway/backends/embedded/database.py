@@ -60,7 +60,8 @@ class BlockDatabase:
         # One thread each, so that what is long keeps nobody waiting: look-ups and single blocks,
         # walks of what is brought in, and CARs that are sent.
         self._readers = {
-            lane: _Reader(f"block {lane}", self._files) for lane in ("reader", "walker", "sender")
+            reader: _Reader(f"block {reader}", self._files)
+            for reader in ("reader", "walker", "sender")
         }
 
     async def __aenter__(self) -> Self:

@@ -69,8 +69,8 @@ class TrustlessGateways:
             hedge_seconds=self._hedge_seconds,
             clock=self._clock,
         )
-        for stranger in joined._all:
-            stranger.name = "an origin"  # all who hold the content read why it is not pinned
+        for origin in joined._all:
+            origin.name = "an origin"  # all who hold the content read why it is not pinned
         joined._all = [*self._all, *joined._all]
         joined._wrong = self._wrong
         return joined
@@ -140,7 +140,7 @@ class TrustlessGateways:
 
 
 class PeerScore:
-    """How the gateways have served one pin: those that mostly disappointed are asked last."""
+    """How the gateways have served one pin: those that mostly failed are asked last."""
 
     def __init__(self) -> None:
         self._balance: dict[TrustlessGateway, int] = {}

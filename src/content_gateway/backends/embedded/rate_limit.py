@@ -1,7 +1,7 @@
 """How often one gateway is asked: as often as it answers, and not while it asks to be left alone.
 
-Knows `Retry-After` (RFC 9110 section 10.2.3) and that a refusal for too many requests is no
-verdict on a block. The rate is learned: none until a gateway refuses, then what it was seen to
+Knows `Retry-After` (RFC 9110 section 10.2.3) and that a refusal for too many requests is no verdict
+on a block. The rate is found by trying: none until a gateway refuses, then what it was seen to
 answer, less after each refusal and slowly more without. Who asks what is left to the gateway."""
 
 import asyncio

@@ -105,7 +105,7 @@ async def _next(blocks: Blockstore, walk: "_Walk") -> bytes | None:
 
 
 async def _drop(blocks: Blockstore, corrupt: _FoundCorrupt) -> None:
-    log.error("a block has rotted on disk, and is dropped", cid=str(corrupt.cid))
+    log.error("a block is corrupt on disk, and is dropped", cid=str(corrupt.cid))
     multihash = multihash_of(corrupt.cid)
     await blocks.write(partial(drop_if_corrupt, row=corrupt.row, multihash=multihash))
 

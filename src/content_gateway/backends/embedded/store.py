@@ -155,7 +155,7 @@ class EmbeddedStore:
         return self._gateways.joined_by(self._to_origins, asked)
 
     async def unpin(self, cid: Cid) -> None:
-        """Let go of *cid*, durably; the blocks that no other pin needs go in the background.
+        """Unpin *cid*, durably; the blocks that no other pin needs go in the background.
 
         Raises StorageUnavailable when the disk refuses."""
         await self._blocks.unpin(cid)

@@ -1,4 +1,4 @@
-"""Checking what is kept: every block's hash is computed again, and corruption is taken away.
+"""Checking what is kept: every block's hash is computed again, and what is corrupt is dropped.
 
 Knows that a pin that has lost a block is complete no more, so that the next status check finds it
 absent and brings in what it lacks. Who is told, and when to check, is left to the caller."""

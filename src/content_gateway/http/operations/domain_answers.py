@@ -24,20 +24,20 @@ from content_gateway.model.records import (
 )
 
 
-def records_known(name: DomainName, learned: Resolved, cached: IpfsPath | None) -> Response:
+def records_known(name: DomainName, resolved: Resolved, cached: IpfsPath | None) -> Response:
     """What was last known of *name*, nulls included; *cached* is where IPNS content leads."""
-    content = learned.records.content
+    content = resolved.records.content
     result = {
         "domain": name.text,
         "ipfs": str(content.cid) if isinstance(content, IpfsContent) else None,
         "ipns": content.name.text if isinstance(content, IpnsContent) else None,
         "ipnsCache": None if cached is None else str(cached.cid),
         "path": (cached.path or None) if cached is not None else None,
-        "address": learned.records.known_wallet,
-        "learnedAt": rfc3339(learned.at),
+        "address": resolved.records.known_wallet,
+        "learnedAt": rfc3339(resolved.at),
     }
-    message = "; ".join(["Last known records", *_failure_notes(learned.records)])
-    return confirmed(message, result, *_records_headers(learned.records))
+    message = "; ".join(["Last known records", *_failure_notes(resolved.records)])
+    return confirmed(message, result, *_records_headers(resolved.records))
 
 
 def ipns_started(started: TaskProgress) -> Response:
@@ -72,9 +72,9 @@ def _cached(found: IpfsPath | None) -> dict[str, str]:
 
 
 class RenderedResolutions:
-    """Replies to resolve requests, kept ready-made while the same records are given out.
+    """Responses to resolve requests, kept ready-made while the same records are given out.
 
-    The directory hands out one Records value until it learns another, so its identity is a key
+    The directory hands out one Records value until it resolves another, so its identity is a key
     that costs nothing to compare; the value is held here, and its identity with it."""
 
     MAX_KEPT = 10_000
@@ -86,7 +86,7 @@ class RenderedResolutions:
         return len(self._kept)
 
     def of(self, resolution: Resolution) -> Response:
-        """The reply that says *resolution*."""
+        """The response that says *resolution*."""
         if resolution.stale is not None:
             return _rendered(resolution)
         key = (id(resolution.records), id(resolution.ipns_cache))

@@ -41,7 +41,7 @@ class Work(Protocol):
         """Whether nothing waits or is under way, so that a pin made now is begun at once."""
 
     async def first_outcome(self, cid: Cid, seconds: float) -> bool:
-        """Whether something was learned of *cid* within *seconds*; may say no without waiting."""
+        """Whether something was observed of *cid* within *seconds*; may say no without waiting."""
 
 
 class PsaHandlers:

@@ -74,7 +74,7 @@ class Store(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _Wanted:
     """The form in which a CID is asked for; *is_named* by the query and not by Accept alone."""
 
     is_car: bool
@@ -108,7 +108,7 @@ class TrustlessHandlers:
 
     async def get(self, request: Request) -> Answer:
         """The block, or the CAR of the DAG below it."""
-        cid, wish, headers = self._asked(request)
+        cid, wanted, headers = self._asked(request)
         permit = self._answers.request(request.charged)
         await permit.granted()
         answer: Answer | None = None
@@ -116,8 +116,8 @@ class TrustlessHandlers:
             root = await self._root(cid, request)
             if has_already(request.headers, dict(headers)[b"etag"]):
                 answer = Response(b"", headers, 304)
-            elif wish.is_car:
-                pieces = self._car(cid, wish.scope, request.charged)
+            elif wanted.is_car:
+                pieces = self._car(cid, wanted.scope, request.charged)
                 answer = ResponseStream(pieces, headers, done=permit.release)
             elif len(root) > LARGE_BODY:
                 whole = [*headers, length_of(root)]
@@ -131,19 +131,19 @@ class TrustlessHandlers:
 
     async def head(self, request: Request) -> Response:
         """As `get`, without a body."""
-        cid, wish, headers = self._asked(request)
+        cid, wanted, headers = self._asked(request)
         async with self._answers.request(request.charged):
             root = await self._root(cid, request)
         if has_already(request.headers, dict(headers)[b"etag"]):
             return Response(b"", headers, 304)
-        return Response(b"", headers if wish.is_car else [*headers, length_of(root)])
+        return Response(b"", headers if wanted.is_car else [*headers, length_of(root)])
 
-    def _asked(self, request: Request) -> tuple[Cid, _Wish, Headers]:
+    def _asked(self, request: Request) -> tuple[Cid, _Wanted, Headers]:
         """What is asked for, in which form, and its header fields."""
         cid = Cid.parse(request.argument)
         self._denylist.check_cid(cid)
-        wish = _wish(request)
-        return cid, wish, _headers(cid, wish)
+        wanted = _wanted(request)
+        return cid, wanted, _headers(cid, wanted)
 
     async def _root(self, cid: Cid, request: Request) -> bytes:
         """The root block; raises NotFound and HttpRefusal."""
@@ -166,7 +166,7 @@ class TrustlessHandlers:
                 yield piece
 
 
-def _wish(request: Request) -> _Wish:
+def _wanted(request: Request) -> _Wanted:
     """The form that *request* asks for; raises InvalidQuery and HttpRefusal."""
     asked = parse_query(request.query, _PARAMETERS)
     accepted = [value for name, value in request.headers if name == b"accept"]
@@ -186,7 +186,7 @@ def _wish(request: Request) -> _Wish:
         chosen = asked.get(f"car-{name.decode()}")
         if is_car and chosen is not None and chosen.encode() not in _TAKEN[name]:
             raise HttpRefusal(NOT_ACCEPTABLE)
-    return _Wish(is_car, _SCOPES[scope], form is not None)
+    return _Wanted(is_car, _SCOPES[scope], form is not None)
 
 
 def _accepts_car(fields: Iterable[bytes]) -> bool:
@@ -203,7 +203,7 @@ def _accepts_car(fields: Iterable[bytes]) -> bool:
             wished.append((weight, media_type == _CAR))
     if not wished:
         raise HttpRefusal(NO_FORMAT if ranges in ([], [b"*/*"]) else NOT_ACCEPTABLE)
-    return max(wished, key=lambda wish: wish[0])[1]
+    return max(wished, key=lambda wanted: wanted[0])[1]
 
 
 def _wants_only_cached(headers: Iterable[tuple[bytes, bytes]]) -> bool:
@@ -222,14 +222,14 @@ def _weight(text: bytes) -> float:
     return float(text)
 
 
-def _headers(cid: Cid, wish: _Wish) -> Headers:
-    """The header fields of *cid* in the form of *wish*, except a length."""
+def _headers(cid: Cid, wanted: _Wanted) -> Headers:
+    """The header fields of *cid* in the form of *wanted*, except a length."""
     name = str(cid).encode()
-    form = b"car" if wish.is_car else b"raw"
-    etag = name + b".car." + wish.scope.encode() if wish.is_car else name + b".raw"
-    file = name + (b".car" if wish.is_car else b".bin")
+    form = b"car" if wanted.is_car else b"raw"
+    etag = name + b".car." + wanted.scope.encode() if wanted.is_car else name + b".raw"
+    file = name + (b".car" if wanted.is_car else b".bin")
     headers = [
-        (b"content-type", _CAR_TYPE if wish.is_car else _RAW),
+        (b"content-type", _CAR_TYPE if wanted.is_car else _RAW),
         (b"content-disposition", b'attachment; filename="' + file + b'"'),
         (b"cache-control", _FOR_EVER),
         (b"etag", b'"' + etag + b'"'),
@@ -239,8 +239,8 @@ def _headers(cid: Cid, wish: _Wish) -> Headers:
         (b"x-ipfs-path", b"/ipfs/" + name),
         (b"x-ipfs-roots", name),
     ]
-    if not wish.is_named:
-        is_part = wish.is_car and wish.scope != "all"
-        scope = b"&dag-scope=" + wish.scope.encode() if is_part else b""
+    if not wanted.is_named:
+        is_part = wanted.is_car and wanted.scope != "all"
+        scope = b"&dag-scope=" + wanted.scope.encode() if is_part else b""
         headers.append((b"content-location", b"/ipfs/" + name + b"?format=" + form + scope))
     return headers
