@@ -108,7 +108,7 @@ class EnsSettings(Group):
 
 
 class BasenamesSettings(Group):
-    """NameSettings below base.eth, whose content is kept on Base."""
+    """Names below base.eth, whose content is kept on Base."""
 
     rpc_urls: tuple[HttpUrl, ...] = Field(
         (),
@@ -121,7 +121,7 @@ class BasenamesSettings(Group):
 
 
 class UnstoppableSettings(Group):
-    """UnstoppableSettings Domains; asked on the chains that have endpoints here, all at once."""
+    """Unstoppable Domains; asked on the chains that have endpoints here, all at once."""
 
     polygon_rpc_urls: tuple[HttpUrl, ...] = _endpoints("Polygon")
     polygon_proxy_reader: Address = _proxy_reader("polygon")
@@ -152,7 +152,7 @@ class IpnsSettings(Group):
     )
     kubo_url: OptionalHttpUrl = Field(
         "",
-        description="RPC API of a KuboSettings node, asked at the same time; empty: none",
+        description="RPC API of a Kubo node, asked at the same time; empty: none",
         json_schema_extra=SECRET,
     )
     dns_servers: tuple[IpAddress, ...] = Field(
@@ -208,7 +208,7 @@ class PinSettings(Group):
 
 
 class ClusterSettings(Group):
-    """IPFS ClusterSettings, for pins.backend = "ipfs-cluster"."""
+    """IPFS Cluster, for pins.backend = "ipfs-cluster"."""
 
     urls: Annotated[tuple[HttpUrl, ...], Field(min_length=1)] = Field(
         ("http://127.0.0.1:9094",),
@@ -234,7 +234,7 @@ class ClusterSettings(Group):
 
 
 class KuboSettings(Group):
-    """KuboSettings, for pins.backend = "kubo"."""
+    """Kubo, for pins.backend = "kubo"."""
 
     url: HttpUrl = Field(
         "http://127.0.0.1:5001", description="RPC API of the node", json_schema_extra=SECRET
