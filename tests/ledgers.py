@@ -7,11 +7,11 @@ import pytest
 
 from content_gateway.codecs.multiformats import SHA2_256
 from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.cid import RAW, Cid
 from content_gateway.model.content_state import LeaseQuota, WorkItem
 from content_gateway.model.pins import Page
-from content_gateway.sqlite.database import Database
 
 GRACE = 60.0
 
@@ -48,8 +48,8 @@ def as_it_is(page: Page) -> Page:
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with Database(tmp_path / "ledger.sqlite") as database:
+async def database(tmp_path: Path) -> AsyncIterator[LedgerDatabase]:
+    async with LedgerDatabase(tmp_path / "ledger.sqlite") as database:
         yield database
 
 
@@ -59,10 +59,10 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def ledger(database: Database, clock: Clock) -> SqliteLedger:
+def ledger(database: LedgerDatabase, clock: Clock) -> SqliteLedger:
     return SqliteLedger(database, grace=GRACE, clock=clock)
 
 
 @pytest.fixture
-def contents(database: Database, clock: Clock) -> SqliteContents:
+def contents(database: LedgerDatabase, clock: Clock) -> SqliteContents:
     return SqliteContents(database, clock=clock)

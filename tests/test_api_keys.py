@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from content_gateway.api_keys import IssuedKeys, OpenKeys, hashed, is_well_formed, mint
 from content_gateway.errors import KeyRefused, StorageUnavailable
 from content_gateway.ledger.api_keys import SqliteKeys
-from content_gateway.sqlite.database import Database
+from content_gateway.ledger.database import LedgerDatabase
 
 LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -46,13 +46,13 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def database(path: Path) -> AsyncIterator[Database]:
-    async with Database(path) as database:
+async def database(path: Path) -> AsyncIterator[LedgerDatabase]:
+    async with LedgerDatabase(path) as database:
         yield database
 
 
 @pytest.fixture
-def keys(database: Database, clock: Clock) -> IssuedKeys:
+def keys(database: LedgerDatabase, clock: Clock) -> IssuedKeys:
     return IssuedKeys(SqliteKeys(database), clock=clock, today=clock.today)
 
 
@@ -133,12 +133,12 @@ async def test_only_the_hash_is_stored(keys: IssuedKeys, path: Path) -> None:
 
 async def test_keys_survive_a_restart(path: Path) -> None:
     """A key of yesterday's process works today, with its id, scopes and times."""
-    async with Database(path) as database:
+    async with LedgerDatabase(path) as database:
         keys = IssuedKeys(SqliteKeys(database))
         created = await keys.create("app", ["pin", "resolve"], timedelta(days=90))
         assert created is not None
     key, record = created
-    async with Database(path) as database:
+    async with LedgerDatabase(path) as database:
         keys = IssuedKeys(SqliteKeys(database))
         assert keys.identify(key).id == record.id
         (kept,) = keys.all()
@@ -244,7 +244,7 @@ async def test_only_living_keys_are_rotated(keys: IssuedKeys) -> None:
 
 async def test_another_process_is_heard(keys: IssuedKeys, path: Path, clock: Clock) -> None:
     """What `content-gateway keys` does beside a running service holds there within a second."""
-    async with Database(path) as beside:
+    async with LedgerDatabase(path) as beside:
         others = IssuedKeys(SqliteKeys(beside), clock=clock, today=clock.today)
         key = await issued(others)
         assert keys.identify(key).scopes == {"resolve", "pin"}
@@ -255,7 +255,7 @@ async def test_another_process_is_heard(keys: IssuedKeys, path: Path, clock: Clo
 
 async def test_when_the_store_is_down_nobody_new_is_let_in(path: Path, clock: Clock) -> None:
     """That is our fault and not the key's: 'unavailable', never 'unknown'. Known keys go on."""
-    async with Database(path) as database:
+    async with LedgerDatabase(path) as database:
         keys = IssuedKeys(SqliteKeys(database), clock=clock, today=clock.today)
         key = await issued(keys)
         requestor = keys.identify(key)

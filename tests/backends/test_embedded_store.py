@@ -7,7 +7,7 @@ from time import monotonic, thread_time
 import pytest
 
 from content_gateway.backends.embedded.blockstore import Blockstore
-from content_gateway.backends.embedded.database import MAX_GROUP, MAX_QUEUED_WRITES
+from content_gateway.backends.embedded.database import BLOCKS
 from content_gateway.backends.embedded.gateways import TrustlessGateways
 from content_gateway.backends.embedded.store import PARALLEL_BLOCKS, EmbeddedStore
 from content_gateway.backends.embedded.wantlist import DagLimits, Wantlist
@@ -349,7 +349,7 @@ async def test_a_full_disk_is_our_own_fault_and_passes(
     root, origin.blocks = file(200, 20_000)
     other.blocks = origin.blocks
     await limit(blocks, await number(blocks, "PRAGMA page_count") + 50)
-    with pytest.raises(StorageUnavailable, match="full"):
+    with pytest.raises(StorageUnavailable, match="cannot be written"):
         await pin(store, root)
     assert await status(store, root) is TrackerStatus.ABSENT
     assert origin.mood == "well"
@@ -370,7 +370,7 @@ async def test_a_queue_of_writes_that_is_full_is_our_own_overload(
 
     slow = [asyncio.ensure_future(blocks.write(stall))]
     await asyncio.to_thread(begun.wait, 60)  # the thread is at it, and what comes now waits
-    most = MAX_QUEUED_WRITES + MAX_GROUP - 1
+    most = BLOCKS.max_queued + BLOCKS.max_group - 1
     slow += [asyncio.ensure_future(blocks.write(lambda _: None)) for _ in range(most)]
     await asyncio.sleep(0)
     try:

@@ -81,7 +81,7 @@ async def test_half_an_unpin_is_finished_when_the_store_is_opened(tmp_path: Path
         await put(blocks, other)
         await blocks.write(
             lambda file: file.execute(
-                "UPDATE pins SET leaving = 1, complete = 0 WHERE cid = ?", (bytes(dag[0]),)
+                "UPDATE pins SET unpinning = 1, complete = 0 WHERE cid = ?", (bytes(dag[0]),)
             )
         )
         half = "DELETE FROM refs WHERE pin = 1 AND block IN (SELECT block FROM refs LIMIT 100)"
@@ -94,7 +94,7 @@ async def test_half_an_unpin_is_finished_when_the_store_is_opened(tmp_path: Path
         assert await blocks.complete([other[0]]) == {other[0]}
 
 
-async def test_a_pin_while_its_blocks_are_leaving_keeps_what_is_left(
+async def test_a_pin_while_it_is_unpinned_keeps_what_is_left(
     store: EmbeddedStore, blocks: Blockstore, origin: Origin, other: Origin
 ) -> None:
     """Pinned again at once, in whatever state it is: in the end all of it is here."""

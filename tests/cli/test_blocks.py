@@ -115,7 +115,7 @@ def test_what_reads_takes_nothing_away(data: Path, command: tuple[str, ...]) -> 
     """A pin that is being unpinned stays whole until a service runs: these commands are asked by
     people who want to know what is there."""
     with closing(sqlite3.connect(data / "blocks.sqlite")) as database:
-        database.execute("UPDATE pins SET leaving = 1")
+        database.execute("UPDATE pins SET unpinning = 1")
         database.commit()
     for _ in range(2):
         run(data, *command)

@@ -8,9 +8,9 @@ from urllib.parse import quote
 import pytest
 
 from content_gateway.api_keys import OpenKeys
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.pins import Label
-from content_gateway.sqlite.database import Database
 from tests.http.held import EVERY_STATUS, V1, add, found
 from tests.http.large import LARGE, MIB, encoded, hold_large, sizes_of_lists
 from tests.lag import loop_lag
@@ -33,7 +33,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
         yield service
 
 
-def ledger_of(database: Database) -> SqliteLedger:
+def ledger_of(database: LedgerDatabase) -> SqliteLedger:
     """The pins in *database*."""
     return SqliteLedger(database, grace=0.0)
 
@@ -41,7 +41,7 @@ def ledger_of(database: Database) -> SqliteLedger:
 @pytest.fixture
 async def held(service: Service, tmp_path: Path) -> list[str]:
     """The CIDs of pins with labels of 46 KB each, the newest first."""
-    async with Database(tmp_path / "gateway" / "ledger.sqlite") as database:
+    async with LedgerDatabase(tmp_path / "gateway" / "ledger.sqlite") as database:
         await hold_large(ledger_of(database), ME, PINS)
     return [str(cid(number)) for number in range(PINS - 1, -1, -1)]
 
@@ -133,7 +133,7 @@ async def test_the_loop_goes_on_while_pages_are_made(service: Service, held: lis
 async def test_many_large_pages_at_once_fit_into_memory(tmp_path: Path) -> None:
     """150 lists of pins of 46 MB in all: the process stays under 400 MB."""
     data = tmp_path / "gateway"
-    async with Database(data / "ledger.sqlite") as database:
+    async with LedgerDatabase(data / "ledger.sqlite") as database:
         await hold_large(ledger_of(database), ME, 1_000)
     chosen = {
         "CONTENT_GATEWAY_KEYS__MODE": "open",

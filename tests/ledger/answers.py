@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.last_known import SqliteLastKnown, StoreLimits
 from content_gateway.model.records import Records
-from content_gateway.sqlite.database import Database
 from tests.waiting import until
 
 AT = datetime(2026, 11, 21, 12, 0, 0, 123_000, tzinfo=UTC)
@@ -30,7 +30,7 @@ async def opened(
 ) -> AsyncIterator[SqliteLastKnown]:
     """Last known answers in the database in *folder*."""
     async with (
-        Database(folder / "ledger.sqlite") as database,
+        LedgerDatabase(folder / "ledger.sqlite") as database,
         SqliteLastKnown(database, bounds=bounds, today=today) as known,
     ):
         yield known

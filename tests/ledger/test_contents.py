@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pin_rows import STATUS, conditions_of
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.content_state import (
@@ -24,7 +25,6 @@ from content_gateway.model.content_state import (
     WorkItem,
 )
 from content_gateway.model.pins import NO_LABEL, PinStatus, Search
-from content_gateway.sqlite.database import Database
 from tests.ledgers import Clock, cid, numbers, quota
 
 LEASE = 30.0
@@ -214,7 +214,7 @@ async def test_whether_somebody_holds_it_is_counted_again(
 
 
 async def test_a_content_is_forgotten_only_when_it_is_gone(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock, database: Database
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock, database: LedgerDatabase
 ) -> None:
     """Its number is never given to another one."""
     await promise(ledger, 1)
@@ -413,7 +413,7 @@ HOW = [
 async def test_reading_uses_an_index(tmp_path: Path, what: str, wanted: str, unwanted: str) -> None:
     """None of the frequent questions walks through a table: the plan of every statement says so."""
     path = tmp_path / "ledger.sqlite"
-    async with Database(path) as database:
+    async with LedgerDatabase(path) as database:
         statements: list[str] = []
         values: dict[str, object] = {}
         contents, ledger = SqliteContents(database), SqliteLedger(database, grace=0.0)

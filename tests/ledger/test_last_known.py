@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from content_gateway.ipns.record import verify
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.last_known import SqliteLastKnown, StoreLimits
 from content_gateway.model.cid import Cid
 from content_gateway.model.ipns_name import IpnsName
@@ -23,7 +24,6 @@ from content_gateway.model.records import (
     StoredEntry,
 )
 from content_gateway.model.wallet import ETHEREUM, CoinType
-from content_gateway.sqlite.database import Database
 from tests.ipns.signing import NOW, RsaSigner, Signer, data
 from tests.ledger.answers import ALICE, AT, BOB, EAGER, WALLET, kept, opened
 from tests.names.services import Clock
@@ -237,10 +237,10 @@ import asyncio, sys
 from pathlib import Path
 from content_gateway.model.wallet import ETHEREUM
 from content_gateway.ledger.last_known import SqliteLastKnown
-from content_gateway.sqlite.database import Database
+from content_gateway.ledger.database import LedgerDatabase
 
 async def main():
-    async with Database(Path(sys.argv[1])) as database, SqliteLastKnown(database) as known:
+    async with LedgerDatabase(Path(sys.argv[1])) as database, SqliteLastKnown(database) as known:
         learned = known.load("site.eth", ETHEREUM)
         print(learned.records.wallet, learned.at.isoformat())
 
@@ -276,7 +276,7 @@ async def test_a_ledger_of_an_earlier_version_gets_the_tables(tmp_path: Path) ->
     db = sqlite3.connect(tmp_path / "ledger.sqlite")
     db.executescript(first.read_text() + "PRAGMA user_version = 1")
     db.close()
-    async with Database(tmp_path / "ledger.sqlite") as database:
+    async with LedgerDatabase(tmp_path / "ledger.sqlite") as database:
         async with SqliteLastKnown(database, bounds=EAGER) as known:
             known.keep("site.eth", ETHEREUM, Resolved(ALICE, AT))
         assert await kept(tmp_path, 1)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import structlog
 
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.last_known import SqliteLastKnown, StoreLimits
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import Resolved, StoredEntry
 from content_gateway.model.wallet import ETHEREUM
-from content_gateway.sqlite.database import Database
 from tests.ledger.answers import ALICE, AT, BOB, EAGER, kept, opened
 from tests.waiting import until
 
@@ -54,7 +54,7 @@ async def test_a_locked_database_is_written_when_it_is_free(tmp_path: Path) -> N
 
 async def test_a_database_that_stays_locked_does_not_hold_up_the_stop(tmp_path: Path) -> None:
     """One try, then what was not written is lost: it costs a lookup."""
-    async with Database(tmp_path / "ledger.sqlite") as database:
+    async with LedgerDatabase(tmp_path / "ledger.sqlite") as database:
         with ExitStack() as until_stopped, structlog.testing.capture_logs() as logs:
             async with SqliteLastKnown(database, bounds=LAZY) as known:
                 for number in range(2000):
@@ -71,7 +71,7 @@ async def test_a_full_disk_is_survived(tmp_path: Path) -> None:
         return lambda db: db.execute(f"PRAGMA max_page_count = {limit}").fetchone()[0]
 
     async with (
-        Database(tmp_path / "ledger.sqlite") as database,
+        LedgerDatabase(tmp_path / "ledger.sqlite") as database,
         SqliteLastKnown(database, bounds=EAGER) as known,
     ):
         await database.write(pages(1))
@@ -87,7 +87,7 @@ async def test_a_full_disk_is_survived(tmp_path: Path) -> None:
 async def test_what_cannot_be_read_is_not_known(tmp_path: Path) -> None:
     """Tables that are gone, and a database that was closed, are silence and no error."""
     async with (
-        Database(tmp_path / "ledger.sqlite") as database,
+        LedgerDatabase(tmp_path / "ledger.sqlite") as database,
         SqliteLastKnown(database, bounds=LAZY) as known,
     ):
         await database.write(lambda db: db.execute("DROP TABLE resolutions"))

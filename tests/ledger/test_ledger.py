@@ -9,6 +9,7 @@ import pytest
 
 from content_gateway.ledger.additions import MOST_ROWS, next_moment
 from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import (
@@ -20,7 +21,6 @@ from content_gateway.model.content_state import (
     TrackerStatus,
 )
 from content_gateway.model.pins import NO_LABEL, Label, Match, Page, Pin, Removal, Search
-from content_gateway.sqlite.database import Database
 from tests.ledgers import GRACE, Clock, as_it_is, cid, quota
 
 SECOND = 1_000_000
@@ -67,7 +67,9 @@ async def test_requestors_do_not_see_each_other(ledger: SqliteLedger) -> None:
     assert not ledger.holds("anna", cid(2))
 
 
-async def test_a_burst_of_one_wish_adds_one_pin(ledger: SqliteLedger, database: Database) -> None:
+async def test_a_burst_of_one_wish_adds_one_pin(
+    ledger: SqliteLedger, database: LedgerDatabase
+) -> None:
     """Sixty-four callers at once with a hundred contents: each is added once, to one of them."""
     requests = [("anna", number % 100) for number in range(6400)]
     pins = await asyncio.gather(
@@ -94,7 +96,7 @@ async def test_a_burst_of_many_requestors_keeps_them_apart(ledger: SqliteLedger)
         )
 
 
-async def test_repeats_use_up_no_numbers(ledger: SqliteLedger, database: Database) -> None:
+async def test_repeats_use_up_no_numbers(ledger: SqliteLedger, database: LedgerDatabase) -> None:
     """A resync keeps a bit for each number that a content has had, so they stay close together."""
     await asyncio.gather(*(add(ledger, number) for number in range(100)))
     requests = [*range(100), 100, *range(100), 101]
@@ -188,7 +190,7 @@ async def replaced(ledger: SqliteLedger, old: Pin, number: int) -> Pin | None:
 
 
 async def test_a_pin_is_replaced_by_another_content(
-    ledger: SqliteLedger, database: Database
+    ledger: SqliteLedger, database: LedgerDatabase
 ) -> None:
     """The old content leaves, the new one is queued, and the new pin is the newest."""
     old, other = await add(ledger, 1), await add(ledger, 2)
@@ -199,7 +201,7 @@ async def test_a_pin_is_replaced_by_another_content(
 
 
 async def test_a_pin_is_replaced_by_the_same_content(
-    ledger: SqliteLedger, contents: SqliteContents, database: Database
+    ledger: SqliteLedger, contents: SqliteContents, database: LedgerDatabase
 ) -> None:
     """It is a new pin, with a moment of its own even if no time has passed; the content stays."""
     old = await add(ledger, 1)
@@ -211,7 +213,7 @@ async def test_a_pin_is_replaced_by_the_same_content(
     assert states(database) == {1: "pinned"}
 
 
-async def test_a_pin_takes_the_place_of_two(ledger: SqliteLedger, database: Database) -> None:
+async def test_a_pin_takes_the_place_of_two(ledger: SqliteLedger, database: LedgerDatabase) -> None:
     """Where the new content was held as well, by another pin, one pin is left, the newest."""
     old, other, third = await add(ledger, 1), await add(ledger, 2), await add(ledger, 3)
     new = await replaced(ledger, old, 2)
@@ -222,7 +224,7 @@ async def test_a_pin_takes_the_place_of_two(ledger: SqliteLedger, database: Data
 
 
 async def test_a_replaced_content_stays_for_others(
-    ledger: SqliteLedger, database: Database
+    ledger: SqliteLedger, database: LedgerDatabase
 ) -> None:
     """What somebody else holds does not leave."""
     old = await add(ledger, 1)
@@ -232,7 +234,7 @@ async def test_a_replaced_content_stays_for_others(
 
 
 async def test_a_replacement_brings_back_what_was_leaving(
-    ledger: SqliteLedger, database: Database
+    ledger: SqliteLedger, database: LedgerDatabase
 ) -> None:
     """A content on its way out is queued again."""
     old = await add(ledger, 1)
@@ -243,7 +245,7 @@ async def test_a_replacement_brings_back_what_was_leaving(
     assert states(database) == {1: "unpinning", 2: "queued"}
 
 
-async def test_what_is_gone_is_not_replaced(ledger: SqliteLedger, database: Database) -> None:
+async def test_what_is_gone_is_not_replaced(ledger: SqliteLedger, database: LedgerDatabase) -> None:
     """Nothing changes, and a pin of somebody else is not found."""
     old = await add(ledger, 1)
     assert await ledger.replace("ben", old, cid(3), "x", NO_LABEL) is None
@@ -266,7 +268,7 @@ async def test_one_of_two_replacements_wins(ledger: SqliteLedger) -> None:
 
 
 async def test_the_last_to_let_go_releases_the_content(
-    ledger: SqliteLedger, database: Database
+    ledger: SqliteLedger, database: LedgerDatabase
 ) -> None:
     """Until then it stays; twice is not known."""
     await add(ledger, 1)
@@ -483,7 +485,7 @@ async def test_origins_are_those_of_the_newest_pins(ledger: SqliteLedger, clock:
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
 async def test_writes_of_one_moment_take_effect_in_their_order(
-    ledger: SqliteLedger, database: Database, order: tuple[int, ...]
+    ledger: SqliteLedger, database: LedgerDatabase, order: tuple[int, ...]
 ) -> None:
     """Add, remove and add again, queued together: the last one counts."""
     requests: list[Callable[[], Awaitable[object]]] = [
@@ -497,7 +499,7 @@ async def test_writes_of_one_moment_take_effect_in_their_order(
     assert states(database) == {1: "queued" if is_held else "unpinning"}
 
 
-def states(database: Database) -> dict[int, str]:
+def states(database: LedgerDatabase) -> dict[int, str]:
     """The state of each content, by its number."""
     found = database.read(lambda c: c.execute("SELECT cid, state FROM contents").fetchall())
     return {int.from_bytes(Cid.parse(text).digest, "big"): state for text, state in found}

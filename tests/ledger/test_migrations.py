@@ -11,10 +11,10 @@ import pytest
 from content_gateway.codecs.timestamps import microseconds
 from content_gateway.errors import WrongSettings
 from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.content_state import ContentState
 from content_gateway.model.pins import NO_LABEL, Match, Search
-from content_gateway.sqlite.database import Database
 from tests.ledgers import as_it_is, cid, quota
 
 AT = 1_790_000_000_123  # milliseconds
@@ -49,12 +49,12 @@ def old(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def database(old: Path) -> AsyncIterator[Database]:
-    async with Database(old) as database:
+async def database(old: Path) -> AsyncIterator[LedgerDatabase]:
+    async with LedgerDatabase(old) as database:
         yield database
 
 
-async def test_every_pin_is_kept(database: Database) -> None:
+async def test_every_pin_is_kept(database: LedgerDatabase) -> None:
     """With its requestor, its spelling and its time, to the millisecond; each once."""
     ledger = SqliteLedger(database, grace=60.0)
     page = await ledger.search("anna", Search(limit=1000), as_it_is)
@@ -70,7 +70,7 @@ async def test_every_pin_is_kept(database: Database) -> None:
     assert {status.pin.cid for status in theirs.pins} == {cid(n) for n in range(0, 40, 3)}
 
 
-async def test_every_content_is_where_it_was(database: Database) -> None:
+async def test_every_content_is_where_it_was(database: LedgerDatabase) -> None:
     """In its state, with its reason; a lease of the old process is over when its time is."""
     ledger, contents = SqliteLedger(database, grace=60.0), SqliteContents(database)
     assert (await contents.counts()) == {ContentState(state): 10 for state in STATES}
@@ -88,7 +88,7 @@ async def test_it_is_migrated_once(old: Path) -> None:
     """Opened again nothing changes, and the tables are those of a new ledger."""
     new = old.with_name("new.sqlite")
     for path in (old, old, new):
-        async with Database(path):
+        async with LedgerDatabase(path):
             pass
     assert schema(old) == schema(new)
 
@@ -99,7 +99,7 @@ async def test_a_migration_that_is_cut_off_leaves_the_old_ledger(old: Path) -> N
         connection.execute("CREATE TABLE sweeps (in_the_way INTEGER)")
         connection.commit()
     with pytest.raises(WrongSettings):
-        async with Database(old):
+        async with LedgerDatabase(old):
             pass
     with closing(sqlite3.connect(old)) as connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -107,7 +107,7 @@ async def test_a_migration_that_is_cut_off_leaves_the_old_ledger(old: Path) -> N
         assert (version, pins) == (2, 54)
         connection.execute("DROP TABLE sweeps")
         connection.commit()
-    async with Database(old) as database:
+    async with LedgerDatabase(old) as database:
         page = await SqliteLedger(database, grace=60.0).search("anna", Search(limit=1), as_it_is)
         assert page.count == 40
 
@@ -117,7 +117,7 @@ async def test_a_newer_ledger_is_not_touched(old: Path) -> None:
     with closing(sqlite3.connect(old)) as connection:
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(WrongSettings, match="newer version"):
-        async with Database(old):
+        async with LedgerDatabase(old):
             pass
 
 
@@ -142,7 +142,7 @@ async def test_names_are_folded_for_searches(tmp_path: Path) -> None:
                 (AT * 1000 + number, name),
             )
         connection.commit()
-    async with Database(path) as database:
+    async with LedgerDatabase(path) as database:
         ledger = SqliteLedger(database, grace=60.0)
         for name, match, found in (
             ("STRASSE", Match.IEXACT, ["strasse", "Straße"]),

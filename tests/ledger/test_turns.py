@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.content_state import (
     Event,
@@ -18,7 +19,6 @@ from content_gateway.model.content_state import (
     shared_by_all,
 )
 from content_gateway.model.pins import NO_LABEL
-from content_gateway.sqlite.database import Database
 from tests.ledgers import Clock, cid, numbers, quota
 
 LEASE = 30.0
@@ -181,7 +181,7 @@ async def test_letting_go_and_pinning_again_gains_no_turns(
 
 
 async def test_queues_that_turn_out_to_be_empty_are_passed_over(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock, database: Database
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock, database: LedgerDatabase
 ) -> None:
     """A thousand requestors whose contents are pinned by now do not hide the one that waits; their
     lines are gone when that one was found."""
@@ -199,7 +199,7 @@ async def test_queues_that_turn_out_to_be_empty_are_passed_over(
 
 
 async def test_whatever_waits_stands_in_the_line(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock, database: Database
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock, database: LedgerDatabase
 ) -> None:
     """No content is due before its queue is: after pins, outcomes, releases and removals alike."""
     for number in range(60):

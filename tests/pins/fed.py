@@ -7,6 +7,7 @@ from typing import Any
 
 from content_gateway.backends.cluster.cluster import IpfsCluster
 from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.model.cid import Cid
@@ -15,7 +16,6 @@ from content_gateway.model.pins import NO_LABEL, PinStatus
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.resync import Resync
 from content_gateway.pins.rules import ReconcilePolicy
-from content_gateway.sqlite.database import Database
 from content_gateway.wiring.backends import CLUSTER_REQUESTS, CLUSTER_WORKERS
 from tests.fakes.cluster import MiniCluster
 from tests.fakes.cluster_wire import Wire
@@ -30,7 +30,7 @@ class Fed:
 
     def __init__(
         self,
-        database: Database,
+        database: LedgerDatabase,
         clock: Clock,
         batch_age: float,
         **options: Any,

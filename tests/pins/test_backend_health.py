@@ -11,6 +11,7 @@ from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import UpstreamUnavailable
 from content_gateway.ledger.backend_health import SqliteBackendHealth
 from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.backend_health import BackendHealth
 from content_gateway.model.content_state import BackendStatus, ContentState, Peer, TrackerStatus
@@ -19,7 +20,6 @@ from content_gateway.pins.availability import Availability
 from content_gateway.pins.backend_health import HealthMonitor
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
-from content_gateway.sqlite.database import Database
 from tests.ledgers import Clock, cid
 from tests.pins.test_reconciler import QUICK, Backend
 from tests.waiting import until
@@ -45,13 +45,13 @@ def backend() -> Backend:
 
 
 @pytest.fixture
-def words(database: Database) -> CountedWords:
+def words(database: LedgerDatabase) -> CountedWords:
     return CountedWords(SqliteBackendHealth(database))
 
 
 @pytest.fixture
 async def reconciler(
-    database: Database, backend: Backend, words: CountedWords
+    database: LedgerDatabase, backend: Backend, words: CountedWords
 ) -> AsyncIterator[Reconciler]:
     reconciler = Reconciler(SqliteContents(database), backend, policy=QUICK, health=words)
     yield reconciler
@@ -59,7 +59,7 @@ async def reconciler(
 
 
 @pytest.fixture
-def pinning(database: Database, reconciler: Reconciler) -> Pinning:
+def pinning(database: LedgerDatabase, reconciler: Reconciler) -> Pinning:
     ledger = SqliteLedger(database, grace=0.2)
     return Pinning(ledger, denylist=Denylist(None, None), wake=reconciler.wake)
 
@@ -76,7 +76,7 @@ async def test_every_waiting_pin_says_why_and_until_when(
     reconciler: Reconciler,
     backend: Backend,
     words: CountedWords,
-    database: Database,
+    database: LedgerDatabase,
     is_rejecting_writes: bool,
 ) -> None:
     """Asked for alone or in a list, by any process of the ledger; no row of a content holds it,

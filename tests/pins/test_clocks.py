@@ -8,6 +8,7 @@ import pytest
 
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.model.content_state import (
@@ -22,7 +23,6 @@ from content_gateway.pins.clock_watch import ClockWatch
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.resync import Resync, ResyncSchedule
-from content_gateway.sqlite.database import Database
 from tests.ledgers import GRACE, Clock, cid, numbers, quota
 from tests.pins.test_reconciler import QUICK, Backend
 from tests.waiting import until
@@ -45,12 +45,12 @@ class SetClock:
 
 
 @pytest.fixture
-def ledger(database: Database, clock: Clock) -> SqliteLedger:
+def ledger(database: LedgerDatabase, clock: Clock) -> SqliteLedger:
     return SqliteLedger(database, grace=GRACE, clock=clock)
 
 
 @pytest.fixture
-def contents(database: Database, clock: Clock) -> SqliteContents:
+def contents(database: LedgerDatabase, clock: Clock) -> SqliteContents:
     return SqliteContents(database, grace=GRACE, clock=clock)
 
 
@@ -66,7 +66,7 @@ def backend() -> Backend:
 
 @pytest.fixture
 async def reconciler(
-    database: Database, backend: Backend, wall: SetClock
+    database: LedgerDatabase, backend: Backend, wall: SetClock
 ) -> AsyncIterator[Reconciler]:
     contents = SqliteContents(database, clock=wall)
     policy = replace(QUICK, longest_failure_backoff=900.0)
@@ -76,7 +76,7 @@ async def reconciler(
 
 
 @pytest.fixture
-def pinning(database: Database, reconciler: Reconciler, wall: SetClock) -> Pinning:
+def pinning(database: LedgerDatabase, reconciler: Reconciler, wall: SetClock) -> Pinning:
     ledger = SqliteLedger(database, grace=0.2, clock=wall)
     return Pinning(ledger, denylist=Denylist(None, None), wake=reconciler.wake)
 
@@ -275,7 +275,7 @@ async def test_what_was_sent_in_the_future_was_sent_just_now(
 
 
 async def test_a_sweep_is_not_put_off_for_a_year(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock, database: Database
+    ledger: SqliteLedger, contents: SqliteContents, clock: Clock, database: LedgerDatabase
 ) -> None:
     """Neither by the last one, nor by one that died; and what was pinned under a clock that was
     ahead is compared like the rest."""

@@ -8,8 +8,8 @@ import os
 
 import pytest
 
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.model.content_state import ContentState
-from content_gateway.sqlite.database import Database
 from tests.fakes.cluster import MiniPin
 from tests.ledgers import Clock
 from tests.pins.fed import Fed
@@ -19,7 +19,7 @@ HELD = int(os.environ.get("CLUSTER_IMPORT_PINS", "2000"))
 
 
 @pytest.fixture
-def fed(database: Database, clock: Clock) -> Fed:
+def fed(database: LedgerDatabase, clock: Clock) -> Fed:
     return Fed(database, clock, 10.0)
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.content_state import ContentState, shared_by_all
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.rules import ReconcilePolicy
-from content_gateway.sqlite.database import Database
 from tests.ledgers import cid
 from tests.pins.test_reconciler import Backend
 from tests.waiting import until
@@ -42,14 +42,14 @@ def backend() -> Backend:
 
 
 @pytest.fixture
-async def reconciler(database: Database, backend: Backend) -> AsyncIterator[Reconciler]:
+async def reconciler(database: LedgerDatabase, backend: Backend) -> AsyncIterator[Reconciler]:
     reconciler = Reconciler(SqliteContents(database), backend, policy=PATIENT)
     yield reconciler
     await reconciler.close()
 
 
 @pytest.fixture
-def pinning(database: Database, reconciler: Reconciler) -> Pinning:
+def pinning(database: LedgerDatabase, reconciler: Reconciler) -> Pinning:
     ledger = SqliteLedger(database, grace=0.0)
     return Pinning(ledger, denylist=Denylist(None, None), wake=reconciler.wake)
 

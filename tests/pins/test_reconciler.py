@@ -13,6 +13,7 @@ import pytest
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import PinDeferred, PinFailed, PinNotFound, UpstreamUnavailable
 from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import (
@@ -29,7 +30,6 @@ from content_gateway.pins.origins import OriginRules
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.rules import ReconcilePolicy
-from content_gateway.sqlite.database import Database
 from tests.ledgers import cid, quota
 from tests.waiting import eventually, until
 
@@ -146,14 +146,14 @@ def backend() -> Backend:
 
 
 @pytest.fixture
-async def reconciler(database: Database, backend: Backend) -> AsyncIterator[Reconciler]:
+async def reconciler(database: LedgerDatabase, backend: Backend) -> AsyncIterator[Reconciler]:
     reconciler = Reconciler(SqliteContents(database), backend, policy=QUICK)
     yield reconciler
     await reconciler.close()
 
 
 @pytest.fixture
-def pinning(database: Database, reconciler: Reconciler) -> Pinning:
+def pinning(database: LedgerDatabase, reconciler: Reconciler) -> Pinning:
     nothing = Denylist(None, None)
     return Pinning(SqliteLedger(database, grace=0.2), denylist=nothing, wake=reconciler.wake)
 
@@ -240,7 +240,7 @@ async def test_an_outage_only_delays(
     assert set(backend.sent.values()) == {1}
 
 
-async def test_many_are_looked_at_together(database: Database) -> None:
+async def test_many_are_looked_at_together(database: LedgerDatabase) -> None:
     """Their looks are due at moments of their own: while many are reconciled they wait for each
     other a little, so that one question is about several."""
     backend = Backend(batch_age=1.0)
@@ -296,7 +296,7 @@ async def test_workers_are_bounded(
 
 
 async def test_a_batch_gives_back_its_own_work_only(
-    database: Database, pinning: Pinning, backend: Backend
+    database: LedgerDatabase, pinning: Pinning, backend: Backend
 ) -> None:
     """What was settled, and is under way again in a newer batch, still counts when the older batch
     ends: two workers never are three."""
@@ -320,7 +320,7 @@ async def test_a_batch_gives_back_its_own_work_only(
 
 
 async def test_one_worker_holds_a_content_across_reconcilers(
-    database: Database, pinning: Pinning, backend: Backend
+    database: LedgerDatabase, pinning: Pinning, backend: Backend
 ) -> None:
     """Three reconcilers on one ledger never reconcile one content at the same time, nor twice."""
     backend.seconds = 0.05
@@ -338,7 +338,7 @@ async def test_one_worker_holds_a_content_across_reconcilers(
 
 
 async def test_a_long_retrieval_keeps_its_lease(
-    database: Database, pinning: Pinning, reconciler: Reconciler, backend: Backend
+    database: LedgerDatabase, pinning: Pinning, reconciler: Reconciler, backend: Backend
 ) -> None:
     """Work that takes longer than a lease is not begun a second time by somebody else."""
     backend.seconds = 2.5
@@ -352,7 +352,7 @@ async def test_a_long_retrieval_keeps_its_lease(
 
 
 async def test_contents_that_hang_do_not_stop_the_others(
-    database: Database, pinning: Pinning, backend: Backend
+    database: LedgerDatabase, pinning: Pinning, backend: Backend
 ) -> None:
     """Many contents that never come leave workers for those that were not tried yet."""
     slices = ReconcilePolicy(
@@ -386,7 +386,7 @@ async def test_a_bug_in_a_backend_is_recorded_and_tried_again(
 
 
 async def test_a_stop_gives_the_work_back(
-    database: Database, pinning: Pinning, backend: Backend
+    database: LedgerDatabase, pinning: Pinning, backend: Backend
 ) -> None:
     """What a stopped reconciler was doing is due at once for the next one."""
     backend.seconds = 30.0
@@ -405,7 +405,7 @@ async def test_a_stop_gives_the_work_back(
 
 
 async def test_a_dead_worker_loses_its_lease(
-    database: Database, pinning: Pinning, reconciler: Reconciler
+    database: LedgerDatabase, pinning: Pinning, reconciler: Reconciler
 ) -> None:
     """A lease that nobody renews runs out, and its outcome is refused when it comes too late."""
     ledger = SqliteContents(database)
@@ -486,7 +486,7 @@ async def test_a_pin_during_its_contents_unpin_is_kept(
 
 
 async def test_batched_changes_are_believed_when_they_are_old_enough(
-    database: Database,
+    database: LedgerDatabase,
 ) -> None:
     """Pinned, released and pinned again within the batch age: the last request is what holds."""
     backend = Backend(batch_age=0.5)
@@ -510,7 +510,7 @@ async def test_batched_changes_are_believed_when_they_are_old_enough(
     await reconciler.close()
 
 
-async def test_an_unpin_that_came_too_early_is_sent_again(database: Database) -> None:
+async def test_an_unpin_that_came_too_early_is_sent_again(database: LedgerDatabase) -> None:
     """Let go inside the batch window of its pin: the cluster says 404 and pins it afterwards."""
     backend = Backend(batch_age=2.0)
     reconciler = Reconciler(SqliteContents(database), backend, policy=QUICK)
@@ -584,7 +584,7 @@ async def test_progress_is_shown(
     assert (status.blocks, status.size, status.next_at) == (1, 100, None)
 
 
-async def test_one_worker_does_everything(database: Database, backend: Backend) -> None:
+async def test_one_worker_does_everything(database: LedgerDatabase, backend: Backend) -> None:
     """With a single worker what failed is tried again, and what nobody holds is forgotten."""
     policy = replace(QUICK, workers=1)
     reconciler = Reconciler(SqliteContents(database), backend, policy=policy)
@@ -608,7 +608,7 @@ async def test_one_worker_does_everything(database: Database, backend: Backend) 
 
 
 async def test_a_row_that_is_no_content_stops_nobody(
-    database: Database, pinning: Pinning, reconciler: Reconciler
+    database: LedgerDatabase, pinning: Pinning, reconciler: Reconciler
 ) -> None:
     """A CID that this version cannot read is logged and left; the others are reconciled."""
 
@@ -638,7 +638,7 @@ async def test_a_stubborn_content_can_find_the_backend_back(
     await finished(pinning, 1, ContentState.PINNED)
 
 
-async def test_the_backend_is_told_who_has_it(database: Database, backend: Backend) -> None:
+async def test_the_backend_is_told_who_has_it(database: LedgerDatabase, backend: Backend) -> None:
     """The origins of all pins of a content, and of none that is gone, go with the request."""
     ledger = SqliteLedger(database, grace=0.0)
     rules = OriginRules()

@@ -7,6 +7,7 @@ import pytest
 
 from content_gateway.errors import StorageUnavailable, UpstreamUnavailable
 from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.model.cid import Cid
@@ -14,7 +15,6 @@ from content_gateway.model.content_state import BackendStatus, Event, Listed, Ou
 from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.model.pins import NO_LABEL
 from content_gateway.pins.resync import Resync, ResyncSchedule
-from content_gateway.sqlite.database import Database
 from tests.ledgers import Clock, cid, numbers, quota
 from tests.waiting import until
 
@@ -68,12 +68,12 @@ class Pinset:
 
 
 @pytest.fixture
-def resyncs(database: Database, clock: Clock) -> SqliteResyncs:
+def resyncs(database: LedgerDatabase, clock: Clock) -> SqliteResyncs:
     return SqliteResyncs(database, clock=clock)
 
 
 @pytest.fixture
-def ledger(database: Database, clock: Clock) -> SqliteLedger:
+def ledger(database: LedgerDatabase, clock: Clock) -> SqliteLedger:
     return SqliteLedger(database, grace=0.0, clock=clock)
 
 
@@ -284,7 +284,7 @@ async def test_a_sweep_goes_on_after_a_failure(resyncs: SqliteResyncs, pinset: P
 
 
 async def test_reports_are_kept_and_not_for_ever(
-    resyncs: SqliteResyncs, resync: Resync, database: Database, clock: Clock, pinset: Pinset
+    resyncs: SqliteResyncs, resync: Resync, database: LedgerDatabase, clock: Clock, pinset: Pinset
 ) -> None:
     """The last hundred; the last one is what is shown."""
     for number in range(120):

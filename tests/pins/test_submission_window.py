@@ -5,9 +5,9 @@ has. Seconds are those of its clock; a real cluster is fed so in tests/real/test
 
 import pytest
 
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState
-from content_gateway.sqlite.database import Database
 from tests.ledgers import Clock
 from tests.pins.fed import Fed
 from tests.pins.promises import raw
@@ -17,7 +17,7 @@ MOST_SECONDS = 60.0
 
 
 @pytest.fixture
-def fed(database: Database, clock: Clock) -> Fed:
+def fed(database: LedgerDatabase, clock: Clock) -> Fed:
     fed = Fed(database, clock, 0.0)
     fed.cluster.pin_timeout = 120.0
     return fed
@@ -102,7 +102,7 @@ async def test_a_node_that_is_down_limits_nobody(fed: Fed) -> None:
 
 
 async def test_a_batch_that_is_full_of_what_hangs_costs_another_one(
-    database: Database, clock: Clock
+    database: LedgerDatabase, clock: Clock
 ) -> None:
     """What hangs is seen when its batch is closed, and is out of the pinset with the next."""
     fed = Fed(database, clock, 60.0)
@@ -146,7 +146,9 @@ async def test_what_somebody_has_is_not_held_up_behind_what_nobody_has(fed: Fed)
     assert await fed.contents.counts() == {ContentState.PINNED: 81}
 
 
-async def test_what_a_cluster_has_forgotten_is_no_retry(database: Database, clock: Clock) -> None:
+async def test_what_a_cluster_has_forgotten_is_no_retry(
+    database: LedgerDatabase, clock: Clock
+) -> None:
     """Its peers die again and again with what they had not committed. When they stay, all of it is
     there within a minute: nothing of it has hung anywhere, so that it has room like new pins."""
     fed = Fed(database, clock, 1.0)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState
-from content_gateway.sqlite.database import Database
 from tests.ledgers import Clock
 from tests.pins.fed import Fed
 from tests.pins.promises import raw
@@ -18,7 +18,7 @@ CIDS = [raw(b"replicated %d" % number) for number in range(30)]
 
 
 @pytest.fixture
-def make(database: Database, clock: Clock) -> Any:
+def make(database: LedgerDatabase, clock: Clock) -> Any:
     return lambda batch_age=2.0, **options: Fed(database, clock, batch_age, **options)
 
 

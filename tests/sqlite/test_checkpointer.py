@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.sqlite import checkpointer
 from content_gateway.sqlite.checkpointer import Checkpointer
-from content_gateway.sqlite.database import Database
 from tests.waiting import until
 
 
@@ -24,7 +24,7 @@ def in_the_file(path: Path) -> int:
             return -1  # it is being written
 
 
-async def add(database: Database, content: int, size: int = 0) -> None:
+async def add(database: LedgerDatabase, content: int, size: int = 0) -> None:
     row = ("anna", content, content, "x" * size)
     await database.write(
         lambda connection: connection.execute(
@@ -39,7 +39,7 @@ def beginning_of_log(path: Path) -> bytes:
         return log.read(24)[16:]
 
 
-def folder_of(database: Database) -> str:
+def folder_of(database: LedgerDatabase) -> str:
     return repr(vars(database)["_checkpointer"])
 
 
@@ -60,7 +60,7 @@ def folds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 async def test_what_was_written_reaches_the_file(tmp_path: Path) -> None:
     """Soon, and again after a pause, while the database stays open."""
     path = tmp_path / "ledger.sqlite"
-    async with Database(path) as database:
+    async with LedgerDatabase(path) as database:
         for number in (1, 2):
             await add(database, number)
             await until(lambda: in_the_file(path) == number)  # noqa: B023 - awaited at once
@@ -70,7 +70,7 @@ async def test_the_log_does_not_grow_for_ever(tmp_path: Path) -> None:
     """Forty megabytes, with pauses in which all is checkpointed, fit into a much shorter log."""
     path = tmp_path / "ledger.sqlite"
     log = path.with_name(path.name + "-wal")
-    async with Database(path) as database:
+    async with LedgerDatabase(path) as database:
         for number in range(8):
             await add(database, number, 5_000_000)
             await until(lambda: in_the_file(path) == number + 1)  # noqa: B023
@@ -85,7 +85,7 @@ async def test_without_pauses_a_long_log_is_begun_anew(
     moment."""
     monkeypatch.setattr(checkpointer, "LONGEST_LOG", 500)
     path = tmp_path / "ledger.sqlite"
-    async with Database(path) as database:
+    async with LedgerDatabase(path) as database:
         await add(database, 0)
         before = beginning_of_log(path)
         for number in range(1, 50_000):
@@ -98,7 +98,7 @@ async def test_without_pauses_a_long_log_is_begun_anew(
 
 async def test_what_is_folded_is_not_folded_again(folds: list[str], tmp_path: Path) -> None:
     """Not where nothing was written since, nor where what was written has changed nothing."""
-    async with Database(tmp_path / "ledger.sqlite") as database:
+    async with LedgerDatabase(tmp_path / "ledger.sqlite") as database:
         await add(database, 1)
         await until(lambda: folds)
         await asyncio.sleep(1.2)
@@ -119,8 +119,8 @@ async def test_one_folds_for_all(folds: list[str], tmp_path: Path) -> None:
     gone."""
     path = tmp_path / "ledger.sqlite"
     async with AsyncExitStack() as stack:
-        async with Database(path) as first:
-            second = await stack.enter_async_context(Database(path))
+        async with LedgerDatabase(path) as first:
+            second = await stack.enter_async_context(LedgerDatabase(path))
             await add(second, 1)
             await until(lambda: in_the_file(path) == 1)
             assert folds == [folder_of(first)]
@@ -143,7 +143,7 @@ async def test_a_disk_that_refuses_is_told_and_asked_again(
     with monkeypatch.context() as sick, capture_logs() as logs:
         sick.setattr(Checkpointer, "_checkpoint", broken)
         path = tmp_path / "ledger.sqlite"
-        async with Database(path) as database:
+        async with LedgerDatabase(path) as database:
             for number in (1, 2):
                 asked.clear()
                 await add(database, number)
@@ -157,7 +157,7 @@ async def test_a_disk_that_refuses_is_told_and_asked_again(
 async def test_it_ends_at_once(tmp_path: Path) -> None:
     """Whether it has ever had something to do, or not."""
     for writes in (0, 1):
-        async with Database(tmp_path / f"{writes}.sqlite") as database:
+        async with LedgerDatabase(tmp_path / f"{writes}.sqlite") as database:
             for number in range(writes):
                 await add(database, number)
     assert not [each for each in threading.enumerate() if "folding" in each.name]

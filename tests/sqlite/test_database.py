@@ -1,31 +1,38 @@
-"""The embedded database: what is acknowledged is durable, what fails leaves nothing."""
+"""Both kinds of SQLite file: what is acknowledged is durable, what fails leaves nothing."""
 
 import asyncio
 import sqlite3
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from content_gateway.backends.embedded.database import BLOCKS
 from content_gateway.errors import Overloaded, StorageUnavailable, WrongSettings
-from content_gateway.sqlite.database import (
-    MAX_GROUP,
-    MAX_QUEUED_WRITES,
-    Database,
-)
+from content_gateway.ledger.database import LEDGER
+from content_gateway.sqlite.database import Database, DatabaseOptions
+
+
+@pytest.fixture(params=[LEDGER, BLOCKS], ids=["ledger", "blocks"])
+def options(request: pytest.FixtureRequest) -> DatabaseOptions:
+    """Each kind of file; none waits long for a lock here."""
+    options: DatabaseOptions = request.param
+    return replace(options, busy_ms=500)
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with Database(tmp_path / "ledger.sqlite") as database:
+async def database(tmp_path: Path, options: DatabaseOptions) -> AsyncIterator[Database]:
+    async with Database(tmp_path / "file.sqlite", options) as database:
         await database.write(lambda c: c.execute("CREATE TABLE numbers (n INTEGER UNIQUE)"))
         yield database
 
 
-def count(database: Database) -> int:
-    return int(database.read(lambda c: c.execute("SELECT count(*) FROM numbers").fetchone()[0]))
+async def count(database: Database) -> int:
+    rows = await database.write(lambda c: c.execute("SELECT count(*) FROM numbers").fetchone())
+    return int(rows[0])
 
 
 def insert(number: int) -> Callable[[sqlite3.Connection], int]:
@@ -36,7 +43,7 @@ async def test_writes_of_many_callers_are_all_kept(database: Database) -> None:
     """A thousand concurrent writes are all there, and each caller has its own result."""
     results = await asyncio.gather(*(database.write(insert(n)) for n in range(1000)))
     assert results == [1] * 1000
-    assert count(database) == 1000
+    assert await count(database) == 1000
 
 
 async def test_one_failure_in_a_group_harms_nobody_else(database: Database) -> None:
@@ -44,7 +51,7 @@ async def test_one_failure_in_a_group_harms_nobody_else(database: Database) -> N
     writes = [database.write(insert(n)) for n in (1, 2, 2, 3)]
     results = await asyncio.gather(*writes, return_exceptions=True)
     assert [type(result) for result in results] == [int, int, StorageUnavailable, int]
-    assert count(database) == 3
+    assert await count(database) == 3
 
 
 async def test_a_bug_in_a_job_is_not_called_an_outage(database: Database) -> None:
@@ -56,14 +63,14 @@ async def test_a_bug_in_a_job_is_not_called_an_outage(database: Database) -> Non
 
     with pytest.raises(ZeroDivisionError):
         await database.write(job)
-    assert count(database) == 0
+    assert await count(database) == 0
 
 
 async def test_a_locked_database_is_unavailable_and_recovers(
     database: Database, tmp_path: Path
 ) -> None:
     """While another process holds the write lock a write waits, then fails; later ones succeed."""
-    other = sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)
+    other = sqlite3.connect(tmp_path / "file.sqlite", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     writes = [database.write(insert(n)) for n in range(100)]
     results = await asyncio.gather(*writes, return_exceptions=True)
@@ -85,7 +92,7 @@ async def test_a_full_disk_is_unavailable_and_recovers(database: Database) -> No
         await database.write(
             lambda c: c.executemany("INSERT INTO numbers VALUES (?)", ((n,) for n in range(10_000)))
         )
-    assert count(database) == 0
+    assert await count(database) == 0
     await database.write(pages(1_000_000))
     assert await database.write(insert(1)) == 1
 
@@ -107,9 +114,9 @@ async def test_a_waiting_caller_does_not_stop_the_loop(database: Database) -> No
     assert turns > 5
 
 
-async def test_a_queue_that_is_full_refuses(tmp_path: Path) -> None:
+async def test_a_queue_that_is_full_refuses(tmp_path: Path, options: DatabaseOptions) -> None:
     """More waiting writes than the limit are refused at once instead of piling up."""
-    async with Database(tmp_path / "ledger.sqlite") as database:
+    async with Database(tmp_path / "file.sqlite", options) as database:
         begun, goes_on = threading.Event(), threading.Event()
 
         def block(_: sqlite3.Connection) -> None:
@@ -118,7 +125,7 @@ async def test_a_queue_that_is_full_refuses(tmp_path: Path) -> None:
 
         blocked = asyncio.create_task(database.write(block))
         await asyncio.to_thread(begun.wait, 30)
-        most = MAX_QUEUED_WRITES + MAX_GROUP
+        most = options.max_queued + options.max_group
         writes = [add(database, "flood") for _ in range(most + 50)]
         await asyncio.sleep(0)  # all of them have been queued or refused
         others = [add(database, requestor) for requestor in ("other", "")]
@@ -135,29 +142,35 @@ def add(database: Database, requestor: str) -> asyncio.Task[int]:
     return asyncio.create_task(database.write(lambda _: 1, requestor=requestor))
 
 
-@pytest.mark.parametrize("place", ["file/ledger.sqlite", "folder"])
-async def test_a_place_that_cannot_be_used_is_a_wrong_setting(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("place", ["file/file.sqlite", "folder"])
+async def test_a_place_that_cannot_be_used_is_a_wrong_setting(
+    tmp_path: Path, options: DatabaseOptions, place: str
+) -> None:
     """A data directory below a file, or a ledger that is a folder, stops the start."""
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
     with pytest.raises(WrongSettings, match="data_dir"):
-        async with Database(tmp_path / place):
+        async with Database(tmp_path / place, options):
             pass
 
 
-async def test_a_ledger_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+async def test_a_ledger_of_a_newer_version_is_left_alone(
+    tmp_path: Path, options: DatabaseOptions
+) -> None:
     """A file that a later version has migrated is refused, not guessed at."""
-    path = tmp_path / "ledger.sqlite"
-    async with Database(path) as database:
+    path = tmp_path / "file.sqlite"
+    async with Database(path, options) as database:
         await database.write(lambda c: c.execute("PRAGMA user_version = 99"))
     with pytest.raises(WrongSettings, match="newer"):
-        async with Database(path):
+        async with Database(path, options):
             pass
 
 
-async def test_two_processes_can_open_a_new_ledger_at_once(tmp_path: Path) -> None:
+async def test_two_processes_can_open_a_new_ledger_at_once(
+    tmp_path: Path, options: DatabaseOptions
+) -> None:
     """Whoever comes second finds the tables made."""
-    path = tmp_path / "ledger.sqlite"
-    async with Database(path) as one, Database(path) as two:
+    path = tmp_path / "file.sqlite"
+    async with Database(path, options) as one, Database(path, options) as two:
         await one.write(lambda c: c.execute("SELECT * FROM pins").fetchall())
         await two.write(lambda c: c.execute("SELECT * FROM pins").fetchall())

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from content_gateway.errors import Overloaded, StorageUnavailable
-from content_gateway.sqlite.database import Database
+from content_gateway.ledger.database import LEDGER, LedgerDatabase
 from content_gateway.sqlite.database_files import DatabaseFiles
 from content_gateway.sqlite.searches import MAX_WAITING_SEARCHES, Searches
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with Database(tmp_path / "ledger.sqlite") as database:
+async def database(tmp_path: Path) -> AsyncIterator[LedgerDatabase]:
+    async with LedgerDatabase(tmp_path / "ledger.sqlite") as database:
         await database.write(lambda c: c.execute("CREATE TABLE numbers (number INTEGER)"))
         yield database
 
@@ -28,7 +28,7 @@ def searches(folder: Path, most_log_bytes: int) -> Iterator[Searches]:
     path = folder / "ledger.sqlite"
     files = DatabaseFiles(path, "ledger")
     files.opened()
-    made = Searches(path, files, most_log_bytes)
+    made = Searches(path, LEDGER.file, files, most_log_bytes)
     try:
         yield made
     finally:
@@ -36,7 +36,7 @@ def searches(folder: Path, most_log_bytes: int) -> Iterator[Searches]:
         files.close()
 
 
-async def test_searches_are_taken_in_turn(database: Database) -> None:
+async def test_searches_are_taken_in_turn(database: LedgerDatabase) -> None:
     """A flood of one's searches that hold their threads leaves a thread to another, and who wants
     more than may wait hears that it is our overload."""
     goes_on = threading.Event()
@@ -57,7 +57,7 @@ async def test_searches_are_taken_in_turn(database: Database) -> None:
     assert results.count(True) == 2 + 2 * MAX_WAITING_SEARCHES // 3
 
 
-async def test_a_search_that_nobody_waits_for_keeps_its_place(database: Database) -> None:
+async def test_a_search_that_nobody_waits_for_keeps_its_place(database: LedgerDatabase) -> None:
     """Its thread goes on; others wait until that has ended, and not in the thread's queue."""
     goes_on = threading.Event()
     begun = [threading.Event(), threading.Event()]
@@ -89,7 +89,7 @@ async def test_a_search_that_nobody_waits_for_keeps_its_place(database: Database
 
 
 async def test_where_the_log_is_long_they_wait_for_each_other(
-    tmp_path: Path, database: Database
+    tmp_path: Path, database: LedgerDatabase
 ) -> None:
     """Nobody is refused: one runs after the other, in the order in which they came, so that the
     log can be checkpointed between. What is our own waits for nobody."""
@@ -123,7 +123,7 @@ async def test_where_the_log_is_long_they_wait_for_each_other(
 
 
 async def test_each_reads_of_one_moment_and_the_next_of_a_later_one(
-    tmp_path: Path, database: Database
+    tmp_path: Path, database: LedgerDatabase
 ) -> None:
     """Also on a connection that is kept; one whose search has failed is not."""
 

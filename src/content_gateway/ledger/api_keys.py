@@ -7,7 +7,7 @@ from datetime import datetime
 
 from content_gateway.api_keys import KeyRecord
 from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
-from content_gateway.sqlite.database import Database
+from content_gateway.ledger.database import LedgerDatabase
 
 _COLUMNS = "id, name, prefix, secret_hash, scopes, created_at, expires_at, revoked_at"
 
@@ -15,7 +15,7 @@ _COLUMNS = "id, name, prefix, secret_hash, scopes, created_at, expires_at, revok
 class SqliteKeys:
     """The keys of one database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: LedgerDatabase) -> None:
         self._database = database
 
     def find(self, secret_hash: bytes) -> KeyRecord | None:

@@ -8,14 +8,14 @@ from functools import lru_cache
 
 import msgspec
 
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.model.backend_health import BackendHealth
-from content_gateway.sqlite.database import Database
 
 
 class SqliteBackendHealth:
     """The word of one database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: LedgerDatabase) -> None:
         self._database = database
 
     async def keep(self, health: BackendHealth) -> None:

@@ -16,6 +16,7 @@ import msgspec
 
 from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
 from content_gateway.ledger.content_rows import kept_sighting, waiting_of
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.due_times import Gates, due_now, sooner
 from content_gateway.ledger.leasing import Leasing, any_in_line
 from content_gateway.ledger.requestors import give_to_soonest
@@ -29,7 +30,6 @@ from content_gateway.model.content_state import (
     WorkItem,
     after,
 )
-from content_gateway.sqlite.database import Database
 
 _REPORT_SECONDS: Final = 120.0
 _OURS: Final = "id = :id AND lease_owner = :owner AND generation = :generation"
@@ -39,7 +39,11 @@ class SqliteContents:
     """The contents of one database; *grace* seconds pass before one that nobody holds leaves."""
 
     def __init__(
-        self, database: Database, *, grace: float = 0.0, clock: Callable[[], float] = time.time
+        self,
+        database: LedgerDatabase,
+        *,
+        grace: float = 0.0,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._database = database
         self._grace = grace

@@ -15,6 +15,7 @@ import structlog
 
 from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
 from content_gateway.errors import CallerError, StorageUnavailable
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import (
     ContentRecord,
@@ -27,7 +28,6 @@ from content_gateway.model.records import (
     parse_link,
 )
 from content_gateway.model.wallet import CoinType
-from content_gateway.sqlite.database import Database
 
 _BATCH: Final = 500
 
@@ -86,7 +86,7 @@ class SqliteLastKnown:
 
     def __init__(
         self,
-        database: Database,
+        database: LedgerDatabase,
         *,
         bounds: StoreLimits | None = None,
         today: Callable[[], datetime] = lambda: datetime.now(UTC),

@@ -16,6 +16,7 @@ import msgspec
 from content_gateway.codecs.timestamps import microseconds
 from content_gateway.ledger.additions import Addition, add_all, trigger
 from content_gateway.ledger.backend_health import last_word
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pin_rows import (
     LISTED,
     STATUS,
@@ -36,7 +37,6 @@ from content_gateway.model.pins import (
     Removal,
     Search,
 )
-from content_gateway.sqlite.database import Database
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class SqliteLedger:
     """The pins of one database; *grace* seconds pass before a content that nobody holds leaves."""
 
     def __init__(
-        self, database: Database, *, grace: float, clock: Callable[[], float] = time.time
+        self, database: LedgerDatabase, *, grace: float, clock: Callable[[], float] = time.time
     ) -> None:
         self._database = database
         self._grace = round(grace * 1000)

@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import LedgerEntry, ResyncReport
-from content_gateway.sqlite.database import Database
 
 _KEPT_REPORTS: Final = 100
 
@@ -21,7 +21,7 @@ _KEPT_REPORTS: Final = 100
 class SqliteResyncs:
     """The resyncs of one database."""
 
-    def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, database: LedgerDatabase, *, clock: Callable[[], float] = time.time) -> None:
         self._database = database
         self._clock = clock
 

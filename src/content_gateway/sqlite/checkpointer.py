@@ -18,7 +18,7 @@ from typing import Final
 
 import structlog
 
-from content_gateway.sqlite.connection import connect
+from content_gateway.sqlite.connection import FileOptions, connect
 from content_gateway.sqlite.database_files import DatabaseFiles
 
 _SECONDS: Final = 0.5  # between two checkpoints, each of which makes commits a little slower
@@ -39,8 +39,9 @@ class Checkpointer:
     Nothing is checkpointed where its *files* are not what they were: what is left might be
     spoilt."""
 
-    def __init__(self, path: Path, files: DatabaseFiles) -> None:
+    def __init__(self, path: Path, options: FileOptions, files: DatabaseFiles) -> None:
         self._path = path
+        self._options = options
         self._files = files
         self._is_written = threading.Event()
         self._is_over = threading.Event()
@@ -52,7 +53,7 @@ class Checkpointer:
 
     def start(self) -> None:
         """Begin to checkpoint, where no other process does; raises sqlite3.Error and OSError."""
-        self._connection = connect(self._path, _BUSY_MS)
+        self._connection = connect(self._path, self._options, busy_ms=_BUSY_MS)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._lock = os.open(f"{self._path}.folding", flags, 0o600)
         self._take()

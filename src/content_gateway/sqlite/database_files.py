@@ -9,7 +9,6 @@ them is left to permissions.py, when to ask and what is answered then to the dat
 import asyncio
 import os
 import sqlite3
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -41,23 +40,6 @@ class FileIdentity(NamedTuple):
 _NOTHING: Final = FileIdentity(-1, -1, -1, -1)
 
 log = structlog.get_logger(__name__)
-
-
-def use_wal(connection: sqlite3.Connection, busy_ms: int) -> None:
-    """Have the database of *connection* write to a log (WAL), waiting *busy_ms* for others.
-
-    Its busy timeout does not count here: SQLite gives up at once where another connection makes
-    the same change in this moment. Raises sqlite3.Error."""
-    end = time.monotonic() + busy_ms / 1000
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as wrong:
-            is_busy = wrong.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-            if not is_busy or time.monotonic() > end:
-                raise
-        time.sleep(0.005)
 
 
 class DatabaseFiles:
@@ -161,6 +143,15 @@ class DatabaseFiles:
             raise StorageUnavailable(
                 f"The files of the {self._name} are not what they were; nothing is promised."
             )
+
+    def refusal(self, wrong: sqlite3.Error, done: str) -> StorageUnavailable:
+        """What to raise where SQLite refuses, so that nothing can be *done* ("read", "written").
+
+        Logs why; callers are told that it is so, and the cause is chained."""
+        log.error(f"the {self._name} cannot be {done}", reason=str(wrong))
+        refused = StorageUnavailable(f"The {self._name} cannot be {done} now.")
+        refused.__cause__ = wrong
+        return refused
 
     def check_before(self, *, follows: bool) -> None:
         """As `check`, before a commit; the path alone where that *follows* another at once, behind

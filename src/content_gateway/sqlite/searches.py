@@ -13,11 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
-import structlog
-
 from content_gateway.concurrency.fair_semaphore import FairSemaphore, Permit
 from content_gateway.errors import StorageUnavailable
-from content_gateway.sqlite.connection import connect
+from content_gateway.sqlite.connection import FileOptions, connect
 from content_gateway.sqlite.database_files import DatabaseFiles
 
 T = TypeVar("T")
@@ -31,17 +29,20 @@ _MOST_LOG_BYTES: Final = 256 * 1024 * 1024
 _BUSY_MS: Final = 3_000
 _STEPS_A_LOOK: Final = 10_000  # of SQLite's machine, between two looks at the clock
 
-log = structlog.get_logger(__name__)
-
 
 class Searches:
     """Searches of the database at *path*, which has *files*; *most_log_bytes* of what was written
     may wait to be checkpointed while they overlap."""
 
     def __init__(
-        self, path: Path, files: DatabaseFiles, most_log_bytes: int = _MOST_LOG_BYTES
+        self,
+        path: Path,
+        options: FileOptions,
+        files: DatabaseFiles,
+        most_log_bytes: int = _MOST_LOG_BYTES,
     ) -> None:
         self._path = path
+        self._options = options
         self._files = files
         self._log = path.with_name(path.name + "-wal")
         self._most_log_bytes = most_log_bytes
@@ -143,8 +144,7 @@ class Searches:
             if time.monotonic() > end:
                 raise StorageUnavailable("The search takes too long.") from wrong
             self._files.check()  # which may be why
-            log.error("the ledger cannot be read", reason=str(wrong))
-            raise StorageUnavailable("The ledger cannot be read now.") from wrong
+            raise self._files.refusal(wrong, "read") from wrong
 
     def _taken(self) -> sqlite3.Connection:
         """A connection that nobody uses. To make one takes a dozen statements, after each of which
@@ -152,4 +152,4 @@ class Searches:
         try:
             return self._kept.pop()
         except IndexError:
-            return connect(self._path, _BUSY_MS, reads_only=True)
+            return connect(self._path, self._options, busy_ms=_BUSY_MS, reads_only=True)

@@ -25,6 +25,7 @@ from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.ledger.api_keys import SqliteKeys
 from content_gateway.ledger.backend_health import SqliteBackendHealth
 from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.names.directory import Directory
 from content_gateway.names.universal_resolver import UniversalResolverCheck
@@ -34,7 +35,6 @@ from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.resync import Resync
 from content_gateway.settings.model import PACKAGED_SPEC, Settings
-from content_gateway.sqlite.database import Database
 from content_gateway.wiring.names import wire_names
 from content_gateway.wiring.pins import wire_pins
 
@@ -79,7 +79,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
 
     Reconciler and resync are ready but not started. Raises WrongSettings."""
     async with AsyncExitStack() as stack:
-        database = await stack.enter_async_context(Database(settings.ledger_path))
+        database = await stack.enter_async_context(LedgerDatabase(settings.ledger_path))
         denylist = Denylist(settings.denylist.content_file, settings.denylist.domains_file)
         stack.callback(denylist.close)
 

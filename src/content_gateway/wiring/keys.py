@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 
 from content_gateway.api_keys import IssuedKeys
 from content_gateway.ledger.api_keys import SqliteKeys
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.settings.model import Settings
-from content_gateway.sqlite.database import Database
 
 
 @asynccontextmanager
 async def opened_keys(settings: Settings) -> AsyncIterator[IssuedKeys]:
     """The issued keys of these *settings*; raises WrongSettings where the ledger cannot be
     opened."""
-    async with Database(settings.ledger_path) as database:
+    async with LedgerDatabase(settings.ledger_path) as database:
         yield IssuedKeys(SqliteKeys(database))

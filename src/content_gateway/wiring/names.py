@@ -18,6 +18,7 @@ from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.ipns.sources.dnslink import DnsLinks
 from content_gateway.ipns.sources.http import HttpSource
 from content_gateway.ipns.sources.kubo import KuboSource
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.last_known import SqliteLastKnown
 from content_gateway.names.basenames import Basenames
 from content_gateway.names.cache import Cache, CachePolicy
@@ -30,7 +31,6 @@ from content_gateway.net.connection_slots import PoolLimits
 from content_gateway.net.http_client import HttpClient
 from content_gateway.net.ssrf_guard import Guard
 from content_gateway.settings.model import Settings
-from content_gateway.sqlite.database import Database
 
 _SERVERS: Final = 4  # that all look-ups may ask at the same time
 
@@ -47,7 +47,7 @@ class WiredNames:
 async def wire_names(
     stack: AsyncExitStack,
     settings: Settings,
-    database: Database,
+    database: LedgerDatabase,
     denylist: Denylist,
     *,
     zones: Sequence[ZoneFile],

@@ -12,6 +12,7 @@ from content_gateway.backends.embedded.store import EmbeddedStore
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.ledger.backend_health import SqliteBackendHealth
 from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.net.connection_slots import PoolLimits
@@ -22,7 +23,6 @@ from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.resync import Resync, ResyncSchedule
 from content_gateway.settings.model import Settings
-from content_gateway.sqlite.database import Database
 from content_gateway.wiring.backends import open_backend
 
 Port = TypeVar("Port")
@@ -62,7 +62,7 @@ def _as_it_is(port: Port, /) -> Port:
 async def wire_pins(
     stack: AsyncExitStack,
     settings: Settings,
-    database: Database,
+    database: LedgerDatabase,
     denylist: Denylist,
     *,
     around: Around = _as_it_is,

@@ -12,6 +12,7 @@ from typing import Final
 
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pins import SqliteLedger
 from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.model.cid import Cid
@@ -19,7 +20,6 @@ from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.resync import Resync
 from content_gateway.pins.rules import ReconcilePolicy
-from content_gateway.sqlite.database import Database
 from tests.ledgers import Clock
 from tests.pins.model.adapted import AdaptedCluster
 from tests.pins.model.cluster import SimulatedCluster
@@ -62,7 +62,7 @@ class Process:
 
     def __init__(self, world: World) -> None:
         self.points = Points(world.deeds, world.passed, world.crashed)
-        self._database = Database(world.path)
+        self._database = LedgerDatabase(world.path)
         ledger = SqliteLedger(self._database, grace=world.grace, clock=world.clock)
         contents = SqliteContents(self._database, clock=world.clock)
         resyncs = SqliteResyncs(self._database, clock=world.clock)

@@ -14,7 +14,7 @@ import structlog
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from content_gateway.sqlite.database import Database
+from content_gateway.ledger.database import LedgerDatabase
 from tests.pins.model.acting import Tally
 from tests.pins.model.adapted import AdaptedCluster
 from tests.pins.model.machine import ASKING, RECONCILE_POINTS, RESYNC_POINTS, PinMachine
@@ -42,7 +42,7 @@ async def template() -> AsyncIterator[Path]:
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=memory) as folder:
         path = Path(folder) / "empty.sqlite"
-        async with Database(path):
+        async with LedgerDatabase(path):
             pass
         yield path
 

@@ -24,45 +24,6 @@ from content_gateway.errors import OwnFault
 from content_gateway.ipld.car import Section
 from content_gateway.model.cid import Cid
 
-# AUTOINCREMENT: the id of a pin that is gone never comes back, so that a late write for it is
-# noticed. *losses* counts the blocks that a pin has lost: one that loses a block while it is
-# brought in must not be called complete. *blocks* and *size* are those of its refs.
-_SCHEMA: Final = (
-    """CREATE TABLE IF NOT EXISTS blocks (
-        id INTEGER PRIMARY KEY,
-        multihash BLOB NOT NULL UNIQUE,
-        data BLOB NOT NULL) STRICT""",
-    """CREATE TABLE IF NOT EXISTS pins (
-        id INTEGER PRIMARY KEY AUTOINCREMENT,
-        cid BLOB NOT NULL UNIQUE,
-        complete INTEGER NOT NULL DEFAULT 0,
-        leaving INTEGER NOT NULL DEFAULT 0,
-        losses INTEGER NOT NULL DEFAULT 0,
-        blocks INTEGER NOT NULL DEFAULT 0,
-        size INTEGER NOT NULL DEFAULT 0) STRICT""",
-    """CREATE TABLE IF NOT EXISTS refs (
-        block INTEGER NOT NULL,
-        pin INTEGER NOT NULL,
-        PRIMARY KEY (block, pin)) STRICT, WITHOUT ROWID""",
-    "CREATE INDEX IF NOT EXISTS refs_by_pin ON refs (pin)",
-    "CREATE INDEX IF NOT EXISTS pins_leaving ON pins (id) WHERE leaving",
-    # What a node links to, where that is slow to read and leads to little (node_links.py).
-    """CREATE TABLE IF NOT EXISTS nodes (
-        block INTEGER NOT NULL,
-        codec INTEGER NOT NULL,
-        number INTEGER NOT NULL,
-        targets INTEGER NOT NULL,
-        packed BLOB NOT NULL,
-        PRIMARY KEY (block, codec)) STRICT, WITHOUT ROWID""",
-    """CREATE TRIGGER IF NOT EXISTS nodes_go AFTER DELETE ON blocks BEGIN
-        DELETE FROM nodes WHERE block = old.id; END""",
-)
-# Of a file of version 1: what a pin has brought in is counted as it comes in since.
-_MIGRATION: Final = (
-    "UPDATE pins SET blocks = (SELECT count(*) FROM refs WHERE pin = pins.id), size = (SELECT"
-    " coalesce(sum(length(data)), 0) FROM blocks WHERE id IN (SELECT block FROM refs WHERE"
-    " pin = pins.id)) WHERE NOT complete",
-)
 _MOST_CHECKED: Final = 10_000
 _RETRY_SECONDS: Final = 5.0
 
@@ -101,7 +62,7 @@ class Blockstore(BlockDatabase):
     beginning, else from `collect` on: who opens it to read takes nothing away."""
 
     def __init__(self, path: Path, *, busy_ms: int = BUSY_MS, collects: bool = True) -> None:
-        super().__init__(path, _SCHEMA, _MIGRATION, busy_ms=busy_ms)
+        super().__init__(path, busy_ms=busy_ms)
         self._collects = collects
         self._checked: OrderedDict[int, Check] = OrderedDict()
         self._unpinned = asyncio.Event()
@@ -262,8 +223,8 @@ class Blockstore(BlockDatabase):
 
 def _begin(connection: sqlite3.Connection, cid: Cid) -> PinRow:
     connection.execute("INSERT OR IGNORE INTO pins (cid) VALUES (?)", (bytes(cid),))
-    # One that was leaving stays: what is left of it need not be fetched again.
-    connection.execute("UPDATE pins SET leaving = 0 WHERE cid = ? AND leaving", (bytes(cid),))
+    # One that is being unpinned stays: what is left of it need not be fetched again.
+    connection.execute("UPDATE pins SET unpinning = 0 WHERE cid = ? AND unpinning", (bytes(cid),))
     pin, is_complete, *numbers = connection.execute(
         "SELECT id, complete, losses, blocks, size FROM pins WHERE cid = ?", (bytes(cid),)
     ).fetchone()
@@ -278,7 +239,7 @@ def _finish(connection: sqlite3.Connection, pin: PinRow) -> None:
 def _leave(connection: sqlite3.Connection, cid: Cid) -> bool:
     # Its blocks go from now on: whoever still brings it in must not call it complete.
     changed = connection.execute(
-        "UPDATE pins SET leaving = 1, complete = 0, losses = losses + 1 WHERE cid = ?",
+        "UPDATE pins SET unpinning = 1, complete = 0, losses = losses + 1 WHERE cid = ?",
         (bytes(cid),),
     )
     return changed.rowcount > 0

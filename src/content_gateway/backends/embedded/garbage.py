@@ -17,7 +17,7 @@ def collect_garbage(connection: sqlite3.Connection) -> bool:
     """Take some blocks from a pin that is being unpinned, and away if no other pin needs them.
 
     The pin itself goes with its last block. False when no pin is being unpinned."""
-    row = connection.execute("SELECT id FROM pins WHERE leaving LIMIT 1").fetchone()
+    row = connection.execute("SELECT id FROM pins WHERE unpinning LIMIT 1").fetchone()
     if row is None:
         return False
     pin, taken = row[0], 0

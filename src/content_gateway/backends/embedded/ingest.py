@@ -106,7 +106,7 @@ class Adopted(NamedTuple):
 def check(connection: sqlite3.Connection, pin: int, losses: int) -> None:
     """Raises PinDeferred when *pin* is gone, or has lost a block since it had *losses*."""
     row = connection.execute(
-        "SELECT losses FROM pins WHERE id = ? AND NOT leaving", (pin,)
+        "SELECT losses FROM pins WHERE id = ? AND NOT unpinning", (pin,)
     ).fetchone()
     if row is None:
         raise PinDeferred("It was unpinned while it was brought in.")

@@ -1,0 +1,73 @@
+"""The ledger's SQLite file, and the two ways to read it.
+
+Knows the file's options: every commit is synced to disk, and a thread checkpoints beside the
+writers. Look-ups by key run on the event loop, long reads in threads. The tables are left to the
+stores beside it, commits to sqlite/database.py, turns to sqlite/searches.py."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+from typing import Final, TypeVar
+
+from content_gateway.sqlite.connection import FileOptions, connect
+from content_gateway.sqlite.database import Database, DatabaseOptions, Job
+from content_gateway.sqlite.searches import SEARCH_SECONDS, Searches
+
+T = TypeVar("T")
+
+LEDGER: Final = DatabaseOptions(
+    name="ledger",
+    package="content_gateway.ledger",
+    file=FileOptions(has_checkpointer=True, wal_bytes=64 * 1024 * 1024),
+    max_queued=10_000,
+    max_group=256,
+    gather_seconds=0.0005,
+    busy_ms=3_000,
+    cache_kib=32 * 1024,
+)
+_READER_BUSY_MS: Final = 50  # reads run on the event loop: they must not wait
+
+
+class LedgerDatabase(Database):
+    """The ledger's file at *path*, opened on entering."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, LEDGER)
+        self._reader: sqlite3.Connection
+        self._searches = Searches(path, LEDGER.file, self._files)
+
+    def _open(self) -> None:
+        super()._open()
+        self._reader = connect(self._path, LEDGER.file, busy_ms=_READER_BUSY_MS)
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await asyncio.to_thread(self._searches.close)
+        self._reader.close()
+        await super().__aexit__(*exc_info)
+
+    def read(self, job: Job[T]) -> T:
+        """What *job* returns. For look-ups by key, which take microseconds: it runs here and now.
+
+        Raises StorageUnavailable."""
+        try:
+            result = job(self._reader)
+        except sqlite3.Error as wrong:
+            self._files.check()  # which may be why
+            raise self._files.refusal(wrong, "read") from wrong
+        self._files.check_turn()
+        return result
+
+    async def search(
+        self,
+        job: Job[T],
+        *,
+        seconds: float = SEARCH_SECONDS,
+        is_ours: bool = False,
+        requestor: str = "",
+    ) -> T:
+        """What *job* returns. For reads that may take long: beside the event loop, of one snapshot.
+
+        They run in turn by *requestor*. Raises StorageUnavailable, also after *seconds* and, unless
+        it *is_ours* and for nobody else, when other searches have kept the WAL from being
+        checkpointed; and Overloaded when too many of that requestor's wait."""
+        return await self._searches.run(job, seconds=seconds, is_ours=is_ours, requestor=requestor)
