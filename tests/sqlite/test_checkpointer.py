@@ -44,7 +44,7 @@ def folder_of(database: LedgerDatabase) -> str:
 
 
 @pytest.fixture
-def folds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def checkpoints(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Who has checkpointed, in order."""
     who: list[str] = []
     checkpoint = Checkpointer._checkpoint
@@ -83,7 +83,7 @@ async def test_without_pauses_a_long_log_is_begun_anew(
 ) -> None:
     """Where something new is always there before the old is checkpointed, writers wait for a
     moment."""
-    monkeypatch.setattr(checkpointer, "LONGEST_LOG", 500)
+    monkeypatch.setattr(checkpointer, "MAX_WAL_PAGES", 500)
     path = tmp_path / "ledger.sqlite"
     async with LedgerDatabase(path) as database:
         await add(database, 0)
@@ -96,25 +96,27 @@ async def test_without_pauses_a_long_log_is_begun_anew(
             pytest.fail("the log was not begun anew")
 
 
-async def test_what_is_folded_is_not_folded_again(folds: list[str], tmp_path: Path) -> None:
+async def test_what_is_checkpointed_is_not_checkpointed_again(
+    checkpoints: list[str], tmp_path: Path
+) -> None:
     """Not where nothing was written since, nor where what was written has changed nothing."""
     async with LedgerDatabase(tmp_path / "ledger.sqlite") as database:
         await add(database, 1)
-        await until(lambda: folds)
+        await until(lambda: checkpoints)
         await asyncio.sleep(1.2)
-        del folds[:]
+        del checkpoints[:]
         for _ in range(5):
             await database.write(
                 lambda connection: connection.execute("DELETE FROM pins WHERE content = 9")
             )
             await database.search(lambda connection: connection.execute("SELECT * FROM pins"))
             await asyncio.sleep(0.3)
-        assert not folds
+        assert not checkpoints
         await add(database, 2)
-        await until(lambda: folds)
+        await until(lambda: checkpoints)
 
 
-async def test_one_folds_for_all(folds: list[str], tmp_path: Path) -> None:
+async def test_one_folds_for_all(checkpoints: list[str], tmp_path: Path) -> None:
     """What a second one writes is checkpointed by the first, and by itself when the first is
     gone."""
     path = tmp_path / "ledger.sqlite"
@@ -123,11 +125,11 @@ async def test_one_folds_for_all(folds: list[str], tmp_path: Path) -> None:
             second = await stack.enter_async_context(LedgerDatabase(path))
             await add(second, 1)
             await until(lambda: in_the_file(path) == 1)
-            assert folds == [folder_of(first)]
+            assert checkpoints == [folder_of(first)]
         await asyncio.sleep(2.5)  # it has seen that nobody checkpoints
         await add(second, 2)
         await until(lambda: in_the_file(path) == 2)
-        assert folds[-1] == folder_of(second)
+        assert checkpoints[-1] == folder_of(second)
 
 
 async def test_a_disk_that_refuses_is_told_and_asked_again(

@@ -23,12 +23,12 @@ async def database(tmp_path: Path) -> AsyncIterator[LedgerDatabase]:
 
 
 @contextmanager
-def searches(folder: Path, most_log_bytes: int) -> Iterator[Searches]:
+def searches(folder: Path, max_wal_bytes: int) -> Iterator[Searches]:
     """Those of the database in *folder*, which is open."""
     path = folder / "ledger.sqlite"
     files = DatabaseFiles(path, "ledger")
     files.opened()
-    made = Searches(path, LEDGER.file, files, most_log_bytes)
+    made = Searches(path, LEDGER.file, files, max_wal_bytes)
     try:
         yield made
     finally:

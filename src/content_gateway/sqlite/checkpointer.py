@@ -1,12 +1,11 @@
-"""The log of writes, checkpointed back into the database file beside the writers.
+"""Checkpoints: the WAL written back into the database file, in a thread beside the writer.
 
-Left to itself SQLite does that within a commit, and whoever waits for that commit waits for a
-thousand pages to reach their places all over a large file: one new pin in ten did. But a checkpoint
-that finds nothing to checkpoint can spoil the file, in SQLite from 3.7.0 to 3.51.2, when a commit
-begins the log again in that moment (sqlite.org/wal.html, "The WAL-Reset Bug"). So one process alone
-checkpoints, whoever has the lock beside the file; and only when something was written after its
-last checkpoint, as the log cannot begin again before that is checkpointed. Knows nothing of what is
-written."""
+By default SQLite checkpoints within a commit, which then takes as long as writing a thousand pages
+all over a large file: one new pin in ten waited for that. But in SQLite 3.7.0 to 3.51.2 a
+checkpoint that finds nothing to write can corrupt the file when a commit restarts the WAL at the
+same moment (sqlite.org/wal.html, "The WAL-Reset Bug"). So only one process checkpoints, the one
+that holds a lock on a file beside the database, and only if something was committed since its last
+checkpoint: until that is written back the WAL cannot restart. Knows nothing of tables."""
 
 import fcntl
 import os
@@ -22,13 +21,13 @@ from content_gateway.sqlite.connection import FileOptions, connect
 from content_gateway.sqlite.database_files import DatabaseFiles
 
 _SECONDS: Final = 0.5  # between two checkpoints, each of which makes commits a little slower
-_REST_SECONDS: Final = 0.02  # before the last one, so that it is short
-_OTHERS_SECONDS: Final = 1.0  # until it is seen that another process has written
-_BUSY_MS: Final = 100  # how long writers may be waited for, where the log is to begin again
-# Where something new is always there before the old is checkpointed, the log grows; above so many
-# pages the writers wait while the rest is checkpointed, and it begins again.
-LONGEST_LOG: Final = 16_000
-_NONE: Final = -1  # no version
+_RESTART_SECONDS: Final = 0.02  # before one that blocks writers, so that it has little to write
+_OTHERS_SECONDS: Final = 1.0  # until commits of another process are noticed
+_BUSY_MS: Final = 100  # how long to wait for writers where the WAL is to restart
+# Under a steady load a passive checkpoint never gets to the end, and the WAL grows. Above so many
+# pages the next one blocks the writers, writes the rest back, and the WAL restarts.
+MAX_WAL_PAGES: Final = 16_000
+_NO_VERSION: Final = -1
 
 log = structlog.get_logger(__name__)
 
@@ -36,8 +35,7 @@ log = structlog.get_logger(__name__)
 class Checkpointer:
     """The thread that checkpoints the WAL of the database at *path*, between `start` and `close`.
 
-    Nothing is checkpointed where its *files* are not what they were: what is left might be
-    spoilt."""
+    It stops while its *files* have been replaced or damaged: a checkpoint could make that worse."""
 
     def __init__(self, path: Path, options: FileOptions, files: DatabaseFiles) -> None:
         self._path = path
@@ -48,23 +46,25 @@ class Checkpointer:
         self._thread = threading.Thread(target=self._run, name="sqlite checkpointer", daemon=True)
         self._connection: sqlite3.Connection
         self._lock: int
-        self._folded: int | None = None  # the version since which nothing need be checkpointed
-        self._is_long = False
+        # The version of the database that is wholly checkpointed; None without the lock.
+        self._checkpointed: int | None = None
+        self._is_wal_long = False
 
     def start(self) -> None:
-        """Begin to checkpoint, where no other process does; raises sqlite3.Error and OSError."""
+        """Start the thread; raises sqlite3.Error and OSError."""
         self._connection = connect(self._path, self._options, busy_ms=_BUSY_MS)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        # Its name is as old as the first release: processes of two versions exclude each other.
         self._lock = os.open(f"{self._path}.folding", flags, 0o600)
-        self._take()
+        self._try_lock()
         self._thread.start()
 
     def written(self) -> None:
-        """Say that there may be something to checkpoint; from any thread."""
+        """Notice that something was committed; from any thread."""
         self._is_written.set()
 
     def close(self) -> None:
-        """End the thread; what is not checkpointed yet stays in the log, where nothing is lost."""
+        """End the thread. What is not checkpointed yet stays in the WAL, where it is durable."""
         self._is_over.set()
         self._is_written.set()
         self._thread.join()
@@ -72,39 +72,41 @@ class Checkpointer:
         os.close(self._lock)
 
     def _run(self) -> None:
-        while not self._is_over.wait(_REST_SECONDS if self._is_long else _SECONDS):
+        while not self._is_over.wait(_RESTART_SECONDS if self._is_wal_long else _SECONDS):
             self._is_written.wait(_OTHERS_SECONDS)
             if self._is_over.is_set():
                 return
             self._is_written.clear()
             try:
-                if self._folded is None:
-                    self._take()
-                elif self._version() != self._folded:
+                if self._checkpointed is None:
+                    self._try_lock()  # the process that held it may be gone
+                elif self._version() != self._checkpointed:
                     if self._files.has_all:
                         self._checkpoint()
                     else:
-                        self._is_written.set()  # still to be checkpointed, if they come back
+                        self._is_written.set()  # look again: the files may come back
             except (sqlite3.Error, OSError) as wrong:
                 log.error("the WAL was not checkpointed", reason=str(wrong))
 
-    def _take(self) -> None:
-        """Become the one who checkpoints, if nobody is; what is in the log now may be checkpointed
-        or not."""
+    def _try_lock(self) -> None:
+        """Become the process that checkpoints, unless another is."""
         with suppress(BlockingIOError):
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._folded = self._version()
+            # The WAL may be written back by now, or not: only the next commit makes it safe to ask.
+            self._checkpointed = self._version()
 
     def _checkpoint(self) -> None:
-        mode = "RESTART" if self._is_long else "PASSIVE"
-        _, pages, folded = self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
-        # What a reader still needs cannot be checkpointed; then nobody should wait for it either.
-        self._is_long = pages > LONGEST_LOG and pages == folded
-        # What was written since then would wait for the next commit, as that version has it too.
+        mode = "RESTART" if self._is_wal_long else "PASSIVE"
+        _, pages, written_back = self._connection.execute(
+            f"PRAGMA wal_checkpoint({mode})"
+        ).fetchone()
+        # If a reader kept some of it from being written back, blocking the writers would not help.
+        self._is_wal_long = pages > MAX_WAL_PAGES and pages == written_back
+        # A commit between the checkpoint and this version must not count as checkpointed.
         version = self._version()
-        self._folded = _NONE if self._files.is_behind else version
+        self._checkpointed = _NO_VERSION if self._files.is_behind else version
 
     def _version(self) -> int:
-        """A number that changes with every commit of anybody else's."""
+        """A number that changes with every commit through another connection."""
         (version,) = self._connection.execute("PRAGMA data_version").fetchone()
         return int(version)

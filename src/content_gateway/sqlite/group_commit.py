@@ -1,9 +1,8 @@
-"""One thread that writes for a whole process: what waits is committed together, then answered.
+"""Group commit: one thread commits together all writes that wait, then answers each of them.
 
-Knows threads, the queue between them and the event loop, who waits for which write, and how SQLite
-takes a group back. Writes come into a group in turn by requestor (fair_semaphore.py), so that
-nobody's flood delays another's. What a commit is, and which of its writes fail, is left to whoever
-owns the database."""
+Knows the thread, the queue between it and the event loop, and who waits for which write. Writes
+enter a group in turn by requestor (concurrency/fair_semaphore.py), so that one's flood does not
+delay another's. What a commit is, and which of its writes fail, is left to the database."""
 
 import asyncio
 import queue
@@ -23,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 
 def roll_back(connection: sqlite3.Connection) -> None:
-    """End a transaction that has failed, if it has not ended by itself."""
+    """Roll back a failed transaction, unless SQLite has done so itself (a full disk, for one)."""
     try:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
@@ -33,8 +32,8 @@ def roll_back(connection: sqlite3.Connection) -> None:
 
 @dataclass(slots=True)
 class Write:
-    """One queued write: the *job* and what it comes to; *note* is for whoever commits it, and it is
-    charged to the *requestor*."""
+    """One queued write: the *job* and its outcome. *note* is for whoever commits it; it is charged
+    to the *requestor*."""
 
     job: Callable[..., Any]
     note: Any
@@ -44,7 +43,7 @@ class Write:
     error: Exception | None = None
 
     def answer(self) -> None:
-        """Hand the outcome to whoever still waits; on the event loop."""
+        """Hand the outcome to the caller, unless cancelled; on the event loop."""
         if self.future.done():
             return
         if self.error is not None:
@@ -54,13 +53,13 @@ class Write:
 
 
 class GroupWriter:
-    """The writer thread called *name*, between `start` and `close`, which one event loop calls.
+    """The writer thread called *name*, between `start` and `close`, for one event loop.
 
-    *commit* is called in the thread, with up to *group* writes at a time, and whether one of them
-    waited for the commit before; it gives each of them a result or an error, and raises nothing.
-    Where several write at once, *gather* seconds pass between two commits. No more than *limit*
-    writes of one requestor wait. What one requestor has in a group while others write too is
-    bounded by *crowd*: so the group is soon committed."""
+    *commit* is called in the thread with up to *group* writes, and whether one of them waited while
+    the group before was committed; it gives each write a result or an error, and raises nothing.
+    Where several write at once the thread waits *gather* seconds for more of them. At most *limit*
+    writes of one requestor wait, and *crowd* of them are in a group while others write too, so that
+    the group is soon committed."""
 
     def __init__(
         self,
@@ -74,7 +73,7 @@ class GroupWriter:
     ) -> None:
         self._commit = commit
         self._turns = FairSemaphore(
-            group * 3 // 2,  # who is alone gets two thirds: a whole group
+            group * 3 // 2,  # a requestor alone gets two thirds: a whole group
             waiting=limit * 3 // 2,
             detail="Too many writes are waiting.",
             crowd=crowd,
@@ -89,12 +88,12 @@ class GroupWriter:
         self._is_over = False
 
     def start(self) -> None:
-        """Begin to write, for the event loop that runs now."""
+        """Start the thread, for the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
     async def close(self) -> None:
-        """End the thread, once it has written all that waits."""
+        """Commit what waits, then end the thread."""
         self._is_over = True
         if self._unanswered:
             self._all_answered.clear()
@@ -109,22 +108,16 @@ class GroupWriter:
 
     @property
     def is_over(self) -> bool:
-        """Whether no more writes are taken."""
+        """Whether it was closed."""
         return self._is_over
-
-    @property
-    def is_full(self) -> bool:
-        """Whether as many writes wait as may of those that are the service's own, or none may any
-        more."""
-        return self._is_over or not self._turns.has_room("")
 
     def put(
         self, job: Callable[..., Any], note: object = None, requestor: str = ""
     ) -> asyncio.Future[Any]:
-        """What *job* comes to, once it is committed. A caller who is cancelled does not stop it.
+        """The outcome of *job*, once it is committed. A caller who is cancelled does not stop it.
 
-        It is charged to *requestor*, and to the service itself where that is empty. Raises
-        Overloaded when too many of a requestor's wait."""
+        It is charged to *requestor*; the service's own writes, where that is empty, are never
+        refused. Raises Overloaded when too many of a requestor's wait."""
         write = Write(job, note, self._loop.create_future(), requestor)
         if self._turns.take(requestor, is_ours=not requestor):
             self._queue.put(write)
@@ -135,13 +128,13 @@ class GroupWriter:
         return write.future
 
     def _run(self) -> None:
-        """The thread: gather, commit, answer, until None arrives."""
+        """The thread's loop: gather a group, commit it, answer it, until None arrives."""
         running, last, follows = True, 0, False
         while running:
             group: list[Write] = []
             write = self._queue.get()
             if last > 1 and self._gather:
-                # Many write: a moment later there are more of them for the same sync.
+                # Under load a short wait fills the group, and syncs to disk are what costs.
                 time.sleep(self._gather)
             while write is not None:
                 group.append(write)
@@ -151,11 +144,12 @@ class GroupWriter:
             running, last = write is not None, len(group)
             if group:
                 self._commit_or_fail(group, follows)
-                follows = not self._queue.empty()  # before anybody hears of these
+                # Before these are answered: what waits now was asked for before the commit ended.
+                follows = not self._queue.empty()
                 self._answer(group)
 
     def _commit_or_fail(self, group: Sequence[Write], follows: bool) -> None:
-        """Whatever happens in it, the thread goes on: else all that comes would wait for ever."""
+        """Commit; the thread survives any error, else all later writes would wait for ever."""
         try:
             self._commit(group, follows)
         except Exception as bug:
@@ -171,7 +165,7 @@ class GroupWriter:
 
     def _record(self, group: Sequence[Write]) -> None:
         self._unanswered -= len(group)
-        for write in group:  # first, so that the thread has work while these are answered
+        for write in group:  # first: the thread then has work while these are answered
             self._turns.give_back(write.requestor)
         for write in group:
             write.answer()

@@ -1,8 +1,8 @@
-"""Reads of the embedded database that may take long: beside the event loop, in turn by requestor.
+"""Long reads of a SQLite file: in threads beside the event loop, in turn by requestor.
 
-Each runs in one of a few threads, on a connection of its own that is kept for the next one, and
-reads of one moment. Knows how long a search may take, and that the WAL cannot begin again
-while searches overlap; what is read is left to the stores, and the turns to fair_semaphore.py."""
+Each search reads one snapshot, on a connection that is reused. Knows how long a search may take,
+and that the WAL cannot restart while searches overlap. What is read is left to the stores, the
+turns to concurrency/fair_semaphore.py."""
 
 import asyncio
 import sqlite3
@@ -24,39 +24,39 @@ Job = Callable[[sqlite3.Connection], T]
 SEARCH_SECONDS: Final = 10.0
 MAX_WAITING_SEARCHES: Final = 64
 _SEARCHERS: Final = 4
-_BESIDE: Final = 1  # of one requestor's, beside others: each keeps a processor busy
-_MOST_LOG_BYTES: Final = 256 * 1024 * 1024
+_PER_REQUESTOR: Final = 1  # while others search too: each search keeps a processor busy
+_MAX_WAL_BYTES: Final = 256 * 1024 * 1024
 _BUSY_MS: Final = 3_000
-_STEPS_A_LOOK: Final = 10_000  # of SQLite's machine, between two looks at the clock
+_STEPS_PER_CHECK: Final = 10_000  # of SQLite's virtual machine, between two looks at the clock
 
 
 class Searches:
-    """Searches of the database at *path*, which has *files*; *most_log_bytes* of what was written
-    may wait to be checkpointed while they overlap."""
+    """Searches of the database at *path*, which has *files*. They may overlap while its WAL has at
+    most *max_wal_bytes*."""
 
     def __init__(
         self,
         path: Path,
         options: FileOptions,
         files: DatabaseFiles,
-        most_log_bytes: int = _MOST_LOG_BYTES,
+        max_wal_bytes: int = _MAX_WAL_BYTES,
     ) -> None:
         self._path = path
         self._options = options
         self._files = files
-        self._log = path.with_name(path.name + "-wal")
-        self._most_log_bytes = most_log_bytes
+        self._wal = path.with_name(path.name + "-wal")
+        self._max_wal_bytes = max_wal_bytes
         self._threads = ThreadPoolExecutor(_SEARCHERS, thread_name_prefix="sqlite search")
-        self._kept: list[sqlite3.Connection] = []  # nobody's now; at most one for each thread
+        self._idle: list[sqlite3.Connection] = []  # at most one for each thread
         self._running = 0
         self._ended = asyncio.Event()
-        self._door = asyncio.Lock()
+        self._one_begins = asyncio.Lock()
         self._turns = FairSemaphore(
             _SEARCHERS,
             waiting=MAX_WAITING_SEARCHES,
             patience=SEARCH_SECONDS,
             detail="Too many searches are waiting.",
-            crowd=_BESIDE,
+            crowd=_PER_REQUESTOR,
         )
 
     async def run(
@@ -67,12 +67,12 @@ class Searches:
         is_ours: bool = False,
         requestor: str = "",
     ) -> T:
-        """What *job* returns, given a connection on which all that it reads is of one moment.
+        """What *job* returns, given a connection on which it reads one snapshot.
 
-        Where the WAL has grown long they run one after the other, unless they are *ours*
-        and for nobody else. Raises StorageUnavailable, also after *seconds* of searching or of
-        waiting for that, and Overloaded when too many of that requestor's wait."""
-        # Looked at here and not in a thread, which would wait for the interpreter after each look.
+        Where the WAL has grown long searches run one after the other, unless the search *is_ours*,
+        the service's own. Raises StorageUnavailable, also after *seconds* of searching or of
+        waiting for other searches, and Overloaded when too many of that requestor's wait."""
+        # Here and not in the thread, which would wait for the interpreter after each system call.
         self._files.check_turn()
         permit = self._turns.request(requestor, is_ours=is_ours)
         await permit.granted()
@@ -80,8 +80,8 @@ class Searches:
             if is_ours:
                 running = self._begin(job, seconds)
             else:
-                async with asyncio.timeout(seconds), self._door:
-                    await self._until_folded()
+                async with asyncio.timeout(seconds), self._one_begins:
+                    await self._until_alone()
                     running = self._begin(job, seconds)
         except TimeoutError as late:
             permit.release()
@@ -90,27 +90,27 @@ class Searches:
             permit.release()
             raise
         running.add_done_callback(lambda done: self._end(permit, done))
-        # Who gives up does not stop the thread, and its permit is not free before that has ended.
+        # A caller who is cancelled does not stop the thread, which keeps the permit until it ends.
         result = await asyncio.shield(running)
         self._files.check_turn()
         return result
 
     def close(self) -> None:
-        """Wait for those that run; what waits is not begun. Takes its time: not in the loop."""
+        """Wait for those that run, and drop those that wait. Blocks: not for the event loop."""
         self._threads.shutdown(cancel_futures=True)
-        for connection in self._kept:
+        for connection in self._idle:
             connection.close()
 
-    async def _until_folded(self) -> None:
-        """Until no other search runs, where what they read keeps a long log from being
-        checkpointed."""
-        while self._running and self._is_log_long():
+    async def _until_alone(self) -> None:
+        """Where the WAL is long, wait until no search runs: SQLite restarts the WAL only while
+        nobody reads from it, and searches that overlap would never let that happen."""
+        while self._running and self._is_wal_long():
             self._ended.clear()
             await self._ended.wait()
 
-    def _is_log_long(self) -> bool:
+    def _is_wal_long(self) -> bool:
         with suppress(FileNotFoundError):
-            return self._log.stat().st_size > self._most_log_bytes
+            return self._wal.stat().st_size > self._max_wal_bytes
         return False
 
     def _begin(self, job: Job[T], seconds: float) -> asyncio.Future[T]:
@@ -124,21 +124,21 @@ class Searches:
         self._ended.set()
         permit.release()
         if not done.cancelled():
-            done.exception()  # seen, even if nobody waits any more
+            done.exception()  # retrieved, so that asyncio does not report it if nobody waits
 
     def _search(self, job: Job[T], seconds: float) -> T:
         end = time.monotonic() + seconds
         try:
-            connection = self._taken()
+            connection = self._connect()
             try:
-                connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS_A_LOOK)
-                connection.execute("BEGIN")  # all that *job* reads is of one moment
+                connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS_PER_CHECK)
+                connection.execute("BEGIN")  # *job* reads one snapshot
                 result = job(connection)
                 connection.execute("ROLLBACK")
             except BaseException:
                 connection.close()
                 raise
-            self._kept.append(connection)
+            self._idle.append(connection)
             return result
         except sqlite3.Error as wrong:
             if time.monotonic() > end:
@@ -146,10 +146,10 @@ class Searches:
             self._files.check()  # which may be why
             raise self._files.refusal(wrong, "read") from wrong
 
-    def _taken(self) -> sqlite3.Connection:
-        """A connection that nobody uses. To make one takes a dozen statements, after each of which
-        a thread waits for the interpreter."""
+    def _connect(self) -> sqlite3.Connection:
+        """An idle connection, else a new one. Opening takes a dozen statements, after each of which
+        the thread waits for the interpreter."""
         try:
-            return self._kept.pop()
+            return self._idle.pop()
         except IndexError:
             return connect(self._path, self._options, busy_ms=_BUSY_MS, reads_only=True)

@@ -1,16 +1,15 @@
-"""The index of an SQLite database's log: what must be in the log and in the database.
+"""The WAL-index of a SQLite database: what the WAL and the database file must contain.
 
-Knows the bytes of the file that SQLite calls the shared memory (sqlite.org/walformat.html, "The
-WAL-Index File Format"). Bytes in, values out: whose files they are, and what follows from them, is
-left to database_files.py."""
+Knows the format of the -shm file (sqlite.org/walformat.html, "The WAL-Index File Format"). Bytes
+in, values out: reading the file, and what follows from it, is left to database_files.py."""
 
 import struct
 from typing import Final, NamedTuple, Self
 
-LOG_HEADER: Final = 32  # bytes before the first frame of a log
+WAL_HEADER: Final = 32  # bytes before the first frame of a WAL
 FRAME_HEADER: Final = 24  # bytes before the page of each frame
-# In the byte order of the machine: twice a header of 48 bytes, then how many frames are in the
-# database file already, and behind the locks how many somebody has begun to put there.
+# In the byte order of the machine: a header of 48 bytes, twice, so that a torn one is seen; then
+# nBackfill, and behind the lock bytes nBackfillAttempted.
 _HEADER: Final = struct.Struct("=14xHII8x8s8x")
 _HEADER_BYTES: Final = 48
 _BACKFILL: Final = struct.Struct("=96xI28xI")
@@ -18,8 +17,9 @@ INDEX_BYTES: Final = _BACKFILL.size
 
 
 class WalIndex(NamedTuple):
-    """What must be in the files: the log's *frames* of *page_bytes*, under *salts*, of which as
-    many as *checkpointed* are in the database, which has *pages* with the last commit."""
+    """What must be in the files: a WAL of *frames* with *page_bytes* each, under *salts*, and a
+    database of *pages*. The first *checkpointed* frames are in the database; a checkpoint has
+    begun to write as many as *attempted*."""
 
     page_bytes: int
     frames: int
@@ -30,8 +30,8 @@ class WalIndex(NamedTuple):
 
     @classmethod
     def parse(cls, data: bytes) -> Self | None:
-        """The index that begins with *data*; None while somebody changes it, or where that is not
-        all of its beginning."""
+        """The index that begins with *data*; None while it is being changed, or if *data* is too
+        short."""
         if len(data) < INDEX_BYTES or not data.startswith(data[_HEADER_BYTES : 2 * _HEADER_BYTES]):
             return None
         size, frames, pages, salts = _HEADER.unpack_from(data)
@@ -41,5 +41,5 @@ class WalIndex(NamedTuple):
 
     @property
     def checkpoint(self) -> tuple[bytes, int, int]:
-        """What is another after each checkpoint."""
+        """Changes with each checkpoint."""
         return self.salts, self.checkpointed, self.attempted
