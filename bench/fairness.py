@@ -90,7 +90,9 @@ async def _fill(folder: Path, way: str) -> tuple[str, str]:
     async with Blockstore(folder / "blocks.sqlite") as blocks:
         for dag in (large, small):
             pin, wantlist = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
-            await blocks.keep(pin, wantlist, [(cid.multihash, data) for cid, data in in_order(dag)])
+            await blocks.store_blocks(
+                pin, wantlist, [(cid.multihash, data) for cid, data in in_order(dag)]
+            )
             await blocks.finish(pin)
     if way == "cars":
         return f"/ipfs/{large[0]}?format=car", f"/ipfs/{small[0]}?format=car"

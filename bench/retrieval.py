@@ -132,7 +132,7 @@ async def _serve(kind: str, leaves: int, size: int) -> None:
 async def _fill(blocks: Blockstore, dag: Dag) -> None:
     """Pin *dag* without any gateway."""
     pin, wantlist = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
-    await blocks.keep(pin, wantlist, [(cid.multihash, data) for cid, data in in_order(dag)])
+    await blocks.store_blocks(pin, wantlist, [(cid.multihash, data) for cid, data in in_order(dag)])
     await blocks.finish(pin)
 
 

@@ -31,7 +31,9 @@ T = TypeVar("T")
 async def put(blocks: Blockstore, dag: Dag) -> None:
     """Pin *dag* without any gateway."""
     begun, wantlist = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
-    await blocks.keep(begun, wantlist, [(cid.multihash, data) for cid, data in in_order(dag)])
+    await blocks.store_blocks(
+        begun, wantlist, [(cid.multihash, data) for cid, data in in_order(dag)]
+    )
     await blocks.finish(begun)
 
 
@@ -143,7 +145,7 @@ async def test_a_file_of_the_version_before_is_taken_over(tmp_path: Path) -> Non
     some = [(cid.multihash, data) for cid, data in in_order(dag)][:15]
     async with Blockstore(path) as blocks:
         begun = await blocks.begin(dag[0])
-        await blocks.keep(begun, Wantlist(dag[0], DagLimits()), some)
+        await blocks.store_blocks(begun, Wantlist(dag[0], DagLimits()), some)
     with closing(sqlite3.connect(path)) as earlier, earlier:
         for statement in (
             "DROP INDEX pins_unpinning",

@@ -389,7 +389,9 @@ async def test_blocks_are_fetched_side_by_side_within_a_bound(
     """A wide directory does not wait for one file after the other, nor ask for all at once."""
     root, everything = directory({f"{index}": bytes([index]) * 9 for index in range(100)})
     begun = await blocks.begin(root)  # only the root is here
-    await blocks.keep(begun, Wantlist(root, DagLimits()), [(root.multihash, everything[root])])
+    await blocks.store_blocks(
+        begun, Wantlist(root, DagLimits()), [(root.multihash, everything[root])]
+    )
     origin.mood = other.mood = "hang"
     pinning = asyncio.create_task(pin(store, root))
     await until(lambda: len(origin.requests) + len(other.requests) >= PARALLEL_BLOCKS)

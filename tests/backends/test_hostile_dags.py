@@ -216,15 +216,17 @@ async def test_a_block_that_goes_in_between_is_missing_and_nobody_else_suffers(
     await collected(blocks)
     await put(blocks, inner)
     found = await blocks.walk(lambda file: ingest.look_up(file, wantlist))
-    here = [ingest.Here(bytes(inner[0]), 1)]  # as one that was looked up before it went
-    assert [cid for cid, _ in found.wholes] == [bytes(inner[0])]
+    found_block = [
+        ingest.StoredBlock(bytes(inner[0]), 1)
+    ]  # as one that was looked up before it went
+    assert [cid for cid, _ in found.complete] == [bytes(inner[0])]
     await blocks.unpin(inner[0])
     await collected(blocks)
     await put(blocks, stranger)  # takes the first free row
-    taker = ingest.Taker(begun.id, begun.losses, DagLimits())
-    took = await blocks.write(lambda file: ingest.store(file, taker, [], here))
+    fetched = ingest.PinInProgress(begun.id, begun.losses, DagLimits())
+    took = await blocks.write(lambda file: ingest.store(file, fetched, [], found_block))
     assert took.gone == [bytes(inner[0])]
-    step = await blocks.walk(lambda file: ingest.read(file, wantlist, here))
+    step = await blocks.walk(lambda file: ingest.read(file, wantlist, found_block))
     assert (step.missing, step.corrupt, step.arrived) == ([bytes(inner[0])], [], [])
     assert await store.block(stranger[0]) == b"stranger"
 

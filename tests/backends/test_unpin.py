@@ -165,12 +165,12 @@ async def test_a_retrieval_that_outlived_an_unpin_completes_nothing(blocks: Bloc
     dag = file(300, 10)
     sections = [(cid.multihash, data) for cid, data in in_order(dag)]
     late, wantlist = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
-    await blocks.keep(late, wantlist, sections[:200])
+    await blocks.store_blocks(late, wantlist, sections[:200])
     await blocks.unpin(dag[0])
     await collected(blocks)
     await blocks.begin(dag[0])
     with pytest.raises(PinDeferred):
-        await blocks.keep(late, wantlist, sections[200:])
+        await blocks.store_blocks(late, wantlist, sections[200:])
     with pytest.raises(PinDeferred):
         await blocks.finish(late)
     assert await blocks.complete([dag[0]]) == set()

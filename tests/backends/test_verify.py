@@ -70,7 +70,9 @@ async def test_a_pin_under_way_that_loses_a_block_is_not_called_complete(
     """A block dropped between its fetch and the end of the pin is noticed."""
     dag = file(20, 50)
     begun, wantlist = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
-    await blocks.keep(begun, wantlist, [(cid.multihash, data) for cid, data in in_order(dag)])
+    await blocks.store_blocks(
+        begun, wantlist, [(cid.multihash, data) for cid, data in in_order(dag)]
+    )
     assert wantlist.is_complete
     await corrupt(blocks, list(dag[1])[3], b"rot")
     assert await verify(blocks, silent, lambda _: None) == 1

@@ -1,8 +1,9 @@
-"""The block store: verified blocks in one SQLite file, and which pins need them.
+"""The block store: verified blocks in one SQLite file, and which pins refer to them.
 
-Knows the tables. A block is written together with the word that a pin needs it, so at any moment
-a block is garbage exactly when no pin refers to it, and nothing has to be walked to find that
-out. What a DAG is, and where blocks come from, is left to the wantlist and the retrieval."""
+A block is stored in one transaction with the reference of the pin that needs it. So a block is
+garbage exactly when no pin refers to it, and no DAG is walked to find that out. Knows the order of
+the steps in ingest.py and garbage.py; which blocks belong to a DAG is left to wantlist.py, where
+they come from to retrieval.py."""
 
 import asyncio
 import sqlite3
@@ -18,7 +19,7 @@ import structlog
 
 from content_gateway.backends.embedded import garbage, ingest
 from content_gateway.backends.embedded.database import BUSY_MS, BlockDatabase
-from content_gateway.backends.embedded.ingest import Here
+from content_gateway.backends.embedded.ingest import StoredBlock
 from content_gateway.backends.embedded.wantlist import Check, Wantlist
 from content_gateway.errors import OwnFault
 from content_gateway.ipld.car import Section
@@ -32,7 +33,8 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PinRow:
-    """A pin's row: *id*, whether the DAG *is_complete*, the *losses* so far, and what is here."""
+    """A pin's row: *losses* counts the blocks that it has lost to corruption or unpinning, *blocks*
+    and *size* (bytes) those that are stored."""
 
     id: int
     is_complete: bool
@@ -43,10 +45,10 @@ class PinRow:
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What one write has led to: blocks that are here now, and those found to be missing.
+    """The outcome of storing blocks: those that have *arrived*, and links found to be *missing*.
 
-    Both by multihash; *useful* is how many bytes of what was given belong to the DAG, *blocks* and
-    *size* what the pin has by now: None where nothing was written."""
+    Both by multihash. *useful* is how many of the given bytes belong to the DAG; *blocks* and
+    *size* are what the pin has now, None where nothing was written."""
 
     arrived: Sequence[bytes]
     missing: Mapping[bytes, Cid]
@@ -58,8 +60,8 @@ class WriteResult:
 class Blockstore(BlockDatabase):
     """The blocks and pins in the file at *path*; open it with `async with`.
 
-    Owns the task that collects garbage that no pin needs any more; where it *collects* from the
-    beginning, else from `collect` on: who opens it to read takes nothing away."""
+    Owns the task that collects garbage. It starts at once where it *collects*, else with `collect`:
+    a command that only reads deletes nothing."""
 
     def __init__(self, path: Path, *, busy_ms: int = BUSY_MS, collects: bool = True) -> None:
         super().__init__(path, busy_ms=busy_ms)
@@ -83,16 +85,16 @@ class Blockstore(BlockDatabase):
         await super().__aexit__(*exc_info)
 
     def collect(self) -> None:
-        """Take away what no pin needs, from now on, and what a crash has left half unpinned."""
+        """Start collecting garbage, first of all what a crash has left half unpinned."""
         if self._collector is None:
             self._unpinned.set()
             self._collector = asyncio.create_task(self._collect(), name="block collector")
 
     async def begin(self, cid: Cid) -> PinRow:
-        """The pin *cid*, made if it is not there."""
+        """The row of the pin *cid*, created if it is missing."""
         return await self.write(lambda connection: _begin(connection, cid))
 
-    async def keep(
+    async def store_blocks(
         self,
         pin: PinRow,
         wantlist: Wantlist,
@@ -100,11 +102,10 @@ class Blockstore(BlockDatabase):
         *,
         looks_up: bool = True,
     ) -> WriteResult:
-        """Write those of *sections*, which were verified, that *wantlist* wants; where it
-        *looks_up*, find out about some links.
+        """Store those of *sections*, which were verified, that *wantlist* wants.
 
-        Of one wantlist one call at a time. Raises ValueError as the wantlist does, PinDeferred
-        when the pin is gone."""
+        Where it *looks_up*, also find which of their links are stored already. One call at a time
+        for a wantlist. Raises ValueError as the wantlist does, PinDeferred when the pin is gone."""
         new: list[Section] = []
         while True:
             accept = partial(ingest.accept, wantlist=wantlist, sections=sections, looks_up=looks_up)
@@ -113,66 +114,66 @@ class Blockstore(BlockDatabase):
             if number == len(sections):
                 break
             sections = sections[number:]
-        # What is here is referred to before it is read: from then on it cannot go.
-        took = await self._store(pin, wantlist, new, found.blocks)
-        missing = [*found.missing, *took.gone]
+        # Refer to stored blocks before reading them: from then on they cannot be collected.
+        totals = await self._store(pin, wantlist, new, found.blocks)
+        missing = [*found.missing, *totals.gone]
         arrived = [multihash for multihash, _ in new]
-        for cid, whole in found.wholes:
-            adopted = await self._adopt(pin, wantlist, cid, whole)
-            if adopted is None:
-                missing.append(cid)  # it was unpinned in this moment
+        for cid, whole in found.complete:
+            copied = await self._copy_refs(pin, wantlist, cid, whole)
+            if copied is None:
+                missing.append(cid)  # it was unpinned meanwhile
             else:
-                took = adopted
+                totals = copied
         for group in ingest.groups(found.blocks):
             step = await self.walk(partial(ingest.read, wantlist=wantlist, blocks=group))
             for row, multihash in step.corrupt:
                 drop = partial(ingest.drop_if_corrupt, row=row, multihash=multihash)
                 await self.write(partial(drop, but=pin.id))
             if step.unsolicited:
-                took = await self._store(pin, wantlist, step.unsolicited, ())
+                totals = await self._store(pin, wantlist, step.unsolicited, ())
             missing += step.missing
             arrived += step.arrived
         memos = wantlist.take_memos()
         if memos:
-            await self.write(partial(ingest.remember, memos=memos))
+            await self.write(partial(ingest.store_links, memos=memos))
         return WriteResult(
             arrived,
             wantlist.missing(missing),
             sum(len(data) for _, data in new),
-            took.blocks,
-            took.size,
+            totals.blocks,
+            totals.size,
         )
 
     async def _store(
-        self, pin: PinRow, wantlist: Wantlist, new: Sequence[Section], here: Sequence[Here]
-    ) -> ingest.Took:
-        """Write blocks, and that *pin* needs them and those that are *here*, if there are any."""
-        if not (new or here):
-            return ingest.Took()
-        taker = ingest.Taker(pin.id, pin.losses, wantlist.limits)
-        return await self.write(partial(ingest.store, taker=taker, new=new, here=here))
+        self, pin: PinRow, wantlist: Wantlist, new: Sequence[Section], found: Sequence[StoredBlock]
+    ) -> ingest.PinTotals:
+        """Store *new* blocks, and that *pin* refers to them and those *found*, if there are any."""
+        if not (new or found):
+            return ingest.PinTotals()
+        fetched = ingest.PinInProgress(pin.id, pin.losses, wantlist.limits)
+        return await self.write(partial(ingest.store, pin=fetched, new=new, found=found))
 
-    async def _adopt(
+    async def _copy_refs(
         self, pin: PinRow, wantlist: Wantlist, cid: bytes, whole: int
-    ) -> ingest.Took | None:
-        """Have *pin* need what the complete pin *whole*, of *cid*, needs; None if that is gone.
-
-        Nothing of it is walked: what was found complete is known to be here."""
+    ) -> ingest.PinTotals | None:
+        """Have *pin* refer to all that the complete pin *whole*, of *cid*, refers to; None if that
+        is gone. The DAG is not walked again: it was found complete before."""
         await self._check_whole(whole, wantlist.check)
         last: int | None = 0
-        took, taker = ingest.Took(), ingest.Taker(pin.id, pin.losses, wantlist.limits)
+        totals = ingest.PinTotals()
+        fetched = ingest.PinInProgress(pin.id, pin.losses, wantlist.limits)
         while last is not None:
-            step = await self.write(partial(ingest.adopt, taker=taker, whole=whole, last=last))
+            step = await self.write(partial(ingest.copy_refs, pin=fetched, whole=whole, last=last))
             if step is None:
                 return None
-            last, took = step
+            last, totals = step
         wantlist.accept_whole(cid)
-        return took
+        return totals
 
     async def _check_whole(self, whole: int, check: Check | None) -> None:
-        """Ask about every block that the pin *whole* needs: the list may be newer than the pin.
+        """Check every block that the pin *whole* refers to: the denylist may be newer than the pin.
 
-        Once for each list: what it said of a complete pin holds while both are the same."""
+        Once for each version of the list: the blocks of a complete pin do not change."""
         if check is None or self._checked.get(whole) is check:
             return
         last: int | None = 0
@@ -184,22 +185,22 @@ class Blockstore(BlockDatabase):
             self._checked.popitem(last=False)
 
     async def finish(self, pin: PinRow) -> None:
-        """Say durably that the whole DAG is here.
+        """Record durably that the whole DAG is stored.
 
         Raises PinDeferred when the pin has lost a block meanwhile, or is gone."""
         await self.write(lambda connection: _finish(connection, pin), durable=True)
 
     async def unpin(self, cid: Cid) -> None:
-        """Say durably that nobody needs *cid*; its blocks go soon, in the background."""
-        if await self.write(lambda connection: _leave(connection, cid), durable=True):
+        """Record durably that *cid* is not pinned; its blocks are deleted in the background."""
+        if await self.write(lambda connection: _unpin(connection, cid), durable=True):
             self._unpinned.set()
 
     async def complete(self, cids: Sequence[Cid]) -> set[Cid]:
-        """Those of *cids* whose whole DAG is here."""
+        """Those of *cids* whose whole DAG is stored."""
         return await self.read(lambda connection: _complete(connection, cids))
 
     async def pins_after(self, last: int, most: int) -> list[tuple[int, Cid]]:
-        """Complete pins with ids above *last*, in their order."""
+        """At most *most* complete pins with ids above *last*, in order of their ids."""
         return await self.read(lambda connection: _pins_after(connection, last, most))
 
     async def _collect(self) -> None:
@@ -209,7 +210,7 @@ class Blockstore(BlockDatabase):
             try:
                 while await self.write(garbage.collect_garbage):
                     pass
-                while await self.write(garbage.give_back):
+                while await self.write(garbage.shrink_file):
                     pass
             except OwnFault as refused:
                 log.warning("unpinned blocks were not removed yet", reason=refused.detail)
@@ -223,7 +224,7 @@ class Blockstore(BlockDatabase):
 
 def _begin(connection: sqlite3.Connection, cid: Cid) -> PinRow:
     connection.execute("INSERT OR IGNORE INTO pins (cid) VALUES (?)", (bytes(cid),))
-    # One that is being unpinned stays: what is left of it need not be fetched again.
+    # Pinned again while it is being unpinned: the blocks that are left need not be fetched again.
     connection.execute("UPDATE pins SET unpinning = 0 WHERE cid = ? AND unpinning", (bytes(cid),))
     pin, is_complete, *numbers = connection.execute(
         "SELECT id, complete, losses, blocks, size FROM pins WHERE cid = ?", (bytes(cid),)
@@ -236,8 +237,8 @@ def _finish(connection: sqlite3.Connection, pin: PinRow) -> None:
     connection.execute("UPDATE pins SET complete = 1 WHERE id = ?", (pin.id,))
 
 
-def _leave(connection: sqlite3.Connection, cid: Cid) -> bool:
-    # Its blocks go from now on: whoever still brings it in must not call it complete.
+def _unpin(connection: sqlite3.Connection, cid: Cid) -> bool:
+    # Its blocks may be deleted from now on: a fetch under way must not call it complete (losses).
     changed = connection.execute(
         "UPDATE pins SET unpinning = 1, complete = 0, losses = losses + 1 WHERE cid = ?",
         (bytes(cid),),

@@ -1,8 +1,8 @@
-"""Taking blocks away: of pins that are being unpinned, and such as are corrupt.
+"""Garbage collection: deleting blocks that no pin refers to any more, or that are corrupt.
 
-Each function is one bounded step of a transaction that its caller owns, and says whether there
-is more to do; done in any number of sittings, by several processes, the end is the same. Knows
-the tables of the block store."""
+Each function is one bounded step within a transaction of its caller, and returns whether there is
+more to do. Any number of processes may take the steps, in any number of sessions. Knows the tables
+of the block store; when to collect is left to blockstore.py."""
 
 import sqlite3
 from typing import Final
@@ -10,13 +10,13 @@ from typing import Final
 _BLOCKS: Final = 500
 _BYTES: Final = 16 * 1024 * 1024
 _PAGES: Final = 1_000
-_FREE_PAGES: Final = 4_096  # kept for what is pinned next
+_FREE_PAGES: Final = 4_096  # stay in the file, for the next pins
 
 
 def collect_garbage(connection: sqlite3.Connection) -> bool:
-    """Take some blocks from a pin that is being unpinned, and away if no other pin needs them.
+    """Delete some references of a pin that is being unpinned, and blocks left without any.
 
-    The pin itself goes with its last block. False when no pin is being unpinned."""
+    The pin's row is deleted with its last block. False when no pin is being unpinned."""
     row = connection.execute("SELECT id FROM pins WHERE unpinning LIMIT 1").fetchone()
     if row is None:
         return False
@@ -34,7 +34,7 @@ def collect_garbage(connection: sqlite3.Connection) -> bool:
     connection.executemany(
         "DELETE FROM refs WHERE block = ? AND pin = ?", [(block, pin) for block in blocks]
     )
-    # It may be pinned again before all is gone: then it has what is left.
+    # It may be pinned again before all is gone: its totals must be right then.
     connection.execute(
         "UPDATE pins SET blocks = blocks - ?, size = max(0, size - ?) WHERE id = ?",
         (len(blocks), taken, pin),
@@ -48,8 +48,8 @@ def collect_garbage(connection: sqlite3.Connection) -> bool:
     return True
 
 
-def give_back(connection: sqlite3.Connection) -> bool:
-    """Give some free room back to the disk, while more than a quarter of the file is free."""
+def shrink_file(connection: sqlite3.Connection) -> bool:
+    """Return some free pages to the file system while more than a quarter of the file is free."""
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     (free,) = connection.execute("PRAGMA freelist_count").fetchone()
     if free <= max(_FREE_PAGES, pages // 4):
@@ -59,7 +59,7 @@ def give_back(connection: sqlite3.Connection) -> bool:
 
 
 def drop_corrupt(connection: sqlite3.Connection, block: int, *, but: int = 0) -> None:
-    """Take a corrupt block away; the pins that need it (all *but* one) are complete no more."""
+    """Delete a corrupt block; the pins that refer to it, all *but* one, are incomplete then."""
     connection.execute(
         "UPDATE pins SET complete = 0, losses = losses + 1 "
         "WHERE id <> ? AND id IN (SELECT pin FROM refs WHERE block = ?)",

@@ -1,8 +1,9 @@
-"""Taking in what is here: the steps by which a pin comes to need blocks, and a walk goes on.
+"""The steps by which blocks are stored and referred to by a pin, and a walk through its DAG goes
+on.
 
-Knows the tables of the block store. Steps that read and walk belong to the walker thread, steps
-that write are short and only write rows: no transaction reads a block's links. The order of the
-steps is the block store's business, what belongs to a DAG the wantlist's."""
+Knows the tables of the block store. Steps that read belong to the walker thread. Steps that write
+only write rows and are short: none reads the links of a block within a transaction. The order of
+the steps is left to blockstore.py, which blocks belong to a DAG to wantlist.py."""
 
 import sqlite3
 import time
@@ -19,14 +20,14 @@ from content_gateway.ipld.car import Section
 from content_gateway.ipld.node_links import NodeLinks, codec_in, multihash_in
 from content_gateway.model.cid import DAG_CBOR, DAG_JSON, DAG_PB, RAW, Cid
 
-# How much one step may look up, read or adopt, so that others get their turn.
+# How much one step may look up, read or copy, so that the thread serves others too.
 _LOOK_UPS: Final = 2_000
 _AT_ONCE: Final = 200
-# Seconds of CPU that blocks are taken in for before others get their turn.
+# Seconds of CPU for blocks of one pin before the thread serves others.
 _STEP_SECONDS: Final = 0.05
 _READ_BYTES: Final = 512 * 1024
 _READ_BLOCKS: Final = 500
-_ADOPTED: Final = 2_000
+_COPIED: Final = 2_000
 _CHECKED: Final = 500
 _CODECS: Final = (RAW, DAG_PB, DAG_CBOR, DAG_JSON)
 _MARKS: Final = ",".join("?" * _AT_ONCE)
@@ -41,19 +42,19 @@ _PAGE: Final = (
     "SELECT max(block), count(*) FROM"
     " (SELECT block FROM refs WHERE pin = ? AND block > ? ORDER BY block LIMIT ?)"
 )
-# What the pin *whole* needs of one page, and the other pin does not need yet.
+# The blocks of one page that the complete pin *whole* refers to and *pin* does not yet.
 _SIZE_OF_NEW: Final = """SELECT count(*), coalesce(sum(length(data)), 0) FROM blocks WHERE id IN (
     SELECT block FROM refs WHERE pin = :whole AND block > :last AND block <= :end AND NOT EXISTS
     (SELECT 1 FROM refs AS own WHERE own.block = refs.block AND own.pin = :pin))"""
-_ADOPT: Final = """INSERT OR IGNORE INTO refs SELECT block, :pin FROM refs
+_COPY_REFS: Final = """INSERT OR IGNORE INTO refs SELECT block, :pin FROM refs
     WHERE pin = :whole AND block > :last AND block <= :end"""
 _WHOLE: Final = "SELECT id FROM pins WHERE cid = ? AND complete"
 
 
-class Here(NamedTuple):
-    """A wanted block that is here: its CID and how many bytes it has.
+class StoredBlock(NamedTuple):
+    """A wanted block that was found: its CID and its size in bytes.
 
-    Not its row: one that goes before it is referred to leaves its row to another block."""
+    Not its row id: if it is deleted before the pin refers to it, another block may get that id."""
 
     cid: bytes
     size: int
@@ -61,18 +62,18 @@ class Here(NamedTuple):
 
 @dataclass(slots=True)
 class FoundBlocks:
-    """What was looked up: *blocks* that are here, *wholes* of which a complete pin (its id) says
-    that all below them is, and what is *missing*."""
+    """The result of a look-up: *blocks* that are stored, roots of *complete* pins (CID, pin id),
+    below which everything is stored, and CIDs that are *missing*."""
 
-    blocks: list[Here] = field(default_factory=list)
-    wholes: list[tuple[bytes, int]] = field(default_factory=list)
+    blocks: list[StoredBlock] = field(default_factory=list)
+    complete: list[tuple[bytes, int]] = field(default_factory=list)
     missing: list[bytes] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Step:
-    """What was read: multihashes that have *arrived*, CIDs that are *missing*, *corrupt* rows with
-    their multihash, and *unsolicited* that belong to the DAG, and are to be written."""
+    """The result of reading blocks: multihashes that *arrived*, CIDs that are *missing*, *corrupt*
+    rows with their multihash, and *unsolicited* blocks that turned out to belong to the DAG."""
 
     arrived: list[bytes] = field(default_factory=list)
     missing: list[bytes] = field(default_factory=list)
@@ -80,27 +81,28 @@ class Step:
     unsolicited: list[Section] = field(default_factory=list)
 
 
-class Taker(NamedTuple):
-    """Who takes something in: the id of a pin, the losses it has had, and its *limits*."""
+class PinInProgress(NamedTuple):
+    """A pin whose DAG is being fetched: its row's *id*, its *losses* then, and its *limits*."""
 
-    pin: int
+    id: int
     losses: int
     limits: DagLimits
 
 
-class Took(NamedTuple):
-    """What the pin has by now, None where nothing was written; what was here and is *gone*."""
+class PinTotals(NamedTuple):
+    """How many *blocks* of which *size* (bytes) the pin has now, None where nothing was written;
+    and which CIDs were stored a moment ago and are *gone*."""
 
     blocks: int | None = None
     size: int | None = None
     gone: Sequence[bytes] = ()
 
 
-class Adopted(NamedTuple):
-    """The *last* block that was adopted, None behind the end; what the pin has by now."""
+class CopiedRefs(NamedTuple):
+    """The *last* block whose reference was copied, None after the end; and what the pin has now."""
 
     last: int | None
-    took: Took
+    totals: PinTotals
 
 
 def check(connection: sqlite3.Connection, pin: int, losses: int) -> None:
@@ -117,8 +119,10 @@ def check(connection: sqlite3.Connection, pin: int, losses: int) -> None:
 def accept(
     connection: sqlite3.Connection, wantlist: Wantlist, sections: Sequence[Section], looks_up: bool
 ) -> tuple[list[Section], int, FoundBlocks]:
-    """Take in as many of *sections* as there is time for; those that are wanted, and how many
-    were taken in. Behind the last one, where it *looks_up*, find out about links."""
+    """Give *wantlist* as many of *sections* as there is time for.
+
+    Returns those that are wanted, how many were given, and, after the last one and where it
+    *looks_up*, which of the links are stored already."""
     accepted: list[Section] = []
     end = time.thread_time() + _STEP_SECONDS
     for number, section in enumerate(sections):
@@ -130,7 +134,7 @@ def accept(
 
 
 def look_up(connection: sqlite3.Connection, wantlist: Wantlist) -> FoundBlocks:
-    """Find out whether linked blocks are here, a bounded number."""
+    """Which of the linked blocks are stored; a bounded number of them."""
     found = FoundBlocks()
     looked_up = 0
     while looked_up < _LOOK_UPS and wantlist.has_unread:
@@ -146,16 +150,16 @@ def look_up(connection: sqlite3.Connection, wantlist: Wantlist) -> FoundBlocks:
                 if codec_in(cid) not in LEAVES:
                     whole = connection.execute(_WHOLE, (cid,)).fetchone()
                 if whole:
-                    found.wholes.append((cid, whole[0]))
+                    found.complete.append((cid, whole[0]))
                 else:
-                    found.blocks.append(Here(cid, size))
+                    found.blocks.append(StoredBlock(cid, size))
         found.missing += [cid for cids in by_hash.values() for cid in cids]
     return found
 
 
-def groups(blocks: Sequence[Here]) -> Iterator[Sequence[Here]]:
-    """*blocks* in groups that one step reads; leaves are not read."""
-    group: list[Here] = []
+def groups(blocks: Sequence[StoredBlock]) -> Iterator[Sequence[StoredBlock]]:
+    """*blocks* in groups that one step reads. Leaves count nothing: they are not read."""
+    group: list[StoredBlock] = []
     size = 0
     for block in blocks:
         group.append(block)
@@ -167,8 +171,8 @@ def groups(blocks: Sequence[Here]) -> Iterator[Sequence[Here]]:
         yield group
 
 
-def read(connection: sqlite3.Connection, wantlist: Wantlist, blocks: Iterable[Here]) -> Step:
-    """Take in *blocks*, which the pin refers to; what is gone or corrupt is missing."""
+def read(connection: sqlite3.Connection, wantlist: Wantlist, blocks: Iterable[StoredBlock]) -> Step:
+    """Read the links of *blocks*, which the pin refers to; a corrupt block is missing too."""
     step = Step()
     for cid, _ in blocks:
         if not wantlist.is_wanted(cid):
@@ -186,12 +190,12 @@ def read(connection: sqlite3.Connection, wantlist: Wantlist, blocks: Iterable[He
             step.missing.append(cid)
             step.corrupt += [] if data is None else [(row, multihash)]
             continue
-        links = known_links(connection, row, codec_in(cid))
+        links = load_links(connection, row, codec_in(cid))
         if links is not None:
             wantlist.accept_links(cid, links)
             step.arrived.append(multihash)
             continue
-        # It may link to blocks that came too early, and can be written now.
+        # It may link to blocks that arrived before it and were set aside.
         accepted = wantlist.accept([(multihash, data)])
         step.arrived += [each for each, _ in accepted]
         step.unsolicited += accepted[1:]
@@ -201,7 +205,7 @@ def read(connection: sqlite3.Connection, wantlist: Wantlist, blocks: Iterable[He
 def drop_if_corrupt(
     connection: sqlite3.Connection, row: int, multihash: bytes, but: int = 0
 ) -> None:
-    """As garbage.drop_corrupt, where that row is that block still, and corrupt still."""
+    """As garbage.drop_corrupt, if *row* still is that block and still corrupt."""
     found = connection.execute(
         "SELECT data FROM blocks WHERE id = ? AND multihash = ?", (row, multihash)
     ).fetchone()
@@ -209,14 +213,14 @@ def drop_if_corrupt(
         garbage.drop_corrupt(connection, row, but=but)
 
 
-def known_links(connection: sqlite3.Connection, row: int, codec: int) -> NodeLinks | None:
-    """The links of a block as they were kept beside it, if they were."""
-    kept = connection.execute(_LINKS, (row, codec)).fetchone()
-    return NodeLinks(*kept) if kept else None
+def load_links(connection: sqlite3.Connection, row: int, codec: int) -> NodeLinks | None:
+    """The links of a block, if they were stored beside it."""
+    stored = connection.execute(_LINKS, (row, codec)).fetchone()
+    return NodeLinks(*stored) if stored else None
 
 
-def remember(connection: sqlite3.Connection, memos: Iterable[Memo]) -> None:
-    """Keep the links of blocks beside them."""
+def store_links(connection: sqlite3.Connection, memos: Iterable[Memo]) -> None:
+    """Store the links of blocks beside them, so that the blocks need not be read again."""
     connection.executemany(
         "INSERT OR IGNORE INTO nodes SELECT id, ?, ?, ?, ? FROM blocks WHERE multihash = ?",
         [
@@ -227,12 +231,14 @@ def remember(connection: sqlite3.Connection, memos: Iterable[Memo]) -> None:
 
 
 def store(
-    connection: sqlite3.Connection, taker: Taker, new: Sequence[Section], here: Sequence[Here]
-) -> Took:
-    """Write *new* blocks, and that the pin needs them and those that are *here*."""
-    pin = taker.pin
-    check(connection, pin, taker.losses)
-    # What is here already may be corrupt, and what has come was verified.
+    connection: sqlite3.Connection,
+    pin: PinInProgress,
+    new: Sequence[Section],
+    found: Sequence[StoredBlock],
+) -> PinTotals:
+    """Store *new* blocks, and that *pin* refers to them and to those that were *found*."""
+    check(connection, pin.id, pin.losses)
+    # A stored copy may be corrupt, while the new one was verified.
     connection.executemany(
         "INSERT INTO blocks (multihash, data) VALUES (?, ?) ON CONFLICT (multihash)"
         " DO UPDATE SET data = excluded.data WHERE data <> excluded.data",
@@ -241,19 +247,20 @@ def store(
     blocks = size = 0
     gone: list[bytes] = []
     for multihash, data in new:
-        if connection.execute(_REFER, (pin, multihash)).rowcount:
+        if connection.execute(_REFER, (pin.id, multihash)).rowcount:
             blocks, size = blocks + 1, size + len(data)
-    for cid, length in here:
-        if connection.execute(_REFER, (pin, multihash_in(cid))).rowcount:
+    for cid, length in found:
+        if connection.execute(_REFER, (pin.id, multihash_in(cid))).rowcount:
             blocks, size = blocks + 1, size + length
         elif not connection.execute(_IS_HERE, (multihash_in(cid),)).fetchone():
             gone.append(cid)
-    return Took(*_count(connection, taker, blocks, size), gone)
+    return PinTotals(*_count(connection, pin, blocks, size), gone)
 
 
 def check_whole(connection: sqlite3.Connection, whole: int, last: int, check: Check) -> int | None:
-    """Raises what *check* does for a block behind *last* that the pin *whole* needs; the last
-    block of this step, None behind the end."""
+    """Call *check*, which may raise, for a page of the blocks that the pin *whole* refers to.
+
+    The page begins after block *last*; returns its last block, None after the end."""
     page = connection.execute(_HASHES, (whole, last, _CHECKED)).fetchall()
     for _, multihash in page:
         for cid in cids_of(multihash):
@@ -262,34 +269,38 @@ def check_whole(connection: sqlite3.Connection, whole: int, last: int, check: Ch
 
 
 def cids_of(multihash: bytes) -> list[Cid]:
-    """The CIDs that a block may be known by: which codec it was linked to by is not recorded."""
+    """The CIDs that a block may have: the codec by which it was linked is not recorded."""
     code, at = read_varint(multihash)
     _, at = read_varint(multihash, at)
     return [Cid(codec, code, multihash[at:]) for codec in _CODECS]
 
 
-def adopt(connection: sqlite3.Connection, taker: Taker, whole: int, last: int) -> Adopted | None:
-    """Have the pin need some of the blocks behind *last* that the pin *whole* needs.
+def copy_refs(
+    connection: sqlite3.Connection, pin: PinInProgress, whole: int, last: int
+) -> CopiedRefs | None:
+    """Have *pin* refer to a page of the blocks after *last* that the pin *whole* refers to.
 
-    None where *whole* is complete no more."""
-    check(connection, taker.pin, taker.losses)
+    None where *whole* is not complete any more."""
+    check(connection, pin.id, pin.losses)
     if not connection.execute("SELECT 1 FROM pins WHERE id = ? AND complete", (whole,)).fetchone():
         return None
-    end, number = connection.execute(_PAGE, (whole, last, _ADOPTED)).fetchone()
+    end, number = connection.execute(_PAGE, (whole, last, _COPIED)).fetchone()
     if not number:
-        return Adopted(None, Took(*_count(connection, taker, 0, 0)))
-    rows = {"pin": taker.pin, "whole": whole, "last": last, "end": end}
+        return CopiedRefs(None, PinTotals(*_count(connection, pin, 0, 0)))
+    rows = {"pin": pin.id, "whole": whole, "last": last, "end": end}
     blocks, size = connection.execute(_SIZE_OF_NEW, rows).fetchone()
-    connection.execute(_ADOPT, rows)
-    return Adopted(end, Took(*_count(connection, taker, blocks, size)))
+    connection.execute(_COPY_REFS, rows)
+    return CopiedRefs(end, PinTotals(*_count(connection, pin, blocks, size)))
 
 
-def _count(connection: sqlite3.Connection, taker: Taker, blocks: int, size: int) -> tuple[int, int]:
-    """What the pin has with *blocks* of *size* bytes more; ValueError where that is too much."""
-    limits = taker.limits
+def _count(
+    connection: sqlite3.Connection, pin: PinInProgress, blocks: int, size: int
+) -> tuple[int, int]:
+    """Add *blocks* of *size* bytes to the pin's totals; raises ValueError above its limits."""
+    limits = pin.limits
     total: tuple[int, int] = connection.execute(
         "UPDATE pins SET blocks = blocks + ?, size = size + ? WHERE id = ? RETURNING blocks, size",
-        (blocks, size, taker.pin),
+        (blocks, size, pin.id),
     ).fetchone()
     if total[0] > limits.blocks:
         raise ValueError(f"it has more than {limits.blocks} blocks")

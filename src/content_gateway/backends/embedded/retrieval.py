@@ -78,8 +78,8 @@ class Retrieval:
     async def run(self) -> None:
         """Bring in everything; when this returns the wantlist is complete.
 
-        Raises ValueError as the wantlist does, and what TrustlessGateways.block and Blockstore.keep
-        raise. Blocks that came in before that are kept."""
+        Raises ValueError as the wantlist does, and what TrustlessGateways.block and
+        Blockstore.store_blocks raise. Blocks that came in before that are kept."""
         while self._wantlist.has_unread and self._may_look_up:
             await self._keep([], None)
         try:
@@ -188,7 +188,7 @@ class Retrieval:
             return useful + await self._keep(sections[1:], own)
         async with self._keeping:
             self._wantlist.check = self._checker()
-            kept = await self._blocks.keep(
+            kept = await self._blocks.store_blocks(
                 self._pin, self._wantlist, sections, looks_up=self._may_look_up
             )
             return self._note(kept, own)

@@ -13,7 +13,7 @@ from typing import Final, Literal
 import structlog
 
 from content_gateway.backends.embedded.blockstore import Blockstore
-from content_gateway.backends.embedded.ingest import drop_if_corrupt, known_links, remember
+from content_gateway.backends.embedded.ingest import drop_if_corrupt, load_links, store_links
 from content_gateway.backends.embedded.wantlist import Check, Memo
 from content_gateway.codecs.multiformats import IDENTITY
 from content_gateway.errors import Blocked, NotFound, OwnFault
@@ -94,7 +94,7 @@ async def _next(blocks: Blockstore, walk: "_Walk") -> bytes | None:
         if walk.memos:
             memos, walk.memos = walk.memos, []
             with suppress(OwnFault):  # it is read again next time
-                await blocks.write(partial(remember, memos=memos))
+                await blocks.write(partial(store_links, memos=memos))
         return piece
     except Blocked as blocked:
         log.warning("a CAR met a blocked block", root=str(walk.root), reason=blocked.detail)
@@ -198,7 +198,7 @@ class _Walk:
             raise _FoundCorrupt(row, cid)
         if codec not in LEAVES and self._scope != "block":
             kind = codec if self._scope == "all" else _ENTITY
-            links = known_links(connection, row, kind)
+            links = load_links(connection, row, kind)
             if links is None:
                 links = self._read(cid, data)
                 if links.is_sparse(codec, len(data)):
