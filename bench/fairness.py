@@ -179,11 +179,11 @@ class Client:
             status, answer = await self._ask(question)
             assert status in (200, 404 if b"/domain/" in question else 200), (status, answer)
             if question.startswith(b"POST /ipns"):
-                await self._settled(question)
+                await self._until_resolved(question)
             took.append(time.perf_counter() - begun)
         return took
 
-    async def _settled(self, question: bytes) -> None:
+    async def _until_resolved(self, question: bytes) -> None:
         """Wait until the IPNS name in *question* is resolved, or was not."""
         name = question.split(b" ")[1].removeprefix(b"/ipns/resolve/").decode()
         path = f"/ipns/result/{int(time.time() * 1000):x}-{name}"

@@ -2,7 +2,7 @@
 
 Every pin is durable when it is answered. The backend is unreachable, so that the ledger is measured
 and not a cluster; the reconciler runs, and probes. Ledgers with many pins are made by SQL, with
-pins of one requestor that are settled."""
+pins of one requestor that are final."""
 
 import itertools
 import os
@@ -128,7 +128,7 @@ def read_in(ledger: Path) -> None:
 
 
 def fill(ledger: Path, number: int) -> None:
-    """Put *number* settled pins into the ledger, as if they had been made one after the other.
+    """Put *number* final pins into the ledger, as if they had been made one after the other.
 
     Their CIDs are none, but spread evenly over all that CIDs of raw blocks can be. They come in
     ascending order, as that is ten times as quick, but a third of them after the others: then the

@@ -158,12 +158,12 @@ async def feed_service(service: Service, cids: Sequence[str]) -> None:
     before = len(await service.gateway.resyncs.finished(0, 100_000, time.time()))
     await asyncio.gather(*(service.gateway.pinning.add("me", cid) for cid in cids))
 
-    async def are_settled() -> bool:
+    async def are_final() -> bool:
         await asyncio.sleep(1.0)
-        settled = await service.gateway.resyncs.finished(0, 100_000, time.time())
-        return len(settled) == before + len(cids)
+        final = await service.gateway.resyncs.finished(0, 100_000, time.time())
+        return len(final) == before + len(cids)
 
-    await eventually(are_settled, what="all are settled", seconds=LONG)
+    await eventually(are_final, what="all are final", seconds=LONG)
 
 
 @pytest.fixture

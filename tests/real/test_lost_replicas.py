@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from content_gateway.model.content_state import ResyncReport
-from tests.real.test_pins import LONG, gateway, status, until, until_settled
+from tests.real.test_pins import LONG, gateway, status, until, until_final
 from tests.service import Service
 from tests.waiting import eventually
 from tests.world.cluster import Cluster
@@ -22,11 +22,11 @@ INTERVAL = 3.0
 
 
 async def pinned(service: Service, kubo: Kubo, name: bytes, number: int) -> list[str]:
-    """So many contents, pinned and settled."""
+    """So many contents, pinned, with nothing left to do."""
     cids = [await kubo.add_raw(b"%s %d" % (name, each)) for each in range(number)]
     for cid in cids:
         await service.pin(cid)
-    await until_settled(service, number)
+    await until_final(service, number)
     return cids
 
 
@@ -77,7 +77,7 @@ async def kept_by(peers: Sequence[Cluster], cid: str) -> set[int]:
     return {number for number, peer in enumerate(peers) if peer.id in pin["allocations"]}
 
 
-async def test_the_replicas_of_a_peer_that_is_gone_are_told_and_made_anew(
+async def test_the_replicas_of_a_peer_that_is_gone_are_reported_and_replaced(
     tmp_path: Path, peers: Sequence[Cluster], kubos: Sequence[Kubo]
 ) -> None:
     """Where two of three are wanted another peer is found; where all are, those that live are."""
@@ -99,10 +99,10 @@ async def test_the_replicas_of_a_peer_that_is_gone_are_told_and_made_anew(
         for cid in all_of:
             await until_told(other, cid, (2, 2))
 
-        async def are_made_anew() -> bool:
+        async def are_replaced() -> bool:
             return all([await kubo.is_pinned(cid) for kubo in alive for cid in affected])
 
-        await eventually(are_made_anew, what="another peer holds them", seconds=LONG)
+        await eventually(are_replaced, what="another peer holds them", seconds=LONG)
         for cid in some:
             await until_told(service, cid, (2, 2))
             assert (await until(service, cid, "pinned"))["replicas"]["pinned"] == 2

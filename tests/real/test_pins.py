@@ -70,7 +70,7 @@ async def until(service: Service, cid: str, wanted: str, key: str = "me") -> dic
     return found
 
 
-async def until_settled(service: Service, number: int) -> None:
+async def until_final(service: Service, number: int) -> None:
     """Return once *number* contents are pinned and nothing is left to do about any."""
 
     async def is_so() -> bool:
@@ -149,7 +149,7 @@ async def test_a_killed_peer_delays_and_loses_nothing(
     for cid in [*before, *during]:
         await until(service, cid, "pinned")
         assert await held_by_all(kubos, cid)
-    await until_settled(service, 15)
+    await until_final(service, 15)
     for peer in peers:
         assert await peer.pinset() == {*before, *during}
 
@@ -162,7 +162,7 @@ async def test_a_wiped_cluster_is_asked_for_everything_again(
     cids = [await kubos[0].add_raw(b"kept %d" % number) for number in range(60)]
     for cid in cids:
         await service.pin(cid)
-    await until_settled(service, 60)
+    await until_final(service, 60)
     assert await peers[2].pinset() == set(cids)
     await wipe(peers)
     stranger = await kubos[0].add_raw(b"not ours")
@@ -235,7 +235,7 @@ async def test_a_batching_cluster_that_is_killed_loses_nothing(
         await start_all(peers)
         for cid in cids:
             await until(service, cid, "pinned")
-        await until_settled(service, 20)
+        await until_final(service, 20)
         assert await peers[0].pinset() == set(cids)
         # Let go inside the window of its own pin: the DELETE comes too early and is repeated.
         late = await kubos[0].add_raw(b"in and out")

@@ -1,4 +1,4 @@
-"""The log of writes: checkpointed into the file beside the writer, and begun again."""
+"""The WAL: checkpointed into the file beside the writer, and restarted."""
 
 import asyncio
 import sqlite3
@@ -78,7 +78,7 @@ async def test_the_log_does_not_grow_for_ever(tmp_path: Path) -> None:
             assert log.stat().st_size < 20_000_000
 
 
-async def test_without_pauses_a_long_log_is_begun_anew(
+async def test_without_pauses_a_long_wal_restarts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where something new is always there before the old is checkpointed, writers wait for a
@@ -93,7 +93,7 @@ async def test_without_pauses_a_long_log_is_begun_anew(
             if beginning_of_log(path) != before:
                 break
         else:
-            pytest.fail("the log was not begun anew")
+            pytest.fail("the WAL did not restart")
 
 
 async def test_what_is_checkpointed_is_not_checkpointed_again(
@@ -116,7 +116,7 @@ async def test_what_is_checkpointed_is_not_checkpointed_again(
         await until(lambda: checkpoints)
 
 
-async def test_one_folds_for_all(checkpoints: list[str], tmp_path: Path) -> None:
+async def test_one_process_checkpoints_for_all(checkpoints: list[str], tmp_path: Path) -> None:
     """What a second one writes is checkpointed by the first, and by itself when the first is
     gone."""
     path = tmp_path / "ledger.sqlite"
@@ -162,4 +162,4 @@ async def test_it_ends_at_once(tmp_path: Path) -> None:
         async with LedgerDatabase(tmp_path / f"{writes}.sqlite") as database:
             for number in range(writes):
                 await add(database, number)
-    assert not [each for each in threading.enumerate() if "folding" in each.name]
+    assert not [each for each in threading.enumerate() if "checkpointer" in each.name]

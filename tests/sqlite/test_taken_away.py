@@ -81,7 +81,7 @@ def cut(path: Path) -> None:
         file.truncate(path.stat().st_size // 2)
 
 
-def replace_by_nonsense(path: Path) -> None:
+def replace_by_garbage(path: Path) -> None:
     other = path.with_name("other")
     other.write_bytes(b"nonsense" * 1000)
     other.replace(path)
@@ -93,7 +93,7 @@ def replace_by_a_copy(path: Path) -> None:
     other.replace(path)
 
 
-def copy_nonsense_over(path: Path) -> None:
+def copy_garbage_over(path: Path) -> None:
     """As `cp` does it: the file stays the same one."""
     path.write_bytes(b"nonsense" * 10_000)
 
@@ -122,7 +122,7 @@ def of_the_log(change: Callable[[Path], None]) -> Callable[[Path], None]:
 
 CHANGES = [
     *(remove, rename, empty, cut),
-    *(replace_by_nonsense, replace_by_a_copy, copy_nonsense_over),
+    *(replace_by_garbage, replace_by_a_copy, copy_garbage_over),
 ]
 DAMAGE = [
     *CHANGES,
