@@ -43,8 +43,8 @@ class EmbeddedBench:
         await asyncio.sleep(A_MOMENT)
 
     async def keeps(self, cid: Cid) -> bool:
-        leaving = "SELECT count(*) FROM pins WHERE leaving"
-        while (await self.blocks.read(lambda file: file.execute(leaving).fetchone()))[0]:
+        unpinning = "SELECT count(*) FROM pins WHERE unpinning"
+        while (await self.blocks.read(lambda file: file.execute(unpinning).fetchone()))[0]:
             await asyncio.sleep(A_MOMENT)
         return await self.backend.block(cid) is not None
 
