@@ -12,6 +12,7 @@ from content_gateway.concurrency.fair_semaphore import ALONE_AFTER
 from content_gateway.http.asgi import Api
 from content_gateway.http.messages import Answer, Handler, Request, Response, length_of
 from content_gateway.http.openapi import Operation
+from content_gateway.http.problems import BAD_REQUEST, HttpRefusal
 from content_gateway.http.request_turns import RequestTurns
 from tests.virtual import run_virtually
 
@@ -27,13 +28,21 @@ class House:
         operations = [
             Operation("keyed", "GET", "/keyed", "resolve", "apiKey"),
             Operation("open", "GET", "/open", None),
+            Operation("refusing", "GET", "/refusing", "resolve", "apiKey"),
         ]
-        handlers = {"keyed": Handler(self.handle, "resolve"), "open": Handler(self.handle, None)}
+        handlers = {
+            "keyed": Handler(self.handle, "resolve"),
+            "open": Handler(self.handle, None),
+            "refusing": Handler(self.refuse, "resolve"),
+        }
         self._api = Api(operations, handlers, OpenKeys())
         self.answered = Counter[str]()
 
     async def handle(self, request: Request) -> Answer:
         return Response(b"{}", [length_of(b"{}")])
+
+    async def refuse(self, request: Request) -> Answer:
+        raise HttpRefusal(BAD_REQUEST)
 
     async def ask(self, who: str, path: str = "/keyed") -> int:
         """The status of one answer to *who*: a key, or without one an address."""
@@ -43,7 +52,7 @@ class House:
             "method": "GET",
             "path": path,
             "query_string": b"",
-            "headers": [(b"x-api-key", who.encode())] if path == "/keyed" else [],
+            "headers": [] if path == "/open" else [(b"x-api-key", who.encode())],
             "client": (who, 1),
         }
 
@@ -99,7 +108,7 @@ async def test_nobody_waits_behind_all_that_is_ready(hog: str, quiet: str, path:
 
 async def begin(turns: RequestTurns, who: str) -> None:
     """Return once a request of *who* may begin."""
-    if not turns.begins(who):
+    if not turns.try_begin(who):
         await turns.wait(who)
 
 
@@ -109,16 +118,26 @@ def test_who_is_alone_waits_for_nobody() -> None:
 
     async def run() -> None:
         turns = RequestTurns()
-        assert [turns.begins("one") for _ in range(32)] == [True] * 32
-        turns.begins("two")
+        assert [turns.try_begin("one") for _ in range(32)] == [True] * 32
+        turns.try_begin("two")
         await begin(turns, "one")
         await asyncio.sleep(ALONE_AFTER + 0.1)
-        while turns.begins("one"):  # the rest of the turn that was counted for two
+        while turns.try_begin("one"):  # the rest of the turn that was counted for two
             pass
         await asyncio.sleep(0)
-        assert [turns.begins("one") for _ in range(32)] == [True] * 32
+        assert [turns.try_begin("one") for _ in range(32)] == [True] * 32
 
     run_virtually(run())
+
+
+async def test_a_refusal_by_a_handler_is_counted_once() -> None:
+    """The requestor was counted already: were its address counted too, the two would be taken for
+    two clients, and each would have to wait for the other."""
+    house = House()
+    tasks = [asyncio.create_task(house.ask("key", "/refusing")) for _ in range(32)]
+    await asyncio.sleep(0)
+    assert [task.done() for task in tasks] == [True] * 32
+    assert {task.result() for task in tasks} == {400}
 
 
 async def test_who_is_alone_has_its_turn_too() -> None:
@@ -169,7 +188,7 @@ async def test_who_leaves_takes_nothing_along() -> None:
 async def test_what_is_new_is_looked_at_while_it_is_little() -> None:
     """Where requests come as others leave, Python alone would look at all new objects at once."""
     turns = RequestTurns()
-    turns.begins("other")
+    turns.try_begin("other")
     old: list[list[list[int]]] = [[[] for _ in range(100)] for _ in range(1_000)]
     gc.collect()
     kept: list[list[list[int]]] = []
@@ -180,7 +199,7 @@ async def test_what_is_new_is_looked_at_while_it_is_little() -> None:
         for _ in range(1_000):
             old.pop()
             kept.append([[] for _ in range(100)])
-            if not turns.begins("one"):
+            if not turns.try_begin("one"):
                 await turns.wait("one")
             most = max(most, len(gc.get_objects(generation=0)))
     finally:

@@ -1,8 +1,8 @@
-"""The routes: from a request to the handler of its operation, and back to an answer.
+"""The ASGI application: routes a request to the handler of its operation, and sends the answer.
 
-A request passes here in one direction: route, key, body, handler, answer; whatever goes wrong
-on the way becomes a problem, or below /psa a failure, in one place. Which operations there are
-is said by the contract, what they answer by the handlers."""
+Each request takes the same steps: route, credential, body, handler, answer. Every error on the
+way becomes a problem (RFC 9457), or below /psa an error of the Pinning Service API, in one place.
+The operations come from the description (spec.yaml), the answers from the handlers."""
 
 from collections.abc import Iterable, MutableMapping
 from typing import Any, Final
@@ -54,18 +54,15 @@ from content_gateway.telemetry import request_ids
 # ASGI 3.0, as asgi.readthedocs.io has it.
 Scope = MutableMapping[str, Any]
 
-# How the table names a last segment that is a parameter; no path can contain it.
+# In the table of routes, stands for a last segment that is a parameter.
 _PARAMETER: Final = "/{}"
-
-# What is raised before it is known whose request it is; by a handler, too, now and then.
-_AT_THE_DOOR: Final = (KeyRefused, HttpRefusal)
 _NO_STATE: Final[dict[str, Any]] = {}
 
 log = structlog.get_logger(__name__)
 
 
 class _Route:
-    """One operation as it is asked: key first, then the body, then the handler."""
+    """One operation: checks the credential, reads the body and calls the handler."""
 
     def __init__(
         self,
@@ -89,14 +86,20 @@ class _Route:
         self._refusals = refusals
 
     async def answer(self, scope: Scope, argument: str, receive: Receive) -> Answer:
-        """The answer to the request in *scope*, whose path ends with *argument*."""
+        """The answer to the request in *scope*; *argument* is its path parameter.
+
+        Raises what the handler raises, and KeyRefused, ScopeMissing, HttpRefusal, Overloaded."""
         headers, body, principal = scope["headers"], b"", None
         if self._scope is not None and self._source is not None:
-            principal = authenticate(self._keys, headers, self._scope, self._source)
+            try:
+                principal = authenticate(self._keys, headers, self._scope, self._source)
+            except KeyRefused:
+                await _await_turn(self._turns, scope)
+                raise
             charged = principal.requestor.id
         else:
             charged = network_of(address_of(scope))
-        if not self._turns.begins(charged):  # most do, and need no coroutine
+        if not self._turns.try_begin(charged):  # mostly it may, and no coroutine is needed
             await self._turns.wait(charged)
         if SENT_BODY in scope.get("extensions", ()):
             if not self._takes_body:
@@ -131,7 +134,7 @@ class Api:
         body_seconds: float = SECONDS,
         answers: FairSemaphore | None = None,
     ) -> None:
-        """*answers* are the large ones that are sent at once.
+        """*answers* limits how many large answers are sent at the same time.
 
         Raises WrongSettings unless operations and handlers match one to one."""
         answers = answers or large_answers()
@@ -144,7 +147,7 @@ class Api:
         for operation in operations:
             handler = handlers[operation.id]
             if handler is not None:
-                endpoint = _Route(
+                route = _Route(
                     operation,
                     handler,
                     keys,
@@ -153,23 +156,25 @@ class Api:
                     turns=turns,
                     refusals=refusals,
                 )
-                self._table.setdefault(_key(operation.path), {})[operation.method] = endpoint
+                self._table.setdefault(_key(operation.path), {})[operation.method] = route
         self._request_ids = request_ids()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request; nothing raised below goes further than here."""
+        """Answer one request. Every exception becomes an answer here; none is raised."""
         request_id = next(self._request_ids)
         try:
-            endpoint, argument = self._find(scope["path"], scope["method"])
-            response = await endpoint.answer(scope, argument, receive)
+            try:
+                route, argument = self._find(scope["path"], scope["method"])
+            except HttpRefusal:
+                await _await_turn(self._turns, scope)
+                raise
+            response = await route.answer(scope, argument, receive)
             if isinstance(response, ResponseStream):
                 await send_stream(response, request_id, scope, receive, send)
                 return
             headers = [*response.headers, (b"x-request-id", request_id.encode())]
             await _send(scope, send, response.status, headers, response.body)
         except Exception as error:
-            if isinstance(error, _AT_THE_DOOR):  # nobody's turn yet
-                await self._at_the_door(scope)
             kind, detail, extra = _problem(error, request_id)
             if psa_errors.is_below(scope["path"]):
                 body = psa_errors.body_of(kind, detail)
@@ -179,33 +184,34 @@ class Api:
                 headers = problems.headers_of(kind, request_id)
             await _send(scope, send, kind.status, [*headers, *extra, length_of(body)], body)
 
-    async def _at_the_door(self, scope: Scope) -> None:
-        """Return in the turn of whoever sent *scope*, of whom only the address is known."""
-        network = network_of(address_of(scope))
-        if not self._turns.begins(network):
-            await self._turns.wait(network)
-
     def _find(self, path: str, method: str) -> tuple[_Route, str]:
-        """The operation at *path*, and the path's last segment where that is its parameter.
+        """The route of *path*, and the path's last segment, which is its parameter if it has one.
 
-        Raises HttpRefusal for an unknown path, and for a method that the path does not take."""
+        Raises HttpRefusal: 404 for an unknown path, 405 for a method the path does not have."""
         table = self._table
         beginning, _, argument = path.rpartition("/")
         found = table.get(path) or (argument and table.get(beginning + _PARAMETER))
         if not found:
             raise HttpRefusal(UNKNOWN_PATH)
-        endpoint = found.get(method)
-        if endpoint is None and method == "HEAD":
-            endpoint = found.get("GET")  # the server sends no body (RFC 9110 section 9.3.2)
-        if endpoint is None:
+        route = found.get(method)
+        if route is None and method == "HEAD":
+            route = found.get("GET")  # the server sends no body (RFC 9110 section 9.3.2)
+        if route is None:
             allowed = {*found, *(["HEAD"] if "GET" in found else [])}
             raise HttpRefusal(WRONG_METHOD, (b"allow", ", ".join(sorted(allowed)).encode()))
-        return endpoint, argument
+        return route, argument
+
+
+async def _await_turn(turns: RequestTurns, scope: Scope) -> None:
+    """Wait for the turn of a request that has no requestor yet: it is charged to its address."""
+    network = network_of(address_of(scope))
+    if not turns.try_begin(network):
+        await turns.wait(network)
 
 
 def _key(path: str) -> str:
-    """The templated *path* as the table has it; WrongSettings where a request cannot be matched
-    to it by its last segment alone."""
+    """The key of a templated *path* in the table of routes; raises WrongSettings if any segment but
+    the last is a parameter."""
     beginning, _, last = path.rpartition("/")
     if "{" in beginning or ("{" in last and not (last[0] == "{" and last[-1] == "}")):
         raise WrongSettings(f"spec_file: {path}: only the last segment can be a parameter")
@@ -213,6 +219,7 @@ def _key(path: str) -> str:
 
 
 def _mismatch(operations: list[Operation], handlers: Handlers) -> list[str]:
+    """What differs between the described *operations* and *handlers*, a line for each."""
     described = [operation.id for operation in operations]
     doubled = {name for name in described if described.count(name) > 1}
     return [
@@ -227,7 +234,7 @@ def _mismatch(operations: list[Operation], handlers: Handlers) -> list[str]:
 
 
 def _unlike(operations: list[Operation], handlers: Handlers) -> list[str]:
-    """The operations that the description opens to others than their handlers do."""
+    """The operations whose scope or security differs between description and handler."""
     unlike = set()
     for operation in operations:
         handler = handlers.get(operation.id)
@@ -240,7 +247,7 @@ def _unlike(operations: list[Operation], handlers: Handlers) -> list[str]:
 
 
 def _problem(error: Exception, request_id: str) -> tuple[Kind, str, Headers]:
-    """Kind, detail and extra header fields of *error*; logs what an operator should see."""
+    """Kind, detail and extra header fields of *error*, which is logged if operators need it."""
     kind, detail = problems.kind_of(error)
     if isinstance(error, HttpRefusal):
         return kind, detail, list(error.more)
@@ -262,7 +269,8 @@ def _problem(error: Exception, request_id: str) -> tuple[Kind, str, Headers]:
 
 
 async def _send(scope: Scope, send: Send, status: int, headers: Headers, body: bytes) -> None:
-    answer = scope.get("state", _NO_STATE).get(ANSWER)  # any other server has none
+    # Our protocol sends an answer in one call; under another server (tests) ASGI's two are used.
+    answer = scope.get("state", _NO_STATE).get(ANSWER)
     if answer is not None and answer(status, headers, body):
         return
     await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -47,7 +47,7 @@ class RequestTurns:
         # By requestor, the one whose turn it is first; each queue has the oldest request first.
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
-    def begins(self, requestor: str) -> bool:
+    def try_begin(self, requestor: str) -> bool:
         """Whether a request of *requestor* may begin at once, counted then; else `wait`.
 
         For most requests this is all that fairness costs."""
