@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from content_gateway.codecs.multiformats import SHA2_256
-from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqliteLedger
+from content_gateway.ledger.pins import SqlitePins
 from content_gateway.model.cid import RAW, Cid
 from content_gateway.model.content_state import LeaseQuota, WorkItem
 from content_gateway.model.pins import Page
@@ -59,10 +59,10 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def ledger(database: LedgerDatabase, clock: Clock) -> SqliteLedger:
-    return SqliteLedger(database, grace=GRACE, clock=clock)
+def ledger(database: LedgerDatabase, clock: Clock) -> SqlitePins:
+    return SqlitePins(database, grace=GRACE, clock=clock)
 
 
 @pytest.fixture
-def contents(database: LedgerDatabase, clock: Clock) -> SqliteContents:
-    return SqliteContents(database, clock=clock)
+def contents(database: LedgerDatabase, clock: Clock) -> SqliteWorkQueue:
+    return SqliteWorkQueue(database, clock=clock)

@@ -214,7 +214,7 @@ class MiniCluster(Workers):
             if peer.is_up and peer.batch and peer.batch_due <= now:
                 self._commit(peer, peer.batch_due)
         for peer in self.peers:
-            if peer.is_up and peer.inbox and not peer.is_rejecting_writes:
+            if peer.is_up and peer.inbox and not peer.is_partitioned:
                 due = [change for change in peer.inbox if change.due <= now]
                 peer.inbox = [change for change in peer.inbox if change.due > now]
                 for change in due:

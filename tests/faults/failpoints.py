@@ -30,7 +30,9 @@ def _around(*calls: str) -> tuple[str, ...]:
     return tuple(f"{when} {call}" for call in calls for when in ("before", "after"))
 
 
-RESYNC_POINTS: Final = _around("acquire_job", "pinset", "known", "finished", "report", "finish_job")
+RESYNC_POINTS: Final = _around(
+    "acquire_job", "pinset", "known", "final_pins", "report", "finish_job"
+)
 """Passed once in a short life."""
 FAILPOINTS: Final = (
     *_around("add", "remove", "lease", "status", "begin", "pin", "unpin", "record_outcomes"),

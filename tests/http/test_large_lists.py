@@ -9,7 +9,7 @@ import pytest
 
 from content_gateway.api_keys import OpenKeys
 from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqliteLedger
+from content_gateway.ledger.pins import SqlitePins
 from content_gateway.model.pins import Label
 from tests.http.held import EVERY_STATUS, V1, add, found
 from tests.http.large import LARGE, MIB, encoded, hold_large, sizes_of_lists
@@ -33,9 +33,9 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
         yield service
 
 
-def ledger_of(database: LedgerDatabase) -> SqliteLedger:
+def ledger_of(database: LedgerDatabase) -> SqlitePins:
     """The pins in *database*."""
-    return SqliteLedger(database, grace=0.0)
+    return SqlitePins(database, grace=0.0)
 
 
 @pytest.fixture

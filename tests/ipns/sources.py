@@ -96,11 +96,11 @@ class Memory:
     def __init__(self) -> None:
         self.kept: dict[IpnsName, StoredEntry] = {}
 
-    def load_link(self, name: IpnsName) -> StoredEntry | None:
+    def load_ipns(self, name: IpnsName) -> StoredEntry | None:
         """What is remembered."""
         return self.kept.get(name)
 
-    def store_link(self, name: IpnsName, link: StoredEntry | None) -> None:
+    def store_ipns(self, name: IpnsName, link: StoredEntry | None) -> None:
         """Remember, or forget."""
         self.kept.pop(name, None)
         if link is not None:

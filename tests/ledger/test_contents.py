@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pin_rows import STATUS, conditions_of
-from content_gateway.ledger.pins import SqliteLedger
+from content_gateway.ledger.pins import SqlitePins
 from content_gateway.model.content_state import (
     BackendStatus,
     ContentState,
@@ -32,19 +32,19 @@ PINNED = Outcome(Event.SEEN_PINNED, None, BackendStatus(TrackerStatus.PINNED, 1)
 AGAIN = Outcome(Event.SEEN_PINNING, 5.0)
 
 
-async def promise(ledger: SqliteLedger, *numbers: int, who: str = "anna") -> None:
+async def promise(ledger: SqlitePins, *numbers: int, who: str = "anna") -> None:
     for number in numbers:
         await ledger.add(who, cid(number), str(cid(number)), NO_LABEL)
 
 
-def status(ledger: SqliteLedger, number: int) -> PinStatus:
+def status(ledger: SqlitePins, number: int) -> PinStatus:
     found = ledger.status("anna", cid(number))
     assert found is not None
     return found
 
 
 async def lease(
-    contents: SqliteContents, owner: str = "a", first_tries: int = 100, retries: int = 100
+    contents: SqliteWorkQueue, owner: str = "a", first_tries: int = 100, retries: int = 100
 ) -> Sequence[WorkItem]:
     return await contents.lease(
         owner, LEASE, LeaseQuota(first_tries + retries, first_tries + retries, retries, retries)
@@ -54,7 +54,7 @@ async def lease(
 # Leases.
 
 
-async def test_a_content_is_leased_once(ledger: SqliteLedger, contents: SqliteContents) -> None:
+async def test_a_content_is_leased_once(ledger: SqlitePins, contents: SqliteWorkQueue) -> None:
     """Twenty owners that ask at once share what is due, and nothing twice."""
     await promise(ledger, *range(100))
     parts = await asyncio.gather(*(lease(contents, f"owner {n}", 3, 3) for n in range(20)))
@@ -64,7 +64,7 @@ async def test_a_content_is_leased_once(ledger: SqliteLedger, contents: SqliteCo
 
 
 async def test_a_lease_runs_out(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """Whoever died with it is followed by another, and not before."""
     await promise(ledger, 1)
@@ -76,7 +76,7 @@ async def test_a_lease_runs_out(
 
 
 async def test_a_lease_is_extended(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """As long as its owner says so; and by nobody else."""
     await promise(ledger, 1)
@@ -91,7 +91,7 @@ async def test_a_lease_is_extended(
 
 
 async def test_first_tries_and_retries_have_shares(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """What was tried before never takes the room of what was not; its own it leaves, if it must."""
     await promise(ledger, *range(20))
@@ -108,7 +108,7 @@ async def test_first_tries_and_retries_have_shares(
 
 
 async def test_retries_leave_their_room_to_first_tries(
-    ledger: SqliteLedger, contents: SqliteContents
+    ledger: SqlitePins, contents: SqliteWorkQueue
 ) -> None:
     """With nothing to retry all workers try for the first time; the other way round they do not."""
     await promise(ledger, *range(20))
@@ -122,7 +122,7 @@ async def test_retries_leave_their_room_to_first_tries(
 
 
 async def test_releases_have_a_lane_of_their_own(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """What nobody holds can be leased where nothing may be taken in."""
     await promise(ledger, 1, 2)
@@ -135,7 +135,7 @@ async def test_releases_have_a_lane_of_their_own(
 
 
 async def test_the_oldest_is_tended_first(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """In the order in which they became due."""
     for number in (5, 3, 9):
@@ -148,7 +148,7 @@ async def test_the_oldest_is_tended_first(
 
 
 async def test_a_lost_lease_writes_nothing(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """Who slept through it neither sends nor settles, and does not disturb who came after."""
     await promise(ledger, 1)
@@ -168,7 +168,7 @@ async def test_a_lost_lease_writes_nothing(
 
 
 async def test_an_older_generation_learns_nothing(
-    ledger: SqliteLedger, contents: SqliteContents
+    ledger: SqlitePins, contents: SqliteWorkQueue
 ) -> None:
     """Let go of and pinned again meanwhile: what was seen is thrown away, and it is due at once."""
     await promise(ledger, 1)
@@ -187,7 +187,7 @@ async def test_an_older_generation_learns_nothing(
 
 
 async def test_a_content_let_go_of_under_a_lease_keeps_its_grace_period(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """The end of the lease does not end it."""
     await promise(ledger, 1)
@@ -202,7 +202,7 @@ async def test_a_content_let_go_of_under_a_lease_keeps_its_grace_period(
 
 
 async def test_whether_somebody_holds_it_is_counted_again(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """A request to unpin is not recorded where somebody came back after the lease was given."""
     await promise(ledger, 1)
@@ -214,7 +214,7 @@ async def test_whether_somebody_holds_it_is_counted_again(
 
 
 async def test_a_content_is_forgotten_only_when_it_is_gone(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock, database: LedgerDatabase
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock, database: LedgerDatabase
 ) -> None:
     """Its number is never given to another one."""
     await promise(ledger, 1)
@@ -232,7 +232,7 @@ async def test_a_content_is_forgotten_only_when_it_is_gone(
 
 
 async def test_a_new_pin_keeps_what_was_seen_to_be_gone(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """Pinned again between the status check and the outcome: the row stays, and is due."""
     await promise(ledger, 1)
@@ -246,7 +246,7 @@ async def test_a_new_pin_keeps_what_was_seen_to_be_gone(
 
 
 async def test_what_is_sent_is_known_before(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """A crash right after it was recorded: the next owner knows what was asked for, and when."""
     await promise(ledger, 1)
@@ -260,7 +260,7 @@ async def test_what_is_sent_is_known_before(
 
 
 async def test_an_orderly_end_gives_leases_back(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """All of one owner are due at once; a period of grace goes on, and others keep theirs."""
     await promise(ledger, 1, 2, 3)
@@ -274,7 +274,7 @@ async def test_an_orderly_end_gives_leases_back(
 
 
 async def test_attempts_and_looks_are_counted(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """Looks since something happened; attempts until it is pinned."""
     await promise(ledger, 1)
@@ -298,7 +298,7 @@ async def test_attempts_and_looks_are_counted(
 
 
 async def test_progress_is_kept_and_begins_anew(
-    ledger: SqliteLedger, contents: SqliteContents
+    ledger: SqlitePins, contents: SqliteWorkQueue
 ) -> None:
     """Blocks and bytes of the attempt under way; the next attempt starts from nothing."""
     await promise(ledger, 1)
@@ -311,7 +311,7 @@ async def test_progress_is_kept_and_begins_anew(
 
 
 async def test_an_outage_keeps_what_was_seen_before(
-    ledger: SqliteLedger, contents: SqliteContents
+    ledger: SqlitePins, contents: SqliteWorkQueue
 ) -> None:
     """Where nothing was learned, replicas and peers stay, and only the reason changes."""
     await promise(ledger, 1)
@@ -326,7 +326,7 @@ async def test_an_outage_keeps_what_was_seen_before(
 
 
 async def test_a_peer_that_gives_no_time_said_it_when_it_was_heard(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """A cluster tells since when; Kubo and the embedded store do not."""
     since = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -341,7 +341,7 @@ async def test_a_peer_that_gives_no_time_said_it_when_it_was_heard(
 
 
 async def test_waiting_contents_can_be_hastened(
-    ledger: SqliteLedger, contents: SqliteContents
+    ledger: SqlitePins, contents: SqliteWorkQueue
 ) -> None:
     """All but those in their period of grace, and those that somebody reconciles."""
     await promise(ledger, 1, 2, 3)
@@ -353,9 +353,7 @@ async def test_waiting_contents_can_be_hastened(
     assert sorted(numbers(await lease(contents))) == [1, 3]
 
 
-async def test_some_contents_can_be_hastened(
-    ledger: SqliteLedger, contents: SqliteContents
-) -> None:
+async def test_some_contents_can_be_hastened(ledger: SqlitePins, contents: SqliteWorkQueue) -> None:
     """Those that are named, and that wait; not those that nobody holds, or that somebody
     reconciles."""
     await promise(ledger, 1, 2, 3, 4)
@@ -368,7 +366,7 @@ async def test_some_contents_can_be_hastened(
 
 
 async def test_what_is_promised_is_taken_out_of_a_queue_only_where_that_is_said(
-    ledger: SqliteLedger, contents: SqliteContents
+    ledger: SqlitePins, contents: SqliteWorkQueue
 ) -> None:
     """An unpin of what somebody holds is refused otherwise."""
     await promise(ledger, 1)
@@ -380,15 +378,15 @@ async def test_what_is_promised_is_taken_out_of_a_queue_only_where_that_is_said(
 
 
 async def test_whoever_has_something_waiting_is_in_line(
-    ledger: SqliteLedger, contents: SqliteContents
+    ledger: SqlitePins, contents: SqliteWorkQueue
 ) -> None:
     """Some of them are enough; who has nothing to wait for is not."""
-    assert contents.in_line(2) == []
+    assert contents.waiting_requestors(2) == []
     await promise(ledger, 1, 2)
-    (one,) = contents.in_line(2)
+    (one,) = contents.waiting_requestors(2)
     await promise(ledger, 3, who="ben")
-    assert len(contents.in_line(2)) == len(set(contents.in_line(9))) == 2
-    assert contents.in_line(1) == [one]
+    assert len(contents.waiting_requestors(2)) == len(set(contents.waiting_requestors(9))) == 2
+    assert contents.waiting_requestors(1) == [one]
 
 
 # How it is read.
@@ -416,7 +414,7 @@ async def test_reading_uses_an_index(tmp_path: Path, what: str, wanted: str, unw
     async with LedgerDatabase(path) as database:
         statements: list[str] = []
         values: dict[str, object] = {}
-        contents, ledger = SqliteContents(database), SqliteLedger(database, grace=0.0)
+        contents, ledger = SqliteWorkQueue(database), SqlitePins(database, grace=0.0)
         await promise(ledger, 1)
         await database.write(lambda c: c.set_trace_callback(statements.append))
         database.read(lambda c: c.set_trace_callback(statements.append))

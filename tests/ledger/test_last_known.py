@@ -55,7 +55,7 @@ async def test_every_answer_comes_back_as_it_was(
     """Any content, any wallet, and whether the wallet is the owner's; before and after writing."""
     resolved = Resolved(Records(wallet, content, is_owner), AT)
     async with opened(tmp_path) as known:
-        known.keep("site.eth", ETHEREUM, resolved)
+        known.store("site.eth", ETHEREUM, resolved)
         assert known.load("site.eth", ETHEREUM) == resolved
     async with opened(tmp_path) as known:
         assert known.load("site.eth", ETHEREUM) == resolved
@@ -66,12 +66,12 @@ async def test_each_coin_has_its_own_answer(tmp_path: Path) -> None:
     coins = [ETHEREUM, BITCOIN, CoinType(0xFFFFFFFF)]
     async with opened(tmp_path) as known:
         for coin in coins:
-            known.keep("site.eth", coin, Resolved(Records(f"address of {coin}"), AT))
+            known.store("site.eth", coin, Resolved(Records(f"address of {coin}"), AT))
     async with opened(tmp_path) as known:
         for coin in coins:
             assert known.load("site.eth", coin) == Resolved(Records(f"address of {coin}"), AT)
         assert known.load("site.eth", CoinType(2)) is None
-        known.keep("site.eth", BITCOIN, None)
+        known.store("site.eth", BITCOIN, None)
     async with opened(tmp_path) as known:
         assert known.load("site.eth", BITCOIN) is None
         assert known.load("site.eth", ETHEREUM) is not None
@@ -81,9 +81,9 @@ async def test_each_coin_has_its_own_answer(tmp_path: Path) -> None:
 async def test_what_was_never_learned_is_not_known(tmp_path: Path, name: str) -> None:
     """Whatever the name looks like; and once learned it is known under that name alone."""
     async with opened(tmp_path) as known:
-        known.keep("site.eth", ETHEREUM, Resolved(ALICE, AT))
+        known.store("site.eth", ETHEREUM, Resolved(ALICE, AT))
         assert known.load(name, ETHEREUM) is None
-        known.keep(name, ETHEREUM, Resolved(BOB, AT))
+        known.store(name, ETHEREUM, Resolved(BOB, AT))
     async with opened(tmp_path) as known:
         assert known.load(name, ETHEREUM) == Resolved(BOB, AT)
         assert known.load("site.eth", ETHEREUM) == Resolved(ALICE, AT)
@@ -92,28 +92,28 @@ async def test_what_was_never_learned_is_not_known(tmp_path: Path, name: str) ->
 async def test_what_is_gone_is_forgotten(tmp_path: Path) -> None:
     """At once, and for good, whether it was written already or not."""
     async with opened(tmp_path) as known:
-        known.keep("site.eth", ETHEREUM, Resolved(ALICE, AT))
-        known.keep("site.eth", ETHEREUM, None)
-        known.keep("other.eth", ETHEREUM, Resolved(ALICE, AT))
-        known.store_link(SIGNER.name, StoredEntry("/ipfs/x", AT))
+        known.store("site.eth", ETHEREUM, Resolved(ALICE, AT))
+        known.store("site.eth", ETHEREUM, None)
+        known.store("other.eth", ETHEREUM, Resolved(ALICE, AT))
+        known.store_ipns(SIGNER.name, StoredEntry("/ipfs/x", AT))
     async with opened(tmp_path) as known:
         assert known.load("site.eth", ETHEREUM) is None
-        known.keep("other.eth", ETHEREUM, None)
-        known.store_link(SIGNER.name, None)
+        known.store("other.eth", ETHEREUM, None)
+        known.store_ipns(SIGNER.name, None)
         assert known.load("other.eth", ETHEREUM) is None
-        assert known.load_link(SIGNER.name) is None
+        assert known.load_ipns(SIGNER.name) is None
     async with opened(tmp_path) as known:
         assert known.load("other.eth", ETHEREUM) is None
-        assert known.load_link(SIGNER.name) is None
+        assert known.load_ipns(SIGNER.name) is None
 
 
 async def test_it_is_written_while_the_service_runs(tmp_path: Path) -> None:
     """Not only at the end: a crash loses a second's worth."""
     async with opened(tmp_path) as known:
         for number in range(1200):
-            known.keep(f"{number}.eth", ETHEREUM, Resolved(ALICE, AT))
+            known.store(f"{number}.eth", ETHEREUM, Resolved(ALICE, AT))
         await kept(tmp_path, 1200)
-        known.keep("late.eth", ETHEREUM, Resolved(BOB, AT))
+        known.store("late.eth", ETHEREUM, Resolved(BOB, AT))
         await kept(tmp_path, 1201)
 
 
@@ -121,8 +121,8 @@ async def test_whatever_waits_is_written_at_the_end(tmp_path: Path) -> None:
     """A service that is stopped forgets nothing."""
     async with opened(tmp_path, StoreLimits(flush_seconds=3600)) as known:
         for number in range(1700):
-            known.keep(f"{number}.eth", ETHEREUM, Resolved(ALICE, AT))
-            known.store_link(IpnsName.parse(f"{number}.example"), StoredEntry("/ipfs/x", AT))
+            known.store(f"{number}.eth", ETHEREUM, Resolved(ALICE, AT))
+            known.store_ipns(IpnsName.parse(f"{number}.example"), StoredEntry("/ipfs/x", AT))
     assert await kept(tmp_path, 1700)
     assert await kept(tmp_path, 1700, table="ipns")
 
@@ -133,10 +133,10 @@ async def test_whatever_waits_is_written_at_the_end(tmp_path: Path) -> None:
 async def test_a_later_answer_replaces_an_earlier_one(tmp_path: Path) -> None:
     """In whole: no field of the old one stays."""
     async with opened(tmp_path) as known:
-        known.keep("site.eth", ETHEREUM, Resolved(Records(WALLET, CONTENTS[1], True), AT))
+        known.store("site.eth", ETHEREUM, Resolved(Records(WALLET, CONTENTS[1], True), AT))
         await kept(tmp_path, 1)
         later = Resolved(Records(None, CONTENTS[4]), AT + timedelta(seconds=1))
-        known.keep("site.eth", ETHEREUM, later)
+        known.store("site.eth", ETHEREUM, later)
     async with opened(tmp_path) as known:
         assert known.load("site.eth", ETHEREUM) == later
 
@@ -149,13 +149,13 @@ async def test_a_process_that_writes_late_does_not_undo_what_another_learned(
     newer_link = StoredEntry("/ipfs/new", AT + timedelta(seconds=2))
     async with opened(tmp_path) as slow:
         async with opened(tmp_path) as quick:
-            quick.keep("site.eth", ETHEREUM, newer)
-            quick.store_link(SIGNER.name, newer_link)
-        slow.keep("site.eth", ETHEREUM, older)
-        slow.store_link(SIGNER.name, StoredEntry("/ipfs/old", AT))
+            quick.store("site.eth", ETHEREUM, newer)
+            quick.store_ipns(SIGNER.name, newer_link)
+        slow.store("site.eth", ETHEREUM, older)
+        slow.store_ipns(SIGNER.name, StoredEntry("/ipfs/old", AT))
     async with opened(tmp_path) as known:
         assert known.load("site.eth", ETHEREUM) == newer
-        assert known.load_link(SIGNER.name) == newer_link
+        assert known.load_ipns(SIGNER.name) == newer_link
 
 
 async def test_a_late_absence_does_not_undo_what_another_learned(tmp_path: Path) -> None:
@@ -164,32 +164,32 @@ async def test_a_late_absence_does_not_undo_what_another_learned(tmp_path: Path)
     newer = Resolved(BOB, clock.today() + timedelta(seconds=2))
     bounds = StoreLimits(flush_seconds=3600)
     async with opened(tmp_path, bounds, today=clock.today) as slow:
-        slow.keep("site.eth", ETHEREUM, None)
-        slow.store_link(SIGNER.name, None)
+        slow.store("site.eth", ETHEREUM, None)
+        slow.store_ipns(SIGNER.name, None)
         clock.pass_(3)
         async with opened(tmp_path, today=clock.today) as quick:
-            quick.keep("site.eth", ETHEREUM, newer)
-            quick.store_link(SIGNER.name, StoredEntry("/ipfs/new", newer.at))
+            quick.store("site.eth", ETHEREUM, newer)
+            quick.store_ipns(SIGNER.name, StoredEntry("/ipfs/new", newer.at))
     async with opened(tmp_path) as known:
         assert known.load("site.eth", ETHEREUM) == newer
-        assert known.load_link(SIGNER.name) is not None
+        assert known.load_ipns(SIGNER.name) is not None
 
 
 async def test_a_clock_that_was_wrong_does_not_bar_the_truth(tmp_path: Path) -> None:
     """An answer dated years ahead gives way to one of today."""
     ahead = AT + timedelta(days=3000)
     async with opened(tmp_path, today=lambda: ahead) as known:
-        known.keep("site.eth", ETHEREUM, Resolved(ALICE, ahead))
-        known.keep("gone.eth", ETHEREUM, Resolved(ALICE, ahead))
-        known.store_link(SIGNER.name, StoredEntry("/ipfs/old", ahead))
+        known.store("site.eth", ETHEREUM, Resolved(ALICE, ahead))
+        known.store("gone.eth", ETHEREUM, Resolved(ALICE, ahead))
+        known.store_ipns(SIGNER.name, StoredEntry("/ipfs/old", ahead))
     async with opened(tmp_path, today=lambda: AT) as known:
-        known.keep("site.eth", ETHEREUM, Resolved(BOB, AT))
-        known.keep("gone.eth", ETHEREUM, None)
-        known.store_link(SIGNER.name, StoredEntry("/ipfs/new", AT))
+        known.store("site.eth", ETHEREUM, Resolved(BOB, AT))
+        known.store("gone.eth", ETHEREUM, None)
+        known.store_ipns(SIGNER.name, StoredEntry("/ipfs/new", AT))
     async with opened(tmp_path) as known:
         assert known.load("site.eth", ETHEREUM) == Resolved(BOB, AT)
         assert known.load("gone.eth", ETHEREUM) is None
-        assert known.load_link(SIGNER.name) == StoredEntry("/ipfs/new", AT)
+        assert known.load_ipns(SIGNER.name) == StoredEntry("/ipfs/new", AT)
 
 
 # -- links ----------------------------------------------------------------------------------
@@ -210,11 +210,11 @@ async def test_a_clock_that_was_wrong_does_not_bar_the_truth(tmp_path: Path) -> 
 async def test_every_link_comes_back_as_it_was(tmp_path: Path, link: StoredEntry) -> None:
     """Of a key with its record, of a domain with its TTL."""
     async with opened(tmp_path) as known:
-        known.store_link(SIGNER.name, link)
-        assert known.load_link(SIGNER.name) == link
+        known.store_ipns(SIGNER.name, link)
+        assert known.load_ipns(SIGNER.name) == link
     async with opened(tmp_path) as known:
-        assert known.load_link(SIGNER.name) == link
-        assert known.load_link(IpnsName.parse("app.uniswap.org")) is None
+        assert known.load_ipns(SIGNER.name) == link
+        assert known.load_ipns(IpnsName.parse("app.uniswap.org")) is None
 
 
 @pytest.mark.parametrize("sequence", [0, 2**31, 2**63 - 1])
@@ -222,9 +222,9 @@ async def test_the_largest_sequences_are_kept(tmp_path: Path, sequence: int) -> 
     """The number stays inside the signed record, and needs no column."""
     record = SIGNER.record(data(Sequence=sequence, TTL=sequence))
     async with opened(tmp_path) as known:
-        known.store_link(SIGNER.name, StoredEntry("/ipfs/x", AT, record))
+        known.store_ipns(SIGNER.name, StoredEntry("/ipfs/x", AT, record))
     async with opened(tmp_path) as known:
-        link = known.load_link(SIGNER.name)
+        link = known.load_ipns(SIGNER.name)
     assert link is not None
     assert link.record is not None
     assert verify(SIGNER.name, link.record, NOW).sequence == sequence
@@ -251,7 +251,7 @@ asyncio.run(main())
 async def test_another_process_reads_what_this_one_wrote(tmp_path: Path) -> None:
     """While both are running."""
     async with opened(tmp_path) as known:
-        known.keep("site.eth", ETHEREUM, Resolved(ALICE, AT))
+        known.store("site.eth", ETHEREUM, Resolved(ALICE, AT))
         await kept(tmp_path, 1)
         path = str(tmp_path / "ledger.sqlite")
         reader = await asyncio.create_subprocess_exec(
@@ -265,7 +265,7 @@ async def test_another_process_that_writes_is_heard(tmp_path: Path) -> None:
     """What is not in memory is read from the database as it is now."""
     async with opened(tmp_path) as here, opened(tmp_path) as there:
         assert here.load("site.eth", ETHEREUM) is None
-        there.keep("site.eth", ETHEREUM, Resolved(ALICE, AT))
+        there.store("site.eth", ETHEREUM, Resolved(ALICE, AT))
         await kept(tmp_path, 1)
         assert here.load("site.eth", ETHEREUM) == Resolved(ALICE, AT)
 
@@ -278,5 +278,5 @@ async def test_a_ledger_of_an_earlier_version_gets_the_tables(tmp_path: Path) ->
     db.close()
     async with LedgerDatabase(tmp_path / "ledger.sqlite") as database:
         async with SqliteLastKnown(database, bounds=EAGER) as known:
-            known.keep("site.eth", ETHEREUM, Resolved(ALICE, AT))
+            known.store("site.eth", ETHEREUM, Resolved(ALICE, AT))
         assert await kept(tmp_path, 1)

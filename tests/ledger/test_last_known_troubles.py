@@ -40,16 +40,16 @@ async def test_a_locked_database_is_written_when_it_is_free(tmp_path: Path) -> N
     """Meanwhile everything that was learned is known, and nobody hears of the trouble."""
     async with opened(tmp_path, EAGER) as known:
         with locked(tmp_path), structlog.testing.capture_logs() as logs:
-            known.keep("site.eth", ETHEREUM, Resolved(ALICE, AT))
-            known.store_link(DOMAIN, StoredEntry("/ipfs/x", AT))
+            known.store("site.eth", ETHEREUM, Resolved(ALICE, AT))
+            known.store_ipns(DOMAIN, StoredEntry("/ipfs/x", AT))
             await until_logged(logs, "last known answers were not written")
-            known.keep("site.eth", ETHEREUM, Resolved(BOB, AT + timedelta(seconds=1)))
+            known.store("site.eth", ETHEREUM, Resolved(BOB, AT + timedelta(seconds=1)))
             assert known.load("site.eth", ETHEREUM) == Resolved(BOB, AT + timedelta(seconds=1))
             assert known.load("other.eth", ETHEREUM) is None
         await kept(tmp_path, 1)
     async with opened(tmp_path) as known:
         assert known.load("site.eth", ETHEREUM) == Resolved(BOB, AT + timedelta(seconds=1))
-        assert known.load_link(DOMAIN) is not None
+        assert known.load_ipns(DOMAIN) is not None
 
 
 async def test_a_database_that_stays_locked_does_not_hold_up_the_stop(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ async def test_a_database_that_stays_locked_does_not_hold_up_the_stop(tmp_path: 
         with ExitStack() as until_stopped, structlog.testing.capture_logs() as logs:
             async with SqliteLastKnown(database, bounds=LAZY) as known:
                 for number in range(2000):
-                    known.keep(f"{number}.eth", ETHEREUM, Resolved(ALICE, AT))
+                    known.store(f"{number}.eth", ETHEREUM, Resolved(ALICE, AT))
                 until_stopped.enter_context(locked(tmp_path))
     events = [entry["event"] for entry in logs]
     assert events.count("last known answers were not written") == 1
@@ -77,7 +77,7 @@ async def test_a_full_disk_is_survived(tmp_path: Path) -> None:
         await database.write(pages(1))
         with structlog.testing.capture_logs() as logs:
             for number in range(500):
-                known.keep(f"{number}.eth", ETHEREUM, Resolved(ALICE, AT))
+                known.store(f"{number}.eth", ETHEREUM, Resolved(ALICE, AT))
             await until_logged(logs, "last known answers were not written")
         assert known.load("499.eth", ETHEREUM) == Resolved(ALICE, AT)
         await database.write(pages(1_000_000))
@@ -93,8 +93,8 @@ async def test_what_cannot_be_read_is_not_known(tmp_path: Path) -> None:
         await database.write(lambda db: db.execute("DROP TABLE resolutions"))
         await database.write(lambda db: db.execute("DROP TABLE ipns"))
         assert known.load("site.eth", ETHEREUM) is None
-        assert known.load_link(DOMAIN) is None
-        known.keep("site.eth", ETHEREUM, Resolved(ALICE, AT))
+        assert known.load_ipns(DOMAIN) is None
+        known.store("site.eth", ETHEREUM, Resolved(ALICE, AT))
         assert known.load("site.eth", ETHEREUM) == Resolved(ALICE, AT)
     assert known.load("other.eth", ETHEREUM) is None
 
@@ -114,14 +114,14 @@ async def test_a_row_that_nobody_can_read_is_not_known(
 ) -> None:
     """Whoever wrote it: the name is looked up again, and what is learned replaces the row."""
     async with opened(tmp_path) as known:
-        known.keep("site.eth", ETHEREUM, Resolved(ALICE, AT))
+        known.store("site.eth", ETHEREUM, Resolved(ALICE, AT))
     with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as db, db:
         db.execute(f"UPDATE resolutions SET {column} = ?", (value,))
     async with opened(tmp_path) as known:
         with structlog.testing.capture_logs() as logs:
             assert known.load("site.eth", ETHEREUM) is None
         assert [entry["key"] for entry in logs] == ["site.eth"]
-        known.keep("site.eth", ETHEREUM, Resolved(BOB, AT + timedelta(seconds=1)))
+        known.store("site.eth", ETHEREUM, Resolved(BOB, AT + timedelta(seconds=1)))
     async with opened(tmp_path) as known:
         assert known.load("site.eth", ETHEREUM) == Resolved(BOB, AT + timedelta(seconds=1))
 
@@ -132,21 +132,21 @@ async def test_a_link_that_nobody_can_read_is_not_known(
 ) -> None:
     """The same for IPNS names."""
     async with opened(tmp_path) as known:
-        known.store_link(DOMAIN, StoredEntry("/ipfs/x", AT, ttl=timedelta(seconds=1)))
+        known.store_ipns(DOMAIN, StoredEntry("/ipfs/x", AT, ttl=timedelta(seconds=1)))
     with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as db, db:
         db.execute(f"UPDATE ipns SET {column} = ?", (value,))
     async with opened(tmp_path) as known:
-        assert known.load_link(DOMAIN) is None
+        assert known.load_ipns(DOMAIN) is None
 
 
 async def test_what_cannot_be_written_stands_in_nobodys_way(tmp_path: Path) -> None:
     """A value that no column takes is dropped, loudly; what comes after it is written."""
     async with opened(tmp_path) as known:
         with structlog.testing.capture_logs() as logs:
-            known.keep("site.eth", ETHEREUM, Resolved(ALICE, AT))
-            known.store_link(DOMAIN, StoredEntry("/ipfs/\ud800", AT))
+            known.store("site.eth", ETHEREUM, Resolved(ALICE, AT))
+            known.store_ipns(DOMAIN, StoredEntry("/ipfs/\ud800", AT))
             await until_logged(logs, "last known answers cannot be written and are dropped")
-        known.keep("other.eth", ETHEREUM, Resolved(ALICE, AT))
+        known.store("other.eth", ETHEREUM, Resolved(ALICE, AT))
         await kept(tmp_path, 1)
 
 
@@ -157,10 +157,10 @@ async def test_what_waits_to_be_written_is_bounded(tmp_path: Path) -> None:
     """When the limit is reached names that wait already may change, and others are left out."""
     async with opened(tmp_path, StoreLimits(pending=3, flush_seconds=3600)) as known:
         for number in range(10):
-            known.keep(f"{number}.eth", ETHEREUM, Resolved(ALICE, AT))
-            known.store_link(IpnsName.parse(f"{number}.example"), StoredEntry("/ipfs/x", AT))
-        known.keep("1.eth", ETHEREUM, Resolved(BOB, AT))
-        known.keep("2.eth", ETHEREUM, None)
+            known.store(f"{number}.eth", ETHEREUM, Resolved(ALICE, AT))
+            known.store_ipns(IpnsName.parse(f"{number}.example"), StoredEntry("/ipfs/x", AT))
+        known.store("1.eth", ETHEREUM, Resolved(BOB, AT))
+        known.store("2.eth", ETHEREUM, None)
         assert known.load("1.eth", ETHEREUM) == Resolved(BOB, AT)
         assert known.load("3.eth", ETHEREUM) is None
     assert await kept(tmp_path, 2)
@@ -173,15 +173,15 @@ async def test_the_oldest_answers_give_way(tmp_path: Path) -> None:
     async with opened(tmp_path, bounds) as known:
         for number in range(60):
             at = AT + timedelta(seconds=number)
-            known.keep(f"{number}.eth", ETHEREUM, Resolved(ALICE, at))
-            known.store_link(IpnsName.parse(f"{number}.example"), StoredEntry("/ipfs/x", at))
+            known.store(f"{number}.eth", ETHEREUM, Resolved(ALICE, at))
+            known.store_ipns(IpnsName.parse(f"{number}.example"), StoredEntry("/ipfs/x", at))
         await kept(tmp_path, 10)
         await kept(tmp_path, 5, table="ipns")
     async with opened(tmp_path, bounds) as known:
         assert known.load("49.eth", ETHEREUM) is None
         assert known.load("50.eth", ETHEREUM) is not None
-        assert known.load_link(IpnsName.parse("54.example")) is None
-        assert known.load_link(IpnsName.parse("55.example")) is not None
+        assert known.load_ipns(IpnsName.parse("54.example")) is None
+        assert known.load_ipns(IpnsName.parse("55.example")) is not None
 
 
 async def test_answers_of_one_moment_are_pruned_to_the_number(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ async def test_answers_of_one_moment_are_pruned_to_the_number(tmp_path: Path) ->
     bounds = StoreLimits(resolutions=10, links=10, prune_every=1, flush_seconds=0)
     async with opened(tmp_path, bounds) as known:
         for number in range(60):
-            known.keep(f"{number}.eth", ETHEREUM, Resolved(ALICE, AT))
+            known.store(f"{number}.eth", ETHEREUM, Resolved(ALICE, AT))
     assert await kept(tmp_path, 10)
 
 
@@ -198,7 +198,7 @@ async def test_between_prunings_a_table_may_be_too_large(tmp_path: Path) -> None
     bounds = StoreLimits(resolutions=10, prune_every=100, flush_seconds=0)
     async with opened(tmp_path, bounds) as known:
         for number in range(109):
-            known.keep(f"{number}.eth", ETHEREUM, Resolved(ALICE, AT + timedelta(seconds=number)))
+            known.store(f"{number}.eth", ETHEREUM, Resolved(ALICE, AT + timedelta(seconds=number)))
             if number in (0, 58, 98):
                 await kept(tmp_path, {0: 1, 58: 59, 98: 99}[number])
         await kept(tmp_path, 10)
@@ -209,5 +209,5 @@ async def test_a_service_that_is_restarted_often_prunes_too(tmp_path: Path) -> N
     for start in range(3):
         async with opened(tmp_path, StoreLimits(resolutions=4, flush_seconds=0)) as known:
             for number in range(3):
-                known.keep(f"{start}-{number}.eth", ETHEREUM, Resolved(ALICE, AT))
+                known.store(f"{start}-{number}.eth", ETHEREUM, Resolved(ALICE, AT))
     assert await kept(tmp_path, 4)

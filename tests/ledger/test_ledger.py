@@ -8,9 +8,9 @@ from itertools import pairwise, permutations
 import pytest
 
 from content_gateway.ledger.additions import MOST_ROWS, next_moment
-from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqliteLedger
+from content_gateway.ledger.pins import SqlitePins
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import (
     BackendStatus,
@@ -26,22 +26,20 @@ from tests.ledgers import GRACE, Clock, as_it_is, cid, quota
 SECOND = 1_000_000
 
 
-async def add(ledger: SqliteLedger, number: int, who: str = "anna", label: Label = NO_LABEL) -> Pin:
+async def add(ledger: SqlitePins, number: int, who: str = "anna", label: Label = NO_LABEL) -> Pin:
     """The new pin of content *number*."""
     pin = await ledger.add(who, cid(number), str(cid(number)), label)
     assert pin is not None
     return pin
 
 
-async def listed(
-    ledger: SqliteLedger, who: str = "anna", search: Search | None = None
-) -> list[Pin]:
+async def listed(ledger: SqlitePins, who: str = "anna", search: Search | None = None) -> list[Pin]:
     """The pins that *search* finds."""
     page = await ledger.search(who, search or Search(limit=1000), as_it_is)
     return [status.pin for status in page.pins]
 
 
-async def seen(contents: SqliteContents, event: Event, again_in: float | None = None) -> None:
+async def seen(contents: SqliteWorkQueue, event: Event, again_in: float | None = None) -> None:
     """All that is due has come to *event*."""
     items = await contents.lease("test", 30.0, quota(1000))
     await contents.record_outcomes("test", [(item, Outcome(event, again_in)) for item in items])
@@ -50,14 +48,14 @@ async def seen(contents: SqliteContents, event: Event, again_in: float | None = 
 # Adding.
 
 
-async def test_a_pin_is_added_once(ledger: SqliteLedger) -> None:
+async def test_a_pin_is_added_once(ledger: SqlitePins) -> None:
     """The second request changes nothing, whatever it says of the pin."""
     first = await add(ledger, 1, label=Label("one"))
     assert await ledger.add("anna", cid(1), "other spelling", Label("two")) is None
     assert await listed(ledger) == [first]
 
 
-async def test_requestors_do_not_see_each_other(ledger: SqliteLedger) -> None:
+async def test_requestors_do_not_see_each_other(ledger: SqlitePins) -> None:
     """Two hold one content, each with a pin, a spelling and a label of its own."""
     a = await ledger.add("anna", cid(1), "uABC", Label("hers"))
     b = await ledger.add("ben", cid(1), str(cid(1)), Label("his", ("/dnsaddr/x",), {"k": "v"}))
@@ -68,7 +66,7 @@ async def test_requestors_do_not_see_each_other(ledger: SqliteLedger) -> None:
 
 
 async def test_a_burst_of_one_wish_adds_one_pin(
-    ledger: SqliteLedger, database: LedgerDatabase
+    ledger: SqlitePins, database: LedgerDatabase
 ) -> None:
     """Sixty-four callers at once with a hundred contents: each is added once, to one of them."""
     requests = [("anna", number % 100) for number in range(6400)]
@@ -80,7 +78,7 @@ async def test_a_burst_of_one_wish_adds_one_pin(
     assert sorted(await listed(ledger), key=str) == sorted(made, key=str)
 
 
-async def test_a_burst_of_many_requestors_keeps_them_apart(ledger: SqliteLedger) -> None:
+async def test_a_burst_of_many_requestors_keeps_them_apart(ledger: SqlitePins) -> None:
     """Written in one transaction, pins of many requestors and contents are what each asked for."""
     requests = [(f"r{n % 7}", n % 50, Label(f"name {n}", meta={"n": str(n)})) for n in range(350)]
     pins = await asyncio.gather(
@@ -96,7 +94,7 @@ async def test_a_burst_of_many_requestors_keeps_them_apart(ledger: SqliteLedger)
         )
 
 
-async def test_repeats_use_up_no_numbers(ledger: SqliteLedger, database: LedgerDatabase) -> None:
+async def test_repeats_use_up_no_numbers(ledger: SqlitePins, database: LedgerDatabase) -> None:
     """A resync keeps a bit for each number that a content has had, so they stay close together."""
     await asyncio.gather(*(add(ledger, number) for number in range(100)))
     requests = [*range(100), 100, *range(100), 101]
@@ -112,7 +110,7 @@ async def test_repeats_use_up_no_numbers(ledger: SqliteLedger, database: LedgerD
 )
 @pytest.mark.parametrize("together", [False, True])
 async def test_labels_are_kept_letter_by_letter(
-    ledger: SqliteLedger, name: str, together: bool
+    ledger: SqlitePins, name: str, together: bool
 ) -> None:
     """Whatever text it is, and however it was written."""
     label = Label(name, ("/ip4/127.0.0.1/tcp/1", name), {name or "k": name})
@@ -148,7 +146,7 @@ def test_moments_only_grow() -> None:
     assert sum(moment % 1000 == 0 for moment in moments) > 1000
 
 
-async def test_a_burst_gives_every_pin_its_own_moment(ledger: SqliteLedger, clock: Clock) -> None:
+async def test_a_burst_gives_every_pin_its_own_moment(ledger: SqlitePins, clock: Clock) -> None:
     """Three thousand pins at one moment of the clock: none shares a created_at, all stay near."""
     await asyncio.gather(*(add(ledger, number) for number in range(3000)))
     page = await ledger.search("anna", Search(limit=5000), as_it_is)
@@ -160,7 +158,7 @@ async def test_a_burst_gives_every_pin_its_own_moment(ledger: SqliteLedger, cloc
 
 
 async def test_a_clock_that_goes_back_does_not_hide_a_new_pin(
-    ledger: SqliteLedger, clock: Clock
+    ledger: SqlitePins, clock: Clock
 ) -> None:
     """The newest pin is listed first even then."""
     old = await add(ledger, 1)
@@ -172,7 +170,7 @@ async def test_a_clock_that_goes_back_does_not_hide_a_new_pin(
 # Describing and replacing.
 
 
-async def test_a_label_is_replaced_as_a_whole(ledger: SqliteLedger) -> None:
+async def test_a_label_is_replaced_as_a_whole(ledger: SqlitePins) -> None:
     """What the new one does not say is gone; another requestor's is not touched."""
     await add(ledger, 1, label=Label("one", ("/x",), {"a": "b"}))
     await add(ledger, 1, "ben", Label("his"))
@@ -185,12 +183,12 @@ async def test_a_label_is_replaced_as_a_whole(ledger: SqliteLedger) -> None:
     assert not await ledger.relabel("cleo", cid(1), Label("three"))
 
 
-async def replaced(ledger: SqliteLedger, old: Pin, number: int) -> Pin | None:
+async def replaced(ledger: SqlitePins, old: Pin, number: int) -> Pin | None:
     return await ledger.replace("anna", old, cid(number), str(cid(number)), Label("new"))
 
 
 async def test_a_pin_is_replaced_by_another_content(
-    ledger: SqliteLedger, database: LedgerDatabase
+    ledger: SqlitePins, database: LedgerDatabase
 ) -> None:
     """The old content leaves, the new one is queued, and the new pin is the newest."""
     old, other = await add(ledger, 1), await add(ledger, 2)
@@ -201,7 +199,7 @@ async def test_a_pin_is_replaced_by_another_content(
 
 
 async def test_a_pin_is_replaced_by_the_same_content(
-    ledger: SqliteLedger, contents: SqliteContents, database: LedgerDatabase
+    ledger: SqlitePins, contents: SqliteWorkQueue, database: LedgerDatabase
 ) -> None:
     """It is a new pin, with a moment of its own even if no time has passed; the content stays."""
     old = await add(ledger, 1)
@@ -213,7 +211,7 @@ async def test_a_pin_is_replaced_by_the_same_content(
     assert states(database) == {1: "pinned"}
 
 
-async def test_a_pin_takes_the_place_of_two(ledger: SqliteLedger, database: LedgerDatabase) -> None:
+async def test_a_pin_takes_the_place_of_two(ledger: SqlitePins, database: LedgerDatabase) -> None:
     """Where the new content was held as well, by another pin, one pin is left, the newest."""
     old, other, third = await add(ledger, 1), await add(ledger, 2), await add(ledger, 3)
     new = await replaced(ledger, old, 2)
@@ -224,7 +222,7 @@ async def test_a_pin_takes_the_place_of_two(ledger: SqliteLedger, database: Ledg
 
 
 async def test_a_replaced_content_stays_for_others(
-    ledger: SqliteLedger, database: LedgerDatabase
+    ledger: SqlitePins, database: LedgerDatabase
 ) -> None:
     """What somebody else holds does not leave."""
     old = await add(ledger, 1)
@@ -234,7 +232,7 @@ async def test_a_replaced_content_stays_for_others(
 
 
 async def test_a_replacement_brings_back_what_was_leaving(
-    ledger: SqliteLedger, database: LedgerDatabase
+    ledger: SqlitePins, database: LedgerDatabase
 ) -> None:
     """A content on its way out is queued again."""
     old = await add(ledger, 1)
@@ -245,7 +243,7 @@ async def test_a_replacement_brings_back_what_was_leaving(
     assert states(database) == {1: "unpinning", 2: "queued"}
 
 
-async def test_what_is_gone_is_not_replaced(ledger: SqliteLedger, database: LedgerDatabase) -> None:
+async def test_what_is_gone_is_not_replaced(ledger: SqlitePins, database: LedgerDatabase) -> None:
     """Nothing changes, and a pin of somebody else is not found."""
     old = await add(ledger, 1)
     assert await ledger.replace("ben", old, cid(3), "x", NO_LABEL) is None
@@ -255,7 +253,7 @@ async def test_what_is_gone_is_not_replaced(ledger: SqliteLedger, database: Ledg
     assert states(database) == {1: "unpinning"}
 
 
-async def test_one_of_two_replacements_wins(ledger: SqliteLedger) -> None:
+async def test_one_of_two_replacements_wins(ledger: SqlitePins) -> None:
     """Both of the same pin at once: one is told that it is gone."""
     old = await add(ledger, 1)
     first, second = await asyncio.gather(replaced(ledger, old, 2), replaced(ledger, old, 3))
@@ -268,21 +266,21 @@ async def test_one_of_two_replacements_wins(ledger: SqliteLedger) -> None:
 
 
 async def test_the_last_to_let_go_releases_the_content(
-    ledger: SqliteLedger, database: LedgerDatabase
+    ledger: SqlitePins, database: LedgerDatabase
 ) -> None:
     """Until then it stays; twice is not known."""
     await add(ledger, 1)
     await add(ledger, 1, "ben")
-    assert await ledger.remove("anna", cid(1)) is Removal.STAYS
+    assert await ledger.remove("anna", cid(1)) is Removal.STILL_HELD
     assert await ledger.remove("anna", cid(1)) is None
     assert states(database) == {1: "queued"}
-    assert await ledger.remove("ben", cid(1)) is Removal.LEAVES
+    assert await ledger.remove("ben", cid(1)) is Removal.RELEASED
     assert states(database) == {1: "unpinning"}
     assert ledger.status("ben", cid(1)) is None
 
 
 async def test_a_released_content_waits_for_the_grace_period(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """Nothing is due before, in case it is pinned again."""
     await add(ledger, 1)
@@ -296,7 +294,7 @@ async def test_a_released_content_waits_for_the_grace_period(
 
 
 async def test_a_new_pin_ends_the_grace_period(
-    ledger: SqliteLedger, contents: SqliteContents
+    ledger: SqlitePins, contents: SqliteWorkQueue
 ) -> None:
     """It is due at once, as a promise that was never reconciled, of a new generation."""
     await add(ledger, 1)
@@ -313,7 +311,7 @@ async def test_a_new_pin_ends_the_grace_period(
 
 
 async def test_somebody_who_asks_for_what_failed_is_not_kept_waiting(
-    ledger: SqliteLedger, contents: SqliteContents
+    ledger: SqlitePins, contents: SqliteWorkQueue
 ) -> None:
     """A second requestor of a content in a long gap makes it due now."""
     await add(ledger, 1)
@@ -324,7 +322,7 @@ async def test_somebody_who_asks_for_what_failed_is_not_kept_waiting(
 
 
 async def test_a_pinned_content_is_not_asked_for_again(
-    ledger: SqliteLedger, contents: SqliteContents
+    ledger: SqlitePins, contents: SqliteWorkQueue
 ) -> None:
     """Another requestor of what is settled finds it so."""
     await add(ledger, 1)
@@ -337,7 +335,7 @@ async def test_a_pinned_content_is_not_asked_for_again(
 
 
 @pytest.fixture
-async def library(ledger: SqliteLedger, clock: Clock) -> list[Pin]:
+async def library(ledger: SqlitePins, clock: Clock) -> list[Pin]:
     """Six pins, a minute apart, the oldest first."""
     labels = [
         Label("Straße", meta={"app": "x", "env": "prod"}),
@@ -381,7 +379,7 @@ SEARCHES = [
 
 @pytest.mark.parametrize(("search", "wanted"), SEARCHES)
 async def test_a_search_finds_what_passes_every_filter(
-    ledger: SqliteLedger, library: list[Pin], search: Search, wanted: list[int]
+    ledger: SqlitePins, library: list[Pin], search: Search, wanted: list[int]
 ) -> None:
     """And nobody else's; newest first, and all are counted."""
     page = await ledger.search("anna", search, as_it_is)
@@ -389,7 +387,7 @@ async def test_a_search_finds_what_passes_every_filter(
     assert (page.count, page.more) == (len(wanted), False)
 
 
-async def test_moments_are_exclusive(ledger: SqliteLedger, library: list[Pin]) -> None:
+async def test_moments_are_exclusive(ledger: SqlitePins, library: list[Pin]) -> None:
     """Before and after a pin's creation, to the microsecond."""
     tick = timedelta(microseconds=1)
     at = library[3].created_at
@@ -404,7 +402,7 @@ async def test_moments_are_exclusive(ledger: SqliteLedger, library: list[Pin]) -
     "search", [Search(), Search(meta={"app": "x"}), Search(cids=(cid(1), cid(5)))]
 )
 async def test_pages_make_up_the_whole(
-    ledger: SqliteLedger, library: list[Pin], limit: int, search: Search
+    ledger: SqlitePins, library: list[Pin], limit: int, search: Search
 ) -> None:
     """Each pin is on one page, all pages count all, and the last says that it is the last."""
     whole = await listed(ledger, search=search)
@@ -420,7 +418,7 @@ async def test_pages_make_up_the_whole(
     assert found == whole
 
 
-async def test_pages_stand_still_while_pins_come_and_go(ledger: SqliteLedger, clock: Clock) -> None:
+async def test_pages_stand_still_while_pins_come_and_go(ledger: SqlitePins, clock: Clock) -> None:
     """What was there all the time is seen once, whatever is added and removed between pages."""
     pins = [await add(ledger, number) for number in range(100)]
     found: list[Pin] = []
@@ -440,7 +438,7 @@ async def test_pages_stand_still_while_pins_come_and_go(ledger: SqliteLedger, cl
     assert len(found) == len({pin.cid for pin in found})
 
 
-async def test_status_tells_what_was_seen(ledger: SqliteLedger, contents: SqliteContents) -> None:
+async def test_status_tells_what_was_seen(ledger: SqlitePins, contents: SqliteWorkQueue) -> None:
     """Replicas, reasons and attempts of the last status check, and when the next one is."""
     await add(ledger, 1)
     (item,) = await contents.lease("a", 30.0, quota(10))
@@ -459,9 +457,7 @@ async def test_status_tells_what_was_seen(ledger: SqliteLedger, contents: Sqlite
     assert status.next_at - status.updated_at == timedelta(seconds=10)
 
 
-async def test_a_new_origin_is_tried_at_once(
-    ledger: SqliteLedger, contents: SqliteContents
-) -> None:
+async def test_a_new_origin_is_tried_at_once(ledger: SqlitePins, contents: SqliteWorkQueue) -> None:
     """Of a content that waits out a long backoff; other words are no reason."""
     await add(ledger, 1)
     (item,) = await contents.lease("x", 30.0, quota(1))
@@ -472,7 +468,7 @@ async def test_a_new_origin_is_tried_at_once(
     assert await contents.lease("x", 30.0, quota(1))
 
 
-async def test_origins_are_those_of_the_newest_pins(ledger: SqliteLedger, clock: Clock) -> None:
+async def test_origins_are_those_of_the_newest_pins(ledger: SqlitePins, clock: Clock) -> None:
     """By pin, of that content only, and not of all who hold it."""
     for number in range(30):
         clock.now += 1
@@ -485,7 +481,7 @@ async def test_origins_are_those_of_the_newest_pins(ledger: SqliteLedger, clock:
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
 async def test_writes_of_one_moment_take_effect_in_their_order(
-    ledger: SqliteLedger, database: LedgerDatabase, order: tuple[int, ...]
+    ledger: SqlitePins, database: LedgerDatabase, order: tuple[int, ...]
 ) -> None:
     """Add, remove and add again, queued together: the last one counts."""
     requests: list[Callable[[], Awaitable[object]]] = [

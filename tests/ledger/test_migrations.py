@@ -10,9 +10,9 @@ import pytest
 
 from content_gateway.codecs.timestamps import microseconds
 from content_gateway.errors import WrongSettings
-from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqliteLedger
+from content_gateway.ledger.pins import SqlitePins
 from content_gateway.model.content_state import ContentState
 from content_gateway.model.pins import NO_LABEL, Match, Search
 from tests.ledgers import as_it_is, cid, quota
@@ -56,7 +56,7 @@ async def database(old: Path) -> AsyncIterator[LedgerDatabase]:
 
 async def test_every_pin_is_kept(database: LedgerDatabase) -> None:
     """With its requestor, its spelling and its time, to the millisecond; each once."""
-    ledger = SqliteLedger(database, grace=60.0)
+    ledger = SqlitePins(database, grace=60.0)
     page = await ledger.search("anna", Search(limit=1000), as_it_is)
     pins = {status.pin.cid: status.pin for status in page.pins}
     assert page.count == len(page.pins) == 40
@@ -72,7 +72,7 @@ async def test_every_pin_is_kept(database: LedgerDatabase) -> None:
 
 async def test_every_content_is_where_it_was(database: LedgerDatabase) -> None:
     """In its state, with its reason; a lease of the old process is over when its time is."""
-    ledger, contents = SqliteLedger(database, grace=60.0), SqliteContents(database)
+    ledger, contents = SqlitePins(database, grace=60.0), SqliteWorkQueue(database)
     assert (await contents.counts()) == {ContentState(state): 10 for state in STATES}
     for number in range(40):
         status = ledger.status("anna", cid(number))
@@ -108,7 +108,7 @@ async def test_a_migration_that_is_cut_off_leaves_the_old_ledger(old: Path) -> N
         connection.execute("DROP TABLE sweeps")
         connection.commit()
     async with LedgerDatabase(old) as database:
-        page = await SqliteLedger(database, grace=60.0).search("anna", Search(limit=1), as_it_is)
+        page = await SqlitePins(database, grace=60.0).search("anna", Search(limit=1), as_it_is)
         assert page.count == 40
 
 
@@ -143,7 +143,7 @@ async def test_names_are_folded_for_searches(tmp_path: Path) -> None:
             )
         connection.commit()
     async with LedgerDatabase(path) as database:
-        ledger = SqliteLedger(database, grace=60.0)
+        ledger = SqlitePins(database, grace=60.0)
         for name, match, found in (
             ("STRASSE", Match.IEXACT, ["strasse", "Straße"]),
             ("asse", Match.IPARTIAL, ["strasse", "Straße"]),

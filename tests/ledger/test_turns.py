@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqliteLedger
+from content_gateway.ledger.pins import SqlitePins
 from content_gateway.model.content_state import (
     Event,
     LeaseQuota,
@@ -25,13 +25,13 @@ LEASE = 30.0
 AGAIN = Outcome(Event.SEEN_PINNING, 5.0, attempted=True)
 
 
-async def promise(ledger: SqliteLedger, who: str, *numbers: int) -> None:
+async def promise(ledger: SqlitePins, who: str, *numbers: int) -> None:
     for number in numbers:
         await ledger.add(who, cid(number), str(cid(number)), NO_LABEL)
 
 
 async def lease(
-    contents: SqliteContents, number: int, held: Sequence[WorkItem] = ()
+    contents: SqliteWorkQueue, number: int, held: Sequence[WorkItem] = ()
 ) -> list[WorkItem]:
     """Leases of *number* first tries or retries, fair to whoever has what *held* says."""
     quota = LeaseQuota(
@@ -41,7 +41,7 @@ async def lease(
 
 
 async def test_a_newcomer_is_next(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """One content of ben waits behind one of anna's, not behind all hundred."""
     await promise(ledger, "anna", *range(100))
@@ -57,7 +57,7 @@ async def test_a_newcomer_is_next(
 
 
 async def test_all_have_the_same_number_of_turns(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """Whatever each has waiting, and in calls of any size, until it has none left."""
     for number, who in enumerate(("anna", "ben", "carla")):
@@ -91,7 +91,7 @@ def test_one_alone_has_all_its_workers_and_others_find_room(workers: int) -> Non
 
 
 async def test_a_requestor_whose_share_is_used_up_is_passed_over(
-    ledger: SqliteLedger, contents: SqliteContents
+    ledger: SqlitePins, contents: SqliteWorkQueue
 ) -> None:
     """What it has under way counts, in the queue and in all; and nobody is asked in vain."""
     await promise(ledger, "anna", *range(100))
@@ -108,7 +108,7 @@ async def test_a_requestor_whose_share_is_used_up_is_passed_over(
 
 
 async def test_retries_are_leased_in_turn_too(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """Five hundred that were tried before do not stand before the one of somebody else."""
     await promise(ledger, "anna", *range(500))
@@ -123,7 +123,7 @@ async def test_retries_are_leased_in_turn_too(
 
 
 async def test_a_shared_content_waits_in_the_turn_that_comes_first(
-    ledger: SqliteLedger, contents: SqliteContents
+    ledger: SqlitePins, contents: SqliteWorkQueue
 ) -> None:
     """Ben pins what stands at the end of anna's queue: it is his turn that it is served in; the
     other way round nothing is moved."""
@@ -136,7 +136,7 @@ async def test_a_shared_content_waits_in_the_turn_that_comes_first(
 
 
 async def test_a_shared_content_is_not_held_up_by_a_flood_that_comes_later(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """After each try it is seen again who of its holders comes first."""
     await promise(ledger, "anna", 1)
@@ -152,7 +152,7 @@ async def test_a_shared_content_is_not_held_up_by_a_flood_that_comes_later(
 
 
 async def test_who_lets_go_leaves_no_turn_behind(
-    ledger: SqliteLedger, contents: SqliteContents
+    ledger: SqlitePins, contents: SqliteWorkQueue
 ) -> None:
     """Anna's queue is no place for what only ben holds now."""
     await promise(ledger, "anna", 1)
@@ -165,7 +165,7 @@ async def test_who_lets_go_leaves_no_turn_behind(
 
 
 async def test_letting_go_and_pinning_again_gains_no_turns(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """What is pinned again is a first try again, and still one in anna's own queue."""
     await promise(ledger, "anna", *range(50))
@@ -181,7 +181,7 @@ async def test_letting_go_and_pinning_again_gains_no_turns(
 
 
 async def test_queues_that_turn_out_to_be_empty_are_passed_over(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock, database: LedgerDatabase
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock, database: LedgerDatabase
 ) -> None:
     """A thousand requestors whose contents are pinned by now do not hide the one that waits; their
     lines are gone when that one was found."""
@@ -199,7 +199,7 @@ async def test_queues_that_turn_out_to_be_empty_are_passed_over(
 
 
 async def test_whatever_waits_stands_in_the_line(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock, database: LedgerDatabase
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock, database: LedgerDatabase
 ) -> None:
     """No content is due before its queue is: after pins, outcomes, releases and removals alike."""
     for number in range(60):

@@ -141,7 +141,7 @@ class Memory:
         """What is remembered."""
         return self.kept.get((domain, coin))
 
-    def keep(self, domain: str, coin: CoinType, resolved: Resolved | None) -> None:
+    def store(self, domain: str, coin: CoinType, resolved: Resolved | None) -> None:
         """Remember, or forget."""
         self.kept.pop((domain, coin), None)
         if resolved is not None:

@@ -221,7 +221,7 @@ class Forgetful(Memory):
         self.asked += 1
         return None
 
-    def keep(self, domain: str, coin: CoinType, resolved: Resolved | None) -> None:
+    def store(self, domain: str, coin: CoinType, resolved: Resolved | None) -> None:
         pass
 
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from content_gateway.backends.cluster.cluster import IpfsCluster
-from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqliteLedger
+from content_gateway.ledger.pins import SqlitePins
 from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState, ResyncReport
@@ -38,8 +38,8 @@ class Fed:
         self.cluster = MiniCluster(3, clock=clock, batch_age=batch_age)
         self.cluster.pin_seconds, self.cluster.spread_seconds = 0.25, 0.1
         self.wire = Wire(self.cluster)
-        self.contents, self.clock = SqliteContents(database, clock=clock), clock
-        self.ledger = SqliteLedger(database, grace=0.0, clock=clock)
+        self.contents, self.clock = SqliteWorkQueue(database, clock=clock), clock
+        self.ledger = SqlitePins(database, grace=0.0, clock=clock)
         self._backend = IpfsCluster(
             self.wire, self.wire.urls, batch_age=batch_age, seconds=3.0, clock=clock, **options
         )

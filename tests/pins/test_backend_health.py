@@ -10,9 +10,9 @@ from structlog.testing import capture_logs
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import UpstreamUnavailable
 from content_gateway.ledger.backend_health import SqliteBackendHealth
-from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqliteLedger
+from content_gateway.ledger.pins import SqlitePins
 from content_gateway.model.backend_health import BackendHealth
 from content_gateway.model.content_state import BackendStatus, ContentState, Peer, TrackerStatus
 from content_gateway.model.pins import Page, PinStatus, Search
@@ -34,8 +34,8 @@ class CountedWords:
         self._ledger = ledger
         self.kept: list[BackendHealth] = []
 
-    async def keep(self, health: BackendHealth) -> None:
-        await self._ledger.keep(health)
+    async def store(self, health: BackendHealth) -> None:
+        await self._ledger.store(health)
         self.kept.append(health)
 
 
@@ -53,14 +53,14 @@ def words(database: LedgerDatabase) -> CountedWords:
 async def reconciler(
     database: LedgerDatabase, backend: Backend, words: CountedWords
 ) -> AsyncIterator[Reconciler]:
-    reconciler = Reconciler(SqliteContents(database), backend, policy=QUICK, health=words)
+    reconciler = Reconciler(SqliteWorkQueue(database), backend, policy=QUICK, health=words)
     yield reconciler
     await reconciler.close()
 
 
 @pytest.fixture
 def pinning(database: LedgerDatabase, reconciler: Reconciler) -> Pinning:
-    ledger = SqliteLedger(database, grace=0.2)
+    ledger = SqlitePins(database, grace=0.2)
     return Pinning(ledger, denylist=Denylist(None, None), wake=reconciler.wake)
 
 
@@ -88,7 +88,7 @@ async def test_every_waiting_pin_says_why_and_until_when(
     await asyncio.gather(*(pinning.add("a", str(cid(number))) for number in range(200)))
     reconciler.start()
     await until(lambda: words.kept and words.kept[-1].since is not None)
-    other = SqliteLedger(database, grace=0.2)
+    other = SqlitePins(database, grace=0.2)
     what = "takes no pins since 2" if is_rejecting_writes else "cannot be reached since 2"
     for status in (*await all_of(pinning), other.status("a", cid(199))):
         assert status is not None
@@ -97,7 +97,7 @@ async def test_every_waiting_pin_says_why_and_until_when(
         assert "; the next try is at 2" in status.error
         assert status.next_at is not None
         assert status.next_at > datetime.now(UTC) - timedelta(seconds=30)
-    assert await SqliteContents(database).reasons(9) == {None: 200}
+    assert await SqliteWorkQueue(database).reasons(9) == {None: 200}
     backend.is_unreachable = backend.is_rejecting_writes = False
     for number in range(200):
         await until(
@@ -137,29 +137,29 @@ async def test_what_has_a_verdict_keeps_it(pinning: Pinning) -> None:
     pin = pinning.status("a", cid(1))
     again = NOW + timedelta(seconds=8)
     health = BackendHealth(NOW, since=NOW, next_at=again, reason="http://10.0.0.7:9094 refused")
-    failed = health.told_of(waiting(ContentState.FAILED, "no such block", pin))
+    failed = health.explain_pin(waiting(ContentState.FAILED, "no such block", pin))
     assert (failed.error, failed.next_at) == ("no such block", again)
-    slow = health.told_of(waiting(ContentState.PINNING, "It takes long.", pin))
-    assert (slow.error, slow.next_at) == (health.words(), again)
+    slow = health.explain_pin(waiting(ContentState.PINNING, "It takes long.", pin))
+    assert (slow.error, slow.next_at) == (health.describe(), again)
     pinned = waiting(ContentState.PINNED, None, pin)
-    assert health.told_of(pinned) is pinned
-    assert "10.0.0.7" not in health.words()
+    assert health.explain_pin(pinned) is pinned
+    assert "10.0.0.7" not in health.describe()
 
 
 def test_a_word_that_nobody_renews_is_not_believed() -> None:
     """Of a process that died in an outage nothing follows for what is now; nor of a clock that was
     wrong."""
     health = BackendHealth(NOW, since=NOW, next_at=NOW + timedelta(seconds=8))
-    assert health.is_out(NOW + timedelta(minutes=2))
-    assert not health.is_out(NOW + timedelta(hours=1))
-    assert not health.is_out(NOW - timedelta(days=2))
-    assert not BackendHealth(NOW).is_out(NOW)
+    assert health.is_unavailable(NOW + timedelta(minutes=2))
+    assert not health.is_unavailable(NOW + timedelta(hours=1))
+    assert not health.is_unavailable(NOW - timedelta(days=2))
+    assert not BackendHealth(NOW).is_unavailable(NOW)
 
 
 def test_our_own_fault_is_not_blamed_on_a_backend() -> None:
     """A full disk of ours is told as ours."""
     health = BackendHealth(NOW, since=NOW, is_ours=True, reason="The disk is full.")
-    assert health.words().startswith("This service cannot keep content since 2026-11-22T03:00")
+    assert health.describe().startswith("This service cannot keep content since 2026-11-22T03:00")
 
 
 class Kept:
@@ -168,7 +168,7 @@ class Kept:
     def __init__(self) -> None:
         self.kept: list[BackendHealth] = []
 
-    async def keep(self, health: BackendHealth) -> None:
+    async def store(self, health: BackendHealth) -> None:
         self.kept.append(health)
 
 
@@ -183,15 +183,15 @@ async def test_a_backend_that_answers_costs_a_word_in_ten_seconds() -> None:
         seen = BackendStatus(TrackerStatus.PINNED, 1, 2, peers)
         health.record_answer(None, is_write=False)
         health.seen([seen])
-        health.finished([seen, BackendStatus(TrackerStatus.QUEUED), None])
-        await health.keep()
+        health.record_outcomes([seen, BackendStatus(TrackerStatus.QUEUED), None])
+        await health.store()
     assert len(ledger.kept) == 10
     last = ledger.kept[-1]
     assert last.answered_at == datetime.fromtimestamp(clock.now - 9, UTC)
     assert [(node.name, node.answers) for node in last.nodes] == [("one", True), ("two", False)]
     assert (last.pinned, round(last.seconds)) == (91, 91)
     health.record_answer(UpstreamUnavailable("away"), is_write=False)
-    await health.keep()
+    await health.store()
     assert ledger.kept[-1].since == datetime.fromtimestamp(clock.now, UTC)
-    await health.keep()
+    await health.store()
     assert len(ledger.kept) == 11

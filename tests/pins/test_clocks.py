@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from content_gateway.denylist.denylist import Denylist
-from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqliteLedger
+from content_gateway.ledger.pins import SqlitePins
 from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.model.content_state import (
     ContentState,
@@ -45,13 +45,13 @@ class SetClock:
 
 
 @pytest.fixture
-def ledger(database: LedgerDatabase, clock: Clock) -> SqliteLedger:
-    return SqliteLedger(database, grace=GRACE, clock=clock)
+def ledger(database: LedgerDatabase, clock: Clock) -> SqlitePins:
+    return SqlitePins(database, grace=GRACE, clock=clock)
 
 
 @pytest.fixture
-def contents(database: LedgerDatabase, clock: Clock) -> SqliteContents:
-    return SqliteContents(database, grace=GRACE, clock=clock)
+def contents(database: LedgerDatabase, clock: Clock) -> SqliteWorkQueue:
+    return SqliteWorkQueue(database, grace=GRACE, clock=clock)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def backend() -> Backend:
 async def reconciler(
     database: LedgerDatabase, backend: Backend, wall: SetClock
 ) -> AsyncIterator[Reconciler]:
-    contents = SqliteContents(database, clock=wall)
+    contents = SqliteWorkQueue(database, clock=wall)
     policy = replace(QUICK, longest_failure_backoff=900.0)
     reconciler = Reconciler(contents, backend, policy=policy, clock=wall)
     yield reconciler
@@ -77,7 +77,7 @@ async def reconciler(
 
 @pytest.fixture
 def pinning(database: LedgerDatabase, reconciler: Reconciler, wall: SetClock) -> Pinning:
-    ledger = SqliteLedger(database, grace=0.2, clock=wall)
+    ledger = SqlitePins(database, grace=0.2, clock=wall)
     return Pinning(ledger, denylist=Denylist(None, None), wake=reconciler.wake)
 
 
@@ -175,13 +175,13 @@ async def test_a_step_back_is_told_from_time_that_passes() -> None:
 # The ledger.
 
 
-async def add(ledger: SqliteLedger, *numbers: int) -> None:
+async def add(ledger: SqlitePins, *numbers: int) -> None:
     for number in numbers:
         await ledger.add("a", cid(number), str(cid(number)), NO_LABEL)
 
 
 async def test_what_waits_beyond_every_backoff_is_due(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """Queued, failed, and in a queue that was served under the wrong clock; what waits within the
     longest backoff waits on."""
@@ -205,7 +205,7 @@ async def test_what_waits_beyond_every_backoff_is_due(
 
 
 async def test_a_lease_of_the_future_is_not_taken_from_who_lives(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """It becomes one from now, that its owner renews, or that runs out."""
     clock.now += YEAR
@@ -222,7 +222,7 @@ async def test_a_lease_of_the_future_is_not_taken_from_who_lives(
 
 
 async def test_a_period_of_grace_is_kept_but_not_for_a_year(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """Let go of under a clock that was ahead: the grace begins again, once."""
     await add(ledger, 1, 2)
@@ -238,7 +238,7 @@ async def test_a_period_of_grace_is_kept_but_not_for_a_year(
 
 
 async def test_a_step_back_takes_as_much_from_every_wait(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """Five minutes back, within the longest backoff: who was to wait ten seconds waits ten."""
     await add(ledger, 1, 2)
@@ -256,7 +256,7 @@ async def test_a_step_back_takes_as_much_from_every_wait(
 
 
 async def test_what_was_sent_in_the_future_was_sent_just_now(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """Its batch age begins with the first lease, and ends."""
     clock.now += YEAR
@@ -275,7 +275,7 @@ async def test_what_was_sent_in_the_future_was_sent_just_now(
 
 
 async def test_a_sweep_is_not_put_off_for_a_year(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock, database: LedgerDatabase
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock, database: LedgerDatabase
 ) -> None:
     """Neither by the last one, nor by one that died; and what was pinned under a clock that was
     ahead is compared like the rest."""
@@ -295,7 +295,7 @@ async def test_a_sweep_is_not_put_off_for_a_year(
 
 
 async def test_far_moments_are_found_from_queue_to_queue(
-    ledger: SqliteLedger, contents: SqliteContents, clock: Clock
+    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """Of many queues with many contents only those are touched that wait too long."""
     for who in range(30):

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Iterable
 import pytest
 
 from content_gateway.denylist.denylist import Denylist
-from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqliteLedger
+from content_gateway.ledger.pins import SqlitePins
 from content_gateway.model.content_state import ContentState, shared_by_all
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
@@ -43,14 +43,14 @@ def backend() -> Backend:
 
 @pytest.fixture
 async def reconciler(database: LedgerDatabase, backend: Backend) -> AsyncIterator[Reconciler]:
-    reconciler = Reconciler(SqliteContents(database), backend, policy=PATIENT)
+    reconciler = Reconciler(SqliteWorkQueue(database), backend, policy=PATIENT)
     yield reconciler
     await reconciler.close()
 
 
 @pytest.fixture
 def pinning(database: LedgerDatabase, reconciler: Reconciler) -> Pinning:
-    ledger = SqliteLedger(database, grace=0.0)
+    ledger = SqlitePins(database, grace=0.0)
     return Pinning(ledger, denylist=Denylist(None, None), wake=reconciler.wake)
 
 

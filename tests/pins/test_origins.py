@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from content_gateway.errors import InvalidBody, UpstreamUnavailable
-from content_gateway.pins.delegates import MOST_DELEGATES, Delegates, told
+from content_gateway.pins.delegates import MOST_DELEGATES, Delegates, usable_addresses
 from content_gateway.pins.origins import MOST_ORIGINS, OriginRules
 from tests.waiting import until
 
@@ -71,10 +71,12 @@ def test_clients_are_told_what_they_can_connect_to() -> None:
     """Public addresses with a peer id, some of each node's in turn, as many as the API has."""
     first = [node(number) for number in range(30)]
     second = [node(number, 1) for number in range(30)]
-    listed = told([LOCAL, *first, "/ip4/8.8.8.8/tcp/1", "x", *second, first[0]], private=False)
+    listed = usable_addresses(
+        [LOCAL, *first, "/ip4/8.8.8.8/tcp/1", "x", *second, first[0]], private=False
+    )
     assert listed[:4] == [first[0], second[0], first[1], second[1]]
     assert len(listed) == MOST_DELEGATES
-    assert told([LOCAL, LAN], private=True) == [LOCAL, LAN]
+    assert usable_addresses([LOCAL, LAN], private=True) == [LOCAL, LAN]
 
 
 class Backend:

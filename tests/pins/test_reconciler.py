@@ -12,9 +12,9 @@ import pytest
 
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import PinDeferred, PinFailed, PinNotFound, UpstreamUnavailable
-from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqliteLedger
+from content_gateway.ledger.pins import SqlitePins
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import (
     BackendStatus,
@@ -147,7 +147,7 @@ def backend() -> Backend:
 
 @pytest.fixture
 async def reconciler(database: LedgerDatabase, backend: Backend) -> AsyncIterator[Reconciler]:
-    reconciler = Reconciler(SqliteContents(database), backend, policy=QUICK)
+    reconciler = Reconciler(SqliteWorkQueue(database), backend, policy=QUICK)
     yield reconciler
     await reconciler.close()
 
@@ -155,7 +155,7 @@ async def reconciler(database: LedgerDatabase, backend: Backend) -> AsyncIterato
 @pytest.fixture
 def pinning(database: LedgerDatabase, reconciler: Reconciler) -> Pinning:
     nothing = Denylist(None, None)
-    return Pinning(SqliteLedger(database, grace=0.2), denylist=nothing, wake=reconciler.wake)
+    return Pinning(SqlitePins(database, grace=0.2), denylist=nothing, wake=reconciler.wake)
 
 
 async def settled_for(pinning: Pinning, requestor: str, number: int) -> None:
@@ -163,7 +163,7 @@ async def settled_for(pinning: Pinning, requestor: str, number: int) -> None:
     await until(lambda: pinning.status(requestor, cid(number)).state is ContentState.PINNED)
 
 
-async def finished(pinning: Pinning, number: int, state: ContentState) -> PinStatus:
+async def reaches(pinning: Pinning, number: int, state: ContentState) -> PinStatus:
     """The status of pin *number* of requestor "a", once it has *state*."""
 
     def status() -> PinStatus | None:
@@ -184,7 +184,7 @@ async def test_a_promise_reaches_the_backend(
     assert pin.created_at.tzinfo is UTC
     assert pinning.status("a", cid(1)).state is ContentState.QUEUED
     reconciler.start()
-    await finished(pinning, 1, ContentState.PINNED)
+    await reaches(pinning, 1, ContentState.PINNED)
     assert backend.sent == {cid(1): 1}
 
 
@@ -194,7 +194,7 @@ async def test_a_second_requestor_costs_the_backend_nothing(
     """Content that is pinned is not checked or sent again for another key."""
     reconciler.start()
     await pinning.add("a", str(cid(1)))
-    await finished(pinning, 1, ContentState.PINNED)
+    await reaches(pinning, 1, ContentState.PINNED)
     looked = backend.looked[cid(1)]
     await pinning.add("b", str(cid(1)))
     assert pinning.status("b", cid(1)).state is ContentState.PINNED
@@ -235,7 +235,7 @@ async def test_an_outage_only_delays(
     assert status.state is ContentState.QUEUED
     backend.is_unreachable = False
     for number in range(30):
-        done = await finished(pinning, number, ContentState.PINNED)
+        done = await reaches(pinning, number, ContentState.PINNED)
         assert (done.attempts, done.error) == (0, None)
     assert set(backend.sent.values()) == {1}
 
@@ -245,15 +245,15 @@ async def test_many_are_looked_at_together(database: LedgerDatabase) -> None:
     other a little, so that one question is about several."""
     backend = Backend(batch_age=1.0)
     policy = replace(QUICK, batch=10, gather_many=0.2, first_backoff=0.1, longest_backoff=0.5)
-    reconciler = Reconciler(SqliteContents(database), backend, policy=policy)
+    reconciler = Reconciler(SqliteWorkQueue(database), backend, policy=policy)
     pinning = Pinning(
-        SqliteLedger(database, grace=0.2), denylist=Denylist(None, None), wake=reconciler.wake
+        SqlitePins(database, grace=0.2), denylist=Denylist(None, None), wake=reconciler.wake
     )
     for number in range(60):
         await pinning.add("a", str(cid(number)))
     reconciler.start()
     for number in range(60):
-        await finished(pinning, number, ContentState.PINNED)
+        await reaches(pinning, number, ContentState.PINNED)
     await reconciler.close()
     assert backend.looked.total() >= 5 * backend.calls  # half of it where none waits
 
@@ -265,10 +265,10 @@ async def test_a_refused_content_is_failed_and_tried_again(
     backend.refused.add(cid(1))
     reconciler.start()
     await pinning.add("a", str(cid(1)))
-    failed = await finished(pinning, 1, ContentState.FAILED)
+    failed = await reaches(pinning, 1, ContentState.FAILED)
     assert failed.error == "no such block"
     backend.refused.clear()
-    assert (await finished(pinning, 1, ContentState.PINNED)).error is None
+    assert (await reaches(pinning, 1, ContentState.PINNED)).error is None
 
 
 async def test_what_the_backend_holds_is_not_sent(
@@ -278,7 +278,7 @@ async def test_what_the_backend_holds_is_not_sent(
     backend.held.add(cid(1))
     await pinning.add("a", str(cid(1)))
     reconciler.start()
-    await finished(pinning, 1, ContentState.PINNED)
+    await reaches(pinning, 1, ContentState.PINNED)
     assert not backend.sent
 
 
@@ -291,7 +291,7 @@ async def test_workers_are_bounded(
         await pinning.add("a", str(cid(number)))
     reconciler.start()
     for number in range(60):
-        await finished(pinning, number, ContentState.PINNED)
+        await reaches(pinning, number, ContentState.PINNED)
     assert backend.most_running == QUICK.workers
 
 
@@ -300,7 +300,7 @@ async def test_a_batch_gives_back_its_own_work_only(
 ) -> None:
     """What was settled, and is under way again in a newer batch, still counts when the older batch
     ends: two workers never are three."""
-    reconciler = Reconciler(SqliteContents(database), backend, policy=replace(QUICK, workers=2))
+    reconciler = Reconciler(SqliteWorkQueue(database), backend, policy=replace(QUICK, workers=2))
     backend.deferred.add(cid(0))  # settled at once, and due again soon
     backend.seconds = 0.4  # the other one of the batch takes longer
     for number in range(2):
@@ -312,7 +312,7 @@ async def test_a_batch_gives_back_its_own_work_only(
     await until(lambda: backend.busy[cid(0)] == 1)
     for number in range(2, 4):
         await pinning.add("a", str(cid(number)))
-    await finished(pinning, 1, ContentState.PINNED)
+    await reaches(pinning, 1, ContentState.PINNED)
     await until(lambda: backend.running >= 2)
     await asyncio.sleep(0.2)
     assert backend.most_running == 2
@@ -324,13 +324,13 @@ async def test_one_worker_holds_a_content_across_reconcilers(
 ) -> None:
     """Three reconcilers on one ledger never reconcile one content at the same time, nor twice."""
     backend.seconds = 0.05
-    others = [Reconciler(SqliteContents(database), backend, policy=QUICK) for _ in range(3)]
+    others = [Reconciler(SqliteWorkQueue(database), backend, policy=QUICK) for _ in range(3)]
     for number in range(50):
         await pinning.add("a", str(cid(number)))
     for reconciler in others:
         reconciler.start()
     for number in range(50):
-        await finished(pinning, number, ContentState.PINNED)
+        await reaches(pinning, number, ContentState.PINNED)
     for reconciler in others:
         await reconciler.close()
     assert not backend.overlapped
@@ -342,11 +342,11 @@ async def test_a_long_retrieval_keeps_its_lease(
 ) -> None:
     """Work that takes longer than a lease is not begun a second time by somebody else."""
     backend.seconds = 2.5
-    other = Reconciler(SqliteContents(database), backend, policy=QUICK)
+    other = Reconciler(SqliteWorkQueue(database), backend, policy=QUICK)
     await pinning.add("a", str(cid(1)))
     reconciler.start()
     other.start()
-    await finished(pinning, 1, ContentState.PINNED)
+    await reaches(pinning, 1, ContentState.PINNED)
     await other.close()
     assert backend.sent[cid(1)] == 1
 
@@ -359,7 +359,7 @@ async def test_contents_that_hang_do_not_stop_the_others(
         workers=4, idle=0.02, first_attempt_timeout=0.05, first_backoff=0.01, longest_backoff=0.02
     )
     backend.hanging = {cid(number) for number in range(40)}
-    reconciler = Reconciler(SqliteContents(database), backend, policy=slices)
+    reconciler = Reconciler(SqliteWorkQueue(database), backend, policy=slices)
     for number in range(40):
         await pinning.add("a", str(cid(number)))
     reconciler.start()
@@ -367,7 +367,7 @@ async def test_contents_that_hang_do_not_stop_the_others(
     for number in range(40, 50):
         await pinning.add("a", str(cid(number)))
     for number in range(40, 50):
-        await finished(pinning, number, ContentState.PINNED)
+        await reaches(pinning, number, ContentState.PINNED)
     assert pinning.status("a", cid(0)).state is not ContentState.PINNED
     await reconciler.close()
 
@@ -382,7 +382,7 @@ async def test_a_bug_in_a_backend_is_recorded_and_tried_again(
 
     await until(lambda: pinning.status("a", cid(1)).error is not None)
     backend.broken.clear()
-    await finished(pinning, 1, ContentState.PINNED)
+    await reaches(pinning, 1, ContentState.PINNED)
 
 
 async def test_a_stop_gives_the_work_back(
@@ -391,16 +391,16 @@ async def test_a_stop_gives_the_work_back(
     """What a stopped reconciler was doing is due at once for the next one."""
     backend.seconds = 30.0
     patient = ReconcilePolicy(idle=0.02, lease=60.0)
-    first = Reconciler(SqliteContents(database), backend, policy=patient)
+    first = Reconciler(SqliteWorkQueue(database), backend, policy=patient)
     await pinning.add("a", str(cid(1)))
     first.start()
 
     await until(lambda: backend.sent[cid(1)] == 1)
     await first.close()
     backend.seconds = 0.0
-    second = Reconciler(SqliteContents(database), backend, policy=patient)
+    second = Reconciler(SqliteWorkQueue(database), backend, policy=patient)
     second.start()
-    await finished(pinning, 1, ContentState.PINNED)
+    await reaches(pinning, 1, ContentState.PINNED)
     await second.close()
 
 
@@ -408,12 +408,12 @@ async def test_a_dead_worker_loses_its_lease(
     database: LedgerDatabase, pinning: Pinning, reconciler: Reconciler
 ) -> None:
     """A lease that nobody renews runs out, and its outcome is refused when it comes too late."""
-    ledger = SqliteContents(database)
+    ledger = SqliteWorkQueue(database)
     await pinning.add("a", str(cid(1)))
     (item,) = await ledger.lease("dead", 0.2, quota(5))
     assert not await ledger.lease("other", 0.2, quota(5))
     reconciler.start()
-    await finished(pinning, 1, ContentState.PINNED)
+    await reaches(pinning, 1, ContentState.PINNED)
     await ledger.record_outcomes("dead", [(item, Outcome(Event.SEEN_FAILED, 1.0, error="late"))])
     assert pinning.status("a", cid(1)).state is ContentState.PINNED
 
@@ -440,11 +440,11 @@ async def test_the_last_requestor_takes_the_content_along(
     reconciler.start()
     await pinning.add("a", str(cid(1)))
     await pinning.add("b", str(cid(1)))
-    await finished(pinning, 1, ContentState.PINNED)
-    assert await pinning.remove("b", cid(1)) is Removal.STAYS
+    await reaches(pinning, 1, ContentState.PINNED)
+    assert await pinning.remove("b", cid(1)) is Removal.STILL_HELD
     await asyncio.sleep(0.4)
     assert cid(1) in backend.held
-    assert await pinning.remove("a", cid(1)) is Removal.LEAVES
+    assert await pinning.remove("a", cid(1)) is Removal.RELEASED
     with pytest.raises(PinNotFound):
         pinning.status("a", cid(1))
     with pytest.raises(PinNotFound):
@@ -459,7 +459,7 @@ async def test_what_is_pinned_again_within_the_grace_never_leaves(
     """A requestor that thinks better of it costs the backend nothing."""
     reconciler.start()
     await pinning.add("a", str(cid(1)))
-    await finished(pinning, 1, ContentState.PINNED)
+    await reaches(pinning, 1, ContentState.PINNED)
     await pinning.remove("a", cid(1))
     await pinning.add("b", str(cid(1)))
     await asyncio.sleep(0.5)
@@ -473,7 +473,7 @@ async def test_a_pin_during_its_contents_unpin_is_kept(
     """Asked for again while the request to unpin is on its way: it goes and comes back."""
     reconciler.start()
     await pinning.add("a", str(cid(1)))
-    await finished(pinning, 1, ContentState.PINNED)
+    await reaches(pinning, 1, ContentState.PINNED)
     backend.seconds = 0.3
     await pinning.remove("a", cid(1))
 
@@ -481,7 +481,7 @@ async def test_a_pin_during_its_contents_unpin_is_kept(
     await pinning.add("a", str(cid(1)))
 
     await until(lambda: backend.sent[cid(1)] == 2 and cid(1) in backend.held)
-    await finished(pinning, 1, ContentState.PINNED)
+    await reaches(pinning, 1, ContentState.PINNED)
     assert not backend.overlapped
 
 
@@ -490,13 +490,13 @@ async def test_batched_changes_are_believed_when_they_are_old_enough(
 ) -> None:
     """Pinned, released and pinned again within the batch age: the last request is what holds."""
     backend = Backend(batch_age=0.5)
-    reconciler = Reconciler(SqliteContents(database), backend, policy=QUICK)
+    reconciler = Reconciler(SqliteWorkQueue(database), backend, policy=QUICK)
     nothing = Denylist(None, None)
-    ledger = SqliteLedger(database, grace=0.0)
+    ledger = SqlitePins(database, grace=0.0)
     pinning = Pinning(ledger, denylist=nothing, wake=reconciler.wake)
     reconciler.start()
     await pinning.add("a", str(cid(1)))
-    await finished(pinning, 1, ContentState.PINNED)
+    await reaches(pinning, 1, ContentState.PINNED)
     assert backend.sent[cid(1)] == 1
     await pinning.remove("a", cid(1))
 
@@ -505,7 +505,7 @@ async def test_batched_changes_are_believed_when_they_are_old_enough(
 
     await until(lambda: backend.sent[cid(1)] == 2)
     await asyncio.sleep(1.0)
-    await finished(pinning, 1, ContentState.PINNED)
+    await reaches(pinning, 1, ContentState.PINNED)
     assert cid(1) in backend.held
     await reconciler.close()
 
@@ -513,8 +513,8 @@ async def test_batched_changes_are_believed_when_they_are_old_enough(
 async def test_an_unpin_that_came_too_early_is_sent_again(database: LedgerDatabase) -> None:
     """Let go inside the batch window of its pin: the cluster says 404 and pins it afterwards."""
     backend = Backend(batch_age=2.0)
-    reconciler = Reconciler(SqliteContents(database), backend, policy=QUICK)
-    ledger = SqliteLedger(database, grace=0.0)
+    reconciler = Reconciler(SqliteWorkQueue(database), backend, policy=QUICK)
+    ledger = SqlitePins(database, grace=0.0)
     pinning = Pinning(ledger, denylist=Denylist(None, None), wake=reconciler.wake)
     reconciler.start()
     await pinning.add("a", str(cid(1)))
@@ -523,7 +523,7 @@ async def test_an_unpin_that_came_too_early_is_sent_again(database: LedgerDataba
     await pinning.remove("a", cid(1))
 
     async def is_forgotten() -> bool:
-        return not (await SqliteContents(database).counts())
+        return not (await SqliteWorkQueue(database).counts())
 
     await eventually(is_forgotten)
     assert cid(1) not in backend.held
@@ -554,7 +554,7 @@ async def test_a_backend_that_takes_nothing_is_left_alone_and_probed(
     assert sum(backend.looked.values()) < 60
     backend.is_rejecting_writes = False
     for number in range(100):
-        await finished(pinning, number, ContentState.PINNED)
+        await reaches(pinning, number, ContentState.PINNED)
 
 
 async def test_one_content_that_is_deferred_stops_nobody(
@@ -566,11 +566,11 @@ async def test_one_content_that_is_deferred_stops_nobody(
     for number in range(30):
         await pinning.add("a", str(cid(number)))
     for number in range(1, 30):
-        await finished(pinning, number, ContentState.PINNED)
+        await reaches(pinning, number, ContentState.PINNED)
     status = pinning.status("a", cid(0))
     assert (status.state, status.error) == (ContentState.QUEUED, "not now")
     backend.deferred.clear()
-    await finished(pinning, 0, ContentState.PINNED)
+    await reaches(pinning, 0, ContentState.PINNED)
 
 
 async def test_progress_is_shown(
@@ -580,28 +580,28 @@ async def test_progress_is_shown(
     backend.hanging.add(cid(1))
     reconciler.start()
     await pinning.add("a", str(cid(1)))
-    status = await finished(pinning, 1, ContentState.PINNING)
+    status = await reaches(pinning, 1, ContentState.PINNING)
     assert (status.blocks, status.size, status.next_at) == (1, 100, None)
 
 
 async def test_one_worker_does_everything(database: LedgerDatabase, backend: Backend) -> None:
     """With a single worker what failed is tried again, and what nobody holds is forgotten."""
     policy = replace(QUICK, workers=1)
-    reconciler = Reconciler(SqliteContents(database), backend, policy=policy)
-    ledger = SqliteLedger(database, grace=0.0)
+    reconciler = Reconciler(SqliteWorkQueue(database), backend, policy=policy)
+    ledger = SqlitePins(database, grace=0.0)
     pinning = Pinning(ledger, denylist=Denylist(None, None), wake=reconciler.wake)
     backend.refused.add(cid(1))
     reconciler.start()
     await pinning.add("a", str(cid(1)))
-    await finished(pinning, 1, ContentState.FAILED)
+    await reaches(pinning, 1, ContentState.FAILED)
     backend.refused.clear()
     await pinning.add("a", str(cid(2)))
-    await finished(pinning, 1, ContentState.PINNED)
-    await finished(pinning, 2, ContentState.PINNED)
+    await reaches(pinning, 1, ContentState.PINNED)
+    await reaches(pinning, 2, ContentState.PINNED)
     await pinning.remove("a", cid(1))
 
     async def is_forgotten() -> bool:
-        return (await SqliteContents(database).counts()) == {ContentState.PINNED: 1}
+        return (await SqliteWorkQueue(database).counts()) == {ContentState.PINNED: 1}
 
     await eventually(is_forgotten)
     await reconciler.close()
@@ -619,7 +619,7 @@ async def test_a_row_that_is_no_content_stops_nobody(
     await database.write(spoil)
     await pinning.add("a", str(cid(2)))
     reconciler.start()
-    await finished(pinning, 2, ContentState.PINNED)
+    await reaches(pinning, 2, ContentState.PINNED)
 
 
 async def test_a_stubborn_content_can_find_the_backend_back(
@@ -635,15 +635,15 @@ async def test_a_stubborn_content_can_find_the_backend_back(
     backend.is_rejecting_writes = True
     await asyncio.sleep(0.2)
     backend.is_rejecting_writes = False
-    await finished(pinning, 1, ContentState.PINNED)
+    await reaches(pinning, 1, ContentState.PINNED)
 
 
 async def test_the_backend_is_told_who_has_it(database: LedgerDatabase, backend: Backend) -> None:
     """The origins of all pins of a content, and of none that is gone, go with the request."""
-    ledger = SqliteLedger(database, grace=0.0)
+    ledger = SqlitePins(database, grace=0.0)
     rules = OriginRules()
     reconciler = Reconciler(
-        SqliteContents(database),
+        SqliteWorkQueue(database),
         backend,
         policy=QUICK,
         origins=lambda content: rules.usable(ledger.origins(content)),

@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 import pytest
 
 from content_gateway.errors import StorageUnavailable, UpstreamUnavailable
-from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqliteLedger
+from content_gateway.ledger.pins import SqlitePins
 from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import BackendStatus, Event, Listed, Outcome, TrackerStatus
@@ -73,8 +73,8 @@ def resyncs(database: LedgerDatabase, clock: Clock) -> SqliteResyncs:
 
 
 @pytest.fixture
-def ledger(database: LedgerDatabase, clock: Clock) -> SqliteLedger:
-    return SqliteLedger(database, grace=0.0, clock=clock)
+def ledger(database: LedgerDatabase, clock: Clock) -> SqlitePins:
+    return SqlitePins(database, grace=0.0, clock=clock)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def resync(resyncs: SqliteResyncs, pinset: Pinset, clock: Clock, woken: list[Non
     return Resync(resyncs, pinset, wake=lambda: woken.append(None), clock=clock)
 
 
-async def hold(ledger: SqliteLedger, contents: SqliteContents, numbers: Sequence[int]) -> None:
+async def hold(ledger: SqlitePins, contents: SqliteWorkQueue, numbers: Sequence[int]) -> None:
     """These contents are held, pinned and settled."""
     await asyncio.gather(*(ledger.add("a", cid(n), str(cid(n)), NO_LABEL) for n in numbers))
     while items := await contents.lease("test", 30.0, quota(1000)):
@@ -101,14 +101,14 @@ async def hold(ledger: SqliteLedger, contents: SqliteContents, numbers: Sequence
         await contents.record_outcomes("test", [(item, seen) for item in items])
 
 
-async def item(contents: SqliteContents) -> set[int]:
+async def item(contents: SqliteWorkQueue) -> set[int]:
     """What is due now."""
     items = await contents.lease("test", 30.0, quota(MANY))
     return set(numbers(items))
 
 
 async def test_ten_thousand_contents_are_compared(
-    ledger: SqliteLedger, contents: SqliteContents, resync: Resync, pinset: Pinset
+    ledger: SqlitePins, contents: SqliteWorkQueue, resync: Resync, pinset: Pinset
 ) -> None:
     """Fifty that are lost are due, and nothing else; thirty unmanaged pins are told, in a
     sample."""
@@ -124,7 +124,7 @@ async def test_ten_thousand_contents_are_compared(
 
 
 async def test_a_wiped_backend_is_asked_for_everything(
-    ledger: SqliteLedger, contents: SqliteContents, resync: Resync, woken: list[None]
+    ledger: SqlitePins, contents: SqliteWorkQueue, resync: Resync, woken: list[None]
 ) -> None:
     """An empty list from a backend that answers means that all is gone."""
     await hold(ledger, contents, range(2500))
@@ -144,7 +144,7 @@ async def test_an_empty_ledger_has_only_strangers(resync: Resync, pinset: Pinset
 
 
 async def test_what_is_not_settled_is_not_missing(
-    ledger: SqliteLedger, contents: SqliteContents, resync: Resync, pinset: Pinset
+    ledger: SqlitePins, contents: SqliteWorkQueue, resync: Resync, pinset: Pinset
 ) -> None:
     """What is on its way in or out is the reconciler's business, and no stranger either."""
     await hold(ledger, contents, [1])
@@ -158,8 +158,8 @@ async def test_what_is_not_settled_is_not_missing(
 
 async def test_a_list_that_breaks_off_proves_nothing(
     *,
-    ledger: SqliteLedger,
-    contents: SqliteContents,
+    ledger: SqlitePins,
+    contents: SqliteWorkQueue,
     resync: Resync,
     resyncs: SqliteResyncs,
     pinset: Pinset,
@@ -180,8 +180,8 @@ async def test_a_list_that_breaks_off_proves_nothing(
 
 async def test_one_process_sweeps_at_a_time(
     *,
-    ledger: SqliteLedger,
-    contents: SqliteContents,
+    ledger: SqlitePins,
+    contents: SqliteWorkQueue,
     resyncs: SqliteResyncs,
     resync: Resync,
     pinset: Pinset,
@@ -204,8 +204,8 @@ async def test_one_process_sweeps_at_a_time(
 
 async def test_a_sweep_that_lost_its_lease_stops(
     *,
-    ledger: SqliteLedger,
-    contents: SqliteContents,
+    ledger: SqlitePins,
+    contents: SqliteWorkQueue,
     resyncs: SqliteResyncs,
     resync: Resync,
     pinset: Pinset,
@@ -249,8 +249,8 @@ async def test_a_sweep_waits_for_its_time(
 
 
 async def test_it_sweeps_at_the_start_and_when_hastened(
-    ledger: SqliteLedger,
-    contents: SqliteContents,
+    ledger: SqlitePins,
+    contents: SqliteWorkQueue,
     resyncs: SqliteResyncs,
     pinset: Pinset,
     clock: Clock,

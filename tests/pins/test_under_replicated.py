@@ -163,17 +163,17 @@ async def test_a_peer_that_hears_of_no_change_is_told_by_us(make: Any, *, was_kn
     or that it knows an older state of, is submitted to that peer itself."""
     fed = make(90.0, replication_min=2)
     fed.cluster.batch_age = 0.0
-    dead, _, deaf = fed.cluster.peers
+    dead, _, isolated = fed.cluster.peers
     if was_known:
         await pinned(fed)
         affected = [cid for cid in CIDS if dead.id in dead.state[str(cid)].allocations]
-        deaf.is_rejecting_writes = True
+        isolated.is_partitioned = True
         fed.cluster.kill(dead)
         fed.clock.now += 100.0
         await fed.resync()
     else:
         affected = CIDS
-        deaf.is_rejecting_writes = True
+        isolated.is_partitioned = True
         await fed.promise(CIDS)
     begun, before = fed.clock.now, fed.wire.rest.counts["pin"]
     while fed.clock.now < begun + 60.0 and not all(are_two(fed, cid) for cid in affected):

@@ -155,12 +155,12 @@ async def _submit(peers: Sequence[Cluster], cids: Sequence[str]) -> None:
 
 async def feed_service(service: Service, cids: Sequence[str]) -> None:
     """Promise all *cids*; return once the ledger knows for good that they are pinned."""
-    before = len(await service.gateway.resyncs.finished(0, 100_000, time.time()))
+    before = len(await service.gateway.resyncs.final_pins(0, 100_000, time.time()))
     await asyncio.gather(*(service.gateway.pinning.add("me", cid) for cid in cids))
 
     async def are_final() -> bool:
         await asyncio.sleep(1.0)
-        final = await service.gateway.resyncs.finished(0, 100_000, time.time())
+        final = await service.gateway.resyncs.final_pins(0, 100_000, time.time())
         return len(final) == before + len(cids)
 
     await eventually(are_final, what="all are final", seconds=LONG)

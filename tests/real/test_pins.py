@@ -74,7 +74,7 @@ async def until_final(service: Service, number: int) -> None:
     """Return once *number* contents are pinned and nothing is left to do about any."""
 
     async def is_so() -> bool:
-        numbers = await service.gateway.resyncs.finished(0, number + 1, time.time())
+        numbers = await service.gateway.resyncs.final_pins(0, number + 1, time.time())
         return len(numbers) == number
 
     await eventually(is_so, seconds=LONG)

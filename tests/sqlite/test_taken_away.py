@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from content_gateway.errors import StorageUnavailable, WrongSettings
 from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqliteLedger
+from content_gateway.ledger.pins import SqlitePins
 from content_gateway.model.pins import NO_LABEL, Pin, Search
 from content_gateway.sqlite.database_files import DatabaseFiles
 from tests.ledgers import as_it_is, cid
@@ -35,7 +35,7 @@ async def database(folder: Path) -> AsyncIterator[LedgerDatabase]:
         yield database
 
 
-async def add(ledger: SqliteLedger, *numbers: int) -> list[object]:
+async def add(ledger: SqlitePins, *numbers: int) -> list[object]:
     """What each of the additions came to."""
     pins = (ledger.add("anna", cid(number), str(cid(number)), NO_LABEL) for number in numbers)
     return list(await asyncio.gather(*pins, return_exceptions=True))
@@ -133,7 +133,7 @@ DAMAGE = [
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
 async def test_no_pin_is_acknowledged_that_is_not_kept(
-    database: LedgerDatabase, folder: Path, ledger: SqliteLedger, damage: Callable[[Path], None]
+    database: LedgerDatabase, folder: Path, ledger: SqlitePins, damage: Callable[[Path], None]
 ) -> None:
     """Ten pins are asked for afterwards, and each is refused; the log says why, once."""
     path = folder / "ledger.sqlite"
@@ -149,7 +149,7 @@ async def test_no_pin_is_acknowledged_that_is_not_kept(
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
 async def test_what_is_gone_is_not_confirmed(
-    database: LedgerDatabase, folder: Path, ledger: SqliteLedger, damage: Callable[[Path], None]
+    database: LedgerDatabase, folder: Path, ledger: SqlitePins, damage: Callable[[Path], None]
 ) -> None:
     """A pin that is there already is not called so, and no list is shown, once it was noticed."""
     path = folder / "ledger.sqlite"
@@ -168,7 +168,7 @@ async def test_what_is_gone_is_not_confirmed(
 
 
 async def test_an_older_copy_is_noticed(
-    database: LedgerDatabase, folder: Path, ledger: SqliteLedger
+    database: LedgerDatabase, folder: Path, ledger: SqlitePins
 ) -> None:
     """Whoever copies a backup over the ledger of a running service (`cp`, the same file, as long
     as it was) is told to stop it first, and no pin is promised in the mixture."""
@@ -185,7 +185,7 @@ async def test_an_older_copy_is_noticed(
 
 @pytest.mark.parametrize("what", ["ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm", ""])
 async def test_what_is_put_back_serves_again(
-    database: LedgerDatabase, folder: Path, ledger: SqliteLedger, what: str
+    database: LedgerDatabase, folder: Path, ledger: SqlitePins, what: str
 ) -> None:
     """A file, or the folder, that was renamed and comes back: nothing is lost, no restart."""
     place, away = folder / what, folder.parent / "away"
@@ -201,7 +201,7 @@ async def test_what_is_put_back_serves_again(
 
 
 async def test_what_was_in_a_log_that_was_removed_is_saved(
-    database: LedgerDatabase, folder: Path, ledger: SqliteLedger
+    database: LedgerDatabase, folder: Path, ledger: SqlitePins
 ) -> None:
     """The log is still open here: all that was promised in it is put into the database."""
     path = folder / "ledger.sqlite"
@@ -211,7 +211,7 @@ async def test_what_was_in_a_log_that_was_removed_is_saved(
 
 
 async def test_what_follows_at_once_is_not_written_either(
-    database: LedgerDatabase, folder: Path, ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
+    database: LedgerDatabase, folder: Path, ledger: SqlitePins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ledger goes between two commits that follow each other, in the moment after the files
     were looked at for the first: the second one is refused, and not in what was taken away."""
@@ -258,7 +258,7 @@ async def test_a_log_without_its_database_is_not_thrown_away(tmp_path: Path) -> 
 
 
 async def test_a_busy_ledger_is_never_taken_for_a_changed_one(
-    database: LedgerDatabase, folder: Path, ledger: SqliteLedger
+    database: LedgerDatabase, folder: Path, ledger: SqlitePins
 ) -> None:
     """Commits of this and of another process beside it, and checkpoints of the log, which begins
     again many times, are no damage."""
@@ -292,7 +292,7 @@ async def test_a_busy_ledger_is_never_taken_for_a_changed_one(
 
 
 async def test_other_databases_than_ledgers_are_refused_in_words(
-    database: LedgerDatabase, ledger: SqliteLedger
+    database: LedgerDatabase, ledger: SqlitePins
 ) -> None:
     """Whatever SQLite says, in a search or a look-up, is 503 with words and no bug."""
 

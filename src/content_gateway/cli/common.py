@@ -167,7 +167,7 @@ def requestor_meant(gateway: "Application", loaded: Loaded, whose: Whose) -> str
 def told_to_operator(gateway: "Application", status: PinStatus) -> PinStatus:
     """*status*, in an outage with the backend's own error, which requestors do not hear."""
     health = gateway.health.last()
-    if health is None or not health.reason or status.error != health.words():
+    if health is None or not health.reason or status.error != health.describe():
         return status
     return replace(status, error=f"{status.error} {health.reason}")
 

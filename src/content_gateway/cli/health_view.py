@@ -15,7 +15,7 @@ def health_lines(health: BackendHealth | None, now: datetime) -> Iterator[str]:
     if health is None:
         yield "backend: nobody has asked it yet"
         return
-    if health.is_out(now) and health.since is not None:
+    if health.is_unavailable(now) and health.since is not None:
         what = "takes no pins" if health.is_rejecting_writes else "cannot be reached"
         what = "cannot be used, by our own fault," if health.is_ours else what
         again = "" if health.next_at is None else f", next try {rfc3339(health.next_at)}"
@@ -39,9 +39,9 @@ def health_json(health: BackendHealth | None, now: datetime) -> dict[str, Any] |
     if health is None:
         return None
     return {
-        "reachable": not health.is_out(now),
+        "reachable": not health.is_unavailable(now),
         "since": _moment(health.since),
-        "takesPins": not (health.is_out(now) and health.is_rejecting_writes),
+        "takesPins": not (health.is_unavailable(now) and health.is_rejecting_writes),
         "reason": health.reason,
         "nextAttempt": _moment(health.next_at),
         "lastAnswer": _moment(health.answered_at),
@@ -69,9 +69,11 @@ def shown_reasons(
     reasons: Mapping[str | None, int], health: BackendHealth | None, now: datetime
 ) -> dict[str, int]:
     """The reasons in words; in an outage the backend is one where a content has none of its own."""
-    is_out = health is not None and health.is_out(now)
+    is_unavailable = health is not None and health.is_unavailable(now)
     otherwise = (
-        "the backend cannot be reached" if is_out else "nothing is wrong: it is its turn soon"
+        "the backend cannot be reached"
+        if is_unavailable
+        else "nothing is wrong: it is its turn soon"
     )
     return {reason or otherwise: number for reason, number in reasons.items()}
 

@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 _STATES: Final = [state.value for state in ContentState if state is not ContentState.UNPINNING]
 _PAGE_OF_ALL: Final = 10_000  # each page counts all that pass, so few and large ones
 _REMOVED: Final = {
-    Removal.LEAVES: ("leaves", "Pin removed; nobody else holds the content: it leaves the backend"),
-    Removal.STAYS: ("stays", "Pin removed; the content stays on the backend: others hold it"),
+    Removal.RELEASED: (
+        "leaves",
+        "Pin removed; nobody else holds the content: it leaves the backend",
+    ),
+    Removal.STILL_HELD: ("stays", "Pin removed; the content stays on the backend: others hold it"),
 }
 
 

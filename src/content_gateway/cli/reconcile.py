@@ -26,7 +26,7 @@ from content_gateway.cli.status_line import StatusLine, plain
 from content_gateway.codecs.timestamps import rfc3339
 from content_gateway.errors import GatewayError, UpstreamError
 from content_gateway.model.backend_health import BackendHealth
-from content_gateway.model.backlog import COMING, Backlog, Waiting
+from content_gateway.model.backlog import PENDING, Backlog, Waiting
 from content_gateway.model.content_state import ContentState, ResyncReport
 from content_gateway.settings.model import Settings
 
@@ -93,7 +93,7 @@ def now(timeout: float, config: Path | None, data: Path | None, as_json: bool) -
         click.echo("Interrupted. What is due stays due, and a service goes on with it.", err=True)
         sys.exit(common.INTERRUPTED)
     _print(found, as_json)
-    if is_late or backlog.failed or not backlog.is_worked_off:
+    if is_late or backlog.failed or not backlog.is_drained:
         click.echo(_left(backlog, timeout if is_late else None), err=True)
         sys.exit(1)
 
@@ -139,10 +139,10 @@ async def _work_off(
         reconciling.see_to_it()
         asked = loop.time()
         backlog = await gateway.contents.backlog(began)
-        if backlog.is_worked_off:
+        if backlog.is_drained:
             return
         line.show(
-            f"{backlog.coming:,} on their way, {backlog.failed:,} failed,"
+            f"{backlog.pending:,} on their way, {backlog.failed:,} failed,"
             f" {backlog.leased:,} under way"
         )
         # A large ledger takes a while to count: then it is counted less often.
@@ -152,8 +152,8 @@ async def _work_off(
 async def _report_of(gateway: "Application") -> _Report:
     contents = gateway.contents
     health, waiting = gateway.health.last(), await contents.waiting(_SHOWN)
-    if health is not None and health.is_out(datetime.now(UTC)):
-        waiting = [health.told_of_content(item) for item in waiting]
+    if health is not None and health.is_unavailable(datetime.now(UTC)):
+        waiting = [health.explain_content(item) for item in waiting]
     return _Report(
         health,
         await contents.counts(),
@@ -165,7 +165,7 @@ async def _report_of(gateway: "Application") -> _Report:
 
 def _left(backlog: Backlog, seconds: float | None) -> str:
     """What is left, and after how many seconds if those were too few."""
-    states = [state for state in (*COMING, ContentState.FAILED) if backlog.by_state.get(state)]
+    states = [state for state in (*PENDING, ContentState.FAILED) if backlog.by_state.get(state)]
     parts = [f"{backlog.by_state[state]:,} {state}" for state in states]
     late = "" if seconds is None else f" after {seconds:g} s"
     return f"Not all is done{late}: {', '.join(parts) or 'work is under way'}."

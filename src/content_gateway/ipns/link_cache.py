@@ -55,10 +55,10 @@ class DnsLinkSource(Protocol):
 class IpnsStore(Protocol):
     """LinkCache that outlive this process."""
 
-    def load_link(self, name: IpnsName) -> StoredEntry | None:
+    def load_ipns(self, name: IpnsName) -> StoredEntry | None:
         """What is remembered; None if nothing is, or it cannot be read now."""
 
-    def store_link(self, name: IpnsName, link: StoredEntry | None) -> None:
+    def store_ipns(self, name: IpnsName, link: StoredEntry | None) -> None:
         """Remember *link* some time soon; None: the name points nowhere any more."""
 
 
@@ -143,7 +143,7 @@ class LinkCache:
     def _loaded(self, name: IpnsName) -> CacheEntry:
         """The link that a former process has left behind, or an empty one."""
         link = CacheEntry()
-        known = self._store.load_link(name)
+        known = self._store.load_ipns(name)
         if known is None:
             return link
         try:
@@ -198,11 +198,11 @@ class LinkCache:
         if found is None:
             link.target, link.usable_until = None, NEVER
             link.failure = "The domain has no DNSLink record."
-            self._store.store_link(name, None)
+            self._store.store_ipns(name, None)
             return
         now = self.today()
         self._take_domain(link, found.path, found.ttl, now)
-        self._store.store_link(name, StoredEntry(found.path, now, ttl=found.ttl))
+        self._store.store_ipns(name, StoredEntry(found.path, now, ttl=found.ttl))
 
     async def _ask_sources(self, name: IpnsName, link: CacheEntry) -> None:
         reasons = [] if self._sources else ["No source of IPNS records is configured."]
@@ -243,7 +243,7 @@ class LinkCache:
         link.finished_at = now
         link.answered.set()
         if is_news:
-            self._store.store_link(name, StoredEntry(record.value, now, data))
+            self._store.store_ipns(name, StoredEntry(record.value, now, data))
 
     def _take_record(self, link: CacheEntry, record: IpnsRecord, at: datetime) -> None:
         link.rank, link.usable_until = record.rank, record.valid_until

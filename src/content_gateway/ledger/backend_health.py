@@ -18,7 +18,7 @@ class SqliteBackendHealth:
     def __init__(self, database: LedgerDatabase) -> None:
         self._database = database
 
-    async def keep(self, health: BackendHealth) -> None:
+    async def store(self, health: BackendHealth) -> None:
         """Leave word; it takes the place of the last. Raises StorageUnavailable."""
         kept = msgspec.json.encode(health).decode()
 

@@ -20,7 +20,7 @@ from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.due_times import Gates, due_now, sooner
 from content_gateway.ledger.leasing import Leasing, any_in_line
 from content_gateway.ledger.requestors import give_to_soonest
-from content_gateway.model.backlog import COMING, Backlog, Waiting
+from content_gateway.model.backlog import PENDING, Backlog, Waiting
 from content_gateway.model.content_state import (
     ContentState,
     Event,
@@ -35,7 +35,7 @@ _REPORT_SECONDS: Final = 120.0
 _OURS: Final = "id = :id AND lease_owner = :owner AND generation = :generation"
 
 
-class SqliteContents:
+class SqliteWorkQueue:
     """The contents of one database; *grace* seconds pass before one that nobody holds leaves."""
 
     def __init__(
@@ -54,7 +54,7 @@ class SqliteContents:
         now = self._now()
         return self._database.read(lambda connection: any_in_line(connection, now, quota))
 
-    def in_line(self, limit: int) -> Sequence[int]:
+    def waiting_requestors(self, limit: int) -> Sequence[int]:
         """The numbers of so many requestors at most of whom something waits."""
         line = "SELECT DISTINCT requestor FROM turns LIMIT ?"
         return self._database.read(
@@ -231,7 +231,7 @@ class SqliteContents:
     async def reasons(self, limit: int) -> Mapping[str | None, int]:
         """Why contents are promised and not pinned, and how many of them; the most frequent reasons
         first, None where nothing went wrong."""
-        states = msgspec.json.encode([*COMING, ContentState.FAILED]).decode()
+        states = msgspec.json.encode([*PENDING, ContentState.FAILED]).decode()
 
         def job(connection: sqlite3.Connection) -> dict[str | None, int]:
             found = connection.execute(
@@ -246,7 +246,7 @@ class SqliteContents:
 
     async def waiting(self, limit: int) -> Sequence[Waiting]:
         """The contents that are promised and not pinned, those that wait longest first."""
-        states = msgspec.json.encode([*COMING, ContentState.FAILED]).decode()
+        states = msgspec.json.encode([*PENDING, ContentState.FAILED]).decode()
 
         def job(connection: sqlite3.Connection) -> list[Waiting]:
             rows = connection.execute(

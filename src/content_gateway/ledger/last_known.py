@@ -25,7 +25,7 @@ from content_gateway.model.records import (
     Records,
     Resolved,
     StoredEntry,
-    parse_link,
+    parse_content,
 )
 from content_gateway.model.wallet import CoinType
 
@@ -33,7 +33,7 @@ _BATCH: Final = 500
 
 # What was stored later wins, whichever process writes it first. A moment that lies ahead comes
 # from a clock that was wrong, and would otherwise stay for ever.
-_KEEP_RESOLUTION: Final = """
+_STORE_RESOLUTION: Final = """
     INSERT INTO resolutions (domain, coin, wallet, wallet_is_owner, content, stored_at)
     VALUES (:domain, :coin, :wallet, :wallet_is_owner, :content, :stored_at)
     ON CONFLICT DO UPDATE SET wallet = excluded.wallet, content = excluded.content,
@@ -42,18 +42,18 @@ _KEEP_RESOLUTION: Final = """
 _FORGET_RESOLUTION: Final = """
     DELETE FROM resolutions WHERE domain = :domain AND coin = :coin
         AND (stored_at <= :stored_at OR stored_at > :now)"""
-_KEEP_LINK: Final = """
+_STORE_IPNS: Final = """
     INSERT INTO ipns (name, path, record, ttl, stored_at)
     VALUES (:name, :path, :record, :ttl, :stored_at)
     ON CONFLICT DO UPDATE SET path = excluded.path, record = excluded.record,
         ttl = excluded.ttl, stored_at = excluded.stored_at
     WHERE stored_at <= excluded.stored_at OR stored_at > :now"""
-_FORGET_LINK: Final = """
+_FORGET_IPNS: Final = """
     DELETE FROM ipns WHERE name = :name AND (stored_at <= :stored_at OR stored_at > :now)"""
 _PRUNE_RESOLUTIONS: Final = """
     DELETE FROM resolutions WHERE (domain, coin) IN
         (SELECT domain, coin FROM resolutions ORDER BY stored_at DESC LIMIT -1 OFFSET :most)"""
-_PRUNE_LINKS: Final = """
+_PRUNE_IPNS: Final = """
     DELETE FROM ipns WHERE name IN
         (SELECT name FROM ipns ORDER BY stored_at DESC LIMIT -1 OFFSET :most)"""
 
@@ -120,14 +120,14 @@ class SqliteLastKnown:
             _read_resolution,
         )
 
-    def keep(self, domain: str, coin: CoinType, resolved: Resolved | None) -> None:
+    def store(self, domain: str, coin: CoinType, resolved: Resolved | None) -> None:
         """Remember *resolved*, which is whole, or with None forget what was known."""
         if len(self._resolutions) < self._bounds.pending or (domain, coin) in self._resolutions:
             at = self._today() if resolved is None else resolved.at
             self._resolutions[domain, coin] = (resolved, at)
             self._something.set()
 
-    def load_link(self, name: IpnsName) -> StoredEntry | None:
+    def load_ipns(self, name: IpnsName) -> StoredEntry | None:
         """Where *name* pointed when last checked, None if that is not known."""
         if name.text in self._links:
             return self._links[name.text][0]
@@ -137,7 +137,7 @@ class SqliteLastKnown:
             _read_link,
         )
 
-    def store_link(self, name: IpnsName, link: StoredEntry | None) -> None:
+    def store_ipns(self, name: IpnsName, link: StoredEntry | None) -> None:
         """Remember where *name* points, or with None that it points nowhere."""
         if len(self._links) < self._bounds.pending or name.text in self._links:
             self._links[name.text] = (link, self._today() if link is None else link.at)
@@ -191,7 +191,7 @@ class SqliteLastKnown:
         prunes = unpruned >= self._bounds.prune_every
         if prunes:
             statements.append((_PRUNE_RESOLUTIONS, {"most": self._bounds.resolutions}))
-            statements.append((_PRUNE_LINKS, {"most": self._bounds.links}))
+            statements.append((_PRUNE_IPNS, {"most": self._bounds.links}))
         await self._database.write(_all_of(statements))
         self._unpruned = 0 if prunes else unpruned
 
@@ -220,15 +220,15 @@ def _of_resolution(
     records = resolved.records
     content = None if (known := records.known_content) is None else _write_content(known)
     values |= {"wallet": records.known_wallet, "content": content}
-    return _KEEP_RESOLUTION, values | {"wallet_is_owner": int(records.wallet_is_owner)}
+    return _STORE_RESOLUTION, values | {"wallet_is_owner": int(records.wallet_is_owner)}
 
 
 def _of_link(name: str, link: StoredEntry | None, at: datetime, now: int) -> Statement:
     values = {"name": name, "stored_at": milliseconds(at), "now": now}
     if link is None:
-        return _FORGET_LINK, values
+        return _FORGET_IPNS, values
     ttl = None if link.ttl is None else round(link.ttl / timedelta(milliseconds=1))
-    return _KEEP_LINK, values | {"path": link.path, "record": link.record, "ttl": ttl}
+    return _STORE_IPNS, values | {"path": link.path, "record": link.record, "ttl": ttl}
 
 
 def _read_resolution(row: tuple[Any, ...]) -> Resolved:
@@ -258,4 +258,4 @@ def _read_content(text: str | None) -> ContentRecord | None:
     if text is None:
         return None
     codec, _, rest = text.partition(":")
-    return parse_link(text) or OtherContent(codec, rest)
+    return parse_content(text) or OtherContent(codec, rest)

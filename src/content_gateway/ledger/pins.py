@@ -43,7 +43,7 @@ T = TypeVar("T")
 _PINS_WITH_ORIGINS: Final = 20
 
 
-class SqliteLedger:
+class SqlitePins:
     """The pins of one database; *grace* seconds pass before a content that nobody holds leaves."""
 
     def __init__(
@@ -141,7 +141,7 @@ class SqliteLedger:
             ).fetchone()
             if gone is None:
                 return None
-            return Removal.LEAVES if self._release(connection, gone[0]) else Removal.STAYS
+            return Removal.RELEASED if self._release(connection, gone[0]) else Removal.STILL_HELD
 
         return await self._database.write(job, requestor=requestor)
 
@@ -197,9 +197,9 @@ class SqliteLedger:
     def _told(self, connection: sqlite3.Connection) -> Callable[[PinStatus], PinStatus]:
         """What becomes of a pin's status by what is known of the backend."""
         health = last_word(connection)
-        if health is None or not health.is_out(datetime.fromtimestamp(self._clock(), UTC)):
+        if health is None or not health.is_unavailable(datetime.fromtimestamp(self._clock(), UTC)):
             return lambda status: status
-        return health.told_of
+        return health.explain_pin
 
     def _release(self, connection: sqlite3.Connection, content: int) -> bool:
         """Let the content go if nobody holds it, and say whether that is so."""

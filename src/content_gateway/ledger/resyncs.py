@@ -81,7 +81,7 @@ class SqliteResyncs:
 
         return await self._database.search(job, is_ours=True)
 
-    async def finished(self, above: int, limit: int, before: float) -> Sequence[int]:
+    async def final_pins(self, above: int, limit: int, before: float) -> Sequence[int]:
         """The next numbers *above* that are pinned for all we know since *before*, ascending."""
 
         def job(connection: sqlite3.Connection) -> list[int]:
@@ -95,7 +95,7 @@ class SqliteResyncs:
 
         return await self._database.search(job, is_ours=True)
 
-    async def look_again(self, numbers: Sequence[int]) -> None:
+    async def recheck(self, numbers: Sequence[int]) -> None:
         """Make final contents due."""
         values = {"now": self._now(), "ids": msgspec.json.encode(numbers).decode()}
         await self._changes(

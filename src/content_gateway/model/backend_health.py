@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from content_gateway.codecs.timestamps import rfc3339
-from content_gateway.model.backlog import COMING, Waiting
+from content_gateway.model.backlog import PENDING, Waiting
 from content_gateway.model.content_state import ContentState
 from content_gateway.model.pins import PinStatus
 
-_WAITING: Final = frozenset({*COMING, ContentState.FAILED})
+_WAITING: Final = frozenset({*PENDING, ContentState.FAILED})
 # Whoever has left word of an outage tries every few seconds; from one that is silent for so long
 # nothing follows any more.
 _BELIEVED_FOR: Final = timedelta(minutes=5)
@@ -49,13 +49,13 @@ class BackendHealth:
     seconds: float = 0.0
     nodes: Sequence[Node] = ()
 
-    def is_out(self, now: datetime) -> bool:
+    def is_unavailable(self, now: datetime) -> bool:
         """Whether there is an outage at *now*, for all that is known."""
         if self.since is None:
             return False
         return abs(now - (self.next_at or self.kept_at)) < _BELIEVED_FOR
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """Why a pin waits, for requestors; only where there is an outage."""
         what = "The pin backend " + (
             "takes no pins" if self.is_rejecting_writes else "cannot be reached"
@@ -66,7 +66,7 @@ class BackendHealth:
         again = "" if self.next_at is None else f"; the next try is at {rfc3339(self.next_at)}"
         return f"{what}{since}{again}. The pin is kept."
 
-    def told_of(self, status: PinStatus) -> PinStatus:
+    def explain_pin(self, status: PinStatus) -> PinStatus:
         """*status* in an outage: what waits waits for the backend, at the earliest until that is
         tried again, whatever was said of the content before."""
         if status.state not in _WAITING:
@@ -74,7 +74,7 @@ class BackendHealth:
         error, next_at = self._why(status.state, status.error, status.next_at)
         return replace(status, error=error, next_at=next_at)
 
-    def told_of_content(self, waiting: Waiting) -> Waiting:
+    def explain_content(self, waiting: Waiting) -> Waiting:
         """The same of a content that waits."""
         error, next_at = self._why(waiting.state, waiting.error, waiting.next_at)
         return replace(waiting, error=error, next_at=next_at)
@@ -84,4 +84,4 @@ class BackendHealth:
     ) -> tuple[str, datetime | None]:
         moments = [moment for moment in (next_at, self.next_at) if moment is not None]
         verdict = error if state is ContentState.FAILED else None
-        return verdict or self.words(), max(moments, default=None)
+        return verdict or self.describe(), max(moments, default=None)

@@ -12,24 +12,24 @@ from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState
 
 # Promised, not there yet, and nobody has said that it cannot be.
-COMING: Final = (ContentState.QUEUED, ContentState.PINNING, ContentState.UNPINNED)
+PENDING: Final = (ContentState.QUEUED, ContentState.PINNING, ContentState.UNPINNED)
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
     """How many contents want reconciling, now or later, by their state.
 
-    *leased* are being reconciled; *item* wait for somebody who does it now, without those that have
+    *leased* are being reconciled; *due* wait for somebody who does it now, without those that have
     failed since the moment the backlog was asked for."""
 
     by_state: Mapping[ContentState, int]
     leased: int
-    item: int
+    due: int
 
     @property
-    def coming(self) -> int:
+    def pending(self) -> int:
         """How many are on their way."""
-        return sum(self.by_state.get(state, 0) for state in COMING)
+        return sum(self.by_state.get(state, 0) for state in PENDING)
 
     @property
     def failed(self) -> int:
@@ -37,9 +37,9 @@ class Backlog:
         return self.by_state.get(ContentState.FAILED, 0)
 
     @property
-    def is_worked_off(self) -> bool:
+    def is_drained(self) -> bool:
         """Whether nothing is on its way and everything that failed was tried again."""
-        return self.coming == self.leased == self.item == 0
+        return self.pending == self.leased == self.due == 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,8 +89,8 @@ class PinStatus:
 class Removal(Enum):
     """What became of the content when a requestor released it."""
 
-    LEAVES = auto()  # nobody holds it any more
-    STAYS = auto()  # somebody else does
+    RELEASED = auto()  # nobody holds it any more
+    STILL_HELD = auto()  # somebody else does
 
 
 class Match(StrEnum):

@@ -50,7 +50,7 @@ class OtherContent:
 ContentRecord = IpfsContent | IpnsContent | OtherContent
 
 
-def parse_link(text: str) -> IpfsContent | IpnsContent | None:
+def parse_content(text: str) -> IpfsContent | IpnsContent | None:
     """The content that `ipfs://CID` or `ipns://NAME` links to, or the path `/ipfs/CID` or
     `/ipns/NAME`; None for any other text.
 
@@ -80,7 +80,7 @@ class Failed:
         return cls(next(kind for kind in _KINDS if isinstance(error, kind)), error.detail)
 
     @property
-    def is_outage(self) -> bool:
+    def is_temporary(self) -> bool:
         """True where it may well be read in a moment, so that an older answer is better."""
         return not issubclass(self.kind, ResolverFailed | AnswerTooLarge)
 
@@ -101,7 +101,7 @@ class Records:
     wallet_is_owner: bool = False
 
     @classmethod
-    def told(
+    def of(
         cls,
         wallet: str | Failed | None,
         content: ContentRecord | Failed | None,
@@ -167,7 +167,7 @@ def _content_alone(content: ContentRecord | Failed) -> Records:
 def _hopelessness(failed: Failed) -> int:
     if issubclass(failed.kind, UpstreamUnavailable | UpstreamTimeout):
         return 0
-    return 1 if failed.is_outage else 2
+    return 1 if failed.is_temporary else 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ class LastKnown(Protocol):
     def load(self, domain: str, coin: CoinType) -> Resolved | None:
         """What is remembered; None if nothing is, or it cannot be read now."""
 
-    def keep(self, domain: str, coin: CoinType, resolved: Resolved | None) -> None:
+    def store(self, domain: str, coin: CoinType, resolved: Resolved | None) -> None:
         """Remember *resolved*, which is whole, some time soon; None: there is nothing at that name
         any more."""
 
@@ -106,7 +106,7 @@ class Cache:
         self._entries.pop(question, None)
         self._put(question, entry)
         if records is None or records.is_whole:
-            self._last_known.keep(*question, None if records is None else Resolved(records, today))
+            self._last_known.store(*question, None if records is None else Resolved(records, today))
         return entry
 
     def store_partial(
@@ -118,11 +118,11 @@ class Cache:
         read in a moment; and says by whose fault in the log."""
         known = self.get(question)
         for record, failed in records.failures.items():
-            tell = log.warning if failed.is_outage else log.info
+            tell = log.warning if failed.is_temporary else log.info
             why = {"fault": failed.kind.__name__, "reason": failed.reason}
             tell("a record failed", domain=question[0], coin=question[1], record=record, **why)
-        is_outage = any(failed.is_outage for failed in records.failures.values())
-        if known is None or not (is_outage and _is_whole(known) and self.serves_if_error(known)):
+        is_temporary = any(failed.is_temporary for failed in records.failures.values())
+        if known is None or not (is_temporary and _is_whole(known) and self.serves_if_error(known)):
             return self.store(question, records, asked_at)
         self.record_failure(question, asked_at, hold_back)
         return known

@@ -201,12 +201,12 @@ class EnsNames:
 def records_of(
     address: Address, content: ContentRecord | Failed | None, owner: str | Failed | None
 ) -> Records:
-    """The answer of a name with these records; raises as Records.told.
+    """The answer of a name with these records; raises as Records.of.
 
     The *owner* stands in for an address that is unset, where there is content."""
     if not address.is_zero or content is None or isinstance(content, Failed):
-        return Records.told(address.text, content)
-    return Records.told(owner, content, by_owner=isinstance(owner, str))
+        return Records.of(address.text, content)
+    return Records.of(owner, content, by_owner=isinstance(owner, str))
 
 
 def address_call(node: bytes, coin: CoinType) -> bytes:

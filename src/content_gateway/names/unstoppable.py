@@ -175,7 +175,7 @@ async def _ask_for(chain: Chain, node: bytes, keys: Sequence[str]) -> TokenRecor
 
 
 def _records(holding: TokenRecords) -> Records:
-    """The answer; raises as Records.told."""
+    """The answer; raises as Records.of."""
     owner = holding.owner
     stand_in = checksummed(owner) if owner and owner not in _NOT_WALLETS else None
     return records_of(holding.address, holding.content, stand_in)

@@ -20,7 +20,7 @@ from typing import Any, Final
 from content_gateway.errors import CallerError, NameNotFound
 from content_gateway.files.watched_file import WatchedFile
 from content_gateway.model.domain import DomainName
-from content_gateway.model.records import ContentRecord, Records, parse_link
+from content_gateway.model.records import ContentRecord, Records, parse_content
 from content_gateway.model.wallet import checksummed
 
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
@@ -111,6 +111,6 @@ def _parse_address(address: Any) -> str:
 
 
 def _parse_content(content: Any) -> ContentRecord:
-    if (linked := parse_link(str(content))) is None:
+    if (linked := parse_content(str(content))) is None:
         raise ValueError("content must be ipfs://CID or ipns://NAME")
     return linked

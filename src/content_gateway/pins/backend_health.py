@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 class HealthLedger(Protocol):
     """Where word of the backend is left. Raises StorageUnavailable."""
 
-    async def keep(self, health: BackendHealth) -> None:
+    async def store(self, health: BackendHealth) -> None:
         """Leave word; it takes the place of the last."""
 
 
@@ -96,7 +96,7 @@ class HealthMonitor:
                 if peer.name in self._nodes or len(self._nodes) < _MOST_NODES:
                     self._nodes[peer.name] = Node(peer.name, peer.status not in _SILENT, at)
 
-    def finished(self, statuses: Iterable[BackendStatus | None]) -> None:
+    def record_outcomes(self, statuses: Iterable[BackendStatus | None]) -> None:
         """What has come of some contents, as it was recorded."""
         pinned = sum(1 for each in statuses if each and each.status is TrackerStatus.PINNED)
         if pinned:
@@ -105,7 +105,7 @@ class HealthMonitor:
                 pinned += self._pinned.pop()[1]
             self._pinned.append((second, pinned))
 
-    async def keep(self) -> None:
+    async def store(self) -> None:
         """Leave word in the ledger if there is any, and it is time."""
         ticks = self._ticks()
         is_time = self._kept_at is None or ticks - self._kept_at >= _BETWEEN_WORDS
@@ -114,7 +114,7 @@ class HealthMonitor:
         self._has_changed = self._has_news = False
         self._kept_at = ticks
         try:
-            await self._ledger.keep(self._word(ticks))
+            await self._ledger.store(self._word(ticks))
         except StorageUnavailable as wrong:
             log.warning("word of the backend was not kept", reason=wrong.detail)
             self._has_changed = True

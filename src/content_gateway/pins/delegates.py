@@ -66,7 +66,9 @@ class Delegates:
         backoff = _FIRST_BACKOFF
         while True:
             try:
-                self.known = told(await self._backend.addresses(), private=self._private)
+                self.known = usable_addresses(
+                    await self._backend.addresses(), private=self._private
+                )
             except UpstreamError as wrong:
                 log.info("the backend's addresses are not known", reason=wrong.detail)
                 await asyncio.sleep(backoff)
@@ -76,7 +78,7 @@ class Delegates:
                 await asyncio.sleep(self._refresh)
 
 
-def told(addresses: Iterable[str], *, private: bool) -> list[str]:
+def usable_addresses(addresses: Iterable[str], *, private: bool) -> list[str]:
     """Those of *addresses* that a client can connect to, some of each node's in turn."""
     by_node: dict[str, list[str]] = {}
     for text in dict.fromkeys(addresses):

@@ -127,7 +127,7 @@ class Pinning:
         removal = await self._ledger.remove(requestor, cid, created_at)
         if removal is None:
             raise PinNotFound("No pin of this CID is held.")
-        if removal is Removal.LEAVES:
+        if removal is Removal.RELEASED:
             self._wake()
         return removal
 

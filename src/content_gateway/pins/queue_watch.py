@@ -46,13 +46,14 @@ class QueueWatch:
         queue: BackendQueue,
         rules: DecisionRules,
         *,
-        in_line: Callable[[int], Sequence[int]],
+        waiting_requestors: Callable[[int], Sequence[int]],
         clock: Callable[[], float],
     ) -> None:
-        """*in_line* tells some requestors of whom something waits, whichever process heard it."""
+        """*waiting_requestors(limit)* gives requestors that have due contents in the ledger,
+        whichever process accepted their pins."""
         self.windows = SubmissionWindows(queue.workers, rules, clock)
         self._queue = queue
-        self._in_line = in_line
+        self._waiting_requestors = waiting_requestors
         self._clock = clock
         self._longest_turn = rules.longest_turn
         self._not_before = -math.inf
@@ -69,7 +70,7 @@ class QueueWatch:
             return []
         self._not_before = began + _BETWEEN
         if not self.windows.is_shared:
-            for requestor in self._in_line(2):
+            for requestor in self._waiting_requestors(2):
                 self.windows.comes(requestor)
         if not self.windows.is_shared or self.windows.is_empty:
             return []
@@ -119,7 +120,7 @@ class QueueWatch:
             self._change()
         return judged
 
-    def finished(self, item: WorkItem, outcome: Outcome) -> None:
+    def record_outcome(self, item: WorkItem, outcome: Outcome) -> None:
         """What has come of *item*."""
         if outcome.event in (Event.SEEN_PINNED, Event.SEEN_ABSENT):
             self.windows.over(item, is_pinned=outcome.event is Event.SEEN_PINNED)

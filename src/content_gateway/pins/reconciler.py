@@ -113,7 +113,9 @@ class Reconciler:
         self._health = HealthMonitor(self._availability, health, returned=returned, clock=clock)
         self._queue = None
         if queue is not None:
-            self._queue = QueueWatch(queue, self._rules, in_line=ledger.in_line, clock=clock)
+            self._queue = QueueWatch(
+                queue, self._rules, waiting_requestors=ledger.waiting_requestors, clock=clock
+            )
         self._sender = Submitter(
             ledger, backend, self._owner, self._rules, self._health, origins=origins, clock=clock
         )
@@ -171,7 +173,7 @@ class Reconciler:
             self._awake.clear()
             try:
                 await self._watch.check()
-                await self._health.keep()
+                await self._health.store()
                 self._note(await self._hand_out())
             except StorageUnavailable as wrong:
                 log.error("the reconciler cannot read the ledger", reason=wrong.detail)
@@ -298,14 +300,14 @@ class Reconciler:
             return
         for item, outcome in outcomes:
             if self._queue is not None:
-                self._queue.finished(item, outcome)
+                self._queue.record_outcome(item, outcome)
             leases.over(item)  # from here on it runs out by itself, should the ledger not take this
         try:
             await self._ledger.record_outcomes(self._owner, outcomes)
         finally:
             for item, _ in outcomes:
                 self._under_way.pop(item.id, None)
-        self._health.finished(outcome.status for _, outcome in outcomes)
+        self._health.record_outcomes(outcome.status for _, outcome in outcomes)
         for item, outcome in outcomes:
             self._outcomes.record_answer(item.cid)
             if outcome.error is not None:

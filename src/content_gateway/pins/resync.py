@@ -50,10 +50,10 @@ class ResyncLedger(Protocol):
     async def known(self, cids: Sequence[Cid]) -> Mapping[Cid, LedgerEntry]:
         """What the ledger knows of *cids*, of those that it knows."""
 
-    async def finished(self, above: int, limit: int, before: float) -> Sequence[int]:
+    async def final_pins(self, above: int, limit: int, before: float) -> Sequence[int]:
         """The next numbers *above* that are pinned for all we know since *before*, ascending."""
 
-    async def look_again(self, numbers: Sequence[int]) -> None:
+    async def recheck(self, numbers: Sequence[int]) -> None:
         """Make final contents due."""
 
     async def report(self, report: ResyncReport) -> None:
@@ -180,7 +180,7 @@ class Resync:
                 under_replicated += sum(_lacks(entry, content) for entry, content in pairs)
                 await self._doubt([one.number for entry, one in pairs if _differs(entry, one)])
                 await self._keep()
-        missing = await self._look_again(seen, started_at)
+        missing = await self._recheck(seen, started_at)
         report = ResyncReport(
             *(started_at, self._clock(), listed, missing, unmanaged, tuple(sample)),
             under_replicated=under_replicated,
@@ -195,11 +195,11 @@ class Resync:
         )
         return report
 
-    async def _look_again(self, seen: bytearray, before: float) -> int:
+    async def _recheck(self, seen: bytearray, before: float) -> int:
         """Make due what was pinned *before* the listing for all we know and was not *seen*; how
         many those are."""
         missing, last = 0, 0
-        while numbers := await self._ledger.finished(last, _CHUNK, before):
+        while numbers := await self._ledger.final_pins(last, _CHUNK, before):
             last = numbers[-1]
             absent = [number for number in numbers if not _is_marked(seen, number)]
             await self._doubt(absent)
@@ -210,7 +210,7 @@ class Resync:
     async def _doubt(self, numbers: Sequence[int]) -> None:
         """Make those due that are final."""
         if numbers:
-            await self._ledger.look_again(numbers)
+            await self._ledger.recheck(numbers)
             self._wake()
 
     async def _keep(self) -> None:

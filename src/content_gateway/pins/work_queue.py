@@ -14,7 +14,7 @@ class WorkQueue(Protocol):
     def any_due(self, quota: LeaseQuota) -> bool:
         """Whether a content that *quota* has room for seems to wait; it may be gone by now."""
 
-    def in_line(self, limit: int) -> Sequence[int]:
+    def waiting_requestors(self, limit: int) -> Sequence[int]:
         """The numbers of so many requestors at most of whom something waits."""
 
     async def lease(self, owner: str, seconds: float, quota: LeaseQuota) -> Sequence[WorkItem]:

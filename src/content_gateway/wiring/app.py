@@ -24,7 +24,7 @@ from content_gateway.http.streams import large_answers
 from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.ledger.api_keys import SqliteKeys
 from content_gateway.ledger.backend_health import SqliteBackendHealth
-from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.names.directory import Directory
@@ -50,7 +50,7 @@ class Application:
     ipns: IpnsResolver
     universal_resolver: UniversalResolverCheck
     pinning: Pinning
-    contents: SqliteContents
+    contents: SqliteWorkQueue
     resyncs: SqliteResyncs
     health: SqliteBackendHealth
     keys: KeyVerifier

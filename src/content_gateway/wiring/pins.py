@@ -11,9 +11,9 @@ from content_gateway.backends.embedded.blockstore import Blockstore
 from content_gateway.backends.embedded.store import EmbeddedStore
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.ledger.backend_health import SqliteBackendHealth
-from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqliteLedger
+from content_gateway.ledger.pins import SqlitePins
 from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.net.connection_slots import PoolLimits
 from content_gateway.net.http_client import HttpClient
@@ -37,7 +37,7 @@ class WiredPins:
     *blocks* what it keeps them in."""
 
     pinning: Pinning
-    contents: SqliteContents
+    contents: SqliteWorkQueue
     resyncs: SqliteResyncs
     health: SqliteBackendHealth
     reconciler: Reconciler
@@ -75,8 +75,8 @@ async def wire_pins(
     opened = await open_backend(stack, settings, client, denylist)
     backend = around(opened.backend)
     origins = OriginRules(settings.pins.private_origins)
-    ledger = around(SqliteLedger(database, grace=settings.pins.unpin_grace))
-    contents = around(SqliteContents(database, grace=settings.pins.unpin_grace))
+    ledger = around(SqlitePins(database, grace=settings.pins.unpin_grace))
+    contents = around(SqliteWorkQueue(database, grace=settings.pins.unpin_grace))
     resyncs, health = around(SqliteResyncs(database)), SqliteBackendHealth(database)
     reconciler = Reconciler(
         contents,

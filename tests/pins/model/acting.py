@@ -166,7 +166,7 @@ class Acting(RuleBasedStateMachine):
         Then it may do damage, as nobody can stop it: the resync mends it."""
         slept = self.world.clock() - self._awake_at
         if slept <= CALL_SECONDS:
-            await self._of(which).contents.keep(POLICY.lease)
+            await self._of(which).contents.renew_all(POLICY.lease)
         else:
             self.world.calls.are_leases_lost = True
             self.truths.excuse(self.truths.leased(), late=True)

@@ -32,7 +32,7 @@ def around(*calls: str) -> tuple[str, ...]:
 ASKING: Final = around("add", "remove", "replace", "relabel")
 RECONCILE_POINTS: Final = around("lease", "status", "begin", "pin", "unpin", "record_outcomes")
 RESYNC_POINTS: Final = around(
-    *("acquire_job", "pinset", "known", "finished", "look_again", "report", "finish_job")
+    *("acquire_job", "pinset", "known", "final_pins", "recheck", "report", "finish_job")
 )
 
 requestors = st.sampled_from(REQUESTORS)
@@ -256,7 +256,7 @@ class PinMachine(Acting):
 
     @rule(which=both, point=st.sampled_from(RESYNC_POINTS), number=numbers)
     def dies_sweeping(self, which: int, point: str, number: int) -> None:
-        if point.endswith("look_again"):
+        if point.endswith("recheck"):
             self.all_add(which, OURS[number], None, 3, 76.0)
             self.cluster_loses(OURS[number])
         self._arm(which, point, 1, None)

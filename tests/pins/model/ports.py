@@ -102,9 +102,9 @@ class WatchedContents:
         self._points.check()
         return self._ledger.any_due(quota)
 
-    def in_line(self, limit: int) -> Sequence[int]:
+    def waiting_requestors(self, limit: int) -> Sequence[int]:
         self._points.check()
-        return self._ledger.in_line(limit)
+        return self._ledger.waiting_requestors(limit)
 
     async def lease(self, owner: str, seconds: float, quota: LeaseQuota) -> Sequence[WorkItem]:
         await self._points.passing("before lease")
@@ -119,7 +119,7 @@ class WatchedContents:
     async def renew(self, owner: str, items: Sequence[WorkItem], seconds: float) -> set[int]:
         return await self._ledger.renew(owner, items, seconds)
 
-    async def keep(self, seconds: float) -> None:
+    async def renew_all(self, seconds: float) -> None:
         """What the reconciler does by a clock that is not the test's: extend all leases."""
         for (owner, _), item in list(self._leased.items()):
             await self._ledger.renew(owner, [item], seconds)

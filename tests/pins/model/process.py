@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from content_gateway.denylist.denylist import Denylist
-from content_gateway.ledger.contents import SqliteContents
+from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqliteLedger
+from content_gateway.ledger.pins import SqlitePins
 from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.model.cid import Cid
 from content_gateway.pins.pinning import Pinning
@@ -63,8 +63,8 @@ class Process:
     def __init__(self, world: World) -> None:
         self.points = Points(world.deeds, world.passed, world.crashed)
         self._database = LedgerDatabase(world.path)
-        ledger = SqliteLedger(self._database, grace=world.grace, clock=world.clock)
-        contents = SqliteContents(self._database, clock=world.clock)
+        ledger = SqlitePins(self._database, grace=world.grace, clock=world.clock)
+        contents = SqliteWorkQueue(self._database, clock=world.clock)
         resyncs = SqliteResyncs(self._database, clock=world.clock)
         self.contents = WatchedContents(contents, self.points, world.model, world.clock, world.rows)
         backend = WatchedBackend(world.cluster, self.points, self.contents, world.calls)

@@ -60,7 +60,7 @@ class Promises:
         self.pins[requestor] = [pin for pin in self.pins[requestor] if pin.cid != cid]
         if gone:
             self._note_leaving(cid)
-        left = Removal.STAYS if cid in self.held() else Removal.LEAVES
+        left = Removal.STILL_HELD if cid in self.held() else Removal.RELEASED
         self._expect(removal is (left if gone else None), "remove", cid, removal)
 
     def sends(self, last_request: LastRequest, cid: Cid, *, is_back: bool) -> None:
