@@ -17,7 +17,7 @@ from bench.__main__ import CONNECTIONS, DOMAIN
 from bench.load import Load, requests_per_second
 from bench.pins import CLIENTS, NOBODY, additions, repeats
 from bench.servers import Started, on_one_core, service
-from content_gateway.concurrency.fair_semaphore import ALONE_AFTER
+from content_gateway.concurrency.contention import ALONE_AFTER
 
 ROUNDS = 41  # of fewer the median is a matter of chance: half of them are five per cent off
 STARTS = 21

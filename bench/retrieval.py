@@ -23,7 +23,7 @@ from content_gateway.backends.embedded.blockstore import Blockstore
 from content_gateway.backends.embedded.gateways import TrustlessGateways
 from content_gateway.backends.embedded.store import EmbeddedStore
 from content_gateway.backends.embedded.wantlist import DagLimits, Wantlist
-from content_gateway.cli.common import collect_seldom
+from content_gateway.concurrency.garbage_collection import collect_seldom
 from content_gateway.ipld import car
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import BackendStatus, TrackerStatus

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from content_gateway.cli.common import collect_seldom
+from content_gateway.concurrency.garbage_collection import collect_seldom
 
 _TICK = 0.005
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from content_gateway.concurrency.fair_semaphore import ALONE_AFTER, FairSemaphore, Permit
+from content_gateway.concurrency.contention import ALONE_AFTER
+from content_gateway.concurrency.fair_semaphore import FairSemaphore, Permit
 from content_gateway.errors import Overloaded
 from tests.virtual import run_virtually
 

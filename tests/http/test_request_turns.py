@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from content_gateway.api_keys import OpenKeys
-from content_gateway.concurrency.fair_semaphore import ALONE_AFTER
+from content_gateway.concurrency.contention import ALONE_AFTER
 from content_gateway.http.asgi import Api
 from content_gateway.http.messages import Answer, Handler, Request, Response, length_of
 from content_gateway.http.openapi import Operation

@@ -1,7 +1,6 @@
 """What the subcommands share: options, reading the settings, whose pins, running, serving."""
 
 import asyncio
-import gc
 import importlib
 import os
 import threading
@@ -35,12 +34,6 @@ OPERATOR: Final = "operator"
 KEY_VARIABLE: Final = "CONTENT_GATEWAY_KEY"
 INTERRUPTED: Final = 130  # as shells have it: 128 and the number of SIGINT
 
-# How much must be new until collections look for cycles, of which requests leave next to none:
-# with Python 3.11's own numbers (700, 10, 10) they take a sixth of the time of a new pin. A
-# collection holds the loop, at a microsecond or so an object: these look at 10,000 at most, but for
-# the rare whole ones; (10,000, 20, 20) took 120 ms. With fewer at first, what the requests under
-# way have made is checked again and again: with 1,000 in three per cent of a new pin's time.
-_COLLECTIONS: Final = (5_000, 1, 500)
 # What the first name needs, and nothing before it: 60 to 100 ms of CPU.
 _FIRST_NEEDED: Final = "Crypto.Hash.keccak"
 # A command that is over soon says what went wrong itself.
@@ -192,16 +185,11 @@ def imported_beside(module: str) -> Iterator[None]:
         thread.join()
 
 
-def collect_seldom() -> None:
-    """Let collections of garbage pass over all there is now, and come seldom from here on."""
-    gc.freeze()  # what the start has made lives on
-    gc.set_threshold(*_COLLECTIONS)
-
-
 async def serve(
     chosen: Settings, announce: Callable[[str], None], zones: "Sequence[ZoneFile]" = ()
 ) -> None:
     """The service until it is told to stop; *announce* gets its base URL once it listens."""
+    from content_gateway.concurrency.garbage_collection import collect_seldom
     from content_gateway.http.server import listen, make_server
     from content_gateway.wiring.app import opened
 

@@ -38,11 +38,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
+from content_gateway.concurrency.contention import Contention
 from content_gateway.errors import Overloaded
 
-# After so many seconds without another's request, a requestor is alone: whoever asks now and then
-# is not to wait, each time, behind what one alone may have.
-ALONE_AFTER: Final = 10.0
 # How many times what stays free a requestor may have.
 _FACTOR: Final = 2
 
@@ -67,8 +65,7 @@ class FairSemaphore:
     ) -> None:
         self._reserves: Final = reserves
         self._crowd: Final = crowd or 0
-        self._last = ""  # who asked last
-        self._crowded_until = 0.0  # by the loop's clock; 0: nobody else has asked for long enough
+        self._contention: Final = Contention()
         self.detail: Final = detail
         self.patience: Final = patience
         self._free = permits
@@ -94,8 +91,8 @@ class FairSemaphore:
     def take(self, requestor: str, *, is_ours: bool = False) -> bool:
         """Whether a permit is given now: one without an object of its own, for who makes many in a
         second. `give_back` it; else `request` one, which waits."""
-        if self._crowd and requestor != self._last and not is_ours:
-            self._note(requestor)
+        if self._crowd and requestor != self._contention.last and not is_ours:
+            self._contention.note(requestor)
         if requestor in self._queues or not self._may_hold(requestor):
             return False
         self._free -= 1
@@ -137,20 +134,10 @@ class FairSemaphore:
         held, free = self._held.get(requestor), self._free
         if held is None:
             return free > 0
-        if self._crowded_until and held >= self._crowd and self._is_crowded():
+        contention = self._contention
+        if contention.until and held >= self._crowd and not contention.is_over():
             return False
         return held < _FACTOR * (free - 1) if self._reserves else free > 0
-
-    def _note(self, requestor: str) -> None:
-        """Another asks than the one before."""
-        if self._last:
-            self._crowded_until = asyncio.get_running_loop().time() + ALONE_AFTER
-        self._last = requestor
-
-    def _is_crowded(self) -> bool:
-        if asyncio.get_running_loop().time() >= self._crowded_until:
-            self._crowded_until = 0.0
-        return self._crowded_until > 0
 
     def _may_wait(self, requestor: str) -> bool:
         queue, room = self._queues.get(requestor), self._room
