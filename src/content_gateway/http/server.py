@@ -1,8 +1,7 @@
-"""The server: uvicorn with the hardened protocol, listening, and stopping in good order.
+"""The server: uvicorn with the hardened protocol, and a graceful stop.
 
-Knows how a listener is opened, how what is under way finishes when the process is told to stop,
-and which of uvicorn's habits are switched off. What a connection may do is left to
-protocol.py."""
+Knows how a listener is opened, how requests under way finish after SIGTERM, and which features of
+uvicorn are switched off. What one connection may do is left to protocol.py."""
 
 import asyncio
 import ctypes
@@ -22,7 +21,7 @@ from content_gateway.http.protocol import HardenedProtocol, Shared
 
 
 class Server(uvicorn.Server):
-    """uvicorn, stopped by SIGTERM or SIGINT without ending the process behind our back."""
+    """uvicorn, whose `serve` returns after SIGTERM or SIGINT instead of ending the process."""
 
     owns_signals = True
 
@@ -32,18 +31,22 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Turn the signals into a graceful stop; the caller closes everything else afterwards."""
+        """Let SIGTERM and SIGINT stop the server; the caller then closes everything else."""
         with super().capture_signals() if self.owns_signals else nullcontext():
             yield
-            self._captured_signals.clear()  # else uvicorn raises them again
+            # uvicorn raises them again at the end, which would end the process before databases
+            # are closed.
+            self._captured_signals.clear()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close the listeners, let what is under way finish, and cut off what takes too long."""
+        """Refuse new connections, let requests under way finish, and cut off what takes longer than
+        `ClientLimits.stop` seconds."""
         for connection in self.server_state.connections:
             connection.shutdown()
         self.server_state.is_stopping = True
         for listener in sockets or ():
-            _take_no_more(listener)
+            _refuse_new_connections(listener)
+        # What clients sent before they could know is read and answered meanwhile.
         await asyncio.sleep(self.server_state.bounds.drain)
         await super().shutdown(sockets)
         for connection in list(self.server_state.connections):
@@ -51,20 +54,27 @@ class Server(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; raises WrongSettings when the address cannot be had."""
+    """A listening TCP socket; raises WrongSettings where the address cannot be bound."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, port), family=family, backlog=2_048)
     except OSError as wrong:
         raise WrongSettings(f"host, port: cannot listen on {host}:{port}: {wrong}") from wrong
-    # What is accepted inherits it; asyncio sets it only where the protocol was named.
+    # Accepted sockets inherit it. asyncio sets it only on sockets made with IPPROTO_TCP, and
+    # create_server leaves the protocol at 0.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
-def _take_no_more(listener: socket.socket) -> None:
-    """Let *listener* finish what it has; closed at once, it would reset connections it took."""
-    # A BPF program that drops each TCP segment with the SYN flag; 26 is SO_ATTACH_FILTER.
+def _refuse_new_connections(listener: socket.socket) -> None:
+    """Let *listener* accept what is in its queue, and nothing new.
+
+    This keeps the promise that a connection which was accepted gets its answer: closing a listener
+    resets the connections in its queue, whose clients have a connection already and may have sent a
+    request. Linux has no other call that only refuses new ones (docs/adr/0013)."""
+    # Classic BPF, four instructions (code, jump if true, jump if false, operand): load byte 13 of
+    # the TCP header (its flags); if bit 2 (SYN) is set drop, else accept the whole segment.
+    # 26 is SO_ATTACH_FILTER, which the socket module does not name.
     code = struct.pack("HBBI" * 4, 0x30, 0, 0, 13, 0x45, 0, 1, 2, 6, 0, 0, 0, 6, 0, 0, 2**32 - 1)
     program = ctypes.create_string_buffer(code)
     with suppress(OSError):  # Linux only
@@ -81,8 +91,9 @@ def make_server(
 ) -> Server:
     """A server for the ASGI application *app*; run it with `serve(sockets=[listen(...)])`.
 
-    It takes *connections* at a time (0: as many as the open files of the process allow), and with
-    *is_local* it answers to hosts of this machine only. *slow_rate* is that of ClientLimits."""
+    *connections* is the limit of open connections; 0 means as many as RLIMIT_NOFILE allows. With
+    *is_local* only requests for hosts of this machine are answered. *slow_rate* is that of
+    ClientLimits. These three count only where *bounds* is None."""
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
     if bounds is None:
