@@ -14,10 +14,12 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from content_gateway.http.connections import most_connections
+from content_gateway.http.limits import ClientLimits
 from content_gateway.http.server import listen, make_server
 from content_gateway.settings.sources import load
 from content_gateway.wiring.app import Application, opened
-from tests.contract import Answer, ContractCheck
+from tests.contract import Answer, ContractCheck, contract
 
 OFFLINE: dict[str, Any] = {
     "ens.rpc_urls": [],
@@ -95,12 +97,15 @@ async def running_service(data_dir: Path, **chosen: Any) -> AsyncIterator[Servic
     async with opened(loaded.settings) as gateway:
         gateway.start()
         listener = listen(loaded.settings.host, loaded.settings.port)
-        server = make_server(gateway.api, is_local=loaded.settings.keys.mode == "open")
+        # Without a drain: nobody connects while a test stops its service.
+        is_local = loaded.settings.keys.mode == "open"
+        bounds = ClientLimits(drain=0, is_local=is_local, connections=most_connections(0))
+        server = make_server(gateway.api, bounds)
         server.owns_signals = False
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as session:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            yield Service(url, gateway, session, ContractCheck())
+            yield Service(url, gateway, session, contract())
         server.should_exit = True
         await serving

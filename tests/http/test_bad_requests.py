@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import case
 from tests.contract import Answer
 from tests.service import Service, running_service
 
@@ -17,35 +18,36 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
         yield service
 
 
-@pytest.mark.parametrize(
-    "cid",
-    [
-        "x",
-        "zQmRAQB6YaCyidP37UdDnjFY5vQuiBrcqdyoW1CuDgwxkD4",
-        "QmRAQB6YaCyidP37UdDnjFY5vQuiBrcqdyoW1CuDgwxkD",
-        CID + "aa",
-        CID[:-2],
-        "bA" + CID[2:],
-        "f0170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f00",
-        "f0170121f29f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f",
-        "f0199011220" + "00" * 32,
-        "f015599" + "0120" + "00" * 32,
-        "f01551100" + "00" * 32,
-        "f81001220" + "00" * 32,
-        "f0255" + "1220" + "00" * 32,
-        "f0172002408011220" + "00" * 32,
-        "f0155" + "00" + "8101" + "00" * 129,
-        "%F0%9F%90%B8",
-        "bafy%2Fbei",
-        "bafy%00bei",
-        "f" + "0" * 1500,
-    ],
-)
-async def test_a_bad_cid_is_a_clear_400(service: Service, cid: str) -> None:
+BAD_CIDS = [
+    "x",
+    "zQmRAQB6YaCyidP37UdDnjFY5vQuiBrcqdyoW1CuDgwxkD4",
+    "QmRAQB6YaCyidP37UdDnjFY5vQuiBrcqdyoW1CuDgwxkD",
+    CID + "aa",
+    CID[:-2],
+    "bA" + CID[2:],
+    "f0170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f00",
+    "f0170121f29f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f",
+    "f0199011220" + "00" * 32,
+    "f015599" + "0120" + "00" * 32,
+    "f01551100" + "00" * 32,
+    "f81001220" + "00" * 32,
+    "f0255" + "1220" + "00" * 32,
+    "f0172002408011220" + "00" * 32,
+    "f0155" + "00" + "8101" + "00" * 129,
+    "%F0%9F%90%B8",
+    "bafy%2Fbei",
+    "bafy%00bei",
+    "f" + "0" * 1500,
+]
+
+
+async def test_a_bad_cid_is_a_clear_400(service: Service) -> None:
     """Trailing bytes, wrong lengths, unknown bases, codecs and hashes: refused, nothing queued."""
-    answer = await service.pin(cid)
-    assert (answer.status, answer.json["code"]) == (400, "invalid-cid")
-    assert answer.json["detail"].endswith(".")
+    for cid in BAD_CIDS:
+        with case(cid):
+            answer = await service.pin(cid)
+            assert (answer.status, answer.json["code"]) == (400, "invalid-cid")
+            assert answer.json["detail"].endswith(".")
 
 
 async def test_a_body_is_refused_wherever_it_is_sent(service: Service) -> None:
@@ -65,48 +67,53 @@ async def test_a_body_is_refused_wherever_it_is_sent(service: Service) -> None:
     assert (await service.pin(CID)).json["message"] == "Pin added"
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "QUERY"])
-async def test_a_wrong_method_is_405_everywhere(service: Service, method: str) -> None:
+METHODS = ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "QUERY"]
+
+
+async def test_a_wrong_method_is_405_everywhere(service: Service) -> None:
     """Methods that the contract does not list are refused, and Allow says which are taken."""
-    for path, allow in (
-        ("/version", "GET, HEAD"),
-        ("/spec", "GET, HEAD"),
-        ("/domain/resolve/a.eth", "GET, HEAD"),
-        (f"/ipfs/pin/add/{CID}", "POST"),
-        (f"/ipfs/pin/status/{CID}", "GET, HEAD"),
-        ("/ipfs/pin/ls", "GET, HEAD"),
-    ):
-        answer = await service.ask(method, path, key=None)
-        assert (answer.status, answer.headers["allow"]) == (405, allow)
-        assert answer.json["code"] == "method-not-allowed"
-    assert (await service.ask("GET", f"/ipfs/pin/add/{CID}")).status == 405
+    for method in METHODS:
+        with case(method):
+            for path, allow in (
+                ("/version", "GET, HEAD"),
+                ("/spec", "GET, HEAD"),
+                ("/domain/resolve/a.eth", "GET, HEAD"),
+                (f"/ipfs/pin/add/{CID}", "POST"),
+                (f"/ipfs/pin/status/{CID}", "GET, HEAD"),
+                ("/ipfs/pin/ls", "GET, HEAD"),
+            ):
+                answer = await service.ask(method, path, key=None)
+                assert (answer.status, answer.headers["allow"]) == (405, allow)
+                assert answer.json["code"] == "method-not-allowed"
+            assert (await service.ask("GET", f"/ipfs/pin/add/{CID}")).status == 405
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/",
-        "/Version",
-        "/version/",
-        "/spec/x",
-        "/domain/resolve",
-        "/domain/resolve/a/b",
-        "/metrics",
-        "/ipfs/pin/add/",
-        "/docs",
-        "/openapi.json",
-        "/%76ersion/x",
-        "/ipfs/pin/ls/",
-        "/ipfs/bafkqaaa",
-        "/psa.",
-        "/psax/pins",
-    ],
-)
-async def test_an_unknown_path_is_404(service: Service, path: str) -> None:
+UNKNOWN_PATHS = [
+    "/",
+    "/Version",
+    "/version/",
+    "/spec/x",
+    "/domain/resolve",
+    "/domain/resolve/a/b",
+    "/metrics",
+    "/ipfs/pin/add/",
+    "/docs",
+    "/openapi.json",
+    "/%76ersion/x",
+    "/ipfs/pin/ls/",
+    "/ipfs/bafkqaaa",
+    "/psa.",
+    "/psax/pins",
+]
+
+
+async def test_an_unknown_path_is_404(service: Service) -> None:
     """What the contract does not describe does not exist, with or without a key."""
-    for key in ("me", None):
-        answer = await service.ask("GET", path, key=key)
-        assert (answer.status, answer.json["code"]) == (404, "not-found")
+    for path in UNKNOWN_PATHS:
+        with case(path):
+            for key in ("me", None):
+                answer = await service.ask("GET", path, key=key)
+                assert (answer.status, answer.json["code"]) == (404, "not-found")
 
 
 async def _get_and_head(

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import pytest
-
 from content_gateway.http.operations.pinning_service_query import STATES
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState
 from content_gateway.model.pins import NO_LABEL
+from tests.cases import case
 from tests.fakes.cluster import MiniCluster
 from tests.fakes.supply import Supply
 from tests.http.held import (
@@ -361,29 +360,28 @@ async def test_a_key_needs_the_scope(tmp_path: Path) -> None:
         assert (await service.psa("GET", key="x")).status == 401
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
-        ("GET", "", 404),
-        ("GET", "/", 404),
-        ("GET", "/pins/", 404),
-        ("GET", "/pins/a/b", 404),
-        ("GET", "/PINS", 404),
-        ("PUT", "/pins", 405),
-        ("DELETE", "/pins", 405),
-        ("PATCH", "/pins/x", 405),
-    ],
-)
-async def test_every_error_below_psa_has_the_apis_form(
-    service: Service, method: str, path: str, status: int
-) -> None:
+PSA_ERRORS = [
+    ("GET", "", 404),
+    ("GET", "/", 404),
+    ("GET", "/pins/", 404),
+    ("GET", "/pins/a/b", 404),
+    ("GET", "/PINS", 404),
+    ("PUT", "/pins", 405),
+    ("DELETE", "/pins", 405),
+    ("PATCH", "/pins/x", 405),
+]
+
+
+async def test_every_error_below_psa_has_the_apis_form(service: Service) -> None:
     """The unknown paths and methods too, with or without a key."""
-    for key in ("me", None):
-        answer = await service.psa(method, path, key=key)
-        assert answer.status == status
-        assert set(answer.json) == {"error"}
-        if status == 405:
-            assert answer.headers["allow"] in ("GET, HEAD, POST", "DELETE, GET, HEAD, POST")
+    for method, path, status in PSA_ERRORS:
+        with case(method, path, status):
+            for key in ("me", None):
+                answer = await service.psa(method, path, key=key)
+                assert answer.status == status
+                assert set(answer.json) == {"error"}
+                if status == 405:
+                    assert answer.headers["allow"] in ("GET, HEAD, POST", "DELETE, GET, HEAD, POST")
 
 
 async def test_blocked_content_is_not_pinned(tmp_path: Path, cluster: MiniCluster) -> None:

@@ -8,6 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from content_gateway.demo.publisher import ipns_name, sign_record
+from tests.cases import case
 from tests.fakes.ethereum import Ethereum as FakeEthereum
 from tests.fakes.ethereum import Name
 from tests.fakes.miniature import Mood
@@ -137,35 +138,34 @@ async def test_many_callers_cost_one_lookup(service: Service, ethereum: FakeEthe
     assert (ethereum.eth_calls, ethereum.posts) == (1, 1)
 
 
-@pytest.mark.parametrize(
-    "domain",
-    [
-        "",
-        "eth",
-        ".",
-        ".eth",
-        "a..eth",
-        "a.eth.",
-        "a%2Fb.eth",
-        "a%00b.eth",
-        "a%20b.eth",
-        "%FF.eth",
-        "%ED%B0%AF.eth",
-        "a%252Fb.eth",
-        "x" * 300 + ".eth",
-        "xn--.eth",
-        "a_b.eth",
-        "%F0%9F%92%A9%E2%80%8D.eth",
-        "a?.eth".replace("?", "%3F"),
-        "A" * 1500,
-    ],
-)
-async def test_a_bad_domain_is_a_clear_400(
-    service: Service, ethereum: FakeEthereum, domain: str
-) -> None:
+BAD_DOMAINS = [
+    "",
+    "eth",
+    ".",
+    ".eth",
+    "a..eth",
+    "a.eth.",
+    "a%2Fb.eth",
+    "a%00b.eth",
+    "a%20b.eth",
+    "%FF.eth",
+    "%ED%B0%AF.eth",
+    "a%252Fb.eth",
+    "x" * 300 + ".eth",
+    "xn--.eth",
+    "a_b.eth",
+    "%F0%9F%92%A9%E2%80%8D.eth",
+    "a?.eth".replace("?", "%3F"),
+    "A" * 1500,
+]
+
+
+async def test_a_bad_domain_is_a_clear_400(service: Service, ethereum: FakeEthereum) -> None:
     """What no name service could hold is refused before anybody is asked."""
-    answer = await service.resolve(domain)
-    assert answer.status == (404 if domain == "" else 400)
-    if domain:
-        assert answer.json["code"] == "invalid-domain"
-    assert ethereum.posts == 0
+    for domain in BAD_DOMAINS:
+        with case(domain):
+            answer = await service.resolve(domain)
+            assert answer.status == (404 if domain == "" else 400)
+            if domain:
+                assert answer.json["code"] == "invalid-domain"
+            assert ethereum.posts == 0

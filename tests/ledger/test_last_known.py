@@ -46,7 +46,7 @@ CONTENTS: list[ContentRecord | None] = [
 ]
 
 
-@pytest.mark.parametrize("content", CONTENTS, ids=str)
+@pytest.mark.parametrize("content", CONTENTS, ids=[type(content).__name__ for content in CONTENTS])
 @pytest.mark.parametrize("wallet", [None, WALLET])
 @pytest.mark.parametrize("is_owner", [False, True])
 async def test_every_answer_comes_back_as_it_was(

@@ -8,7 +8,7 @@ import pytest
 
 from content_gateway.model.content_state import TRANSITIONS, ContentState, Event, after
 
-HELD = frozenset(ContentState) - {ContentState.UNPINNING}
+HELD = [state for state in ContentState if state is not ContentState.UNPINNING]
 SEEN = [event for event in Event if event.name.startswith("SEEN")]
 
 
