@@ -13,9 +13,9 @@ from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState, ResyncReport
 from content_gateway.model.pins import NO_LABEL, PinStatus
+from content_gateway.pins.backoff import ReconcilePolicy
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.resync import Resync
-from content_gateway.pins.rules import ReconcilePolicy
 from content_gateway.wiring.backends import CLUSTER_REQUESTS, CLUSTER_WORKERS
 from tests.fakes.cluster import MiniCluster
 from tests.fakes.cluster_wire import Wire
@@ -50,7 +50,9 @@ class Fed:
     def another_process(self) -> Reconciler:
         """A reconciler on the same ledger."""
         # A round ends with its batches: none of them waits for a clock that stands still.
-        policy = ReconcilePolicy(workers=CLUSTER_WORKERS, sends=CLUSTER_REQUESTS, longest_turn=0.0)
+        policy = ReconcilePolicy(
+            workers=CLUSTER_WORKERS, sends=CLUSTER_REQUESTS, longest_queue_wait=0.0
+        )
         return Reconciler(
             self.contents, self._backend, policy=policy, queue=self._backend, clock=self.clock
         )

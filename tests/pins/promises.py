@@ -18,7 +18,7 @@ from content_gateway.errors import PinDeferred, PinFailed, UpstreamTimeout, Upst
 from content_gateway.model.cid import DAG_PB, RAW, Cid
 from content_gateway.model.content_state import BackendStatus, TrackerStatus
 from content_gateway.pins.backend import PinBackend
-from content_gateway.pins.rules import IN_VAIN
+from content_gateway.pins.rules import RESEND_AFTER
 from tests.waiting import eventually
 
 MOST_SECONDS = 90.0
@@ -115,7 +115,7 @@ async def _until(bench: Bench, cid: Cid, status: TrackerStatus, *, asking: bool)
         seen = await look(bench, cid)
         # Peers of a real cluster may not hear of each other for minutes.
         is_unheard = (
-            seen.status is TrackerStatus.UNTRACKED and time.monotonic() > asked_at + IN_VAIN
+            seen.status is TrackerStatus.UNTRACKED and time.monotonic() > asked_at + RESEND_AFTER
         )
         if asking and seen.status is not status and (seen.status in _NOT_THERE or is_unheard):
             seen, asked_at = await ask_for(bench, cid, seen), time.monotonic()

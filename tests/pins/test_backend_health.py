@@ -182,7 +182,7 @@ async def test_a_backend_that_answers_costs_a_word_in_ten_seconds() -> None:
         clock.now += 1
         seen = BackendStatus(TrackerStatus.PINNED, 1, 2, peers)
         health.record_answer(None, is_write=False)
-        health.seen([seen])
+        health.record_peers([seen])
         health.record_outcomes([seen, BackendStatus(TrackerStatus.QUEUED), None])
         await health.store()
     assert len(ledger.kept) == 10

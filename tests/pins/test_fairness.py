@@ -14,9 +14,9 @@ from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pins import SqlitePins
 from content_gateway.model.content_state import ContentState, shared_by_all
+from content_gateway.pins.backoff import ReconcilePolicy
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
-from content_gateway.pins.rules import ReconcilePolicy
 from tests.ledgers import cid
 from tests.pins.test_reconciler import Backend
 from tests.waiting import until

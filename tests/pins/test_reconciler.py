@@ -26,10 +26,10 @@ from content_gateway.model.content_state import (
 )
 from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.model.pins import Label, PinStatus, Removal
+from content_gateway.pins.backoff import ReconcilePolicy
 from content_gateway.pins.origins import OriginRules
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
-from content_gateway.pins.rules import ReconcilePolicy
 from tests.ledgers import cid, quota
 from tests.waiting import eventually, until
 

@@ -26,10 +26,11 @@ from content_gateway.model.content_state import (
     WorkItem,
 )
 from content_gateway.pins.availability import is_unreachable
-from content_gateway.pins.rules import LONGEST_STALL, Action, DecisionRules, ReconcilePolicy
+from content_gateway.pins.backoff import ReconcilePolicy
+from content_gateway.pins.rules import MAX_SEND_DELAY, Action, DecisionRules
 
 NOW, BATCH = 1_000_000.0, 60.0
-AGE = BATCH + LONGEST_STALL  # a request may be sent a little after it was recorded
+AGE = BATCH + MAX_SEND_DELAY  # a request may be sent a little after it was recorded
 JUST, LONG_AGO = NOW - 1, NOW - AGE - 1
 QUEUED, PINNED, FAILED = ContentState.QUEUED, ContentState.PINNED, ContentState.FAILED
 UNPINNING = ContentState.UNPINNING
@@ -164,7 +165,7 @@ def test_an_old_word_counts_where_it_is_from_after_the_last_wish(
     rules: DecisionRules, facts: dict[str, Any], oldest: float | None
 ) -> None:
     """What is in doubt, and what nobody holds any more, is asked for now."""
-    assert rules.oldest_word(item(**facts), NOW) == oldest
+    assert rules.max_status_age(item(**facts), NOW) == oldest
 
 
 LETTING_GO = [
@@ -259,7 +260,8 @@ def test_a_store_without_batches_is_believed_at_once() -> None:
         is Action.PIN
     )
     assert (
-        rules.pinned(item(last_request=LastRequest.PIN, requested_at=NOW), pinned).again_in is None
+        rules.after_pin(item(last_request=LastRequest.PIN, requested_at=NOW), pinned).again_in
+        is None
     )
     kept = rules.decide(item(last_request=LastRequest.UNPIN, requested_at=NOW), pinned, NOW)
     gone = rules.decide(
@@ -290,7 +292,7 @@ def test_only_a_failure_is_a_verdict(
     rules: DecisionRules, error: Exception, event: Event | None, attempted: bool
 ) -> None:
     """Whatever goes wrong is tried again, with a reason; an outage says nothing of a content."""
-    outcome = rules.broke(item(), error, attempted=True)
+    outcome = rules.after_error(item(), error, attempted=True)
     assert (outcome.event, outcome.attempted) == (event, attempted)
     assert outcome.again_in is not None
     assert outcome.again_in > 0
@@ -307,7 +309,7 @@ def test_no_error_makes_what_leaves_look_gone(
     rules: DecisionRules, error: Exception, event: Event | None, attempted: bool
 ) -> None:
     """A content that nobody holds stays known until the backend says that it is gone."""
-    outcome = rules.broke(item(UNPINNING), error, attempted=True)
+    outcome = rules.after_error(item(UNPINNING), error, attempted=True)
     assert outcome.event is not Event.SEEN_ABSENT
     assert outcome.again_in is not None
 
@@ -316,9 +318,9 @@ def test_gaps_grow_to_their_limits() -> None:
     """From half a second to five minutes, for what fails to ten, for outages to ten seconds."""
     rules = DecisionRules(ReconcilePolicy(), BATCH, jitter=lambda: 1.0)
     for backoff, first, longest in (
-        (rules.backoff, 0.5, 300.0),
-        (rules.failure_backoff, 1.0, 600.0),
-        (rules.unreachable_backoff, 0.5, 10.0),
+        (rules.backoffs.status_backoff, 0.5, 300.0),
+        (rules.backoffs.failure_backoff, 1.0, 600.0),
+        (rules.backoffs.unreachable_backoff, 0.5, 10.0),
     ):
         gaps = [backoff(times) for times in range(30)]
         assert (gaps[0], gaps[-1], backoff(10**9)) == (first, longest, longest)
@@ -329,27 +331,28 @@ def test_what_is_held_up_waits_no_longer_afterwards(rules: DecisionRules) -> Non
     """However long an outage was: looks in vain count until the next gap is some seconds."""
     status_checks = 0
     for _ in range(100):
-        outcome = rules.broke(
+        outcome = rules.after_error(
             item(status_checks=status_checks), UpstreamUnavailable("away"), attempted=False
         )
         assert outcome.again_in is not None
         assert outcome.again_in <= 10.0
         status_checks += not outcome.is_uncounted
-    assert rules.backoff(status_checks) < 5.0
+    assert rules.backoffs.status_backoff(status_checks) < 5.0
 
 
-def test_gaps_are_spread() -> None:
+def test_backoffs_have_jitter() -> None:
     """Jitter takes up to a half away, so that many contents do not march in step."""
-    least = DecisionRules(ReconcilePolicy(), BATCH, jitter=lambda: 0.0).backoff(5)
-    most = DecisionRules(ReconcilePolicy(), BATCH, jitter=lambda: 1.0).backoff(5)
+    least = DecisionRules(ReconcilePolicy(), BATCH, jitter=lambda: 0.0).backoffs.status_backoff(5)
+    most = DecisionRules(ReconcilePolicy(), BATCH, jitter=lambda: 1.0).backoffs.status_backoff(5)
     assert least == most / 2
 
 
-def test_slices_double() -> None:
+def test_attempt_timeouts_double() -> None:
     """A first try has five seconds, the next one thirty, each later one twice as many, up to an
     hour."""
     rules = DecisionRules(ReconcilePolicy(), BATCH)
-    slices = [
-        rules.attempt_timeout(item(attempts=attempts)) for attempts in (0, 1, 2, 3, 7, 8, 10**6)
+    timeouts = [
+        rules.backoffs.attempt_timeout(item(attempts=attempts))
+        for attempts in (0, 1, 2, 3, 7, 8, 10**6)
     ]
-    assert slices == [5.0, 30.0, 60.0, 120.0, 1920.0, 3600.0, 3600.0]
+    assert timeouts == [5.0, 30.0, 60.0, 120.0, 1920.0, 3600.0, 3600.0]

@@ -13,7 +13,8 @@ from content_gateway.model.content_state import (
     TrackerStatus,
     WorkItem,
 )
-from content_gateway.pins.rules import Action, DecisionRules, ReconcilePolicy
+from content_gateway.pins.backoff import ReconcilePolicy
+from content_gateway.pins.rules import Action, DecisionRules
 from content_gateway.pins.submission_window import SubmissionWindows, is_retry
 from tests.ledgers import Clock
 from tests.pins.promises import raw
@@ -28,8 +29,8 @@ class Rows:
         self.clock = Clock()
         self.windows = SubmissionWindows(10, DecisionRules(ReconcilePolicy(), 0.0), self.clock)
         self._number = 0
-        self.windows.comes(8)
-        self.windows.comes(9)  # so that there are others
+        self.windows.record_arrival(8)
+        self.windows.record_arrival(9)  # so that there are others
 
     def item(self, requestor: int, **known: Any) -> WorkItem:
         self._number += 1
@@ -43,13 +44,13 @@ class Rows:
         sent: list[WorkItem] = []
         while self.windows.may_send(requestor) and len(sent) < 1_000:
             sent.append(self.item(requestor))
-            self.windows.sends(sent[-1])
-            self.windows.sent(sent[-1])
+            self.windows.reserve(sent[-1])
+            self.windows.record_sent(sent[-1])
         return sent
 
-    def judge(self, item: WorkItem, seen: BackendStatus) -> Action | Outcome:
+    def adjust(self, item: WorkItem, seen: BackendStatus) -> Action | Outcome:
         """What is to be done about what would be checked again."""
-        return self.windows.judge(item, seen, Outcome(None, 1.0))
+        return self.windows.adjust(item, seen, Outcome(None, 1.0))
 
     def hear(self, in_progress: Sequence[WorkItem] = (), seconds: float = 1.0) -> list[int]:
         """So many *seconds* later, what the backend still has in hand."""
@@ -96,10 +97,10 @@ def test_a_few_at_a_time_do_not_save_up_for_a_flood() -> None:
     rows = Rows()
     for _ in range(500):
         item = rows.item(1)
-        rows.windows.sends(item)
-        rows.windows.sent(item)
+        rows.windows.reserve(item)
+        rows.windows.record_sent(item)
         rows.hear([item])
-        rows.windows.comes(9)
+        rows.windows.record_arrival(9)
         rows.hear()
     assert len(rows.send_all(1)) == 9
 
@@ -113,7 +114,7 @@ def test_what_hangs_is_in_the_way_after_its_slice() -> None:
     assert not rows.hear(hanging), "it was told a moment ago"
     seen = BackendStatus(TrackerStatus.PINNING, 0, 3, PEERS)
     sent = [replace(item, attempts=1, last_request=LastRequest.PIN) for item in hanging]
-    actions = [rows.judge(item, seen) for item in sent]
+    actions = [rows.adjust(item, seen) for item in sent]
     assert actions == [Action.WITHDRAW] * 7
     assert len(rows.send_all(1)) == 7
 
@@ -157,24 +158,24 @@ def test_what_was_sent_before_the_start_takes_room() -> None:
         for _ in range(9)
     ]
     seen = BackendStatus(TrackerStatus.QUEUED, 0, 3, PEERS)
-    rows.windows.comes(9)
-    assert all(isinstance(rows.judge(item, seen), Outcome) for item in old)
+    rows.windows.record_arrival(9)
+    assert all(isinstance(rows.adjust(item, seen), Outcome) for item in old)
     assert not rows.hear(old)
     assert rows.hear(old, 9.0) == [item.id for item in old]
-    assert rows.judge(old[0], seen) is Action.WITHDRAW
-    assert rows.judge(old[1], seen) is Action.WITHDRAW
-    assert rows.judge(old[2], seen) is not Action.WITHDRAW, "its turn comes now, if others' went"
-    assert rows.judge(old[2], BackendStatus(TrackerStatus.PINNING, 0, 3, PEERS)) is Action.WITHDRAW
+    assert rows.adjust(old[0], seen) is Action.WITHDRAW
+    assert rows.adjust(old[1], seen) is Action.WITHDRAW
+    assert rows.adjust(old[2], seen) is not Action.WITHDRAW, "its turn comes now, if others' went"
+    assert rows.adjust(old[2], BackendStatus(TrackerStatus.PINNING, 0, 3, PEERS)) is Action.WITHDRAW
 
 
 def test_what_never_came_to_be_sent_takes_no_room() -> None:
     """Whether it was refused, or its lease was lost before."""
     rows = Rows()
     first = rows.item(1)
-    rows.windows.sends(first)
-    rows.windows.not_sent(first)
+    rows.windows.reserve(first)
+    rows.windows.record_not_sent(first)
     assert rows.windows.is_empty
-    rows.windows.sends(first)
+    rows.windows.reserve(first)
     rows.hear()
     assert not rows.windows.is_empty, "it may be about to be sent"
     rows.hear(seconds=60.0)
@@ -205,13 +206,13 @@ def test_a_clock_that_is_set_back_makes_nothing_last() -> None:
     """A year ahead, and back: nobody has credit, or is held to be there, until next year."""
     rows = Rows()
     rows.clock.now += 1e8
-    rows.windows.comes(8)
+    rows.windows.record_arrival(8)
     sent = rows.send_all(1)
     rows.hear(sent)
     rows.clock.now -= 1e8
     assert not rows.windows.is_shared
-    rows.windows.comes(9)
-    rows.windows.comes(1)
+    rows.windows.record_arrival(9)
+    rows.windows.record_arrival(1)
     rows.hear()
     assert len(rows.send_all(1)) == 7
 
@@ -220,7 +221,7 @@ def test_memory_is_bounded() -> None:
     """However many contents and requestors there are."""
     rows = Rows()
     for requestor in range(30_000):
-        rows.windows.sends(rows.item(requestor))
+        rows.windows.reserve(rows.item(requestor))
     assert len(rows.windows) <= 20_000
     rows.hear(seconds=100.0)
     assert rows.windows.is_empty
@@ -231,9 +232,9 @@ def test_retries_have_a_quarter_of_the_workers() -> None:
     rows = Rows()
     seen = BackendStatus(TrackerStatus.FAILED)
     tried = [rows.item(1, attempts=1, last_request=LastRequest.PIN) for _ in range(5)]
-    actions = [rows.windows.judge(item, seen, Action.PIN) for item in tried]
+    actions = [rows.windows.adjust(item, seen, Action.PIN) for item in tried]
     assert [action is Action.PIN for action in actions] == [True, True, False, False, False]
-    assert rows.windows.judge(tried[0], seen, Action.PIN) is Action.PIN
+    assert rows.windows.adjust(tried[0], seen, Action.PIN) is Action.PIN
     assert rows.windows.may_send(1)
 
 
@@ -248,4 +249,4 @@ def test_what_was_forgotten_with_its_wish_is_no_retry() -> None:
     )
     for _ in range(5):
         item = rows.item(1, attempts=1, last_request=LastRequest.PIN)
-        assert rows.windows.judge(item, gone, Action.PIN) is Action.PIN
+        assert rows.windows.adjust(item, gone, Action.PIN) is Action.PIN

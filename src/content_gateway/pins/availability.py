@@ -15,7 +15,7 @@ from content_gateway.errors import (
     UpstreamUnavailable,
 )
 
-_TELLING: Final = 2
+_OUTAGE_AFTER: Final = 2
 
 
 def is_unreachable(error: Exception | None, *, is_write: bool) -> TypeGuard[GatewayError]:
@@ -31,16 +31,16 @@ class Availability:
     """What has been heard of one backend; *backoff* gives the seconds of a pause, by its number."""
 
     def __init__(self, backoff: Callable[[int], float], clock: Callable[[], float]) -> None:
-        self._gap = backoff
+        self._backoff = backoff
         self._clock = clock
-        self._pauses = 0  # one after the other, without an answer in between
+        self._failures = 0  # one after the other, without an answer in between
         self._until = self._pause = 0.0
-        self._is_deaf = False
+        self._failed_on_write = False
 
     @property
-    def is_on(self) -> bool:
+    def is_unreachable(self) -> bool:
         """Whether it was unreachable when it was last asked."""
-        return self._pauses > 0
+        return self._failures > 0
 
     @property
     def until(self) -> float:
@@ -56,23 +56,23 @@ class Availability:
     @property
     def is_rejecting_writes(self) -> bool:
         """Whether it takes no requests, while looks may be answered."""
-        return self.is_on and self._is_deaf
+        return self.is_unreachable and self._failed_on_write
 
-    def unanswered(self, *, is_write: bool) -> bool:
+    def record_failure(self, *, is_write: bool) -> bool:
         """A status check or a write had no answer; whether that begins another pause."""
         if self.is_backing_off:
             return False
-        self._pause = self._gap(self._pauses)
+        self._pause = self._backoff(self._failures)
         self._until = self._clock() + self._pause
-        self._pauses += 1
-        self._is_deaf = is_write
+        self._failures += 1
+        self._failed_on_write = is_write
         return True
 
-    def answered(self, *, is_write: bool) -> bool:
+    def record_success(self, *, is_write: bool) -> bool:
         """A status check or a write was answered; whether that ends an outage worth the
         name."""
-        if not self._pauses or (self._is_deaf and not is_write):
+        if not self._failures or (self._failed_on_write and not is_write):
             return False
-        was_real = self._pauses >= _TELLING
-        self._pauses, self._until = 0, 0.0
+        was_real = self._failures >= _OUTAGE_AFTER
+        self._failures, self._until = 0, 0.0
         return was_real

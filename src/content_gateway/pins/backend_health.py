@@ -17,9 +17,9 @@ from content_gateway.model.backend_health import BackendHealth, Node
 from content_gateway.model.content_state import BackendStatus, TrackerStatus
 from content_gateway.pins.availability import Availability, is_unreachable
 
-_BETWEEN_WORDS: Final = 10.0
+_STORE_INTERVAL: Final = 10.0
 _RATE_SECONDS: Final = 300.0
-_MOST_NODES: Final = 64
+_MAX_NODES: Final = 64
 # What a cluster's peers say of one of them that did not answer.
 _SILENT: Final = frozenset({"cluster_error", "undefined"})
 
@@ -49,7 +49,7 @@ class HealthMonitor:
         self._ledger = ledger
         self._returned = returned
         self._clock = clock
-        self._ticks = ticks
+        self._monotonic = ticks
         self._answered_at: float | None = None
         self._since: float | None = None
         self._reason: str | None = None
@@ -58,20 +58,20 @@ class HealthMonitor:
         self._nodes: dict[str, Node] = {}
         self._pinned: deque[tuple[float, int]] = deque(maxlen=round(_RATE_SECONDS))
         self._began = ticks()
-        self._kept_at: float | None = None
-        self._has_changed = self._has_news = False
+        self._stored_at: float | None = None
+        self._has_changed = self._has_answers = False
 
     def record_answer(self, error: Exception | None, *, is_write: bool) -> None:
         """A status check or a write was answered, or went wrong."""
         if is_unreachable(error, is_write=is_write):
-            if self._availability.unanswered(is_write=is_write):
+            if self._availability.record_failure(is_write=is_write):
                 self._unanswered(error)
         else:
-            self._answered_at, self._has_news = self._clock(), True
-            if self._availability.answered(is_write=is_write):
+            self._answered_at, self._has_answers = self._clock(), True
+            if self._availability.record_success(is_write=is_write):
                 log.warning("pin backend is back")
                 self._returned()
-            if not self._availability.is_on and self._since is not None:
+            if not self._availability.is_unreachable and self._since is not None:
                 self._since, self._reason, self._warnings = None, None, 0
                 self._has_changed = True
         if error is not None and not isinstance(error, UpstreamError | OwnFault | TimeoutError):
@@ -87,39 +87,39 @@ class HealthMonitor:
         if self._warnings & (self._warnings - 1) == 0:
             log.warning("pin backend is unreachable", reason=error.detail, tries=self._warnings)
 
-    def seen(self, statuses: Iterable[BackendStatus]) -> None:
+    def record_peers(self, statuses: Iterable[BackendStatus]) -> None:
         """What the backend has said of some contents: by which of its nodes, and whether they are
         pinned now."""
         at = datetime.fromtimestamp(self._clock(), UTC)
         for status in statuses:
             for peer in status.peers:
-                if peer.name in self._nodes or len(self._nodes) < _MOST_NODES:
+                if peer.name in self._nodes or len(self._nodes) < _MAX_NODES:
                     self._nodes[peer.name] = Node(peer.name, peer.status not in _SILENT, at)
 
     def record_outcomes(self, statuses: Iterable[BackendStatus | None]) -> None:
         """What has come of some contents, as it was recorded."""
         pinned = sum(1 for each in statuses if each and each.status is TrackerStatus.PINNED)
         if pinned:
-            second = float(int(self._ticks()))
+            second = float(int(self._monotonic()))
             if self._pinned and self._pinned[-1][0] == second:
                 pinned += self._pinned.pop()[1]
             self._pinned.append((second, pinned))
 
     async def store(self) -> None:
         """Leave word in the ledger if there is any, and it is time."""
-        ticks = self._ticks()
-        is_time = self._kept_at is None or ticks - self._kept_at >= _BETWEEN_WORDS
-        if self._ledger is None or not (self._has_changed or (self._has_news and is_time)):
+        ticks = self._monotonic()
+        is_time = self._stored_at is None or ticks - self._stored_at >= _STORE_INTERVAL
+        if self._ledger is None or not (self._has_changed or (self._has_answers and is_time)):
             return
-        self._has_changed = self._has_news = False
-        self._kept_at = ticks
+        self._has_changed = self._has_answers = False
+        self._stored_at = ticks
         try:
-            await self._ledger.store(self._word(ticks))
+            await self._ledger.store(self._snapshot(ticks))
         except StorageUnavailable as wrong:
             log.warning("word of the backend was not kept", reason=wrong.detail)
             self._has_changed = True
 
-    def _word(self, ticks: float) -> BackendHealth:
+    def _snapshot(self, ticks: float) -> BackendHealth:
         seconds = max(1.0, min(_RATE_SECONDS, ticks - self._began))
         return BackendHealth(
             kept_at=datetime.fromtimestamp(self._clock(), UTC),

@@ -41,7 +41,7 @@ class ClockWatch:
         self._clock = clock
         self._monotonic = monotonic
         self._seen: tuple[float, float] | None = None
-        self._looked_at: float | None = None
+        self._rebased_at: float | None = None
 
     async def check(self) -> None:
         """Set the gates again if the clock went back since the last status check; and in any case
@@ -55,13 +55,13 @@ class ClockWatch:
         is_step = back > STEP
         if is_step:
             log.warning("the clock was set back", seconds=round(back))
-        is_time = self._looked_at is None or ticks - self._looked_at >= self._longest
+        is_time = self._rebased_at is None or ticks - self._rebased_at >= self._longest
         if is_step or is_time:
             try:
                 await self._ledger.rebase(self._longest, self._lease, back if is_step else 0.0)
             except StorageUnavailable as wrong:
                 log.error("what a wrong clock has put off waits on", reason=wrong.detail)
                 return
-            self._looked_at = ticks
+            self._rebased_at = ticks
         # Last: a step that could not be written down is seen again.
         self._seen = (wall, ticks)

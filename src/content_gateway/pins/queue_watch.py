@@ -18,10 +18,10 @@ from content_gateway.pins.submission_window import SubmissionWindows, is_retry
 
 log = structlog.get_logger(__name__)
 
-_SECONDS: Final = 2.0
-_BETWEEN: Final = 0.5
-_SHARE: Final = 20  # it is asked again after so many times what the last answer took
-_LONGEST: Final = 10.0
+_TIMEOUT: Final = 2.0
+_MIN_PAUSE: Final = 0.5
+_REST_FACTOR: Final = 20  # it is asked again after so many times what the last answer took
+_MAX_PAUSE: Final = 10.0
 
 
 class BackendQueue(Protocol):
@@ -55,7 +55,7 @@ class QueueWatch:
         self._queue = queue
         self._waiting_requestors = waiting_requestors
         self._clock = clock
-        self._longest_turn = rules.longest_turn
+        self._longest_turn = rules.backoffs.longest_queue_wait
         self._not_before = -math.inf
         self._changed = asyncio.Event()
 
@@ -66,37 +66,37 @@ class QueueWatch:
         StorageUnavailable."""
         began = self._clock()
         # A clock that was set back must not make the pause longer.
-        if 0 < self._not_before - began <= _LONGEST:
+        if 0 < self._not_before - began <= _MAX_PAUSE:
             return []
-        self._not_before = began + _BETWEEN
+        self._not_before = began + _MIN_PAUSE
         if not self.windows.is_shared:
             for requestor in self._waiting_requestors(2):
-                self.windows.comes(requestor)
+                self.windows.record_arrival(requestor)
         if not self.windows.is_shared or self.windows.is_empty:
             return []
         in_progress = await self._in_progress()
         slow = self.windows.record_answer(in_progress)
         self._change()
         now = self._clock()
-        pause = min(_LONGEST, max(_BETWEEN, _SHARE * (now - began)))
+        pause = min(_MAX_PAUSE, max(_MIN_PAUSE, _REST_FACTOR * (now - began)))
         self._not_before = now + pause
         asyncio.get_running_loop().call_later(pause + 0.01, again)
         return slow
 
     async def _in_progress(self) -> Mapping[str, bool] | None:
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(_TIMEOUT):
                 return await self._queue.in_progress()
         except (UpstreamError, TimeoutError) as wrong:
             log.info("what the backend has in hand is not known", reason=repr(wrong))
             return None
 
-    async def turn(self, item: WorkItem, seen: BackendStatus) -> bool:
+    async def wait_for_room(self, item: WorkItem, seen: BackendStatus) -> bool:
         """Wait until *item*, of which *seen* was seen, may be sent where that is no retry; False:
         it may not for now."""
         if is_retry(item, seen):
             return True  # it was asked for when that was decided
-        self.windows.comes(item.requestor)
+        self.windows.record_arrival(item.requestor)
         end = asyncio.get_running_loop().time() + self._longest_turn
         while not self.windows.may_send(item.requestor):
             try:
@@ -104,30 +104,30 @@ class QueueWatch:
                     await self._changed.wait()
             except TimeoutError:
                 return False
-        self.windows.sends(item)
+        self.windows.reserve(item)
         return True
 
-    def is_in_doubt(self, item: WorkItem) -> bool:
-        """As SubmissionWindows.is_in_doubt."""
-        return self.windows.is_in_doubt(item)
+    def needs_fresh_status(self, item: WorkItem) -> bool:
+        """As SubmissionWindows.needs_fresh_status."""
+        return self.windows.needs_fresh_status(item)
 
-    def judge(
+    def adjust(
         self, item: WorkItem, seen: BackendStatus, action: Action | Outcome
     ) -> Action | Outcome:
-        """As SubmissionWindows.judge."""
-        judged = self.windows.judge(item, seen, action)
-        if judged is Action.WITHDRAW:
+        """As SubmissionWindows.adjust."""
+        adjusted = self.windows.adjust(item, seen, action)
+        if adjusted is Action.WITHDRAW:
             self._change()
-        return judged
+        return adjusted
 
     def record_outcome(self, item: WorkItem, outcome: Outcome) -> None:
         """What has come of *item*."""
         if outcome.event in (Event.SEEN_PINNED, Event.SEEN_ABSENT):
-            self.windows.over(item, is_pinned=outcome.event is Event.SEEN_PINNED)
+            self.windows.remove(item, is_pinned=outcome.event is Event.SEEN_PINNED)
         elif outcome.attempted and item.last_request is LastRequest.PIN:
-            self.windows.sent(item)
+            self.windows.record_sent(item)
         else:
-            self.windows.not_sent(item)
+            self.windows.record_not_sent(item)
         self._change()
 
     def _change(self) -> None:

@@ -65,13 +65,13 @@ from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.pins.availability import Availability
 from content_gateway.pins.backend import PinBackend
 from content_gateway.pins.backend_health import HealthLedger, HealthMonitor
+from content_gateway.pins.backoff import ReconcilePolicy
 from content_gateway.pins.clock_watch import ClockWatch
-from content_gateway.pins.lease_quota import lease_quota
-from content_gateway.pins.leases import Leases, owner_name
+from content_gateway.pins.leases import Leases, lease_quota, owner_name
 from content_gateway.pins.outcomes import Outcomes
 from content_gateway.pins.queue_watch import BackendQueue, QueueWatch
 from content_gateway.pins.requests import Submitter
-from content_gateway.pins.rules import Action, DecisionRules, ReconcilePolicy
+from content_gateway.pins.rules import Action, DecisionRules
 from content_gateway.pins.work_queue import WorkQueue
 
 log = structlog.get_logger(__name__)
@@ -103,13 +103,13 @@ class Reconciler:
         self._clock = clock
         self._owner = owner_name()
         self._awake = asyncio.Event()
-        self._lately, self._noted_at = 0.0, time.monotonic()
+        self._recently_leased, self._counted_at = 0.0, time.monotonic()
         sends = self._policy.sends
-        self._turn = asyncio.Semaphore(sends) if sends else nullcontext()
+        self._send_slots = asyncio.Semaphore(sends) if sends else nullcontext()
         self._under_way: dict[int, WorkItem] = {}
         self._batches: set[asyncio.Task[None]] = set()
         self._main: asyncio.Task[None] | None = None
-        self._availability = Availability(self._rules.unreachable_backoff, clock)
+        self._availability = Availability(self._rules.backoffs.unreachable_backoff, clock)
         self._health = HealthMonitor(self._availability, health, returned=returned, clock=clock)
         self._queue = None
         if queue is not None:
@@ -120,7 +120,7 @@ class Reconciler:
             ledger, backend, self._owner, self._rules, self._health, origins=origins, clock=clock
         )
         self._watch = ClockWatch(
-            ledger, longest=self._rules.longest, lease=self._policy.lease, clock=clock
+            ledger, longest=self._rules.longest_wait, lease=self._policy.lease, clock=clock
         )
 
     @property
@@ -129,14 +129,16 @@ class Reconciler:
         at once."""
         with suppress(StorageUnavailable):
             quota = lease_quota(self._policy, self._under_way.values(), self._availability)
-            return not (self._under_way or self._availability.is_on or self._ledger.any_due(quota))
+            return not (
+                self._under_way or self._availability.is_unreachable or self._ledger.any_due(quota)
+            )
         return False
 
     async def first_outcome(self, cid: Cid, seconds: float) -> bool:
         """Whether something was observed of *cid* since the call, within *seconds*.
 
         False at once while the backend is unreachable, and where many wait already."""
-        return not self._availability.is_on and await self._outcomes.first(cid, seconds)
+        return not self._availability.is_unreachable and await self._outcomes.first(cid, seconds)
 
     def wake(self) -> None:
         """Say that something may be due."""
@@ -163,7 +165,7 @@ class Reconciler:
         """Reconcile what is due now, once, and say how many contents that was; for who has no
         task."""
         before = set(self._batches)
-        number = await self._hand_out()
+        number = await self._lease_due()
         for batch in self._batches - before:
             await batch
         return number
@@ -174,7 +176,7 @@ class Reconciler:
             try:
                 await self._watch.check()
                 await self._health.store()
-                self._note(await self._hand_out())
+                self._count_leased(await self._lease_due())
             except StorageUnavailable as wrong:
                 log.error("the reconciler cannot read the ledger", reason=wrong.detail)
             except Exception as bug:
@@ -186,26 +188,26 @@ class Reconciler:
                     await self._awake.wait()
             await asyncio.sleep(self._pause())
 
-    def _note(self, number: int) -> None:
+    def _count_leased(self, number: int) -> None:
         """So many were leased now; what was leased earlier counts half for each second since."""
         now = time.monotonic()
-        self._lately = self._lately * math.exp2(self._noted_at - now) + number
-        self._noted_at = now
+        self._recently_leased = self._recently_leased * math.exp2(self._counted_at - now) + number
+        self._counted_at = now
 
     def _pause(self) -> float:
         """Seconds until the ledger is checked again: what is promised together is leased
         together, and in an outage a promise changes nothing."""
         policy = self._policy
-        if self._availability.is_on:
+        if self._availability.is_unreachable:
             return policy.idle
-        return policy.gather_many if self._lately > policy.batch else policy.gather
+        return policy.gather_many if self._recently_leased > policy.batch else policy.gather
 
-    async def _hand_out(self) -> int:
+    async def _lease_due(self) -> int:
         """Lease what is due and free workers may take, and begin to reconcile it."""
         if self._queue is not None:
-            in_the_way = await self._queue.check(self._awake.set)
-            if in_the_way:
-                await self._ledger.trigger(in_the_way)
+            blocking = await self._queue.check(self._awake.set)
+            if blocking:
+                await self._ledger.trigger(blocking)
         quota = lease_quota(self._policy, self._under_way.values(), self._availability)
         if not quota.most or not self._ledger.any_due(quota):
             return 0
@@ -218,14 +220,14 @@ class Reconciler:
                 self._reconcile(items[start : start + self._policy.batch]), name="reconcile"
             )
             self._batches.add(batch)
-            batch.add_done_callback(self._reconciled)
+            batch.add_done_callback(self._batch_done)
         return len(items)
 
     def _decide(self, item: WorkItem, seen: BackendStatus, now: float) -> Action | Outcome:
         action = self._rules.decide(item, seen, now)
-        return self._queue.judge(item, seen, action) if self._queue else action
+        return self._queue.adjust(item, seen, action) if self._queue else action
 
-    def _reconciled(self, batch: asyncio.Task[None]) -> None:
+    def _batch_done(self, batch: asyncio.Task[None]) -> None:
         self._batches.discard(batch)
         self._awake.set()
         if not batch.cancelled() and batch.exception():
@@ -239,7 +241,8 @@ class Reconciler:
                 seen = await self._query(items)
                 if isinstance(seen, Exception):
                     broke = [
-                        (item, self._rules.broke(item, seen, attempted=False)) for item in items
+                        (item, self._rules.after_error(item, seen, attempted=False))
+                        for item in items
                     ]
                     await self._record(broke, leases)
                     return
@@ -255,23 +258,27 @@ class Reconciler:
                     for item, action in requests
                 ]
                 for (item, _), task in zip(requests, sending, strict=True):
-                    leases.ends_with(item, task)
-                noted = [(item, action) for item, action in actions if isinstance(action, Outcome)]
+                    leases.cancel_on_loss(item, task)
+                observed = [
+                    (item, action) for item, action in actions if isinstance(action, Outcome)
+                ]
                 # All go on to their own end: what the ledger did not take, a lease will mend.
-                work = [self._record(noted, leases), *sending]
+                work = [self._record(observed, leases), *sending]
                 for error in await asyncio.gather(*work, return_exceptions=True):
                     if isinstance(error, Exception):
                         log.error("an outcome was not kept", reason=repr(error))
         finally:
             # Only what is still ours: what was recorded may be in a newer batch by now.
-            for item in leases.left:
+            for item in leases.remaining:
                 self._under_way.pop(item.id, None)
 
     async def _query(self, items: Sequence[WorkItem]) -> Mapping[Cid, BackendStatus] | Exception:
         """What the backend holds, or why it could not be seen."""
         now = self._clock()
-        known = [item for item in items if not (self._queue and self._queue.is_in_doubt(item))]
-        words = [(item.cid, self._rules.oldest_word(item, now)) for item in known]
+        known = [
+            item for item in items if not (self._queue and self._queue.needs_fresh_status(item))
+        ]
+        words = [(item.cid, self._rules.max_status_age(item, now)) for item in known]
         ages = {cid: age for cid, age in words if age is not None}
         try:
             unsent = {item.cid for item in items if item.last_request is None}
@@ -280,17 +287,17 @@ class Reconciler:
             self._health.record_answer(error, is_write=False)
             return error
         self._health.record_answer(None, is_write=False)
-        self._health.seen(seen.values())
+        self._health.record_peers(seen.values())
         return seen
 
     async def _send(
         self, item: WorkItem, action: Action, seen: BackendStatus, leases: Leases
     ) -> None:
         """Do *action* about *item* if that is still wanted, when its turn has come."""
-        if action is Action.PIN and self._queue and not await self._queue.turn(item, seen):
-            await self._record([(item, self._rules.held_up(item))], leases)
+        if action is Action.PIN and self._queue and not await self._queue.wait_for_room(item, seen):
+            await self._record([(item, self._rules.postponed(item))], leases)
             return
-        async with self._turn:
+        async with self._send_slots:
             await self._sender.send(
                 item, action, seen, lambda known, outcome: self._record([(known, outcome)], leases)
             )
@@ -301,7 +308,9 @@ class Reconciler:
         for item, outcome in outcomes:
             if self._queue is not None:
                 self._queue.record_outcome(item, outcome)
-            leases.over(item)  # from here on it runs out by itself, should the ledger not take this
+            leases.given_back(
+                item
+            )  # from here on it runs out by itself, should the ledger not take this
         try:
             await self._ledger.record_outcomes(self._owner, outcomes)
         finally:

@@ -8,7 +8,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Final, Self
 
+import structlog
+
+from content_gateway.errors import StorageUnavailable
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import (
     BackendStatus,
@@ -21,9 +25,12 @@ from content_gateway.model.content_state import (
 from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.pins.backend import PinBackend
 from content_gateway.pins.backend_health import HealthMonitor
-from content_gateway.pins.progress import ProgressWriter
-from content_gateway.pins.rules import LONGEST_STALL, Action, DecisionRules
+from content_gateway.pins.rules import MAX_SEND_DELAY, Action, DecisionRules
 from content_gateway.pins.work_queue import WorkQueue
+
+_PROGRESS_INTERVAL: Final = 1.0
+
+log = structlog.get_logger(__name__)
 
 
 class Submitter:
@@ -76,13 +83,13 @@ class Submitter:
             begun = await self._ledger.begin(
                 self._owner, item, last_request, event, though_held=is_back
             )
-            if begun is None or self._clock() - begun.requested_at > LONGEST_STALL:
+            if begun is None or self._clock() - begun.requested_at > MAX_SEND_DELAY:
                 pass  # held up so long, somebody else may be at it
             else:
                 is_write = self._pin(begun, seen) if action is Action.PIN else self._unpin(begun)
                 outcome = await self._try(begun, is_write)
                 if is_back:
-                    outcome = self._rules.withdrawn(item, word)
+                    outcome = self._rules.after_withdrawal(item, word)
                 if outcome.status is None:
                     # However it went: that replicas are gone is to be known.
                     outcome = replace(outcome, status=shown)
@@ -92,11 +99,11 @@ class Submitter:
     async def _try(self, item: WorkItem, is_write: Awaitable[Outcome]) -> Outcome:
         """What *is_write* has come to, in the time that a try about *item* has."""
         try:
-            async with asyncio.timeout(self._rules.attempt_timeout(item)):
+            async with asyncio.timeout(self._rules.backoffs.attempt_timeout(item)):
                 outcome = await is_write
         except Exception as error:
             self._health.record_answer(error, is_write=True)
-            return self._rules.broke(item, error, attempted=True)
+            return self._rules.after_error(item, error, attempted=True)
         self._health.record_answer(None, is_write=True)
         return outcome
 
@@ -104,8 +111,46 @@ class Submitter:
         async with ProgressWriter(partial(self._ledger.progress, self._owner, item)) as progress:
             origins = self._origins(item.cid)
             seen = await self._backend.pin(item.cid, seen, progress, origins)
-            return self._rules.pinned(item, seen)
+            return self._rules.after_pin(item, seen)
 
     async def _unpin(self, item: WorkItem) -> Outcome:
         await self._backend.unpin(item.cid)
-        return self._rules.unpinned()
+        return self._rules.after_unpin()
+
+
+class ProgressWriter:
+    """Passes the progress of one attempt to *store*, at most once a second.
+
+    A backend reports with every block it has fetched. Only the latest report is stored."""
+
+    def __init__(self, store: Callable[[int, int], Awaitable[None]]) -> None:
+        self._store = store
+        self._last: tuple[int, int] | None = None
+        self._task: asyncio.Task[None]
+
+    def __call__(self, blocks: int, size: int) -> None:
+        """The attempt has fetched so many blocks and bytes so far."""
+        self._last = (blocks, size)
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._write_repeatedly(), name="progress")
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self._write()
+
+    async def _write_repeatedly(self) -> None:
+        while True:
+            await asyncio.sleep(_PROGRESS_INTERVAL)
+            await self._write()
+
+    async def _write(self) -> None:
+        last, self._last = self._last, None
+        if last is None:
+            return
+        try:
+            await self._store(*last)
+        except StorageUnavailable as wrong:
+            log.warning("progress was not kept", reason=wrong.detail)

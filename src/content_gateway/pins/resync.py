@@ -103,12 +103,12 @@ class Resync:
         self._schedule = schedule or ResyncSchedule()
         self._clock = clock
         self._owner = owner_name()
-        self._hastened = asyncio.Event()
+        self._triggered = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to resync: at once, as nobody knows what the backend has been through."""
-        self._hastened.set()
+        self._triggered.set()
         self._main = asyncio.create_task(self._run(), name="resync")
 
     async def close(self) -> None:
@@ -120,23 +120,23 @@ class Resync:
 
     def trigger(self) -> None:
         """Resync soon: the backend was unreachable and may have lost something."""
-        self._hastened.set()
+        self._triggered.set()
 
     async def now(self) -> ResyncReport | None:
         """Resync now, whatever the schedule says; None if somebody else is at it.
 
         Raises UpstreamError when the backend breaks off; then nothing is reported."""
         await self._ledger.trigger_job(_JOB)
-        return await self._take()
+        return await self._resync_if_due()
 
     async def _run(self) -> None:
         while True:
             pause = self._schedule.poll
             try:
-                if self._hastened.is_set():
+                if self._triggered.is_set():
                     await self._ledger.trigger_job(_JOB)
-                    self._hastened.clear()
-                await self._take()
+                    self._triggered.clear()
+                await self._resync_if_due()
             except UpstreamError as wrong:
                 log.warning("the resync broke off", reason=wrong.detail)
                 pause = self._schedule.after_failure
@@ -148,9 +148,9 @@ class Resync:
             await asyncio.sleep(self._schedule.least)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
-                    await self._hastened.wait()
+                    await self._triggered.wait()
 
-    async def _take(self) -> ResyncReport | None:
+    async def _resync_if_due(self) -> ResyncReport | None:
         """One resync, if it is due and nobody else does it."""
         schedule = self._schedule
         longest = max(schedule.interval, schedule.after_failure, 2 * schedule.lease)
@@ -177,9 +177,13 @@ class Resync:
                 sample += unknown[: _SAMPLE - len(sample)]
                 _mark(seen, [content.number for content in known.values()])
                 pairs = [(entry, known[entry.cid]) for entry in chunk if entry.cid in known]
-                under_replicated += sum(_lacks(entry, content) for entry, content in pairs)
-                await self._doubt([one.number for entry, one in pairs if _differs(entry, one)])
-                await self._keep()
+                under_replicated += sum(
+                    _is_under_replicated(entry, content) for entry, content in pairs
+                )
+                await self._recheck_numbers(
+                    [one.number for entry, one in pairs if _differs(entry, one)]
+                )
+                await self._renew_lease()
         missing = await self._recheck(seen, started_at)
         report = ResyncReport(
             *(started_at, self._clock(), listed, missing, unmanaged, tuple(sample)),
@@ -202,31 +206,31 @@ class Resync:
         while numbers := await self._ledger.final_pins(last, _CHUNK, before):
             last = numbers[-1]
             absent = [number for number in numbers if not _is_marked(seen, number)]
-            await self._doubt(absent)
+            await self._recheck_numbers(absent)
             missing += len(absent)
-            await self._keep()
+            await self._renew_lease()
         return missing
 
-    async def _doubt(self, numbers: Sequence[int]) -> None:
+    async def _recheck_numbers(self, numbers: Sequence[int]) -> None:
         """Make those due that are final."""
         if numbers:
             await self._ledger.recheck(numbers)
             self._wake()
 
-    async def _keep(self) -> None:
+    async def _renew_lease(self) -> None:
         if not await self._ledger.renew_job(_JOB, self._owner, self._schedule.lease):
             raise StorageUnavailable("The resync took too long, and somebody else has begun one.")
 
 
-def _lacks(entry: Listed, content: LedgerEntry) -> bool:
+def _is_under_replicated(entry: Listed, content: LedgerEntry) -> bool:
     """Whether fewer replicas are there than were promised to somebody."""
     return content.is_held and entry.replicas < entry.wanted
 
 
 def _differs(entry: Listed, content: LedgerEntry) -> bool:
     """Whether the ledger tells requestors something else, or there is something to repair."""
-    told = (content.replicas, content.wanted)
-    return (entry.replicas, entry.wanted) != told or entry.replicas < entry.wanted
+    known = (content.replicas, content.wanted)
+    return (entry.replicas, entry.wanted) != known or entry.replicas < entry.wanted
 
 
 async def _chunks(entries: AsyncIterator[Listed]) -> AsyncGenerator[list[Listed], None]:

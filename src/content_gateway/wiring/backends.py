@@ -20,9 +20,9 @@ from content_gateway.model.cid import Cid
 from content_gateway.net.http_client import HttpClient
 from content_gateway.net.origin_guard import OriginGuard
 from content_gateway.pins.backend import PinBackend
+from content_gateway.pins.backoff import ReconcilePolicy
 from content_gateway.pins.delegates import Addressed
 from content_gateway.pins.queue_watch import BackendQueue
-from content_gateway.pins.rules import ReconcilePolicy
 from content_gateway.settings.model import Settings
 
 # docs/facts/pins.md, What questions cost: a cluster is well served with 20 to 50 requests at a

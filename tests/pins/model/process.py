@@ -16,10 +16,10 @@ from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pins import SqlitePins
 from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.model.cid import Cid
+from content_gateway.pins.backoff import ReconcilePolicy
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.resync import Resync
-from content_gateway.pins.rules import ReconcilePolicy
 from tests.ledgers import Clock
 from tests.pins.model.adapted import AdaptedCluster
 from tests.pins.model.cluster import SimulatedCluster
@@ -34,7 +34,7 @@ from tests.pins.model.ports import (
 from tests.pins.model.promises import Promises
 
 Cluster = SimulatedCluster | AdaptedCluster
-POLICY: Final = ReconcilePolicy(workers=4, batch=3, lease=30.0, longest_turn=0.0)
+POLICY: Final = ReconcilePolicy(workers=4, batch=3, lease=30.0, longest_queue_wait=0.0)
 
 
 class World:

@@ -1,6 +1,6 @@
 """When a first status check is worth its while: learned, forgotten, and bounded."""
 
-from content_gateway.pins.poll_interval import PollInterval
+from content_gateway.pins.backoff import PollInterval
 
 
 def test_it_learns_how_long_contents_take() -> None:
