@@ -79,11 +79,11 @@ def test_the_last_descriptors_are_no_connections() -> None:
     few there are; what is open already has another."""
     most = most_files()
     crowd, members = Connections(1_000), [Idle() for _ in range(4)]
-    assert crowd.arrive(members[0], 7)
-    assert crowd.arrive(members[1], most - most // 8 - 100)
+    assert crowd.add(members[0], 7)
+    assert crowd.add(members[1], most - most // 8 - 100)
     with capture_logs() as logs:
-        assert crowd.arrive(members[2], most - 1)
-        assert crowd.arrive(members[3], most - 2)
+        assert crowd.add(members[2], most - 1)
+        assert crowd.add(members[3], most - 2)
     assert [member.is_gone for member in members] == [True, True, False, False]
     assert {line["event"] for line in logs} == {"connections are at their limit"}
 

@@ -1,9 +1,9 @@
-"""All connections of one server: how many there may be, and which goes when there are too many.
+"""The limit of open connections of one server, and which one is closed when it is reached.
 
-Every connection is an open file, and the service needs files of its own: where none is left, no
-ledger can be searched and no upstream asked. So their number is bounded, and who has asked nothing
-for the longest time makes room for who comes. Knows no HTTP; what a connection says when it has to
-go is left to protocol.py."""
+Every connection is an open file, and the service needs files of its own: with none left, no ledger
+can be searched and no upstream asked. So their number is limited, and a new connection takes the
+place of the one that has been idle for longest. Knows no HTTP; what a refused connection is sent is
+left to protocol.py."""
 
 from typing import Final, Protocol
 
@@ -11,32 +11,33 @@ import structlog
 
 from content_gateway.files.descriptors import is_for_files, most_files
 
-# For the databases, the upstreams' pools and what Python itself opens.
+# Kept free for the databases, the connection pools to upstreams and what Python itself opens.
 OWN_FILES: Final = 1_024
 
 log = structlog.get_logger(__name__)
 
 
 class OpenConnection(Protocol):
-    """A connection."""
+    """A connection that can be closed while it is idle."""
 
     def make_room(self) -> None:
-        """End it now; no request is under way on it."""
+        """Close it now; no request is under way on it."""
 
 
 class Connections:
-    """The connections of one server, *most* of them at a time."""
+    """The open connections of one server, at most *most*."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._number = 0
-        # The one that has been idle for the longest time first.
+        # In insertion order: the one that has been idle for longest comes first.
         self._idle: dict[OpenConnection, None] = {}
 
-    def arrive(self, member: OpenConnection, descriptor: int = -1) -> bool:
-        """Count *member*, which is idle; False where there is no room for it, and none is made.
+    def add(self, member: OpenConnection, descriptor: int = -1) -> bool:
+        """Count *member*, which is idle; False if it must be refused: the limit is reached, and no
+        other connection is idle.
 
-        There is none either where its *descriptor* is of those that are kept for files."""
+        The limit is reached too if its file *descriptor* is one of those kept for files."""
         self._number += 1
         is_full = self._number > self._most or is_for_files(descriptor)
         oldest = next(iter(self._idle), None) if is_full else None
@@ -54,23 +55,23 @@ class Connections:
         oldest.make_room()
         return True
 
-    def work(self, member: OpenConnection) -> None:
-        """A request of *member* is under way."""
+    def mark_busy(self, member: OpenConnection) -> None:
+        """A request of *member* is under way: it is not closed for another."""
         self._idle.pop(member, None)
 
-    def rest(self, member: OpenConnection) -> None:
-        """It was answered."""
+    def mark_idle(self, member: OpenConnection) -> None:
+        """The request of *member* was answered."""
         self._idle[member] = None
 
-    def leave(self, member: OpenConnection) -> None:
-        """*member* has gone."""
+    def remove(self, member: OpenConnection) -> None:
+        """*member* was closed; count it no longer."""
         self._number -= 1
         self._idle.pop(member, None)
 
 
 def most_connections(chosen: int) -> int:
-    """How many connections there may be in all: *chosen*, or where that is 0 or more than the
-    descriptors of this process allow, as many as these do (RLIMIT_NOFILE, raised before)."""
+    """The limit of open connections: *chosen*, or what RLIMIT_NOFILE allows if that is less or
+    *chosen* is 0. The caller raises RLIMIT_NOFILE before."""
     files = most_files()
     allowed = files - min(OWN_FILES, files // 2)
     return min(chosen, allowed) if chosen else allowed

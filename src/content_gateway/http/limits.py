@@ -1,18 +1,20 @@
-"""The bounds of what one client may take of the server, and their defaults.
+"""The limits of what one client may use of the server, and their defaults.
 
-Values only: what is bounded where is left to protocol.py, lingering_close.py and streams.py."""
+Values only; protocol.py, lingering_close.py and streams.py enforce them."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """What one client may take: *idle* is how long it may neither ask nor read, *linger* how long
-    it may still read when we hang up, *drain* how long what it sent as we stop may take to arrive,
-    *stop* how long we then wait for what is under way. *connections* is how many there may be in
-    all; with *is_local* only hosts of this machine are answered to. The kernel keeps *send_bytes*
-    for a client to read, *large_send_bytes* for one that reads a large answer; it may keep that
-    waiting for *slow_seconds*, and has a second more for each *slow_rate* bytes that it takes."""
+    """The limits of one client, in seconds and bytes.
+
+    *idle* is how long a connection may send and read nothing; *linger* how long a client may still
+    read after we have closed our side. At a stop, requests that arrive within *drain* are answered,
+    and all under way have *stop* to finish. *connections* limits all clients together; with
+    *is_local* only requests for hosts of this machine are answered. The kernel's send buffer has
+    *send_bytes*, or *large_send_bytes* during a large answer. Such an answer may wait for its
+    client for *slow_seconds*, and a second more for each *slow_rate* bytes that are read."""
 
     head_seconds: float = 10.0
     head_bytes: int = 16 * 1024

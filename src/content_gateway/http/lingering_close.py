@@ -1,7 +1,7 @@
-"""The transport below the protocol: what is sent to a client, and how it ends.
+"""The transport below the protocol: writes to a client, and the lingering close.
 
-Knows sockets and what the kernel keeps for a client to read (tcp(7)). HTTP is left to
-protocol.py, what is sent to whoever answers."""
+Knows sockets and the kernel's send buffer (tcp(7)). HTTP is left to protocol.py, what is sent to
+the application."""
 
 import asyncio
 import fcntl
@@ -17,20 +17,21 @@ from uvicorn.protocols.http.flow_control import FlowControl
 
 from content_gateway.http.limits import ClientLimits
 
-# What asking a socket raises where it is gone, and where this is not Linux.
+# What socket calls raise after the socket was closed, or on systems other than Linux.
 _GONE: Final = (AttributeError, OSError, ValueError)
 
 log = structlog.get_logger(__name__)
 
 
 class LingeringTransport:
-    """A transport whose close lets the client read the answer first, and that sends a head
-    together with what follows it.
+    """A transport that lets the client read the answer before it closes, and sends a head together
+    with the body.
 
-    Closing a socket with unread bytes resets it, and the reset can overtake the answer (RFC
-    9112 section 9.6): so our side ends first, and the rest when the client's has ended too, or
-    a moment later. A client that does not read is the kernel's to cut off. uvicorn writes head
-    and body by themselves, which is two packets where one will do."""
+    Closing a socket that has received unread bytes sends a TCP reset, which can destroy the answer
+    before the client has read it (RFC 9112 section 9.6). So our side is closed first (FIN), and the
+    socket `ClientLimits.linger` seconds later. A client that acknowledges nothing is closed by the
+    kernel (TCP_USER_TIMEOUT). uvicorn writes head and body separately, which would be two
+    packets."""
 
     def __init__(
         self, transport: asyncio.Transport, flow: FlowControl, bounds: ClientLimits
@@ -44,32 +45,35 @@ class LingeringTransport:
         with suppress(*_GONE):
             timeout = socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, bounds.idle * 1000
             self._socket.setsockopt(*timeout)
-        # Else the kernel keeps up to 4 MiB for a client that does not read (tcp(7), tcp_wmem).
-        self.widen(False)
+        # The default send buffer grows to 4 MiB for a client that does not read (tcp_wmem).
+        self.use_large_buffer(False)
 
     @property
     def descriptor(self) -> int:
-        """The socket's number; -1 where it is closed already."""
+        """The socket's file descriptor, -1 if it is closed."""
         descriptor: int = self._socket.fileno()
         return descriptor
 
     def write(self, data: bytes) -> None:
-        """Send *data*; a head not before the next call, or `flush`."""
+        """Send *data*; a head is kept until the next call, or `flush`."""
         if self._head:
             data, self._head = self._head + data, b""
+        # "100 Continue" has no body behind it, and the client waits for it.
         elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 100"):
             self._head = data
             return
         self.send(data)
 
     def send(self, data: bytes) -> None:
-        """Send *data* now, a head too."""
-        if len(data) > self._most:
-            self.widen(True)  # or the client's kernel waits for more before it acknowledges
+        """Send *data* now."""
+        if len(data) > self._buffer_bytes:
+            # With less than a whole answer in flight the client's kernel delays its
+            # acknowledgement, and the rest waits for that.
+            self.use_large_buffer(True)
         self._transport.write(data)
 
     def flush(self) -> None:
-        """Send a head behind which nothing has come."""
+        """Send a kept head that no body follows."""
         if self._head:
             self.write(b"")
 
@@ -77,49 +81,55 @@ class LingeringTransport:
         """Whether nothing more can be sent."""
         return self.is_closed or self._transport.is_closing()
 
-    def break_off(self) -> None:
-        """End it by a reset, which no client takes for the end of an answer."""
+    def reset(self) -> None:
+        """Close by a TCP reset, so that no client takes half an answer for a whole one."""
+        # Linger on with 0 seconds: close sends a reset and drops the send buffer (socket(7)).
         with suppress(*_GONE):
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.abort()
 
     def unread(self) -> int:
-        """How many bytes were sent that the client has not taken, as far as we can tell."""
-        kept = b"\0\0\0\0"
+        """How many bytes were sent that the client has not acknowledged: asyncio's buffer, and on
+        Linux the kernel's too."""
+        queued = b"\0\0\0\0"
         with suppress(*_GONE):
-            kept = fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, kept)  # tcp(7): SIOCOUTQ
-        return self._transport.get_write_buffer_size() + int.from_bytes(kept, sys.byteorder)
+            # tcp(7) calls it SIOCOUTQ; the number is the same.
+            queued = fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, queued)
+        return self._transport.get_write_buffer_size() + int.from_bytes(queued, sys.byteorder)
 
-    def widen(self, is_wide: bool, /) -> None:
-        """Let the kernel keep more for the client to read, or no longer."""
-        self._most = sys.maxsize if is_wide else self.bounds.send_bytes
-        size = self.bounds.large_send_bytes if is_wide else self.bounds.send_bytes
+    def use_large_buffer(self, is_large: bool, /) -> None:
+        """Set the size of the kernel's send buffer: for a large answer, or the usual one."""
+        # Infinite when large, so that `send` does not set it again.
+        self._buffer_bytes = sys.maxsize if is_large else self.bounds.send_bytes
+        size = self.bounds.large_send_bytes if is_large else self.bounds.send_bytes
         with suppress(*_GONE):
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
 
     def _await_reading(self, unread: int, waited: float) -> None:
-        """Close in a moment; not while the client still reads what it was sent, at a fair pace.
+        """Close in `linger` seconds, or once the client, reading fast enough, has read all.
 
-        Closed at once, the kernel would go on holding that for it, and nobody would count it. (Of
-        what was sent, the end of our side is a byte.)"""
+        *unread* is how much it had not read when last checked, *waited* the seconds for which it
+        has been too slow. Closed at once, the kernel would keep the unread bytes in memory that
+        no limit of ours counts."""
 
-        def look() -> None:
+        def check() -> None:
             left, seconds = self.unread(), waited + self._seconds
+            # The FIN counts as one byte.
             if left <= 1 or self._transport.is_closing():
                 self._transport.close()
             elif unread - left >= self.bounds.slow_rate * self._seconds:
                 self._await_reading(left, 0.0)
-            elif waited < self.bounds.slow_seconds:  # and whoever sends may be first to notice
+            elif waited < self.bounds.slow_seconds:
                 self._await_reading(unread, seconds)
             else:
                 address = (self._transport.get_extra_info("peername") or ("",))[0]
                 log.info("a slow reader was cut off", address=address)
-                self.break_off()
+                self.reset()
 
-        asyncio.get_running_loop().call_later(self._seconds, look)
+        asyncio.get_running_loop().call_later(self._seconds, check)
 
     def close(self) -> None:
-        """End our side now, all of it soon; what arrives until then is read and dropped."""
+        """Close our side now and the socket later; what is received until then is dropped."""
         if self.is_closing():
             return
         self.flush()
@@ -127,4 +137,4 @@ class LingeringTransport:
         self._await_reading(self.unread(), 0.0)
         with suppress(OSError):  # the client may be gone already
             self._transport.write_eof()
-        self._flow.resume_reading()
+        self._flow.resume_reading()  # unread bytes at the close would cause a reset

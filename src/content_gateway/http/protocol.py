@@ -1,8 +1,9 @@
-"""The protocol: uvicorn's, with bounds, so that no client can hold it open, flood or confuse it.
+"""The HTTP/1.1 protocol: uvicorn's httptools protocol with limits for hostile clients.
 
-No Python server is safe bare (docs/facts/edge.md, A bare server): this one bounds the head of a
-request in bytes, fields and time, wants exactly one Host, takes in a small body and no more, and
-closes behind any other. Knows HTTP/1.1 on the wire, not what is served."""
+Limits a request's head in bytes, fields and time, requires exactly one Host field, reads small
+bodies only and closes the connection after any other; without these any client can exhaust a
+Python server (docs/facts/edge.md, A bare server). Knows HTTP on the wire; routes and answers are
+left to asgi.py, sockets to lingering_close.py."""
 
 import asyncio
 from collections import Counter
@@ -20,92 +21,98 @@ from content_gateway.http.lingering_close import LingeringTransport
 from content_gateway.http.request_head import too_large, wrong_host, wrong_version
 from content_gateway.telemetry import request_ids
 
-# An encoded slash is part of a segment, not a border between two (RFC 3986 section 2.2). It
-# travels to the router as a lone surrogate, which no decoded path can contain otherwise.
+# An encoded slash is part of a segment and separates none (RFC 3986 section 2.2). In the scope's
+# path it is this lone surrogate, which decoding UTF-8 can never produce.
 ENCODED_SLASH: Final = "\udc2f"
-# The ASGI extension by which the application hears that the request has a body: its "length",
-# None where no Content-Length says it. Up to MAX_BODY_BYTES are there for one `receive`.
+# The ASGI extension that is present if the request has a body. Its "length" is that of
+# Content-Length, None without one. A body of up to MAX_BODY_BYTES comes whole in one `receive`.
 SENT_BODY: Final = "content_gateway.sent_body"
 MAX_BODY_BYTES: Final = 64 * 1024
-# A body has no meaning in any other (RFC 9110 section 9.3), and proxies differ about it there.
+# In other methods a body has no defined meaning (RFC 9110 section 9.3), and proxies disagree about
+# where it ends, which is what request smuggling uses.
 _WITH_BODIES: Final = frozenset((b"POST", b"PUT", b"PATCH"))
 _KNOWN_HOSTS: Final = 100
-# Where the application finds its Connection in `scope["state"]`, and how to answer at once.
+# Keys of `scope["state"]`: the Connection, and HardenedProtocol.answer.
 CONNECTION: Final = "content_gateway.connection"
 ANSWER: Final = "content_gateway.answer"
 
 
 class Connection(Protocol):
-    """What an application may want to know of, and do to, the connection it answers on."""
+    """What an application may ask of the connection that it answers on."""
 
     bounds: ClientLimits
 
     def unread(self) -> int:
-        """How many bytes were sent that the client has not taken, as far as we can tell."""
+        """How many bytes were sent that the client has not acknowledged."""
 
-    def widen(self, is_wide: bool, /) -> None:
-        """Let the kernel keep more for the client to read, or no longer."""
+    def use_large_buffer(self, is_large: bool, /) -> None:
+        """Set the size of the kernel's send buffer: for a large answer, or the usual one."""
 
     def is_closing(self) -> bool:
         """Whether nothing more can be sent."""
 
-    def break_off(self) -> None:
-        """End it by a reset, which no client takes for the end of an answer."""
+    def reset(self) -> None:
+        """Close it by a TCP reset, so that no client takes half an answer for a whole one."""
 
 
-class Shared(ServerState):
-    """What the connections of one server share."""
+class SharedState(ServerState):
+    """What all connections of one server share."""
 
     def __init__(self, bounds: ClientLimits) -> None:
         super().__init__()
         self.bounds = bounds
         self.open_by_address: Counter[str] = Counter()
-        self.crowd = Connections(bounds.connections)
+        self.open_connections = Connections(bounds.connections)
         self.request_ids = request_ids()
         self.is_stopping = False
-        self.hosts: set[bytes] = set()  # that were found good
+        self.hosts: set[bytes] = set()  # values of Host that passed `wrong_host`
 
 
 class HardenedProtocol(HttpToolsProtocol):
-    """uvicorn's httptools protocol, with bounds.
+    """uvicorn's httptools protocol, with limits.
 
-    One head is parsed at a time, and nothing behind it before it was answered: requests never
-    pile up, a body never reaches a parser, and what waits is one read at most. What comes behind
-    a body before its answer is never a request, and ends the connection."""
+    Theory of operation. The parser gets one head at a time, and the next one only after the
+    answer, so requests do not pile up; what is received meanwhile is one read at most, then reading
+    is paused. The parser never sees a body: `_take_body` counts its bytes. Bytes behind a body that
+    come before the answer end the connection instead of being parsed (request smuggling).
 
-    server_state: Shared
+    A connection is idle (between two requests), or a request of it is under way from
+    `on_headers_complete` to `on_response_complete`. Once `_ignores_input` is set, nothing received
+    is parsed any more; only the rest of a body is still taken."""
+
+    server_state: SharedState
     transport: LingeringTransport  # type: ignore[assignment]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.access_log = False  # else uvicorn logs when any logging handler could listen
-        self.url = b""
+        self.access_log = False  # uvicorn logs each request where any handler is configured
+        self.url = b""  # uvicorn sets it at a request's first byte; a refusal may come before
         self._bounds = self.server_state.bounds
-        self._received = b""  # from the first byte of the head under way
-        self._parsed = 0  # how much of it the parser has
-        self._is_idle = True  # no request is being answered
-        self._has_begun = False  # something was received since the last answer
-        self._is_deaf = False  # nothing more is taken from this client, but the body under way
-        self._missing = 0  # bytes of that body
-        self._may_stay = False  # the connection, once that body is whole
+        self._received = b""  # from the first byte of the head that is being received
+        self._parsed = 0  # how many bytes of it the parser has
+        self._is_idle = True  # no request is under way
+        self._awaits_head = False  # the deadline of a head runs, not the idle timeout
+        self._ignores_input = False
+        self._body_left = 0  # bytes of the body that have not come
+        self._keeps_alive = False  # the connection is kept if the body comes whole and alone
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Count the connection and give its first request a deadline."""
+        """Count the connection, refuse it above a limit, and start the first head's deadline."""
         super().connection_made(transport)
         self.transport = LingeringTransport(transport, self.flow, self._bounds)
-        self.app_state = {CONNECTION: self.transport, ANSWER: self.answer}  # for every scope
+        self.app_state = {CONNECTION: self.transport, ANSWER: self.answer}  # scope["state"]
         self._await_head()
         self._address = self.client[0] if self.client else ""
         self.server_state.open_by_address[self._address] += 1
-        has_room = self.server_state.crowd.arrive(self, self.transport.descriptor)
+        has_room = self.server_state.open_connections.add(self, self.transport.descriptor)
         if not has_room or (
             self.server_state.open_by_address[self._address] > self._bounds.per_address
         ):
             self._refuse(problems.TOO_MANY_CONNECTIONS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
-        self.server_state.crowd.leave(self)
+        """Count the connection no longer."""
+        self.server_state.open_connections.remove(self)
         self.server_state.open_by_address[self._address] -= 1
         if not self.server_state.open_by_address[self._address]:
             del self.server_state.open_by_address[self._address]
@@ -113,47 +120,60 @@ class HardenedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what has arrived, one head at a time, until a request is under way."""
-        if self._is_deaf or self.transport.is_closed:
-            if self._missing:
+        """Parse what has been received, head by head, until a request is under way.
+
+        Also called with b"" after an answer, for what was received before it was sent."""
+        if self._ignores_input or self.transport.is_closed:
+            if self._body_left:
                 self._take_body(data)
             elif not self._is_idle:
+                # Bytes behind the last request, or behind its body, are never parsed as a request.
                 self.cycle.keep_alive = False
             return
         self._received += data
         while self._received and self._is_idle:
-            end = self._received.find(b"\r\n\r\n") + 4
+            end = self._received.find(b"\r\n\r\n") + 4  # 3 where the end has not come
             size = end if end > 3 else len(self._received)
             most = self._bounds.head_bytes
             try:
+                # Only what is new of this head: the parser keeps the rest, and a body or the next
+                # head must not reach it before this one was checked.
                 self.parser.feed_data(self._received[self._parsed : size if size < most else most])
             except (HttpParserError, HttpParserUpgrade):
-                if self._is_idle:  # else an upgrade, which HTTP/1.1 may answer (RFC 9110, 7.8)
+                # Under way already: the parser stops at an upgrade, which a server may ignore and
+                # answer as HTTP/1.1 (RFC 9110 section 7.8). Our own refusals in
+                # `on_headers_complete` come as HttpParserError too, and are sent already.
+                if self._is_idle:
                     self._refuse(wrong_version(self._received) or problems.BAD_REQUEST)
             if size > most:
                 self._refuse(too_large(self.url, self._bounds.path_bytes))
-            elif end < 4:
+            elif end < 4:  # the head goes on with the next read
                 self._parsed = size
                 break
             self._parsed = 0
+            # Behind a head: its body, or a pipelined request, which waits for the answer.
             rest = self._received[size:]
-            self._received = b"" if self._is_deaf else rest
-            if self._missing:
+            self._received = b"" if self._ignores_input else rest
+            if self._body_left:
                 self._take_body(rest)
         if self._received and not self._is_idle:
+            # A pipelined request: the client's kernel keeps the others until this is answered.
             self.flow.pause_reading()
-        elif self._is_idle and not self._has_begun:
+        elif self._is_idle and not self._awaits_head:
             self._timer.cancel()
             self._await_head()
 
     def on_headers_complete(self) -> None:
-        """The head is whole: check what only the whole shows, and start the request."""
+        """Check the whole head, and start the request.
+
+        Raises what `_refuse` returns, which stops the parser; the refusal has been sent then."""
         fields, number = dict(self.headers), len(self.headers)
-        most = self._bounds.path_bytes  # and a query may be as long as the head
+        most = self._bounds.path_bytes  # the path only; a query may be as long as the head
         if len(self.url) > most and len(self.url.partition(b"?")[0]) > most:
             raise self._refuse(problems.LONG_PATH)
         if number > self._bounds.fields:
             raise self._refuse(problems.LARGE_HEAD)
+        # Two Host fields are refused (RFC 9112 section 3.2). Fewer names than fields: some repeat.
         if number > len(fields) and [name for name, _ in self.headers].count(b"host") > 1:
             raise self._refuse(problems.BAD_REQUEST)
         if (wrong := wrong_version(self._received)) is not None:
@@ -161,6 +181,7 @@ class HardenedProtocol(HttpToolsProtocol):
         host = fields.get(b"host")
         if host is None and self.parser.get_http_version() != "1.0":
             raise self._refuse(problems.BAD_REQUEST)
+        # Clients send the same few hosts, so those that passed are remembered, a hundred at most.
         if host is not None and host not in self.server_state.hosts:
             if (wrong := wrong_host(host, is_local=self._bounds.is_local)) is not None:
                 raise self._refuse(wrong)
@@ -168,8 +189,9 @@ class HardenedProtocol(HttpToolsProtocol):
                 self.server_state.hosts.add(host)
         super().on_headers_complete()
         self._is_idle = False
-        self.server_state.crowd.work(self)
+        self.server_state.open_connections.mark_busy(self)
         if b"%" in self.url:
+            # uvicorn has decoded the path with its encoded slashes: decode each segment again.
             segments = self.scope["raw_path"].decode().replace("%2F", "%2f").split("%2f")
             self.scope["path"] = ENCODED_SLASH.join(map(unquote, segments))
         if self.server_state.is_stopping or self.parser.should_upgrade():
@@ -177,46 +199,54 @@ class HardenedProtocol(HttpToolsProtocol):
         length = fields.get(b"content-length")  # the parser refuses a second one
         if (length and length.strip(b"0")) or b"transfer-encoding" in fields:
             self._expect_body(fields)
-        # What follows the last request is never parsed as another (request smuggling).
-        self._is_deaf = not self.cycle.keep_alive
+        # What follows the last request, or a body, is never parsed as another (request smuggling).
+        self._ignores_input = not self.cycle.keep_alive
 
     def _expect_body(self, fields: dict[bytes, bytes]) -> None:
-        """Take in a body that is small and says its length; none other is read."""
+        """Prepare for a body: it is read if it is small and has a Content-Length.
+
+        Any other is not read at all: the application sees its length and refuses it, and the
+        connection closes after the answer."""
         length = None if b"transfer-encoding" in fields else int(fields[b"content-length"])
         self.scope["extensions"] = {SENT_BODY: {"length": length}}
         is_plain = self.scope["http_version"] == "1.1" and self.parser.get_method() in _WITH_BODIES
-        self._may_stay = is_plain and self.cycle.keep_alive
-        self.cycle.keep_alive = False
-        self._missing = length if length and length <= MAX_BODY_BYTES else 0
-        if not self._missing:
+        self._keeps_alive = is_plain and self.cycle.keep_alive
+        self.cycle.keep_alive = False  # until the body is whole (`_take_body`)
+        self._body_left = length if length and length <= MAX_BODY_BYTES else 0
+        if not self._body_left:
             self.cycle.more_body = False
             self.cycle.message_event.set()
-        if not self._missing or self.scope["http_version"] == "1.0":
-            self.cycle.waiting_for_100_continue = False  # RFC 9110 section 10.1.1
+        if not self._body_left or self.scope["http_version"] == "1.0":
+            # No "100 Continue" for a body that is not read, nor to HTTP/1.0 (RFC 9110, 10.1.1).
+            self.cycle.waiting_for_100_continue = False
 
     def _take_body(self, data: bytes) -> None:
-        """Keep what is missing of the body; the application gets it once it is whole."""
-        behind = len(data) - self._missing
-        self.cycle.body += data[: self._missing]
-        self._missing = max(0, -behind)
-        if not self._missing:
+        """Add *data* to the body; the application receives it once it is whole."""
+        behind = len(data) - self._body_left
+        self.cycle.body += data[: self._body_left]
+        self._body_left = max(0, -behind)
+        if not self._body_left:
+            # Bytes behind the body may be a smuggled request; and a client that was answered early
+            # may have stopped sending anywhere in the body. Neither connection is used again.
             is_answered = self.cycle.response_started
-            self.cycle.keep_alive = self._may_stay and not behind and not is_answered
+            self.cycle.keep_alive = self._keeps_alive and not behind and not is_answered
             self.cycle.more_body = False
             self.cycle.message_event.set()
 
     def answer(self, status: int, fields: problems.Headers, body: bytes) -> bool:
-        """Send the whole answer to the request under way, whose length *fields* tell; False, and
-        nothing is sent, where that must wait, or nobody is there any more.
+        """Send the whole answer to the request under way; *fields* have its Content-Length.
 
-        As ASGI's `send` does in two calls, which took a sixth of the time of a small answer."""
+        False, and nothing is sent, if the client is gone, or its buffer is full and the caller must
+        wait with ASGI's `send`. Two calls of that took a sixth of the time of a small answer.
+        Raises ValueError for a field with a line break in it."""
         cycle = self.cycle
         if cycle.disconnected or cycle.response_started or self.flow.write_paused:
             return False
-        head = self._lines_of(fields)
+        head = self._header_lines(fields)
         lines = len(self.server_state.default_headers) + len(fields)
         if not head.count(b"\r") == head.count(b"\n") == lines:
-            raise ValueError("a header field has the end of a line in it")  # RFC 9110 section 5.5
+            # More line breaks than fields: response splitting (RFC 9110 section 5.5).
+            raise ValueError("a header field has the end of a line in it")
         if problems.CLOSE in fields:
             cycle.keep_alive = False
         elif not cycle.keep_alive:
@@ -231,70 +261,78 @@ class HardenedProtocol(HttpToolsProtocol):
         cycle.on_response()
         return True
 
-    def _lines_of(self, fields: problems.Headers) -> bytes:
-        """The lines of *fields* behind those that every answer has."""
+    def _header_lines(self, fields: problems.Headers) -> bytes:
+        """The header lines of an answer: those that every answer has, then *fields*."""
         every = self.server_state.default_headers
         return b"".join([b"%b: %b\r\n" % field for field in (*every, *fields)])
 
     def on_response_complete(self) -> None:
-        """Await the next request, or go on with what has arrived of it."""
+        """Wait for the next request, or parse what was received of it before the answer."""
         self.transport.flush()
         self.server_state.total_requests += 1
-        self._is_idle, self._has_begun = True, False
-        if self._may_stay and self.cycle.keep_alive:
-            # This parser waits for the body; the next has never heard of one.
-            self.parser, self._is_deaf, self._may_stay = HttpRequestParser(self), False, False
-        self.server_state.crowd.rest(self)
+        self._is_idle, self._awaits_head = True, False
+        if self._keeps_alive and self.cycle.keep_alive:
+            # The old parser still expects the body, which it never saw.
+            self.parser = HttpRequestParser(self)
+            self._ignores_input = self._keeps_alive = False
+        self.server_state.open_connections.mark_idle(self)
         self._due = self.loop.time() + self._bounds.idle
         if self._received and not self.transport.is_closing():
             self.flow.resume_reading()
             self.data_received(b"")
 
     def make_room(self) -> None:
-        """End the connection at once, for one that has just come."""
-        self._is_deaf = True
+        """Close this idle connection at once, in favour of a new one."""
+        self._ignores_input = True
         self.transport.abort()
 
     def shutdown(self) -> None:
-        """Make the request under way the last; without one, close once the server has drained."""
-        self._may_stay = False
+        """Close after the request under way, or, if idle, when called a second time.
+
+        The server calls it when it begins to stop, and again (with *is_stopping* set) after
+        `ClientLimits.drain`: a request that was sent before the client could know is answered."""
+        self._keeps_alive = False
         if not self._is_idle:
             self.cycle.keep_alive = False
         elif self.server_state.is_stopping and not self._received:
             self.transport.close()
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Whether to stay: a client may end its side, and still read the answer under way."""
+        """Whether the transport stays open: a client may close its side and read the answer."""
         self.shutdown()
-        self._is_deaf = True
-        if self._missing:  # it will not come: the application is told so
+        self._ignores_input = True
+        if self._body_left:  # it will not come: `receive` returns with more_body still True
             self.cycle.message_event.set()
         return not self._is_idle
 
     def _refuse(self, kind: problems.Kind) -> Exception:
-        """Answer with a problem, the first time, and hang up; returns what stops the parser."""
-        self._is_deaf = True
+        """Send a problem and close, unless that was done; the result, raised, stops the parser."""
+        self._ignores_input = True
         if not self.transport.is_closing():
             request_id = next(self.server_state.request_ids)
             body = problems.body_of(kind, kind.detail, request_id)
-            head = self._lines_of(problems.headers_of(kind, request_id))
+            head = self._header_lines(problems.headers_of(kind, request_id))
             length = b"content-length: %d\r\n\r\n" % len(body)
             self.transport.send(STATUS_LINE[kind.status] + head + length + body)
             self.transport.close()
         return ValueError(kind.code)
 
     def _await_head(self) -> None:
-        self._has_begun = True
+        """Start the deadline of a head."""
+        self._awaits_head = True
         self._due = self.loop.time() + self._bounds.head_seconds
-        self._timer = self.loop.call_at(self._due, self._look)
+        self._timer = self.loop.call_at(self._due, self._check_deadline)
 
-    def _look(self) -> None:
-        """Hang up if the client is late; one timer that looks again costs less than one a head."""
+    def _check_deadline(self) -> None:
+        """Close if the client is late: 408 for half a head, without a word when idle.
+
+        Requests move `_due` and leave the timer alone, which then sets itself again: that costs
+        less than a new timer for each head."""
         now = self.loop.time()
         if not self._is_idle or now < self._due:
             again = self._due if self._is_idle else now + self._bounds.idle
-            self._timer = self.loop.call_at(again, self._look)
-        elif self._has_begun:
+            self._timer = self.loop.call_at(again, self._check_deadline)
+        elif self._awaits_head:
             self._refuse(problems.SLOW_REQUEST)
         else:
             self.transport.close()

@@ -17,7 +17,7 @@ import uvicorn
 from content_gateway.errors import WrongSettings
 from content_gateway.http.connections import most_connections
 from content_gateway.http.limits import ClientLimits
-from content_gateway.http.protocol import HardenedProtocol, Shared
+from content_gateway.http.protocol import HardenedProtocol, SharedState
 
 
 class Server(uvicorn.Server):
@@ -27,7 +27,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, bounds: ClientLimits) -> None:
         super().__init__(config)
-        self.server_state: Shared = Shared(bounds)
+        self.server_state: SharedState = SharedState(bounds)
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:

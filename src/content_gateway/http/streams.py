@@ -1,9 +1,10 @@
-"""Large and streamed answers: sent as they are read, and never ended as if they were whole.
+"""Large and streamed answers: sent no faster than the client reads, and reset if incomplete.
 
-Knows how a stream ends: well, because the client has gone or reads too slowly, or because what
-makes it has failed; then the connection is broken off, so that half an answer cannot be taken for
-all of it. So many are sent at once, fairly by client: each may hold some megabytes, of ours and of
-the kernel's, until its client has read them. What is streamed is left to the handlers."""
+Knows the three ends of a stream: complete; the client has gone or reads too slowly; its source has
+failed. In the last two the connection is reset, so that no client takes half an answer for a whole
+one. The number sent at once is limited, fairly by client, since each may hold some megabytes of our
+memory and the kernel's until its client has read them. What is streamed is left to the
+handlers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
@@ -23,27 +24,27 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 LARGE_ANSWERS: Final = 48
 _WAITING: Final = 256
 _PIECE: Final = 64 * 1024
-_LONGEST_LOOK: Final = 0.25  # seconds between two looks at what is still unread
+_LONGEST_PAUSE: Final = 0.25  # seconds between two checks of how much is unread
 
 log = structlog.get_logger(__name__)
 
 
 def large_answers(most: int = LARGE_ANSWERS) -> FairSemaphore:
-    """The large answers that are sent at once, at most so many; by key, or by address."""
+    """The permits for large answers: *most* at the same time, shared by key or by address."""
     return FairSemaphore(
         most, waiting=_WAITING, detail="Too many large answers are being read; ask again soon."
     )
 
 
 class _SlowReader(Exception):
-    """The client takes less than it must."""
+    """The client has used up the time that its answer may wait for it."""
 
 
 class _SendRate:
-    """How long a client may keep its answer waiting.
+    """The time for which an answer may still wait for its client.
 
-    At most `Bounds.slow_seconds`; what it takes earns it time, a second for each
-    `Bounds.slow_rate` bytes. Only waiting for the client counts, not what we take to go on."""
+    `ClientLimits.slow_seconds` at most; reading `slow_rate` bytes adds a second. Only waiting for
+    the client counts, not the time we need to make the next chunk."""
 
     def __init__(self, connection: Connection) -> None:
         bounds = connection.bounds
@@ -52,7 +53,9 @@ class _SendRate:
         self._left = self._most
 
     async def send(self, send: Send, data: bytes) -> None:
-        """Send *data* in pieces, each when the one before is on its way; raises _SlowReader."""
+        """Send *data* in pieces, each after the one before has left our buffer.
+
+        Raises _SlowReader. Returns early once the connection is closing."""
         view = memoryview(data)
         for start in range(0, len(view), _PIECE):
             piece = bytes(view[start : start + _PIECE])
@@ -66,21 +69,22 @@ class _SendRate:
             if self._connection.is_closing():
                 return
 
-    async def all_taken(self) -> None:
-        """Wait until little of the answer is left unread; raises _SlowReader."""
-        look, unread = 0.001, self._connection.unread()
+    async def wait_until_read(self) -> None:
+        """Wait until at most LARGE_BODY bytes of the answer are unread; raises _SlowReader."""
+        pause, unread = 0.001, self._connection.unread()
         while unread > LARGE_BODY:
             begun = asyncio.get_running_loop().time()
-            await asyncio.sleep(look)
-            look = min(2 * look, _LONGEST_LOOK)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
             before, unread = unread, self._connection.unread()
             self._count(begun, max(0, before - unread))
             if self._left <= 0:
                 raise _SlowReader
 
-    def _count(self, begun: float, taken: int) -> None:
+    def _count(self, begun: float, read: int) -> None:
+        """Subtract the time since *begun*, and add what *read* bytes earn."""
         waited = asyncio.get_running_loop().time() - begun
-        self._left = min(self._most, self._left - waited + taken / self._rate)
+        self._left = min(self._most, self._left - waited + read / self._rate)
 
 
 async def send_stream(
@@ -90,34 +94,36 @@ async def send_stream(
     receive: Receive,
     send: Send,
 ) -> None:
-    """Send *stream*; what goes wrong before its first chunk is raised, and later ends it.
+    """Send *stream*, one chunk in memory at a time.
 
-    A slow reader is waited for after every piece: one chunk is kept in memory, and no more; one
-    that is too slow is cut off."""
+    An error before the first chunk is raised, since an error answer can still be sent; a later one
+    resets the connection, as does a client that reads too slowly. Closes *stream* in the end."""
     connection: Connection = scope["state"][CONNECTION]
     try:
         has_length = any(name == b"content-length" for name, _ in stream.headers)
         if scope["http_version"] == "1.0" and not has_length:
-            raise HttpRefusal(OLD_HTTP)  # it has no way to tell half an answer from a whole one
+            # HTTP/1.0 has no chunked coding: its client could not tell half an answer from a whole.
+            raise HttpRefusal(OLD_HTTP)
         chunk = await anext(stream.chunks, None)
         headers = [*stream.headers, (b"x-request-id", request_id.encode())]
         await send({"type": "http.response.start", "status": stream.status, "headers": headers})
-        connection.widen(True)
+        connection.use_large_buffer(True)
         try:
             await _send_chunks(chunk, stream, connection, send)
         except Exception as error:
             if isinstance(error, _SlowReader):
                 address = address_of(scope)
                 log.info("a slow reader was cut off", request_id=request_id, address=address)
-            elif isinstance(error, GatewayError):  # what it is made of is not there any more
+            elif isinstance(error, GatewayError):  # its source failed, as a block that is gone
                 log.info("a stream broke off", request_id=request_id, reason=error.detail)
             else:
                 log.error("a stream broke off", request_id=request_id, exc_info=error)
-            connection.break_off()
+            connection.reset()
+            # uvicorn logs an error where an application ends before its answer does.
             while (await receive())["type"] != "http.disconnect":
                 pass
         finally:
-            connection.widen(False)
+            connection.use_large_buffer(False)
     finally:
         await _close(stream.chunks)
         stream.done()
@@ -126,20 +132,21 @@ async def send_stream(
 async def _send_chunks(
     chunk: bytes | None, stream: ResponseStream, connection: Connection, send: Send
 ) -> None:
-    """Send *chunk* and what follows it, and wait until it was taken; raises _SlowReader and what
-    making it raises."""
-    pace = _SendRate(connection)
+    """Send *chunk* and those after it, and wait until they were read.
+
+    Raises _SlowReader, and what the stream raises."""
+    rate = _SendRate(connection)
     while chunk is not None:
-        await pace.send(send, chunk)
+        await rate.send(send, chunk)
         if connection.is_closing():
             return
         chunk = await anext(stream.chunks, None)
     await send({"type": "http.response.body", "body": b""})
-    await pace.all_taken()
+    await rate.wait_until_read()
 
 
 async def _close(chunks: AsyncIterator[bytes]) -> None:
-    """Let *chunks* end what it holds, if it is a generator."""
+    """Close *chunks* if it is a generator, so that it releases what it holds."""
     close = getattr(chunks, "aclose", None)
     if close is not None:
         await close()
