@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from content_gateway.net.http_client import HttpClient
+from tests.chance import SEED
 from tests.fakes.ethereum import Ethereum, running_ethereum
 from tests.fakes.origin import Origin, running_origin
 
@@ -44,6 +45,11 @@ sys.addaudithook(_only_loopback)
 # A shell's background jobs ignore Ctrl+C, and so would all that they start: here it must work.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say what draws the same cases again."""
+    terminalreporter.write_line(f"cases were drawn with TEST_SEED={SEED}")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import multiformats.multibase
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from multiformats import multihash
 
@@ -23,6 +23,7 @@ from content_gateway.codecs.multiformats import (
     read_varint,
     varint,
 )
+from tests.chance import examples
 
 pytestmark = pytest.mark.deep
 
@@ -34,17 +35,6 @@ NOT_COMPUTED: Final = {0x1A, 0x1B, 0x1C, 0x1D, 0x1E}
 T = TypeVar("T")
 
 
-def cases(test: str) -> Callable[[T], T]:
-    """Run a test for its share, the same examples every time."""
-    return settings(
-        max_examples=SHARES[test],
-        deadline=None,
-        derandomize=True,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
-
-
 def refused_or(read: Callable[[], T]) -> T | None:
     """What is read; None for ValueError, which the package raises in several kinds."""
     try:
@@ -54,7 +44,7 @@ def refused_or(read: Callable[[], T]) -> T | None:
 
 
 @given(st.binary(max_size=12))
-@cases("varint")
+@examples(SHARES["varint"])
 def test_a_varint_is_read_and_refused_as_the_package_does(data: bytes) -> None:
     """Any bytes: the same number of the same length, or refused by both; numbers come out alike."""
 
@@ -79,7 +69,7 @@ def package_text(prefix: str, data: bytes) -> str:
 
 @pytest.mark.parametrize("prefix", MULTIBASES)
 @given(st.binary(max_size=64))
-@cases("spelt")
+@examples(SHARES["spelt"])
 def test_bytes_are_spelt_as_the_package_spells_them(prefix: str, data: bytes) -> None:
     """Any bytes in any base: the same text, and back from it to the bytes."""
     zeros = bytes(data[0] % 4) if data else b""  # counting bases keep them apart
@@ -91,7 +81,7 @@ def test_bytes_are_spelt_as_the_package_spells_them(prefix: str, data: bytes) ->
 
 @pytest.mark.parametrize("prefix", MULTIBASES)
 @given(st.binary(max_size=40))
-@cases("text")
+@examples(SHARES["text"])
 def test_a_text_has_the_packages_meaning_or_none(prefix: str, raw: bytes) -> None:
     """A text with letters changed, added and left out is refused, or means what the package says
     and is what would have been written for that."""
@@ -113,7 +103,7 @@ def test_a_text_has_the_packages_meaning_or_none(prefix: str, raw: bytes) -> Non
 
 
 @given(st.binary(max_size=40))
-@cases("digest")
+@examples(SHARES["digest"])
 def test_a_digest_is_the_packages(raw: bytes) -> None:
     """Any content under any hash function that the package can compute: the same digest, of the
     length that we check; a byte more or less is refused."""

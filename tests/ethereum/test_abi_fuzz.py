@@ -18,14 +18,15 @@ from eth_abi.exceptions import (
     InvalidPointer,
     NonEmptyPaddingBytes,
 )
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from content_gateway.codecs import abi
+from tests.chance import examples
 
 pytestmark = pytest.mark.deep
 
-# Examples of each test; together with tests/content/test_fuzz_*.py there are 100,000.
+# Examples of each test; together with tests/codecs and tests/model there are 100,000.
 SHARES: Final = {"written": 8_000, "read": 8_000, "bytes": 9_000, "array": 11_000, "lookup": 14_000}
 RAW: Final = st.binary(max_size=96)  # what the cases are cut from: one draw is quick
 T = TypeVar("T")
@@ -38,17 +39,6 @@ WORDS: Final = (
     *(20, 64 * 32, 65, 2**16, 2**31, 2**32, 2**63, 2**64, 2**64 + 32, 2**255, 2**256 - 32),
     2**256 - 1,
 )
-
-
-def cases(test: str) -> Callable[[T], T]:
-    """Run a test for its share, the same examples every time."""
-    return settings(
-        max_examples=SHARES[test],
-        deadline=None,
-        derandomize=True,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
 
 
 def pieces(raw: bytes) -> list[bytes]:
@@ -65,7 +55,7 @@ def pieces(raw: bytes) -> list[bytes]:
 
 
 @given(RAW)
-@cases("written")
+@examples(SHARES["written"])
 def test_whatever_we_write_is_what_eth_abi_writes(raw: bytes) -> None:
     """Byte for byte: `uint256`, `bytes`, arrays of `bytes` and `bool`, alone and in a tuple."""
     values = pieces(raw)
@@ -83,7 +73,7 @@ def test_whatever_we_write_is_what_eth_abi_writes(raw: bytes) -> None:
 
 
 @given(RAW)
-@cases("read")
+@examples(SHARES["read"])
 def test_whatever_eth_abi_writes_we_read(raw: bytes) -> None:
     """Each kind of value is found where it stands in a tuple of all of them."""
     values = pieces(raw)
@@ -203,7 +193,7 @@ def check(found: T | None, reference: Any, literal: T | None, largest: int = 0) 
 
 
 @given(RAW)
-@cases("bytes")
+@examples(SHARES["bytes"])
 @example(b"\0\0\0")
 def test_a_lie_about_bytes_is_refused_or_read_as_it_stands(raw: bytes) -> None:
     """`(bytes, address, uint256, bytes4)` as a lying node returns it: each by itself, as the
@@ -233,7 +223,7 @@ def test_a_lie_about_bytes_is_refused_or_read_as_it_stands(raw: bytes) -> None:
 
 
 @given(RAW)
-@cases("array")
+@examples(SHARES["array"])
 def test_a_lie_about_an_array_is_refused_or_read_as_it_stands(raw: bytes) -> None:
     """`bytes[]`, alone and inside the `bytes` in which the Universal Resolver returns it."""
     if raw[:1] < b"\x50":  # nobody's encoding: words that could each be an offset or a length
@@ -255,7 +245,7 @@ def test_a_lie_about_an_array_is_refused_or_read_as_it_stands(raw: bytes) -> Non
 
 
 @given(RAW)
-@cases("lookup")
+@examples(SHARES["lookup"])
 def test_a_lie_in_a_tuple_is_refused_or_read_as_it_stands(raw: bytes) -> None:
     """`(address, bytes[], bytes, bytes4, bytes)`, the shape of EIP-3668's OffchainLookup, and the
     same in a list, where its offsets count from where the tuple begins."""

@@ -17,6 +17,7 @@ from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import BackendStatus, TrackerStatus
 from content_gateway.net.http_client import HttpClient
 from tests.backends.stores import collected, count, number
+from tests.chance import SEED
 from tests.fakes.origin import Origin
 from tests.ipld.dags import file
 
@@ -87,8 +88,8 @@ async def test_a_kill_at_any_moment_leaves_no_half_row(
 ) -> None:
     """Whenever it comes: every block is right and has its pin; the next try completes it."""
     path = tmp_path / "blocks.sqlite"
-    root, origin.blocks = file(500, 5000, seed=seed)
-    chance = random.Random(seed)
+    root, origin.blocks = file(500, 5000, seed=SEED + seed)
+    chance = random.Random(SEED + seed)
     origin.cars = seed % 2 == 0
     moment = chance.randrange(1, len(origin.blocks))
     child = await start(origin, root, path)

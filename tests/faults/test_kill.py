@@ -19,6 +19,7 @@ import aiohttp
 import pytest
 
 from content_gateway.api_keys import OpenKeys
+from tests.chance import SEED
 from tests.faults.backends import World, batching, embedded
 from tests.faults.failpoints import FAILPOINTS, RESYNC_POINTS
 from tests.faults.journal import Journal, block, let_leases_run_out, unsettled
@@ -175,8 +176,8 @@ async def die_at_random(data: Path, opened: Opened, seed: int) -> None:
 async def test_a_service_that_is_killed_at_random_breaks_no_promise(tmp_path: Path) -> None:
     """The real command, with both backends, again and again."""
     await asyncio.gather(
-        die_at_random(tmp_path / "embedded", embedded, 3),
-        die_at_random(tmp_path / "batching", batching, 4),
+        die_at_random(tmp_path / "embedded", embedded, SEED + 3),
+        die_at_random(tmp_path / "batching", batching, SEED + 4),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import multiformats
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from multiformats.multihash import raw as package_hashes
 
@@ -17,6 +17,7 @@ from content_gateway.codecs.multiformats import HASHES, MULTIBASES
 from content_gateway.errors import InvalidCid, InvalidIpnsName
 from content_gateway.model.cid import CODECS, DAG_PB, LIBP2P_KEY, Cid
 from content_gateway.model.ipns_name import IpnsName
+from tests.chance import examples
 
 pytestmark = pytest.mark.deep
 
@@ -27,17 +28,6 @@ ALL_CODECS: Final = (*CODECS, LIBP2P_KEY, 0x90, 0xE3, 0x12, 0x0200, 0x1000)
 ALL_HASHES: Final = (0, 0, *HASHES, 0xD5, 0x01, 0xB201, 0x22)
 PREFIXES: Final = tuple(MULTIBASES)
 T = TypeVar("T")
-
-
-def cases(test: str) -> Callable[[T], T]:
-    """Run a test for its share, the same examples every time."""
-    return settings(
-        max_examples=SHARES[test],
-        deadline=None,
-        derandomize=True,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -129,7 +119,7 @@ def agree(ours: Cid, theirs: multiformats.CID) -> None:
 
 
 @given(st.binary(max_size=80))
-@cases("bytes")
+@examples(SHARES["bytes"])
 def test_binary_cids_are_read_as_the_package_reads_them(raw: bytes) -> None:
     """A binary CID of either version, as it stands in a contenthash or in a block."""
     data = binary(raw)
@@ -143,7 +133,7 @@ def test_binary_cids_are_read_as_the_package_reads_them(raw: bytes) -> None:
 
 
 @given(st.binary(max_size=80))
-@cases("text")
+@examples(SHARES["text"])
 def test_texts_are_read_as_the_package_reads_them(raw: bytes) -> None:
     """A text in any base, or of version 0, now and then with a letter changed; the same for the
     names of IPNS, which are CIDs of keys."""

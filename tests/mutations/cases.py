@@ -1,7 +1,7 @@
 """How many cases there are, which number each has, and what became of them.
 
 A case is known by its family and number: everything random in it follows from the two (and from
-MUTATION_SEED), so that one case can be run again by itself. MUTATIONS is how many there are in
+TEST_SEED), so that one case can be run again by itself. MUTATIONS is how many there are in
 all; CI runs the full number."""
 
 import os
@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from tests.chance import SEED
+
 TOTAL: Final = int(os.environ.get("MUTATIONS", "100000"))
-SEED: Final = os.environ.get("MUTATION_SEED", "1")
 # Of 1,000 cases, how many are of which family.
 SHARES: Final = {
     "ens": 380,
@@ -65,7 +66,7 @@ class Tally:
     def fail(self, case: Case, why: object) -> None:
         """Note a case that went wrong."""
         notes = "\n    ".join(note[:3000] for note in case.notes)
-        self.failures.append(f"{case.name} (MUTATION_SEED={SEED}): {why}\n    {notes}")
+        self.failures.append(f"{case.name} (TEST_SEED={SEED}): {why}\n    {notes}")
 
     def check(self, *expected: int) -> None:
         """Fail if any case went wrong, or if none ended in one of the *expected* ways: a test in
