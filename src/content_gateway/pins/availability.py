@@ -1,8 +1,9 @@
-"""Whether the pin backend is unreachable, as far as its answers tell.
+"""Whether the pin backend is unreachable, judged by its answers.
 
-Knows that a backend may answer looks and take no requests: then an answered look proves nothing. A
-single call without an answer is a pause; only where the next one has none either is it an outage
-after which something may be lost. What is done meanwhile is decided by the reconciler."""
+Knows that a backend may answer status checks and reject requests: then an answered status check
+does not end the outage. A single failure is only backed off from; a second one in a row makes it an
+outage, after which the backend may have lost something. What is done then is left to the
+reconciler."""
 
 from collections.abc import Callable
 from typing import Final, TypeGuard
@@ -19,47 +20,48 @@ _OUTAGE_AFTER: Final = 2
 
 
 def is_unreachable(error: Exception | None, *, is_write: bool) -> TypeGuard[GatewayError]:
-    """Whether *error* says that the backend is unreachable, and nothing about a content.
+    """Whether *error* is about the backend, and says nothing about a content.
 
-    A status check that was answered invalidly is none; a write answered so may be the
-    content's. A full disk of our own, where the embedded store is the backend, is one as well."""
+    An invalid answer to a status check counts as no answer; an invalid answer to a write may be
+    caused by the content. Our own full disk counts too: there the embedded store is the backend."""
     signs = UpstreamUnavailable | UpstreamTimeout if is_write else UpstreamError
     return isinstance(error, signs | StorageUnavailable)
 
 
 class Availability:
-    """What has been heard of one backend; *backoff* gives the seconds of a pause, by its number."""
+    """The availability of one backend; *backoff(n)* is the pause in seconds after n failures."""
 
     def __init__(self, backoff: Callable[[int], float], clock: Callable[[], float]) -> None:
         self._backoff = backoff
         self._clock = clock
-        self._failures = 0  # one after the other, without an answer in between
+        self._failures = 0  # in a row
         self._until = self._pause = 0.0
         self._failed_on_write = False
 
     @property
     def is_unreachable(self) -> bool:
-        """Whether it was unreachable when it was last asked."""
+        """Whether the last call failed."""
         return self._failures > 0
 
     @property
     def until(self) -> float:
-        """When it is asked again (seconds since 1970), while it is unreachable."""
+        """When the next probe is due (seconds since 1970), while it is unreachable."""
         return self._until
 
     @property
     def is_backing_off(self) -> bool:
-        """Whether it is to be left alone now."""
-        # A clock that was set back must not make the pause longer.
+        """Whether the pause after the last failure is not over."""
+        # If the clock was set back, the rest may look longer than the whole pause: then it is over.
         return 0 < self._until - self._clock() <= self._pause
 
     @property
     def is_rejecting_writes(self) -> bool:
-        """Whether it takes no requests, while looks may be answered."""
+        """Whether the last failure was a write, so that status checks may still be answered."""
         return self.is_unreachable and self._failed_on_write
 
     def record_failure(self, *, is_write: bool) -> bool:
-        """A status check or a write had no answer; whether that begins another pause."""
+        """A status check or a write failed; returns whether that starts another pause. Calls that
+        were under way when it started do not count again."""
         if self.is_backing_off:
             return False
         self._pause = self._backoff(self._failures)
@@ -69,8 +71,8 @@ class Availability:
         return True
 
     def record_success(self, *, is_write: bool) -> bool:
-        """A status check or a write was answered; whether that ends an outage worth the
-        name."""
+        """A status check or a write was answered; returns whether that ends an outage, in which
+        the backend may have lost something."""
         if not self._failures or (self._failed_on_write and not is_write):
             return False
         was_real = self._failures >= _OUTAGE_AFTER

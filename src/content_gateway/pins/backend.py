@@ -11,19 +11,19 @@ from content_gateway.model.content_state import BackendStatus, Listed
 from content_gateway.model.multiaddr import Multiaddr
 
 Progress = Callable[[int, int], None]
-"""Told the blocks and bytes that one attempt has brought in so far."""
+"""Called with the blocks and bytes that one attempt has fetched so far."""
 
 
 class PinBackend(Protocol):
-    """Where content is really kept."""
+    """A store of pinned content: IPFS Cluster, Kubo or the embedded store."""
 
     @property
     def batch_age(self) -> float:
-        """Seconds, from before the call that asks for it, within which a change may not be seen
-        yet, and may be lost although it was accepted.
+        """Seconds after the start of a request within which an accepted change may not be visible
+        yet, and may still be lost (ipfs-cluster: max_batch_age).
 
-        A status check that shows a content absent, or held after an unpin, counts only when the
-        last change is older. 0 where an accepted change is durable and seen at once."""
+        "Absent" after a pin, and "present" after an unpin, count only when the last request is
+        older. 0: an accepted change is durable and visible at once."""
 
     async def status(
         self,
@@ -31,12 +31,12 @@ class PinBackend(Protocol):
         ages: Mapping[Cid, float] | None = None,
         unsent: Collection[Cid] = (),
     ) -> Mapping[Cid, BackendStatus]:
-        """What the backend holds of each of *cids*, from its own positive word; all are answered.
+        """The status of each of *cids*; every one is in the result. Changes nothing.
 
-        *ages* says how many seconds old that word may be; of a content that is not in it the
-        backend is asked now. The *unsent* were never asked of the backend: a list that lacks one
-        of them may be believed, however old. Changes nothing. Holding.UNKNOWN is said of a
-        content that could not be found out about. Raises UpstreamError when nothing could be."""
+        *ages*: how many seconds old the answer may be; a content that is not in it is asked for
+        now. *unsent*: contents that were never requested, for which an old listing without them is
+        good enough. TrackerStatus.UNKNOWN: it could not be found out. Raises UpstreamError when
+        that is so for all."""
 
     async def pin(
         self,
@@ -45,24 +45,24 @@ class PinBackend(Protocol):
         progress: Progress,
         origins: Sequence[Multiaddr] = (),
     ) -> BackendStatus:
-        """Ask the backend to pin *cid*, of which a status check just before has shown *seen*
-        (ABSENT or FAILED), and say what that has led to; may take as long as the retrieval.
+        """Ask the backend to pin *cid* and return its status after that; may take as long as the
+        retrieval. *seen* is the status just before.
 
-        *origins* have it, as its requestors say: they are asked too, and whoever of them cannot
-        be reached is no failure of the pin.
+        *origins*: nodes that have it, as its requestors say. They are tried too, and it is no
+        failure if one cannot be reached.
 
-        What the backend holds pinned already is never dropped, whatever *seen* said. Raises
-        PinFailed when it has tried and cannot, PinDeferred when it takes no more now or could
-        not this time, UpstreamUnavailable or UpstreamTimeout when it cannot be asked at all."""
+        Never drops what is pinned already, whatever *seen* says. Raises PinFailed when the backend
+        tried and cannot, PinDeferred when it accepts no more now or failed temporarily,
+        UpstreamUnavailable or UpstreamTimeout when it is unreachable."""
 
     async def unpin(self, cid: Cid) -> None:
-        """Ask the backend to release *cid*; nothing to do is no error.
+        """Ask the backend to unpin *cid*; no error if it is not pinned.
 
-        When this returns the backend has taken the request in; a later look says whether it is
-        done. Raises PinDeferred, UpstreamUnavailable or UpstreamTimeout."""
+        On return the request is accepted; a later status check shows whether it is done. Raises
+        PinDeferred, UpstreamUnavailable or UpstreamTimeout."""
 
     def pinset(self) -> AsyncGenerator[Listed, None]:
-        """Every CID in its pinset, in any order, streamed, and how many replicas its own lists or
-        samples, of a bounded size, say are there; for the resync.
+        """Streams every CID of the pinset, in any order, with the number of replicas that the
+        backend's own lists or bounded samples show; for the resync.
 
-        Raises UpstreamError where it breaks off, so that half a list never passes for all."""
+        Raises UpstreamError if the stream breaks off, so that a part never passes for the whole."""

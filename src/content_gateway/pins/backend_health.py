@@ -1,8 +1,8 @@
-"""What is heard of the pin backend, told once: to the log, and to the ledger for other processes.
+"""Reports the health of the pin backend, to the log and through the ledger to other processes.
 
-Knows that an outage says nothing of any content, so that it is written down in one place and not in
-each of ten million; and bounds what is written: a change at once, and otherwise a word every ten
-seconds while the backend is talked to. What is done in an outage is decided by the reconciler."""
+An outage says nothing about a content, so it is stored once and not with each of ten million. A
+change is stored at once, otherwise the state every ten seconds while the backend is used. What to
+do in an outage is left to the reconciler."""
 
 import time
 from collections import deque
@@ -20,21 +20,21 @@ from content_gateway.pins.availability import Availability, is_unreachable
 _STORE_INTERVAL: Final = 10.0
 _RATE_SECONDS: Final = 300.0
 _MAX_NODES: Final = 64
-# What a cluster's peers say of one of them that did not answer.
+# Statuses that a cluster reports for a peer that did not answer.
 _SILENT: Final = frozenset({"cluster_error", "undefined"})
 
 log = structlog.get_logger(__name__)
 
 
 class HealthLedger(Protocol):
-    """Where word of the backend is left. Raises StorageUnavailable."""
+    """Where the health of the backend is stored. Raises StorageUnavailable."""
 
     async def store(self, health: BackendHealth) -> None:
-        """Leave word; it takes the place of the last."""
+        """Replace the stored health."""
 
 
 class HealthMonitor:
-    """What one process hears of its backend; *returned* is called when an outage is over."""
+    """The health as one process sees it; *returned* is called when an outage is over."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class HealthMonitor:
         self._has_changed = self._has_answers = False
 
     def record_answer(self, error: Exception | None, *, is_write: bool) -> None:
-        """A status check or a write was answered, or went wrong."""
+        """Record the result of a status check or a write; *error* is None if it succeeded."""
         if is_unreachable(error, is_write=is_write):
             if self._availability.record_failure(is_write=is_write):
                 self._unanswered(error)
@@ -83,13 +83,12 @@ class HealthMonitor:
         self._reason, self._is_ours = error.detail, isinstance(error, OwnFault)
         self._has_changed = True
         self._warnings += 1
-        # The first time, and then after twice as many tries each.
+        # True for powers of two: the log has the tries 1, 2, 4, 8 ...
         if self._warnings & (self._warnings - 1) == 0:
             log.warning("pin backend is unreachable", reason=error.detail, tries=self._warnings)
 
     def record_peers(self, statuses: Iterable[BackendStatus]) -> None:
-        """What the backend has said of some contents: by which of its nodes, and whether they are
-        pinned now."""
+        """Record which nodes of the backend took part in *statuses*."""
         at = datetime.fromtimestamp(self._clock(), UTC)
         for status in statuses:
             for peer in status.peers:
@@ -97,7 +96,7 @@ class HealthMonitor:
                     self._nodes[peer.name] = Node(peer.name, peer.status not in _SILENT, at)
 
     def record_outcomes(self, statuses: Iterable[BackendStatus | None]) -> None:
-        """What has come of some contents, as it was recorded."""
+        """Count the contents that became pinned, for the rate that operators see."""
         pinned = sum(1 for each in statuses if each and each.status is TrackerStatus.PINNED)
         if pinned:
             second = float(int(self._monotonic()))
@@ -106,7 +105,9 @@ class HealthMonitor:
             self._pinned.append((second, pinned))
 
     async def store(self) -> None:
-        """Leave word in the ledger if there is any, and it is time."""
+        """Store the health in the ledger after a change, or when the stored one is ten seconds old.
+
+        If the ledger cannot be written, the next call tries again."""
         ticks = self._monotonic()
         is_time = self._stored_at is None or ticks - self._stored_at >= _STORE_INTERVAL
         if self._ledger is None or not (self._has_changed or (self._has_answers and is_time)):

@@ -1,11 +1,10 @@
-"""Watches the wall clock, by which the ledger's gates are kept, and has them set again if it jumps.
+"""Corrects the due times in the ledger when the wall clock was set back.
 
-Knows that all processes of a ledger share its moments, so that they must be moments of the wall
-clock, which somebody may set; and that the monotonic clock tells when that has happened. A clock
-that goes forward opens gates early, which costs a status check. One that goes back would keep them
-shut: by as much as it went back where somebody saw it, and until anybody has seen that no backoff
-is as long as that where it happened unseen, or in another process. What is set again is left to the
-ledger."""
+All processes share the due times in the ledger, so these are times of the wall clock, which
+somebody may set. The monotonic clock shows when that has happened. A step forward makes contents
+due early, which costs a status check. A step back would delay them: by the step, where a process
+saw it; and where nobody did, until a due time is further ahead than any backoff. How due times are
+corrected is left to the ledger."""
 
 import time
 from collections.abc import Callable
@@ -17,14 +16,14 @@ from content_gateway.errors import StorageUnavailable
 from content_gateway.pins.work_queue import WorkQueue
 
 STEP: Final = 2.0
-"""Seconds that the two clocks may drift apart between two looks; more is a step."""
+"""Seconds that the two clocks may drift apart between two checks; more is a step."""
 
 log = structlog.get_logger(__name__)
 
 
 class ClockWatch:
-    """Sees to it that nothing in *ledger* waits for more than *longest* seconds from now, or is
-    leased for more than *lease*."""
+    """Ensures that nothing in *ledger* waits for more than *longest* seconds from now, or is leased
+    for more than *lease* seconds."""
 
     def __init__(
         self,
@@ -44,10 +43,10 @@ class ClockWatch:
         self._rebased_at: float | None = None
 
     async def check(self) -> None:
-        """Set the gates again if the clock went back since the last status check; and in any case
-        the first time and every *longest* seconds, for what others have seen.
+        """Correct the due times if the clock went back since the last check; and also at the first
+        check and every *longest* seconds, for steps that no process saw.
 
-        Where the ledger cannot be written now, the next status check does it."""
+        If the ledger cannot be written, the next check tries again."""
         wall, ticks = self._clock(), self._monotonic()
         back = 0.0
         if self._seen is not None:
@@ -63,5 +62,5 @@ class ClockWatch:
                 log.error("what a wrong clock has put off waits on", reason=wrong.detail)
                 return
             self._rebased_at = ticks
-        # Last: a step that could not be written down is seen again.
+        # Only now: if the correction failed, the next check sees the same step.
         self._seen = (wall, ticks)

@@ -1,8 +1,8 @@
-"""Delegates: the addresses of the backend's nodes, which clients are told to connect to.
+"""Delegates: addresses of the backend's nodes that clients should connect to (Pinning Service API).
 
-Asks the backend beside all requests, keeps what it said last, and tries again with backoff where
-it says nothing. Knows which addresses are of use to a client; where the operator has named some,
-nobody is asked."""
+Refreshes them in the background, with backoff where the backend does not answer, and keeps the last
+answer. Only addresses that a client can use are kept. If the operator configured some, the backend
+is not asked."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -23,18 +23,18 @@ log = structlog.get_logger(__name__)
 
 
 class Addressed(Protocol):
-    """A pin backend, as far as its nodes have addresses."""
+    """The part of a pin backend that knows its nodes' addresses."""
 
     async def addresses(self) -> Sequence[str]:
-        """The multiaddrs at which its nodes say that they can be reached, in any order; empty
-        where they cannot be. Raises UpstreamError."""
+        """The multiaddrs at which its nodes are reachable, in any order; empty if there are none.
+        Raises UpstreamError."""
 
 
 class Delegates:
-    """The addresses to tell, kept fresh between `start` and `close`.
+    """The current addresses (`known`), refreshed between `start` and `close`.
 
-    *chosen* are the operator's, and the only ones where there are any; *private* says that
-    addresses outside of the public internet are told as well."""
+    *chosen*: the operator's addresses, used alone if there are any. *private*: whether addresses
+    outside of the public internet are included."""
 
     def __init__(
         self,
@@ -52,12 +52,12 @@ class Delegates:
         self.known: list[str] = list(chosen)
 
     def start(self) -> None:
-        """Begin to ask the backend, in a task of its own; not where the operator has chosen."""
+        """Start the task that refreshes them, unless the operator configured addresses."""
         if not self._is_chosen:
             self._task = asyncio.create_task(self._run(), name="delegates")
 
     async def close(self) -> None:
-        """End it."""
+        """End the task."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -79,13 +79,14 @@ class Delegates:
 
 
 def usable_addresses(addresses: Iterable[str], *, private: bool) -> list[str]:
-    """Those of *addresses* that a client can connect to, some of each node's in turn."""
+    """Those of *addresses* that a client can connect to, taken from the nodes in turn, at most
+    MOST_DELEGATES."""
     by_node: dict[str, list[str]] = {}
     for text in dict.fromkeys(addresses):
         try:
             address = Multiaddr.parse(text)
         except ValueError:
-            continue  # of a protocol that we do not know, or no address at all
+            continue  # an unknown protocol, or no multiaddr
         if address.peer_id is not None and (private or address.is_public):
             by_node.setdefault(address.peer_id, []).append(text)
     in_turn = chain.from_iterable(zip_longest(*by_node.values()))

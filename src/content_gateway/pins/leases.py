@@ -1,8 +1,8 @@
-"""The leases of one batch of contents: kept while it is worked on, and the work ended where one is
-lost.
+"""How many contents may be leased, and the leases of one batch while it is worked on.
 
-Knows that a lease that cannot be renewed will be somebody else's: before it is, the work under it
-must have ended. What the work is, is left to the reconciler."""
+A lease that cannot be renewed will be given to another worker, so the work under it is cancelled
+before it expires. Which contents are leased is decided by the ledger; what the work is, by the
+reconciler."""
 
 import asyncio
 import os
@@ -25,33 +25,34 @@ Renew = Callable[[Sequence[WorkItem], float], Awaitable[set[int]]]
 
 
 def owner_name() -> str:
-    """A name for who leases, which nobody else has: "host:pid:random"."""
+    """A unique name for a holder of leases: "host:pid:random"."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 def lease_quota(
     policy: ReconcilePolicy, under_way: Collection[WorkItem], availability: Availability
 ) -> LeaseQuota:
-    """As many as there are free workers, and in an outage a probe."""
+    """How many contents may be leased now, by queue and requestor: as many as workers are free; in
+    an outage one probe per backoff."""
     most = policy.workers
     held = [(item.requestor, item.queue) for item in under_way]
     free = max(0, shared_by_all(most) - len(held))
     queues = Counter(queue for _, queue in held)
-    # None of the queues may keep the others waiting for ever.
+    # Retries get half of the workers and slow contents a quarter, so no queue can take them all.
     retries = max(0, shared_by_all(max(1, most // 2)) - queues[Queue.RETRY])
     slow = max(0, shared_by_all(max(1, most // 4)) - queues[Queue.SLOW])
     if not availability.is_unreachable:
         return LeaseQuota(free, free, retries, slow, held=held)
     probes = 0 if availability.is_backing_off else min(free, 1)
     if availability.is_rejecting_writes:
-        # What can be released need not wait; and as a status check alone proves nothing, each queue
-        # has a probe.
+        # Releases still work. A status check that is answered proves nothing, and the first content
+        # of a queue may need no write: so each queue gets a probe.
         return LeaseQuota(free, probes, probes, probes, releases=free, held=held)
     return LeaseQuota(probes, 1, 1, 1, held=held)
 
 
 class Leases:
-    """Leases of *items*, *seconds* long, renewed three times as often between enter and exit."""
+    """Leases of *items*, *seconds* long, renewed every third of that between enter and exit."""
 
     def __init__(self, items: Sequence[WorkItem], renew: Renew, seconds: float) -> None:
         self._items = {item.id: item for item in items}
@@ -62,7 +63,7 @@ class Leases:
 
     @property
     def remaining(self) -> Sequence[WorkItem]:
-        """What was not given back yet."""
+        """The items whose lease was not given back yet."""
         return list(self._items.values())
 
     async def __aenter__(self) -> Self:
@@ -74,11 +75,11 @@ class Leases:
         await asyncio.gather(self._task, return_exceptions=True)
 
     def cancel_on_loss(self, item: WorkItem, work: asyncio.Task[None]) -> None:
-        """Cancel *work* when the lease of *item*, or its generation, has passed on."""
+        """Cancel *work* when the lease of *item* is lost, or its generation has changed."""
         self._work[item.id] = work
 
     def given_back(self, item: WorkItem) -> None:
-        """The lease of *item* was given back."""
+        """Stop renewing the lease of *item*: its outcome is being recorded."""
         self._items.pop(item.id, None)
         self._work.pop(item.id, None)
 
@@ -89,6 +90,7 @@ class Leases:
             await asyncio.sleep(self._seconds / 3)
             items = self.remaining
             try:
+                # Two thirds: the last third is left to end the work before the lease expires.
                 async with asyncio.timeout_at(renewed_at + self._seconds * 2 / 3):
                     held = await self._renew(items, self._seconds)
                 renewed_at = now()

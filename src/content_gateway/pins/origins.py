@@ -1,8 +1,8 @@
-"""Origins: who has the content of a pin, as its requestor says; and which of them are believed.
+"""Origins: nodes that have the content of a pin, as its requestor says; and which of them we use.
 
-Knows what is refused: what is no multiaddr, and hosts that others may not send us to, by the
-rule of model/addresses.py. A name may lead anywhere by the time that a node asks for it: where
-we connect ourselves the guard looks again, and a Kubo has Swarm.AddrFilters of its own."""
+Refuses what is no multiaddr, and hosts outside of the public internet (model/addresses.py). A DNS
+name may resolve to anything later: for our own connections the SSRF guard checks again, and Kubo
+has Swarm.AddrFilters."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,16 +17,15 @@ MOST_ORIGINS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class OriginRules:
-    """What is taken; *private* says that hosts outside of the public internet are taken too."""
+    """Which origins are accepted; with *private* also hosts outside of the public internet."""
 
     private: bool = False
 
     def taken(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """Those of the origins *texts*, as a requestor sends them, that are used; each once.
+        """The allowed ones of the origins *texts* that a requestor sent, without duplicates.
 
-        A Kubo sends all addresses it has, its private ones among them: these are passed over
-        where there is another. Raises InvalidBody where one is no multiaddr, and where there are
-        only such as are not allowed."""
+        Kubo sends all its addresses, private ones included, so private ones are skipped if there
+        is any other. Raises InvalidBody if one is no multiaddr, or if none is allowed."""
         origins = [_parse(text) for text in dict.fromkeys(texts)]
         allowed = tuple(origin.text for origin in origins if self._allows(origin))
         if origins and not allowed:
@@ -37,9 +36,8 @@ class OriginRules:
         return allowed
 
     def usable(self, kept: Iterable[Sequence[str]]) -> Sequence[Multiaddr]:
-        """Of the origins that pins of one content are *kept* with, some of each pin's in turn, as
-        many as are worth trying. What an earlier version, or another setting, has let in and is
-        not right is left out."""
+        """At most MOST_ORIGINS of the origins *kept* with the pins of one content, taken from the
+        pins in turn. Skips those that only an earlier version or another setting accepted."""
         in_turn = chain.from_iterable(zip_longest(*kept))
         found: dict[str, Multiaddr] = {}
         for text in in_turn:

@@ -1,28 +1,28 @@
-"""Who waits for the first word about a content is told when there is one.
+"""Lets callers wait for the first status of a content.
 
-Knows that a caller may go away before, that few may wait at a time, and that only what this
-process has observed is told. What the word is, is read from the ledger by whoever waited."""
+At most a few callers wait at a time, and only statuses recorded by this process wake them. The
+status itself is read from the ledger by the caller."""
 
 import asyncio
 from typing import Final
 
 from content_gateway.model.cid import Cid
 
-# A caller that waits asks for nothing else meanwhile: were all to wait, so would their next pins.
+# A client that waits for an answer sends no further pin meanwhile. So only a few may wait, and the
+# others are answered at once.
 MOST_WAITING: Final = 4
 
 
 class Outcomes:
-    """The callers that wait, by content; at most *limit* of them at a time."""
+    """The waiting callers by content, at most *limit* at a time."""
 
     def __init__(self, limit: int = MOST_WAITING) -> None:
         self._free = limit
         self._waiting: dict[Cid, set[asyncio.Future[None]]] = {}
 
     async def first(self, cid: Cid, seconds: float) -> bool:
-        """Whether something was observed of *cid* since the call, within *seconds*.
-
-        False at once where as many callers wait as may."""
+        """Whether a status of *cid* was recorded within *seconds* of this call; False at once if
+        *limit* callers wait already."""
         if not self._free:
             return False
         self._free -= 1
@@ -39,7 +39,7 @@ class Outcomes:
                 del self._waiting[cid]
 
     def record_answer(self, cid: Cid) -> None:
-        """Something was observed of *cid*, and is in the ledger."""
+        """A status of *cid* was recorded: wake its callers."""
         for future in self._waiting.pop(cid, ()):
             if not future.done():
                 future.set_result(None)

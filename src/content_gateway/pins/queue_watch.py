@@ -1,8 +1,8 @@
-"""The queue of a backend that takes whatever it is sent, watched: what it has in hand is asked now
-and then, while something of ours may be in it and more than one requestor is there.
+"""Polls the queue of a backend that accepts every request, and makes requests wait for room.
 
-What follows from that for each requestor is said by submission_window.py. Where the backend does
-not say it in time, nothing is limited: an outage is not to look like a full queue."""
+Polls only while more than one requestor is active and something of ours may be in the queue. The
+limits that follow are in submission_window.py. If the backend does not answer in time nothing is
+limited, so that an outage does not look like a full queue."""
 
 import asyncio
 import math
@@ -20,26 +20,28 @@ log = structlog.get_logger(__name__)
 
 _TIMEOUT: Final = 2.0
 _MIN_PAUSE: Final = 0.5
-_REST_FACTOR: Final = 20  # it is asked again after so many times what the last answer took
+_REST_FACTOR: Final = (
+    20  # the pause is so many times as long as the last answer took: at most 5 % load
+)
 _MAX_PAUSE: Final = 10.0
 
 
 class BackendQueue(Protocol):
-    """Where a backend keeps what it was sent until it is done with it: a port."""
+    """A backend's own queue of requests: a port."""
 
     @property
     def workers(self) -> int:
-        """How many contents it is at, at a time."""
+        """How many contents it pins at a time."""
 
     async def in_progress(self) -> Mapping[str, bool]:
-        """The CIDs, as it spells them, that some of its nodes have queued or are at, whoever sent
-        them, and whether most of those that are to keep it have.
+        """The CIDs, in the backend's spelling, that are queued or being pinned at any node, whoever
+        sent them; True where that holds for most of the nodes that are to hold it.
 
         Raises UpstreamError."""
 
 
 class QueueWatch:
-    """What is known of one *queue*; *windows* follows from it."""
+    """Polls one *queue* and keeps its *windows* up to date."""
 
     def __init__(
         self,
@@ -60,9 +62,9 @@ class QueueWatch:
         self._changed = asyncio.Event()
 
     async def check(self, again: Callable[[], None]) -> Sequence[int]:
-        """Ask what is in hand if it is time; *again* is called when it will be time next.
+        """Poll the queue if it is time; *again* is called when the next poll is due.
 
-        The numbers of contents that are in the way of others, and are to be checked soon. Raises
+        Returns the numbers of contents that block others, to be checked soon. Raises
         StorageUnavailable."""
         began = self._clock()
         # A clock that was set back must not make the pause longer.
@@ -92,10 +94,10 @@ class QueueWatch:
             return None
 
     async def wait_for_room(self, item: WorkItem, seen: BackendStatus) -> bool:
-        """Wait until *item*, of which *seen* was seen, may be sent where that is no retry; False:
-        it may not for now."""
+        """Wait until there is room for *item*, whose status is *seen*, and take it; False where
+        there was none in time."""
         if is_retry(item, seen):
-            return True  # it was asked for when that was decided
+            return True  # `adjust` has taken a place for it already
         self.windows.record_arrival(item.requestor)
         end = asyncio.get_running_loop().time() + self._longest_turn
         while not self.windows.may_send(item.requestor):
@@ -121,7 +123,7 @@ class QueueWatch:
         return adjusted
 
     def record_outcome(self, item: WorkItem, outcome: Outcome) -> None:
-        """What has come of *item*."""
+        """Update the window of *item*'s requestor after *outcome*."""
         if outcome.event in (Event.SEEN_PINNED, Event.SEEN_ABSENT):
             self.windows.remove(item, is_pinned=outcome.event is Event.SEEN_PINNED)
         elif outcome.attempted and item.last_request is LastRequest.PIN:

@@ -1,53 +1,54 @@
-"""The reconciler: makes the backend hold what the ledger has promised, and nothing it has not.
+"""The reconciler: makes the pin backend hold exactly what the ledger has promised.
 
-Theory of operation. The ledger says which contents are *due*: desired and not known to be pinned,
-or released by their last requestor. The reconciler leases some of them at a time, under its own
-name and for thirty seconds, which it extends while it works; the ledger takes an outcome only from
-whoever holds the lease, so that one worker at a time reconciles a content, across tasks and
-processes, and a pin and an unpin of one CID never overlap. A worker that dies lets its lease run
-out, and another one goes on; one that cannot extend it stops before that (leases.py).
+Theory of operation. It works as a Kubernetes controller does: compare the desired state (the
+ledger) with the observed one (the backend's status), do one step towards the desired state, and
+check again later.
 
-Requestors do not wait for leases. Every first promise and every last release of a content gives it
-a new *generation*. What was observed under an older one is thrown away, and the content is due
-again at once: a pin that is added while its content is being unpinned is never mistaken for the pin
-that went.
+Leases. A content is *due* when it is promised and not known to be pinned, or when its last
+requestor has released it. The reconciler leases due contents for thirty seconds and renews the
+leases while it works (leases.py). The ledger accepts an outcome only from the holder of the lease.
+So one worker at a time handles a content, across tasks and processes, and a pin and an unpin of one
+CID never overlap. When a worker dies, its lease expires and another worker continues.
 
-One round for a content is always the same. Ask the backend for its status, many contents in one
-call, and believe only what it affirms. Then either record the outcome, or send a request, never
-both blindly: what the backend holds is not sent again, and what is on its way is only checked
-again, with backoff. Asking first makes every crash harmless: what was sent but not recorded is
-seen, what was recorded but not sent is sent. A status check says how old the backend's word may be,
-so that a listing can answer for many; what is in doubt is asked for now.
+Generations. Requestors do not wait for leases. The first promise of a content and its last release
+give it a new *generation*. An outcome that was observed under an older generation is dropped, and
+the content is due at once. So a pin that is added while its content is being unpinned is never
+mistaken for the old pin.
 
-A cluster that batches its changes says yes before it knows them, and no status shows them yet. So
-the ledger records, durably and before it is sent, *what* was last requested and *when*; until that
-request is older than the backend's batch age, an absence is no reason to send it again, and a
-presence after an unpin is no proof of a pin. A pin is final when it was seen once more after that
-age. The rules are in rules.py, the states in model/content_state.py.
+One round. Ask the backend for the status of many contents in one call. For each content, either
+record an outcome or send one request. What the backend holds already is not requested again; what
+is in progress is checked again with backoff. Because the status comes first, a crash does no harm:
+a request that was sent but not recorded shows in the status, and one that was recorded but not sent
+is sent again. The status call says how old an answer may be, so that one listing can answer for
+many contents; contents in doubt are asked for directly.
 
-What nobody holds stays for a grace period, in case it is pinned again. Whether anybody holds it is
-counted again under the lease, in the transaction that records the unpin; the row is forgotten only
+Batches. A cluster that batches changes accepts them before they are durable or visible. So the
+ledger records each request, and its time, durably before it is sent. Until that time is longer ago
+than the backend's batch age, "absent" is no reason to pin again, and "present" after an unpin does
+not prove a pin. A pin is final when it is seen once more after the batch age. The rules are in
+rules.py, the states in model/content_state.py.
+
+Release. A released content stays for a grace period, in case it is pinned again. The transaction
+that records the unpin request checks again that nobody holds the content. Its row is deleted only
 when the backend says that the content is gone.
 
-An unreachable backend is no verdict on a content: nothing changes but the reason that is shown, and
-the reconciler stops leasing and probes with one content at a time until it is answered (where the
-backend rejects writes only, what nobody holds still goes). Then a resync is asked for, since a
-backend that comes back may have forgotten what it had confirmed. A backend that cannot pin a
-content makes it *failed*, with the reason; it is tried again with longer backoff, and never given
-up.
+Failures. An unreachable backend says nothing about a content: states stay, only the displayed
+reason changes. The reconciler then leases one content at a time, as a probe, until the backend
+answers. Where the backend rejects writes only, released contents are still leased. After an outage
+it triggers a resync, since the backend may have lost what it had confirmed. A content that the
+backend cannot pin becomes *failed*, with the reason, and is retried with a longer backoff, for
+ever.
 
-A content that takes for ever must not stop the others. A first attempt has five seconds, the second
-one thirty, each later one twice as long; what a backend has fetched by then it need not fetch
-again. And contents wait in three queues: at most half of the workers are for second attempts and
-later status checks, at most a quarter for the slow ones that were tried many times.
+Slow contents must not block others. The first attempt has five seconds, the second thirty, each
+later one twice as long; the backend keeps what it fetched before. There are three queues: at most
+half of the workers serve retries and later status checks, at most a quarter serve slow contents,
+which were tried many times.
 
-Nor may a requestor stop the others, whatever its contents do. Contents are leased in turn by
-requestor, and of the free workers one requestor gets only as many as leave half of what it has to
-the others, in each queue and in all: so somebody who comes finds a free worker now, and not when an
-attempt is over. One requestor alone still has `ReconcilePolicy.workers`. Where a backend queues
-what it is sent, the same goes for its workers as soon as there are two (submission_window.py): each
-may have so much there as is done soon, and what hangs is withdrawn, by an unpin that a pin
-follows."""
+One requestor must not block others. Contents are leased in turn by requestor, and a requestor gets
+only so many free workers that half of its number stays free, in each queue and in total. So a
+newcomer finds a free worker at once. A single requestor still has `ReconcilePolicy.workers`. The
+same holds for the workers of a backend that queues requests, once two requestors use it
+(submission_window.py)."""
 
 import asyncio
 import math
@@ -92,9 +93,9 @@ class Reconciler:
         queue: BackendQueue | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Word of the backend is left in *health*; *origins* says who has a content; *returned*
-        is called when the backend answers again; *queue* is where it keeps what it was sent, if
-        it does."""
+        """*health*: where the backend's health is stored. *origins*: addresses of nodes that have
+        a content. *returned*: called when an outage is over. *queue*: the backend's own queue of
+        requests, None if it has none."""
         self._outcomes = Outcomes()
         self._ledger = ledger
         self._backend = backend
@@ -125,8 +126,8 @@ class Reconciler:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is due or under way, and the backend answers: what comes now is begun
-        at once."""
+        """Whether nothing is due or in progress, and the backend answers: a new pin would be
+        started at once."""
         with suppress(StorageUnavailable):
             quota = lease_quota(self._policy, self._under_way.values(), self._availability)
             return not (
@@ -135,21 +136,21 @@ class Reconciler:
         return False
 
     async def first_outcome(self, cid: Cid, seconds: float) -> bool:
-        """Whether something was observed of *cid* since the call, within *seconds*.
+        """Whether a status of *cid* was recorded within *seconds* of this call.
 
-        False at once while the backend is unreachable, and where many wait already."""
+        False at once while the backend is unreachable, or when too many callers wait already."""
         return not self._availability.is_unreachable and await self._outcomes.first(cid, seconds)
 
     def wake(self) -> None:
-        """Say that something may be due."""
+        """Check the ledger soon: something may be due."""
         self._awake.set()
 
     def start(self) -> None:
-        """Begin to reconcile contents, in a task of the reconciler's own."""
+        """Start the reconciler's task."""
         self._main = asyncio.create_task(self._run(), name="reconciler")
 
     async def close(self) -> None:
-        """End all work; what was under way is due again at once, for whoever comes next."""
+        """Cancel all work and release the leases, so that other processes can continue at once."""
         tasks = [*self._batches, *([self._main] if self._main else [])]
         for task in tasks:
             task.cancel()
@@ -162,8 +163,8 @@ class Reconciler:
             log.warning("leases were not released, they will run out", reason=wrong.detail)
 
     async def round(self) -> int:
-        """Reconcile what is due now, once, and say how many contents that was; for who has no
-        task."""
+        """Lease what is due, reconcile it, and return the number of contents. For callers that
+        did not `start` the task (commands, tests)."""
         before = set(self._batches)
         number = await self._lease_due()
         for batch in self._batches - before:
@@ -181,29 +182,29 @@ class Reconciler:
                 log.error("the reconciler cannot read the ledger", reason=wrong.detail)
             except Exception as bug:
                 log.error("the reconciler failed, and goes on", exc_info=bug)
-            # Another process may have promised something. Not with wait_for: before Python 3.12
-            # it can swallow the cancellation that ends this task.
+            # A timeout, since another process may add pins. Not asyncio.wait_for: before Python
+            # 3.12 it can swallow the cancellation that ends this task (cpython #86296).
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._policy.idle):
                     await self._awake.wait()
             await asyncio.sleep(self._pause())
 
     def _count_leased(self, number: int) -> None:
-        """So many were leased now; what was leased earlier counts half for each second since."""
+        """Add to the recent rate of leases, which decays with a half-life of one second."""
         now = time.monotonic()
         self._recently_leased = self._recently_leased * math.exp2(self._counted_at - now) + number
         self._counted_at = now
 
     def _pause(self) -> float:
-        """Seconds until the ledger is checked again: what is promised together is leased
-        together, and in an outage a promise changes nothing."""
+        """Seconds until the ledger is read again. A short pause lets contents gather, so that one
+        status call serves many. In an outage new pins can wait for the next probe."""
         policy = self._policy
         if self._availability.is_unreachable:
             return policy.idle
         return policy.gather_many if self._recently_leased > policy.batch else policy.gather
 
     async def _lease_due(self) -> int:
-        """Lease what is due and free workers may take, and begin to reconcile it."""
+        """Lease what is due, as far as workers are free, and start batches; how many contents."""
         if self._queue is not None:
             blocking = await self._queue.check(self._awake.set)
             if blocking:
@@ -212,7 +213,8 @@ class Reconciler:
         if not quota.most or not self._ledger.any_due(quota):
             return 0
         items = await self._ledger.lease(self._owner, self._policy.lease, quota)
-        # A lease of ours that has run out while its content is still reconciled was only renewed.
+        # If renewing was late, our own lease had expired and we got the content a second time: its
+        # first batch still works on it.
         items = [item for item in items if item.id not in self._under_way]
         self._under_way |= {item.id: item for item in items}
         for start in range(0, len(items), self._policy.batch):
@@ -234,11 +236,13 @@ class Reconciler:
             log.error("contents could not be reconciled", exc_info=batch.exception())
 
     async def _reconcile(self, items: Sequence[WorkItem]) -> None:
-        """Look at *items* together, take note of some, and send for the others, each by itself."""
+        """One batch: one status call for all *items*, one transaction for all outcomes that it
+        leads to, and one task for each request."""
         leases = Leases(items, partial(self._ledger.renew, self._owner), self._policy.lease)
         try:
             async with leases:
                 seen = await self._query(items)
+                # No status: nothing is known of any content, so nothing may be sent.
                 if isinstance(seen, Exception):
                     broke = [
                         (item, self._rules.after_error(item, seen, attempted=False))
@@ -262,18 +266,20 @@ class Reconciler:
                 observed = [
                     (item, action) for item, action in actions if isinstance(action, Outcome)
                 ]
-                # All go on to their own end: what the ledger did not take, a lease will mend.
+                # return_exceptions: one failed write must not cancel the other requests. Without a
+                # recorded outcome a content is due again when its lease expires.
                 work = [self._record(observed, leases), *sending]
                 for error in await asyncio.gather(*work, return_exceptions=True):
                     if isinstance(error, Exception):
                         log.error("an outcome was not kept", reason=repr(error))
         finally:
-            # Only what is still ours: what was recorded may be in a newer batch by now.
+            # Only what this batch still holds: a recorded content may be in a newer batch by now.
             for item in leases.remaining:
                 self._under_way.pop(item.id, None)
 
     async def _query(self, items: Sequence[WorkItem]) -> Mapping[Cid, BackendStatus] | Exception:
-        """What the backend holds, or why it could not be seen."""
+        """The backend's status of *items*, or the error of the call. Also reports to the health
+        monitor that the backend answered or not."""
         now = self._clock()
         known = [
             item for item in items if not (self._queue and self._queue.needs_fresh_status(item))
@@ -293,7 +299,8 @@ class Reconciler:
     async def _send(
         self, item: WorkItem, action: Action, seen: BackendStatus, leases: Leases
     ) -> None:
-        """Do *action* about *item* if that is still wanted, when its turn has come."""
+        """Send the request *action* for *item* once the backend's queue has room for it, and record
+        the outcome."""
         if action is Action.PIN and self._queue and not await self._queue.wait_for_room(item, seen):
             await self._record([(item, self._rules.postponed(item))], leases)
             return
@@ -308,9 +315,8 @@ class Reconciler:
         for item, outcome in outcomes:
             if self._queue is not None:
                 self._queue.record_outcome(item, outcome)
-            leases.given_back(
-                item
-            )  # from here on it runs out by itself, should the ledger not take this
+            # Stop renewing first: if the write below fails, the lease must expire by itself.
+            leases.given_back(item)
         try:
             await self._ledger.record_outcomes(self._owner, outcomes)
         finally:
@@ -321,6 +327,7 @@ class Reconciler:
             self._outcomes.record_answer(item.cid)
             if outcome.error is not None:
                 log.warning("not pinned yet", cid=str(item.cid), reason=outcome.error)
+            # The task wakes every `idle` seconds anyway; shorter backoffs need a timer.
             if outcome.again_in is not None and outcome.again_in < self._policy.idle:
                 asyncio.get_running_loop().call_later(outcome.again_in + 0.01, self._awake.set)
         self._awake.set()

@@ -1,8 +1,7 @@
-"""What a backend is asked for about one content: recorded before, and what came of it told after.
+"""Sends one request to the backend: records it in the ledger, sends it, and reports the outcome.
 
-Knows the ports of ledger and backend. What is to be asked for is decided by rules.py and
-submission_window.py; whose turn it is, and what becomes of the outcome, is the reconciler's
-business."""
+Knows the ports of the ledger and the backend. Which request to send is decided by rules.py and
+submission_window.py; when, and how the outcome is written, is left to the reconciler."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -34,7 +33,8 @@ log = structlog.get_logger(__name__)
 
 
 class Submitter:
-    """Asks *backend* for what *owner* has leased; *origins* says who has a content."""
+    """Sends requests for contents that *owner* has leased; *origins* gives addresses of nodes that
+    have a content."""
 
     def __init__(
         self,
@@ -62,13 +62,13 @@ class Submitter:
         seen: BackendStatus,
         record_outcomes: Callable[[WorkItem, Outcome], Awaitable[None]],
     ) -> None:
-        """Do *action* about *item*, of which *seen* was seen; *record_outcomes* is told what it has
-        come to, however it ends."""
+        """Send the request *action* for *item*, whose status is *seen*. *record_outcomes* is called
+        with the outcome in any case, also after an error."""
         last_request = LastRequest.PIN if action is Action.PIN else LastRequest.UNPIN
         is_lost = seen.status in (TrackerStatus.ABSENT, TrackerStatus.LOST) and not seen.replicas
         event = Event.SEEN_ABSENT if is_lost and action is Action.PIN else None
         shown = seen if seen.status is TrackerStatus.LOST else None
-        outcome = Outcome(None, 0.0)  # where it is not ours any more: the ledger makes it due again
+        outcome = Outcome(None, 0.0)  # if nothing is sent: due again at once
         begun, word = None, seen
         is_taken_up = seen.status in (
             TrackerStatus.FAILED,
@@ -76,31 +76,36 @@ class Submitter:
             TrackerStatus.UNTRACKED,
         )
         if not is_taken_up or item.last_request is LastRequest.UNPIN:
-            # What it has may be about to go, so that nothing of it can be taken up again.
+            # Adapters continue an earlier pin that failed or lost replicas. After an unpin request
+            # they must not: what is there is about to be removed.
             seen = BackendStatus(TrackerStatus.ABSENT)
         try:
-            is_back = action is Action.WITHDRAW  # no promise ends with that: it is sent again
+            is_back = (
+                action is Action.WITHDRAW
+            )  # an unpin of promised content, which the ledger would refuse
             begun = await self._ledger.begin(
                 self._owner, item, last_request, event, though_held=is_back
             )
             if begun is None or self._clock() - begun.requested_at > MAX_SEND_DELAY:
-                pass  # held up so long, somebody else may be at it
+                # The lease is lost, or the write took so long that the batch age would begin too
+                # early. Nothing is sent.
+                pass
             else:
-                is_write = self._pin(begun, seen) if action is Action.PIN else self._unpin(begun)
-                outcome = await self._try(begun, is_write)
+                request = self._pin(begun, seen) if action is Action.PIN else self._unpin(begun)
+                outcome = await self._try(begun, request)
                 if is_back:
                     outcome = self._rules.after_withdrawal(item, word)
                 if outcome.status is None:
-                    # However it went: that replicas are gone is to be known.
+                    # Show that replicas are gone, even if the request failed.
                     outcome = replace(outcome, status=shown)
         finally:
             await record_outcomes(begun or item, outcome)
 
-    async def _try(self, item: WorkItem, is_write: Awaitable[Outcome]) -> Outcome:
-        """What *is_write* has come to, in the time that a try about *item* has."""
+    async def _try(self, item: WorkItem, request: Awaitable[Outcome]) -> Outcome:
+        """The outcome of *request*, within *item*'s attempt timeout; errors become outcomes."""
         try:
             async with asyncio.timeout(self._rules.backoffs.attempt_timeout(item)):
-                outcome = await is_write
+                outcome = await request
         except Exception as error:
             self._health.record_answer(error, is_write=True)
             return self._rules.after_error(item, error, attempted=True)

@@ -1,9 +1,15 @@
-"""What is to be done about a content, and what follows from what was seen: rules without I/O.
+"""The decision rules: what to do about a content, given its status. No I/O.
 
-Knows the traps of a backend whose changes take a while to be seen (docs/facts/pins.md, Traps): a
-status check that shows a content absent, or still there after an unpin, says nothing until the last
-change is older than the backend's batch age. Who looks, sends and writes is left to the
-reconciler."""
+Theory of operation. The status of a batching cluster lags behind its changes, and a change that it
+accepted may still be lost (docs/facts/pins.md, Traps). So for as long as the last request is
+younger than the backend's batch age, the status is uncertain: "absent" does not mean that the pin
+was lost, and "pinned" after an unpin does not mean that it will stay. While it is uncertain, the
+rules wait and check again; after that they believe the status. A request is repeated only when the
+status, believed, still differs from what the ledger wants.
+
+`decide` is called after a status check and returns a request to send (Action) or an outcome to
+record. The `after_...` methods return the outcome of a request. Asking, sending and writing is left
+to the reconciler; how long to wait is in backoff.py."""
 
 import random
 from collections.abc import Callable
@@ -23,11 +29,12 @@ from content_gateway.model.content_state import (
 from content_gateway.pins.availability import is_unreachable
 from content_gateway.pins.backoff import Backoffs, PollInterval, ReconcilePolicy
 
-# Seconds that may pass between the record of a request and the request itself; else it is not sent.
+# A request that was recorded more than so many seconds ago is not sent: the batch age counts from
+# the record, and another worker may have the content by now.
 MAX_SEND_DELAY: Final = 5.0
-# Seconds after which a request that changed nothing may be sent once more, twice as long each time.
+# A request without effect may be sent again after so many seconds, then twice as many each time.
 RESEND_AFTER: Final = 15.0
-# Status checks after which being held up makes no backoff longer: it is 4 s then.
+# Postponements stop making the backoff longer after so many status checks: it is 4 s then.
 _MAX_COUNTED_POSTPONES: Final = 5
 _SLOW: Final = "It takes long; the next try has more time."
 _NOT_FOUND: Final = "It was not found in time."
@@ -45,15 +52,15 @@ _EVENTS: Final = {
 
 
 class Action(Enum):
-    """What is to be asked of the backend now."""
+    """A request to the backend."""
 
     PIN = auto()
     UNPIN = auto()
-    WITHDRAW = auto()  # out of the backend's queue for a while, although it is promised
+    WITHDRAW = auto()  # an unpin of promised content, to free the backend's queue; a pin follows
 
 
 class DecisionRules:
-    """The rules of one reconciler, for a backend with this *batch_age*."""
+    """The rules for a backend with *batch_age* (seconds, see PinBackend.batch_age)."""
 
     def __init__(
         self,
@@ -73,31 +80,33 @@ class DecisionRules:
         return self.backoffs.longest(self._batch_age)
 
     def max_status_age(self, item: WorkItem, now: float) -> float | None:
-        """How many seconds old what a backend says of *item* may be, for `decide` to go by it.
+        """How old (seconds) the backend's answer about *item* may be so that `decide` can use it.
 
-        0 of what nobody holds any more; None where what was final is in doubt, and the backend is
-        to find out now."""
+        0 for a released content. None: the backend must ask its nodes now, as a final pin is in
+        doubt."""
         if not item.is_held:
             return 0.0
         if item.state is ContentState.PINNED and item.status_checks > 1:
             return None
         if item.last_request is None:
-            # It may have been here before, and released: then a batch age has passed between
-            # that request and the row's end, so that a younger word is from after it.
+            # An earlier row of this CID may have been unpinned. That row was deleted a batch age
+            # after the request, so an answer younger than a batch age is from after the unpin.
             return self._batch_age
         age = now - item.requested_at
-        # From after the request, and seen once more when it is final; or from after its batch.
+        # Young request: the answer must be from after the request (the final check follows).
+        # Old request: it must be from after the batch in which the request was committed.
         return max(age, 0.0) if age < self._batch_age else age - self._batch_age
 
     def decide(self, item: WorkItem, seen: BackendStatus, now: float) -> Action | Outcome:
-        """What to do about *item*, of which *seen* was just seen; or what it has come to."""
-        # A clock that was set back in between must not make the request younger than new.
+        """The request to send for *item*, whose status is *seen* at *now*; or the outcome."""
+        # Never negative, even if the clock was set back since the request.
         age = max(0.0, now - item.requested_at)
         uncertain_for = self._batch_age - age if item.last_request is not None else 0.0
         if not item.is_held:
             return self._decide_released(item, seen, uncertain_for)
         if item.last_request is LastRequest.UNPIN and uncertain_for > 0:
-            # What is seen may be what is about to go: the request to keep it must come after.
+            # The status may still show the pin that is about to be removed, so it proves nothing.
+            # The pin request must come after the unpin.
             return Action.PIN
         if (
             seen.status is TrackerStatus.PINNED
@@ -115,7 +124,7 @@ class DecisionRules:
         is_final = uncertain_for <= 0
         match seen.status:
             case TrackerStatus.PINNED:
-                # Seen once more when the change can no longer be lost; then nothing is left to do.
+                # Check once more when the batch can no longer be lost. Then the pin is final.
                 return _outcome_of(seen, None if is_final else uncertain_for)
             case TrackerStatus.ABSENT if not is_final:
                 return Outcome(
@@ -131,7 +140,8 @@ class DecisionRules:
             return _outcome_of(
                 seen, self.backoffs.status_backoff(item.status_checks), error=seen.reason
             )
-        # Where a replica does not answer nothing can be done, and the resync looks again.
+        # Held in part, and some peers do not answer: a request would change nothing. The resync
+        # checks again.
         is_done = seen.status is TrackerStatus.UNKNOWN and is_final
         return Outcome(
             None,
@@ -143,18 +153,18 @@ class DecisionRules:
     def _decide_resend(
         self, item: WorkItem, seen: BackendStatus, age: float, uncertain_for: float
     ) -> Action | Outcome:
-        """What to do about what is in the pinset and is not kept as it says.
+        """For a content that is in the pinset, but not held by the peers that should hold it.
 
-        The last request may have changed nothing: a cluster gives a replica to a peer that is gone
-        as long as it goes by the room that this one had, and its peers may not hear of each other's
-        changes for minutes (go-ds-crdt#285). So it need not be final to be sent again."""
+        The last request may have had no effect: a cluster allocates to a dead peer while that
+        peer's free space metric is valid, and peers may miss each other's changes for minutes
+        (go-ds-crdt#285). So the request may be repeated before its batch age is over."""
         left = min(uncertain_for, RESEND_AFTER * 2.0 ** min(max(item.attempts - 1, 0), 10) - age)
         if left <= 0:
             return Action.PIN
         backoff = min(left, self.backoffs.status_backoff(item.status_checks))
         if _is_partly_held(item, seen):
             return Outcome(None, backoff, seen, seen.reason)
-        # For a moment it is usual, and no news.
+        # Right after a request this is normal: no error is shown.
         is_usual = seen.status is TrackerStatus.UNTRACKED and item.attempts <= 1
         return _outcome_of(seen, backoff, error=None if is_usual else seen.reason)
 
@@ -167,8 +177,8 @@ class DecisionRules:
             )
         if item.last_request is LastRequest.UNPIN and uncertain_for > 0:
             return Outcome(None, uncertain_for, seen)
-        # What was asked for may be half here (embedded) although it is seen as absent: it is let
-        # go of once in any case.
+        # After a pin request an absent content may still be half fetched (embedded store), so it
+        # is unpinned once in any case.
         if (
             seen.status is TrackerStatus.ABSENT
             and uncertain_for <= 0
@@ -178,7 +188,7 @@ class DecisionRules:
         return Action.UNPIN
 
     def after_pin(self, item: WorkItem, seen: BackendStatus) -> Outcome:
-        """What it has come to when the backend, asked to pin, has said *seen*."""
+        """The outcome of a pin request that the backend answered with *seen*."""
         if seen.status is TrackerStatus.PINNED:
             return _outcome_of(seen, self._batch_age or None, attempted=True)
         if seen.status is TrackerStatus.FAILED:
@@ -188,24 +198,24 @@ class DecisionRules:
         return _outcome_of(seen, self.backoffs.with_jitter(wait), attempted=True)
 
     def after_withdrawal(self, item: WorkItem, seen: BackendStatus) -> Outcome:
-        """What it has come to when the backend, which has shown *seen*, has released for now."""
+        """The outcome of a withdrawal; *seen* is the status before it."""
         backoff = self.backoffs.failure_backoff(item.attempts)
-        # No worker was at what is still queued: that was no try.
+        # What was only queued had no attempt yet.
         is_untried = seen.status is TrackerStatus.QUEUED
         return Outcome(Event.SEEN_QUEUED, backoff, None, _SLOW, is_untried=is_untried)
 
     def after_unpin(self) -> Outcome:
-        """What it has come to when the backend has heard the request to unpin."""
+        """The outcome of an accepted unpin request: check again after the batch age."""
         return Outcome(None, self._batch_age, attempted=True)
 
     def after_error(self, item: WorkItem, error: Exception, *, attempted: bool) -> Outcome:
-        """What it has come to when *error* was raised."""
+        """The outcome when *error* was raised; *attempted*, by a request and not a status check."""
         detail = (error.detail if isinstance(error, GatewayError) else "") or _OUR_FAULT
         if isinstance(error, PinFailed):
             backoff = self.backoffs.failure_backoff(item.attempts)
             return Outcome(Event.SEEN_FAILED, backoff, None, detail, attempted)
         if is_unreachable(error, is_write=attempted):
-            # No reason: it is the backend's, and kept once, for all that waits (backend_health.py).
+            # Without a reason: an outage has one for all contents (backend_health.py).
             return self.postponed(item)
         if isinstance(error, TimeoutError):
             if self.backoffs.attempt_timeout(item) >= self._policy.longest_attempt_timeout:
@@ -229,9 +239,8 @@ class DecisionRules:
         )
 
     def postponed(self, item: WorkItem) -> Outcome:
-        """What it has come to where nothing was observed of it, as the backend was unreachable, or
-        nothing done, as there was no room: no fault of its own, so that it is soon checked
-        again."""
+        """The outcome when the backend was unreachable or its queue was full. The content is not
+        the cause, so it is checked again soon."""
         is_uncounted = item.status_checks >= _MAX_COUNTED_POSTPONES
         return Outcome(
             None, self.backoffs.unreachable_backoff(item.status_checks), is_uncounted=is_uncounted
@@ -239,8 +248,8 @@ class DecisionRules:
 
 
 def _is_partly_held(item: WorkItem, seen: BackendStatus) -> bool:
-    """Whether a content that was pinned is still held, though not by all who should, and nobody
-    is said to bring it in."""
+    """Whether some replicas of a pinned content are left, others are missing, and no peer is
+    fetching it."""
     has_no_progress = seen.status in (
         TrackerStatus.LOST,
         TrackerStatus.UNTRACKED,
@@ -256,5 +265,5 @@ def _outcome_of(
     error: str | None = None,
     attempted: bool = False,
 ) -> Outcome:
-    """What was seen, as what it has come to."""
+    """The outcome that records the status *seen*."""
     return Outcome(_EVENTS[seen.status], again_in, seen, error, attempted)

@@ -1,15 +1,19 @@
-"""How much of each requestor is in the queue of a backend that takes whatever it is sent: rules
-without I/O.
+"""Limits how much of each requestor is in the queue of a backend that accepts everything. No I/O.
 
-A cluster works at a few pins at a time, in the order in which they came, so that what hangs there
-keeps everybody's later pins waiting. One requestor alone is not limited. Where another one had
-anything to send within ten minutes, there are three rules. Room: each may have so many contents in
-hand there as `fair_share` says of the workers, a quarter of them for what is tried again. Credit:
-what is done soon lets its requestor have one more there, what is done late one less; all of it is
-gone once nothing of the requestor's has left the queue for some seconds. And what has been there
-beyond its attempt timeout by then is taken back, if what takes room is more than half of the
-workers. Knows what was sent and what the backend has in hand; who asks, sends and writes is left to
-the reconciler."""
+Theory of operation. A cluster works at a few pins at a time, first in, first out, so a pin that
+hangs there delays the later pins of everybody. A single requestor is not limited. As soon as two
+requestors have sent something within ten minutes, three rules hold:
+
+- Room: a requestor may have as many contents in the queue as `fair_share` gives it of the workers;
+  at most a quarter of the workers are for retries.
+- Credit: a content that is done fast gives its requestor one more place, a slow one takes one away,
+  like a congestion window. Credit is lost when nothing of the requestor has left the queue for some
+  seconds.
+- Withdrawal: if the queue is more than half full by then, what has been there for longer than its
+  attempt timeout is withdrawn, and retried later.
+
+Knows what was sent and what the backend says is in progress. Asking, sending and writing is left to
+queue_watch.py and the reconciler."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -26,16 +30,15 @@ from content_gateway.model.content_state import (
 )
 from content_gateway.pins.rules import Action, DecisionRules
 
-_MAX_CREDIT: Final = 128  # a second and a half of what a cluster of three brings in
-_FAST: Final = 4.0  # seconds after which what is done costs credit
-_ACTIVE_FOR: Final = 600.0  # seconds for which room is left to who has sent something
-_SENT_DELAY: Final = 0.5  # seconds until all of a backend has heard of what it was sent
-_SPREAD_DELAY: Final = (
-    2.0  # seconds; before, those that have it not in hand may not have heard of it
-)
-_RESERVED_FOR: Final = 60.0  # seconds after which what never came to be sent takes no more room
-_MAX_POLL_GAP: Final = 3.0  # seconds after which it is heard again what is in hand, at the latest
-_REPORT_INTERVAL: Final = 2.0  # seconds; whoever looks may not be the process that hears
+_MAX_CREDIT: Final = 128  # what a cluster of three pins in a second and a half
+_FAST: Final = 4.0  # seconds; a content that takes longer costs credit
+_ACTIVE_FOR: Final = 600.0  # seconds for which room is reserved for a requestor after its last pin
+# After a request, all peers list it within so many seconds: until then, absence means nothing.
+_SENT_DELAY: Final = 0.5
+_SPREAD_DELAY: Final = 2.0  # and until then, "in progress at some" may mean "not at the others yet"
+_RESERVED_FOR: Final = 60.0  # seconds after which a place is free again if nothing was sent
+_MAX_POLL_GAP: Final = 3.0  # seconds between two answers about the queue, at most
+_REPORT_INTERVAL: Final = 2.0  # seconds; a reported content may be leased by another process
 _MAX_ENTRIES: Final = 20_000
 _MAX_WINDOWS: Final = 10_000
 _MAX_REPORTED: Final = 1_000
@@ -43,11 +46,11 @@ _MAX_REPORTED: Final = 1_000
 
 @dataclass(slots=True)
 class _Window:
-    """What a requestor has in hand there: *held* contents, *retries* of them tried again; *used*
-    is what it held when that was last heard."""
+    """One requestor's places in the queue: *held* in all, *retries* among them; *used* is *held*
+    at the time of the last answer."""
 
     active_at: float
-    moved_at: float = 0.0  # when something left the queue, or the first one entered it
+    moved_at: float = 0.0  # when a content last left, or the first one entered
     held: int = 0
     retries: int = 0
     used: int = 0
@@ -56,10 +59,10 @@ class _Window:
 
 @dataclass(slots=True)
 class _Submission:
-    """A content that was sent at *at*, for so many *seconds*, and that nobody has seen pinned yet.
+    """A content that was sent *at* a time, with an attempt timeout of so many *seconds*.
 
-    One that is not *in_progress* takes no room, and may come back to it: when the batch that it
-    came with is closed, or when the backend by itself tries again what has failed."""
+    It takes room only while it is *in_progress*. It may become so again: when the batch it was sent
+    in is committed, or when the backend retries it on its own."""
 
     number: int
     cid: str
@@ -74,16 +77,16 @@ class _Submission:
 
 
 def is_retry(item: WorkItem, seen: BackendStatus) -> bool:
-    """Whether *item*, of which *seen* was seen, may hang there as it may have done before.
+    """Whether a request for *item*, whose status is *seen*, is a second attempt, which may hang.
 
-    What the backend has forgotten with the request has not: a cluster's peer that dies loses all
-    that it has taken in and not committed, and nobody was at that."""
+    Not if the backend lost the first request: a cluster peer that dies loses what it accepted and
+    did not commit, and no worker had begun with that."""
     is_forgotten = item.last_request is LastRequest.PIN and seen.status is TrackerStatus.ABSENT
     return item.attempts > 0 and not is_forgotten
 
 
 class SubmissionWindows:
-    """The windows of all requestors before a backend with so many *workers*."""
+    """The windows of all requestors, for a backend that pins *workers* contents at a time."""
 
     def __init__(self, workers: int, rules: DecisionRules, clock: Callable[[], float]) -> None:
         self._workers = workers
@@ -91,30 +94,28 @@ class SubmissionWindows:
         self._rules = rules
         self._clock = clock
         self._is_known = True
-        self._others_in_progress = (
-            0  # in hand there, and not known to us: of other processes, or unmanaged pins
-        )
+        self._others_in_progress = 0  # not sent by us: by other processes, or unmanaged pins
         self._entries: dict[int, _Submission] = {}
         self._windows: dict[int, _Window] = {}  # by requestor; who came last is at the end
         self._busy: dict[int, _Window] = {}  # those with something in hand, by identity
 
     @property
     def is_shared(self) -> bool:
-        """Whether more than one requestor has had something to send lately."""
+        """Whether at least two requestors were active in the last ten minutes."""
         latest = list(islice(reversed(self._windows.values()), 2))
-        # A clock that was set back must not make a moment last.
+        # abs(): after the clock was set back, an old time must not stay recent.
         return len(latest) > 1 and abs(self._clock() - latest[1].active_at) < _ACTIVE_FOR
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing of anybody's is in hand there, for all we know."""
+        """Whether none of our contents takes room."""
         return not self._busy
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def record_arrival(self, requestor: int) -> None:
-        """It has something to send."""
+        """*requestor* has something to send, and counts as active from now on."""
         window = self._windows.pop(requestor, None) or _Window(0.0)
         window.active_at = self._clock()
         self._windows[requestor] = window
@@ -122,43 +123,45 @@ class SubmissionWindows:
             del self._windows[next(iter(self._windows))]
 
     def may_send(self, requestor: int, *, is_retry: bool = False) -> bool:
-        """Whether there is room for one more of *requestor*; for a first one always."""
+        """Whether there is room for one more content of *requestor*; always for its first one."""
         window = self._windows.get(requestor)
         if window is None or not self._is_limiting:
             return True
         if is_retry and window.retries >= max(1, self._workers // 4):
-            return False  # it may take an hour
+            return False  # a retry may take an hour, so most workers stay free for others
         held = window.held - self._credit(window)
-        # What one has sent beyond its share, while it was alone, is on its way out.
+        # Somebody who was alone may hold more than its share. It gets no more until that has
+        # left, and the others need not wait for it: it counts as its share only.
         taken = sum(min(self._share, number) for number in self._workers_taken())
         return held < 0 or fair_share(max(1, self._workers - taken), held) > 0
 
     def reserve(self, item: WorkItem, *, is_retry: bool = False) -> None:
-        """It is about to be sent."""
+        """*item* is about to be sent: take a place for it."""
         self.record_arrival(item.requestor)
         self._add(item, item.attempts if is_retry else 0, self._clock(), is_sent=False)
 
     def record_sent(self, item: WorkItem) -> None:
-        """The backend has taken it."""
+        """The backend accepted the request for *item*."""
         if (entry := self._entries.get(item.id)) is not None:
             entry.is_sent, entry.at = True, self._clock()
 
     def record_not_sent(self, item: WorkItem) -> None:
-        """Nothing was sent, or it was released."""
+        """No pin request for *item* was sent after all: give its place back, unless an earlier one
+        is still in the queue."""
         entry = self._entries.get(item.id)
         if entry is not None and not (entry.is_sent and item.last_request is LastRequest.PIN):
             self.remove(item, is_pinned=False)
 
     def remove(self, item: WorkItem, *, is_pinned: bool) -> None:
-        """Nothing of *item* is in the queue any more."""
+        """*item* has left the queue; *is_pinned*, as it is done."""
         if (entry := self._entries.pop(item.id, None)) is not None:
             self._leave(entry, is_done=is_pinned)
 
     def adjust(
         self, item: WorkItem, seen: BackendStatus, action: Action | Outcome
     ) -> Action | Outcome:
-        """What is to be done about *item* instead of *action*, which is what its own state asks
-        for."""
+        """Replaces *action*, which DecisionRules chose for *item* alone, where the queue asks for
+        something else: a retry without room is postponed, a hanging content is withdrawn."""
         entry = self._entries.get(item.id)
         if action is Action.PIN and is_retry(item, seen) and not seen.replicas:
             self.record_arrival(item.requestor)
@@ -166,7 +169,7 @@ class SubmissionWindows:
             if not has_room and not self.may_send(item.requestor, is_retry=True):
                 return Outcome(None, self._rules.backoffs.status_backoff(item.status_checks), seen)
             self.reserve(item, is_retry=True)
-        # What is believed to be queued may be held by some; only who was asked now names peers.
+        # A status without peers comes from a listing, which does not show partial replicas.
         is_there = seen.status in (TrackerStatus.QUEUED, TrackerStatus.PINNING) and seen.peers
         if (
             isinstance(action, Outcome)
@@ -175,11 +178,13 @@ class SubmissionWindows:
             and item.last_request is not None
         ):
             if seen.replicas:
-                self.remove(item, is_pinned=True)  # it hangs at some
+                # Some peers have it: only a slow peer is busy with it, and it is not withdrawn.
+                self.remove(item, is_pinned=True)
                 return action
             if entry is None:  # sent before we were started, or by another process
                 entry = self._add(item, max(0, item.attempts - 1), item.requested_at, is_sent=True)
-            # What is queued behind others' goes where its own are many, and nowhere else.
+            # A content that only waits for a worker is withdrawn only if its requestor holds more
+            # than its share: otherwise it waits because of others.
             has_begun = seen.status is TrackerStatus.PINNING or entry.window.held > self._share
             if entry.is_to_withdraw and has_begun and self._is_limiting and self._is_hanging(entry):
                 self.remove(item, is_pinned=False)
@@ -187,15 +192,15 @@ class SubmissionWindows:
         return action
 
     def needs_fresh_status(self, item: WorkItem) -> bool:
-        """Whether the backend is to find out now what it has of it."""
+        """Whether *item* is to be withdrawn, which must not rest on an old status."""
         entry = self._entries.get(item.id)
         return entry is not None and entry.is_to_withdraw
 
     def record_answer(self, in_progress: Mapping[str, bool] | None) -> list[int]:
-        """The backend has these CIDs in hand now, or some of its nodes have (False); None: it does
-        not say, and nothing is limited.
+        """Record which CIDs the backend has in progress: at most nodes (True) or at some (False).
+        None: it did not answer, and nothing is limited until it does.
 
-        The numbers of contents that are in the way as of now, and are to be checked soon."""
+        Returns the numbers of contents that block others, to be checked soon."""
         self._is_known = in_progress is not None
         if in_progress is None:
             return []
@@ -207,12 +212,13 @@ class SubmissionWindows:
         for entry in entries:
             age, is_there = now - entry.at, in_progress.get(entry.cid)
             if is_there is False and _SPREAD_DELAY <= age <= entry.seconds:
-                # Most nodes have it. One that is slow, or whose store is down, is in nobody's way.
+                # Most nodes have it already. One slow node blocks nobody.
                 self._leave(self._entries.pop(entry.number), is_done=True)
             elif is_there is None and not 0 <= age < (
                 _SENT_DELAY if entry.is_sent else _RESERVED_FOR
             ):
-                # What was to go may have been taken back by another process.
+                # It left the queue. If it was to be withdrawn, another process may have done so:
+                # that gives no credit.
                 self._leave(entry, is_done=entry.is_sent and not entry.is_to_withdraw)
             elif is_there is not None and not entry.in_progress:
                 self._enter(entry, now)
@@ -230,8 +236,8 @@ class SubmissionWindows:
         return self._is_known and self.is_shared
 
     def _is_hanging(self, entry: _Submission) -> bool:
-        """Whether it has had its attempt timeout; that it waits is no fault of its own while others
-        of its requestor come to their turn."""
+        """Whether it is past its attempt timeout and its requestor's window does not move. While
+        the window moves, a late content only waits for its turn."""
         is_late = entry.in_progress and self._clock() - entry.at > entry.seconds
         return is_late and self._is_stuck(entry.window)
 
@@ -243,7 +249,8 @@ class SubmissionWindows:
         return 0 if self._is_stuck(window) else window.credit
 
     def _workers_taken(self) -> Iterator[int]:
-        """How many of the workers each requestor takes, or would if there were as many."""
+        """How many workers each requestor takes beyond its credit; first, those of contents that
+        we did not send (other processes, unmanaged pins)."""
         yield self._others_in_progress
         for window in self._busy.values():
             yield max(0, window.held - self._credit(window))
@@ -265,7 +272,7 @@ class SubmissionWindows:
     def _enter(self, entry: _Submission, at: float) -> None:
         window, entry.in_progress, entry.at = entry.window, True, at
         window.credit = self._credit(window)
-        if not window.held:  # it may stand still from here on
+        if not window.held:  # an empty window cannot be stuck: its time starts now
             window.moved_at = self._clock()
         window.held += 1
         window.retries += entry.is_retry
@@ -277,7 +284,8 @@ class SubmissionWindows:
             return
         if is_done:
             change = 1 if 0 <= now - entry.at <= _FAST else -1
-            # Only as much as it makes use of: a few at a time do not save up for a flood.
+            # At most twice what it uses: a requestor with few contents at a time cannot save up
+            # credit for a flood (RFC 7661 limits TCP's window so).
             most = min(_MAX_CREDIT, 2 * window.used)
             window.credit = max(0, min(most, self._credit(window) + change))
             window.moved_at = now
