@@ -43,10 +43,13 @@ async def test_a_limited_gateway_brings_in_a_tree_in_one_try(
     root, origin.blocks = file(150, 50)
     origin.cars, origin.cut_after = cars, 20  # a CAR of it breaks off: the rest is raw blocks
     origin.rate, origin.burst, origin.retry_after = 300.0, 20.0, retry_after
+    begun = time.monotonic()
     async with asyncio.timeout(60):
         await pin(alone, root)
+    took = time.monotonic() - begun
     assert await status(alone, root) is TrackerStatus.PINNED
-    assert origin.refused
+    # A busy machine may be slower than the limit.
+    assert origin.refused or len(origin.requests) < origin.burst + origin.rate * took
     # Half, where a busy machine lets its bursts gather; without being heard it is nearly all.
     assert origin.refused < len(origin.requests) / 2
 

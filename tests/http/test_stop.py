@@ -15,6 +15,7 @@ from contextlib import suppress
 import pytest
 
 from content_gateway.http.limits import ClientLimits
+from content_gateway.http.server import listen, make_server
 from tests.http.raw import LOOPS, PATIENCE, Edge, Wire, eventually, get, lines_of, running_edge
 
 BOUNDS = ClientLimits(head_seconds=0.6, idle=20, linger=0.3, drain=0.3, stop=2)
@@ -241,3 +242,20 @@ def peak_kib(pid: int) -> int:
     """The most memory that the process *pid* ever had resident."""
     with open(f"/proc/{pid}/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+
+
+async def test_who_hears_of_the_start_may_stop_it_at_once() -> None:
+    """A supervisor's SIGTERM right behind the announcement is a graceful stop, too."""
+    before = signal.getsignal(signal.SIGTERM)
+    heard: list[bool] = []
+
+    def announce() -> None:
+        heard.append(signal.getsignal(signal.SIGTERM) is not before)
+        signal.raise_signal(signal.SIGTERM)
+
+    async def app(scope: object, receive: object, send: object) -> None:
+        """Answers nobody."""
+
+    listener = listen("127.0.0.1", 0)
+    await make_server(app, BOUNDS, announce=announce).serve(sockets=[listener])
+    assert heard == [True]

@@ -199,14 +199,15 @@ async def serve(
             gateway.start()
             if chosen.ens.rpc_urls and not zones:  # the demonstration asks nobody unasked
                 gateway.universal_resolver.start()
+            host, port = listener.getsockname()[:2]
+            url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
             server = make_server(
                 gateway.api,
                 connections=chosen.connections,
                 is_local=chosen.keys.mode == "open",
                 slow_rate=chosen.limits.slow_rate,
+                announce=lambda: announce(url),
             )
-            host, port = listener.getsockname()[:2]
             collect_seldom()
-            announce(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
             with imported_beside(_FIRST_NEEDED):
                 await server.serve(sockets=[listener])

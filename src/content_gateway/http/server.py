@@ -8,7 +8,7 @@ import ctypes
 import resource
 import socket
 import struct
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -25,9 +25,17 @@ class Server(uvicorn.Server):
 
     owns_signals = True
 
-    def __init__(self, config: uvicorn.Config, bounds: ClientLimits) -> None:
+    def __init__(
+        self, config: uvicorn.Config, bounds: ClientLimits, announce: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self.server_state: SharedState = SharedState(bounds)
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept, then announce it: from now on signals stop the server gracefully."""
+        await super().startup(sockets)
+        self._announce()
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -88,12 +96,14 @@ def make_server(
     connections: int = 0,
     is_local: bool = False,
     slow_rate: int = ClientLimits().slow_rate,
+    announce: Callable[[], None] = lambda: None,
 ) -> Server:
     """A server for the ASGI application *app*; run it with `serve(sockets=[listen(...)])`.
 
     *connections* is the limit of open connections; 0 means as many as RLIMIT_NOFILE allows. With
     *is_local* only requests for hosts of this machine are answered. *slow_rate* is that of
-    ClientLimits. These three count only where *bounds* is None."""
+    ClientLimits. These three count only where *bounds* is None. *announce* is called once requests
+    are accepted, and signals heard."""
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
     if bounds is None:
@@ -110,4 +120,4 @@ def make_server(
         proxy_headers=False,
         timeout_graceful_shutdown=bounds.stop,
     )
-    return Server(config, bounds)
+    return Server(config, bounds, announce)
