@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PEERS_DIR ?= $(HOME)/.cache/content-gateway/peers
 export PEERS_DIR
+# Most tests wait more than they compute: four at a time suit two processors.
+TESTS_AT_ONCE ?= 4
 
 # Plain `make` lists them too.
 .DEFAULT_GOAL := help
@@ -21,7 +23,7 @@ run: setup ## start the embedded default on http://127.0.0.1:8080 (PORT=9000 cha
 	@exec $(BIN)/content-gateway dev --port $(PORT)
 
 test: $(VENV)/.dev ## run the tests but the long proofs; those of real servers skip unless `make peers` was run
-	$(BIN)/python -m pytest -m "not deep"
+	$(BIN)/python -m pytest -m "not deep" -n $(TESTS_AT_ONCE) --dist loadfile
 
 test-deep: $(VENV)/.dev ## run the long proofs: kills, models, fuzzing in depth, what pins cost a cluster
 	$(BIN)/python -m pytest -m deep
