@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from content_gateway.codecs.timestamps import rfc3339
+from content_gateway.codecs.timestamps import rfc3339, rfc3339_or_none
 from content_gateway.model.backend_health import BackendHealth
 
 
@@ -40,11 +40,11 @@ def health_json(health: BackendHealth | None, now: datetime) -> dict[str, Any] |
         return None
     return {
         "reachable": not health.is_unavailable(now),
-        "since": _moment(health.since),
+        "since": rfc3339_or_none(health.since),
         "takesPins": not (health.is_unavailable(now) and health.is_rejecting_writes),
         "reason": health.reason,
-        "nextAttempt": _moment(health.next_at),
-        "lastAnswer": _moment(health.answered_at),
+        "nextAttempt": rfc3339_or_none(health.next_at),
+        "lastAnswer": rfc3339_or_none(health.answered_at),
         "asOf": rfc3339(health.kept_at),
         "pinned": health.pinned,
         "withinSeconds": round(health.seconds),
@@ -76,7 +76,3 @@ def shown_reasons(
         else "nothing is wrong: it is its turn soon"
     )
     return {reason or otherwise: number for reason, number in reasons.items()}
-
-
-def _moment(moment: datetime | None) -> str | None:
-    return None if moment is None else rfc3339(moment)

@@ -17,7 +17,7 @@ from content_gateway.cli.pin_wait import until_pinned
 from content_gateway.cli.reconcile_if_idle import ReconcileIfIdle
 from content_gateway.cli.status_line import StatusLine, plain
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import ContentState
+from content_gateway.model.content_state import PIN_STATES, ContentState
 from content_gateway.model.cursors import cursor_behind, parse_cursor
 from content_gateway.model.pins import Page, PinStatus, Removal, Search
 from content_gateway.settings.sources import Loaded
@@ -25,8 +25,6 @@ from content_gateway.settings.sources import Loaded
 if TYPE_CHECKING:
     from content_gateway.wiring.app import Application
 
-# A pin that somebody holds is never in the state `unpinning`.
-_STATES: Final = [state.value for state in ContentState if state is not ContentState.UNPINNING]
 _PAGE_OF_ALL: Final = 10_000  # each page counts all that pass, so few and large ones
 _REMOVED: Final = {
     Removal.RELEASED: (
@@ -188,7 +186,7 @@ def remove(
     "--status",
     "states",
     multiple=True,
-    type=click.Choice(_STATES),
+    type=click.Choice([state.value for state in PIN_STATES]),
     help="Pins in this state only; can be given more than once.",
 )
 @click.option(

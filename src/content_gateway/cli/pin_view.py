@@ -1,14 +1,12 @@
-"""Pins on the screen: as JSON with the names that the HTTP interface has, and as text for people.
+"""How commands print pins: as JSON with the names of the HTTP API, and as text for people.
 
-Knows no command and asks nobody."""
+Knows no command and does no I/O."""
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any, Final
 
 from content_gateway.cli.status_line import bar, bytes_text, moving_bar, plain
-from content_gateway.codecs.timestamps import rfc3339
-from content_gateway.http.operations.pin_answers import reason_of
+from content_gateway.codecs.timestamps import rfc3339, rfc3339_or_none
 from content_gateway.model.content_state import ContentState, Peer
 from content_gateway.model.cursors import cursor_behind
 from content_gateway.model.pins import PinStatus
@@ -19,9 +17,7 @@ _STATE_WIDTH: Final = max(len(state) for state in ContentState)
 def listed(status: PinStatus) -> dict[str, Any]:
     """A pin in a list; *cursor* is where a page behind it begins."""
     shown = {
-        "cid": status.pin.spelling,
-        "type": "pin",
-        "timestamp": status.pin.timestamp,
+        **status.pin.fields,
         "status": status.state.value,
         "cursor": cursor_behind(status.pin),
     }
@@ -47,17 +43,15 @@ def table_line(status: PinStatus) -> str:
 def whole(status: PinStatus) -> dict[str, Any]:
     """Everything that is known of a pin; what is not known is left out or null."""
     return {
-        "cid": status.pin.spelling,
-        "type": "pin",
-        "timestamp": status.pin.timestamp,
+        **status.pin.fields,
         "name": status.pin.label.name,
         "status": status.state.value,
         "replicas": {"pinned": status.replicas, "wanted": status.wanted or None},
         "progress": {"blocks": status.blocks, "bytes": status.size},
         "peers": [_peer(peer) for peer in status.peers],
         "attempts": status.attempts,
-        "nextAttempt": _moment(status.next_at),
-        "reason": reason_of(status),
+        "nextAttempt": rfc3339_or_none(status.next_at),
+        "reason": status.reason,
     }
 
 
@@ -79,8 +73,8 @@ def described(status: PinStatus) -> Iterator[tuple[str, str]]:
         yield "attempts", f"{status.attempts}"
     if status.next_at is not None and status.state is not ContentState.PINNED:
         yield "next", rfc3339(status.next_at)
-    if reason := reason_of(status):
-        yield "reason", reason
+    if status.reason:
+        yield "reason", status.reason
 
 
 def progress(status: PinStatus, step: int) -> str:
@@ -103,18 +97,13 @@ def how_far(status: PinStatus) -> str:
         words.append(f"{status.replicas} of {status.wanted} replicas")
     if status.attempts > 1:
         words.append(f"attempt {status.attempts}")
-    reason = reason_of(status)
-    return ", ".join(words) + (f": {plain(reason)}" if reason else "")
+    return ", ".join(words) + (f": {plain(status.reason)}" if status.reason else "")
 
 
 def _peer(peer: Peer) -> dict[str, Any]:
     return {
         "name": peer.name,
         "status": peer.status,
-        "timestamp": _moment(peer.at),
+        "timestamp": rfc3339_or_none(peer.at),
         "error": peer.error,
     }
-
-
-def _moment(moment: datetime | None) -> str | None:
-    return None if moment is None else rfc3339(moment)

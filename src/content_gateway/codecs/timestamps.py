@@ -35,3 +35,8 @@ def microseconds(moment: datetime) -> int:
 def at_microseconds(number: int) -> datetime:
     """The moment (UTC) *number* microseconds after 1970; OverflowError beyond the year 9999."""
     return _EPOCH + number * _MICROSECOND
+
+
+def rfc3339_or_none(moment: datetime | None) -> str | None:
+    """*moment* as `rfc3339` spells it, None if it is None."""
+    return None if moment is None else rfc3339(moment)

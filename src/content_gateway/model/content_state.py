@@ -24,6 +24,10 @@ class ContentState(StrEnum):
     UNPINNING = "unpinning"  # nobody holds it any more; the backend is to unpin
 
 
+# The states that a pin can be in: nobody holds a content that is unpinning.
+PIN_STATES: Final = tuple(state for state in ContentState if state is not ContentState.UNPINNING)
+
+
 class Event(StrEnum):
     """What can happen to a content."""
 

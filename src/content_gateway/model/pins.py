@@ -63,6 +63,11 @@ class Pin:
         """The time of creation as RFC 3339, in milliseconds."""
         return rfc3339(self.created_at)
 
+    @property
+    def fields(self) -> dict[str, str]:
+        """What every JSON form of a pin begins with, but the Pinning Service API's (spec.yaml)."""
+        return {"cid": self.spelling, "type": "pin", "timestamp": self.timestamp}
+
 
 @dataclass(frozen=True, slots=True)
 class PinStatus:
@@ -84,6 +89,18 @@ class PinStatus:
     error: str | None = None
     next_at: datetime | None = None
     updated_at: datetime | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is not pinned, in words for the operator; None if nothing went wrong."""
+        return self.error or _REASONS.get(self.state)
+
+
+# The reason where the backend gave none.
+_REASONS: Final[Mapping[ContentState, str]] = {
+    ContentState.FAILED: "The backend could not pin it, and did not say why.",
+    ContentState.UNPINNED: "The backend held it, and does not any more.",
+}
 
 
 class Removal(Enum):

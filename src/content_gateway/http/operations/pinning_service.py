@@ -12,7 +12,7 @@ import msgspec
 
 from content_gateway.errors import PinNotFound
 from content_gateway.http.messages import Handler, Handlers, Request, Response, keyed
-from content_gateway.http.operations.pin_answers import fitting, told_reason
+from content_gateway.http.operations.pin_answers import encode_page, redacted_reason
 from content_gateway.http.operations.pinning_service_query import (
     STATES,
     parse_pin,
@@ -124,7 +124,7 @@ class PsaHandlers:
 
     def _listed(self, page: Page) -> Response:
         """A page: where `count` is more than it shows, clients ask on with `before`."""
-        results = fitting(page.pins, self._shown)
+        results = encode_page(page.pins, self._shown)
         return keyed(msgspec.json.encode({"count": page.count, "results": results}))
 
     def _answer(self, status: PinStatus, code: int = 200) -> Response:
@@ -161,6 +161,6 @@ def _info(status: PinStatus) -> dict[str, str]:
     info = {}
     if status.wanted:
         info["replicas"] = f"{status.replicas} of {status.wanted}"
-    if reason := told_reason(status):
+    if reason := redacted_reason(status):
         info["status_details"] = reason
     return info

@@ -1,8 +1,7 @@
-"""The handlers of this service's own pin operations.
+"""The handlers of this service's own pin operations (spec.yaml).
 
-Turns CIDs and query parameters into values, asks Pinning, and renders what it says (spec.yaml, and
-the operations that go beyond it). The same pins in the words of the Pinning Service API are
-pinning_service.py's business."""
+Parses CIDs and query parameters, calls Pinning and renders its result. The Pinning Service API's
+operations on the same pins are in pinning_service.py."""
 
 from typing import Final, cast
 
@@ -17,13 +16,11 @@ from content_gateway.http.operations.pin_answers import (
 )
 from content_gateway.http.query import choices, number, parse_query
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import ContentState
+from content_gateway.model.content_state import PIN_STATES, ContentState
 from content_gateway.model.cursors import parse_cursor
 from content_gateway.model.pins import Search
 from content_gateway.pins.pinning import Pinning
 
-# A pin that somebody holds is never in the state `unpinning`.
-STATES: Final = tuple(state.value for state in ContentState if state != ContentState.UNPINNING)
 _LISTED: Final = ("status", "cursor", "limit")
 
 
@@ -57,7 +54,7 @@ class PinHandlers:
     async def list(self, request: Request) -> Response:
         """The requestor's pins, newest first, a page at a time."""
         asked = parse_query(request.query, _LISTED)
-        states = choices("status", asked.get("status"), STATES)
+        states = choices("status", asked.get("status"), PIN_STATES)
         search = Search(
             states=frozenset(map(ContentState, states)) or None,
             cursor=parse_cursor(asked["cursor"]) if "cursor" in asked else None,
