@@ -7,7 +7,7 @@ from itertools import pairwise, permutations
 
 import pytest
 
-from content_gateway.ledger.additions import MOST_ROWS, next_moment
+from content_gateway.ledger.additions import MAX_ROWS, next_moment
 from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pins import SqlitePins
@@ -102,7 +102,7 @@ async def test_repeats_use_up_no_numbers(ledger: SqlitePins, database: LedgerDat
     assert sum(pin is not None for pin in await asyncio.gather(*again)) == 102
     found = database.read(lambda connection: connection.execute("SELECT max(id) FROM contents"))
     (most,) = found.fetchone()
-    assert most <= 102 + MOST_ROWS
+    assert most <= 102 + MAX_ROWS
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-"""Pins added to the ledger, many in a few statements.
+"""Adds pins to the ledger, many with a few statements.
 
-What waits for the writer is added together: contents that nobody had asked for in two statements
-of many rows, since each statement costs a change of threads (one by one they took more than half
-of the service's time); the few others one by one. Knows the tables `pins` and
-`contents`; when a transaction begins and ends is left to the database."""
+Pins that wait for the writer are added together: new contents with two multi-row statements, since
+each statement costs a switch of threads (one by one they took more than half of the service's
+time); the others one by one. Knows the tables `pins` and `contents`; transactions are left to the
+database."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -13,16 +13,16 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from content_gateway.codecs.timestamps import at_microseconds
-from content_gateway.ledger.pin_rows import kept_label
-from content_gateway.ledger.requestors import give_to_soonest, number_for
+from content_gateway.ledger.pin_rows import label_columns
+from content_gateway.ledger.requestors import assign_to_shortest_queue, number_for
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState, Event, after
 from content_gateway.model.pins import Label, Pin
 
 _SECOND: Final = 1_000_000  # microseconds
 _MILLISECOND: Final = 1_000
-# SQLite compiles a statement again for each number of rows, and Python keeps a hundred or so.
-MOST_ROWS: Final = 32
+# Each number of rows is a statement of its own to compile; Python's sqlite3 caches 128 of them.
+MAX_ROWS: Final = 32
 _CONTENTS: Final = (
     "INSERT INTO contents (id, cid, state, next_at, updated_at, turn_of) VALUES ",
     f"(?, ?, '{after(None, Event.PROMISED)}', ?, ?, ?)",
@@ -35,7 +35,7 @@ _PINS: Final = (
 
 
 class Addition(NamedTuple):
-    """A pin that somebody wants."""
+    """A pin to be added."""
 
     requestor: str
     cid: Cid
@@ -49,19 +49,20 @@ def add_all(
     additions: Sequence[Addition],
     last: Mapping[str, int] = MappingProxyType({}),
 ) -> list[Pin | None]:
-    """Add them all, at *now* (microseconds since 1970): each pin, or None where it is held already.
+    """Add all *additions* at *now* (microseconds since 1970). Returns each pin, or None where the
+    requestor holds it already.
 
-    The contents of new pins are queued, in the same transaction. *last* has moments of creation
-    that are not to be given out again although their pins are gone, by requestor."""
+    The contents of new pins are queued in the same transaction. *last*: by requestor, the creation
+    time of a pin that was just deleted, which must not be used again."""
     requestors = _Requestors(connection, now, last)
     pins: list[Pin | None] = []
-    for start in range(0, len(additions), MOST_ROWS):
-        pins += _add_part(connection, now, additions[start : start + MOST_ROWS], requestors)
+    for start in range(0, len(additions), MAX_ROWS):
+        pins += _add_part(connection, now, additions[start : start + MAX_ROWS], requestors)
     return pins
 
 
 def next_moment(now: int, last: int | None) -> int:
-    """The moment of creation for a requestor's next pin, after *last*; in microseconds.
+    """The creation time of a requestor's next pin, after *last*, in microseconds.
 
     The next free whole millisecond, as clients of the Pinning Service API may cut off the rest;
     where that would be more than a second ahead of *now*, the next free microsecond."""
@@ -72,8 +73,8 @@ def next_moment(now: int, last: int | None) -> int:
 
 
 class _Requestors:
-    """What one transaction knows of its requestors: their numbers, and the moments of creation that
-    it gives out; a requestor has each of them once."""
+    """The requestors of one transaction: their numbers and next creation times, which are unique
+    for a requestor."""
 
     def __init__(self, connection: sqlite3.Connection, now: int, last: Mapping[str, int]) -> None:
         self._connection, self._now = connection, now
@@ -82,17 +83,17 @@ class _Requestors:
 
     def number(self, requestor: str) -> int:
         if requestor not in self._numbers:
-            self._know(requestor)
+            self._load(requestor)
         return self._numbers[requestor]
 
     def next_moment(self, requestor: str) -> int:
         if requestor not in self._last:
-            self._know(requestor)
+            self._load(requestor)
         moment = self._last[requestor] = next_moment(self._now, self._last[requestor])
         return moment
 
-    def _know(self, requestor: str) -> None:
-        # Both at once: each statement costs more than what it reads.
+    def _load(self, requestor: str) -> None:
+        # One statement for both: a statement costs more than the rows it reads.
         last, number = self._connection.execute(
             "SELECT max(created_at), (SELECT number FROM requestors WHERE requestor = :requestor)"
             " FROM pins WHERE requestor = :requestor",
@@ -105,36 +106,37 @@ class _Requestors:
 def _add_part(
     connection: sqlite3.Connection, now: int, additions: Sequence[Addition], requestors: _Requestors
 ) -> list[Pin | None]:
-    """What `add_all` does, for no more than MOST_ROWS."""
-    fresh = _queue_fresh(connection, now, additions, requestors)
+    """As `add_all`, for at most MAX_ROWS."""
+    new = _queue_new(connection, now, additions, requestors)
     rows: list[tuple[Any, ...]] = []
     pins: list[Pin | None] = []
-    for content, (requestor, cid, spelling, label) in zip(fresh, additions, strict=True):
+    for content, (requestor, cid, spelling, label) in zip(new, additions, strict=True):
         if content is None:
             pins.append(None)
             continue
         created_at = requestors.next_moment(requestor)
-        rows.append((requestor, content, created_at, _kept(spelling, cid), *kept_label(label)))
+        rows.append(
+            (requestor, content, created_at, _spelling_column(spelling, cid), *label_columns(label))
+        )
         pins.append(Pin(cid, spelling, at_microseconds(created_at), label))
     _insert(connection, _PINS, rows)
-    # Last, as somebody may want the same content twice.
-    for number, content in enumerate(fresh):
+    # After the insert: an addition may be a second pin of a content that was new above.
+    for number, content in enumerate(new):
         if content is None:
             pins[number] = _add_known(connection, now, additions[number], requestors)
     return pins
 
 
-def _queue_fresh(
+def _queue_new(
     connection: sqlite3.Connection, now: int, additions: Sequence[Addition], requestors: _Requestors
 ) -> list[int | None]:
-    """Queue the contents that the ledger does not know; the number of each, None for the others.
-
-    A content that is wanted several times is new only once."""
+    """Queue the contents that the ledger does not know; returns the number of each, None for the
+    others. Of several additions of one content only the first is new."""
     texts = [str(addition.cid) for addition in additions]
     marks = _marks("?", len(texts))
     found = connection.execute(f"SELECT cid FROM contents WHERE cid IN ({marks})", texts)  # noqa: S608
     known = {text for (text,) in found}
-    # Without any row, max() gives a row all the same.
+    # max() makes one row also from an empty table.
     (last,) = connection.execute(
         "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'contents'"
     ).fetchone()
@@ -156,7 +158,7 @@ def _queue_fresh(
 def _add_known(
     connection: sqlite3.Connection, now: int, addition: Addition, requestors: _Requestors
 ) -> Pin | None:
-    """A pin of a content that the ledger knows."""
+    """Add a pin of a content that the ledger knows."""
     requestor, cid, spelling, label = addition
     content, state = connection.execute(
         "SELECT id, state FROM contents WHERE cid = ?", (str(cid),)
@@ -166,20 +168,22 @@ def _add_known(
     ).fetchone():
         return None
     number = requestors.number(requestor)
-    is_shared = _promise(connection, content, ContentState(state), now // _MILLISECOND, number)
+    is_shared = _requeue_promised(
+        connection, content, ContentState(state), now // _MILLISECOND, number
+    )
     created_at = requestors.next_moment(requestor)
-    row = (requestor, content, created_at, _kept(spelling, cid), *kept_label(label))
+    row = (requestor, content, created_at, _spelling_column(spelling, cid), *label_columns(label))
     _insert(connection, _PINS, [row])
     if is_shared:
-        give_to_soonest(connection, content)
+        assign_to_shortest_queue(connection, content)
     return Pin(cid, spelling, at_microseconds(created_at), label)
 
 
-def _promise(
+def _requeue_promised(
     connection: sqlite3.Connection, content: int, state: ContentState, now: int, requestor: int
 ) -> bool:
-    """What a further requestor, by its number, means for a content that the ledger knows; whether
-    it waits with others for it."""
+    """Queue a known content again if it was being released; if it is not pinned, make it due.
+    Returns whether *requestor* now waits for it together with others."""
     promised = after(state, Event.PROMISED)
     if promised is not state:
         connection.execute(
@@ -196,8 +200,7 @@ def _promise(
 
 
 def trigger(connection: sqlite3.Connection, content: int, now: int) -> None:
-    """A content that waits out a long backoff is checked again, at *now* (milliseconds since 1970),
-    as somebody asks for it."""
+    """Make a content that waits due at *now* (milliseconds since 1970), unless it is leased."""
     connection.execute(
         "UPDATE contents SET next_at = min(next_at, ?)"
         " WHERE id = ? AND next_at IS NOT NULL AND lease_owner IS NULL",
@@ -205,7 +208,7 @@ def trigger(connection: sqlite3.Connection, content: int, now: int) -> None:
     )
 
 
-def _kept(spelling: str, cid: Cid) -> str | None:
+def _spelling_column(spelling: str, cid: Cid) -> str | None:
     return None if spelling == str(cid) else spelling
 
 
@@ -220,5 +223,5 @@ def _insert(
 
 @cache
 def _marks(row: str, number: int) -> str:
-    """The places of so many rows."""
+    """The placeholders of so many rows."""
     return ",".join([row] * number)

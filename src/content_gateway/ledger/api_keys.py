@@ -19,7 +19,7 @@ class SqliteKeys:
         self._database = database
 
     def find(self, secret_hash: bytes) -> KeyRecord | None:
-        """The key with that hash."""
+        """The key with that hash; None if there is none."""
         row = self._database.read(
             lambda connection: connection.execute(
                 f"SELECT {_COLUMNS} FROM api_keys WHERE secret_hash = ?",  # noqa: S608 - constant
@@ -38,7 +38,7 @@ class SqliteKeys:
         return [_record(row) for row in rows]
 
     async def insert(self, record: KeyRecord) -> bool:
-        """Keep a new key; False if the name is taken."""
+        """Store a new key; False if the name is taken."""
         row = (
             record.id,
             record.name,
@@ -46,8 +46,8 @@ class SqliteKeys:
             record.secret_hash,
             " ".join(sorted(record.scopes)),
             milliseconds(record.created_at),
-            _kept(record.expires_at),
-            _kept(record.revoked_at),
+            _milliseconds_or_none(record.expires_at),
+            _milliseconds_or_none(record.revoked_at),
         )
         return await self._changes(
             f"INSERT INTO api_keys ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
@@ -58,7 +58,7 @@ class SqliteKeys:
     async def replace_secret(
         self, name: str, secret_hash: bytes, prefix: str, at: datetime
     ) -> bool:
-        """Give a key that lets in at *at* a new secret; False if there is no such key."""
+        """Replace the secret of a key that is valid at *at*; False if there is none."""
         return await self._changes(
             "UPDATE api_keys SET secret_hash = ?, prefix = ?"
             " WHERE name = ? AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)",
@@ -88,14 +88,14 @@ def _record(row: tuple[str, str, str, bytes, str, int, int | None, int | None]) 
         secret_hash=secret_hash,
         scopes=frozenset(scopes.split()),
         created_at=at_milliseconds(created_at),
-        expires_at=_given(expires_at),
-        revoked_at=_given(revoked_at),
+        expires_at=_datetime_or_none(expires_at),
+        revoked_at=_datetime_or_none(revoked_at),
     )
 
 
-def _kept(time: datetime | None) -> int | None:
+def _milliseconds_or_none(time: datetime | None) -> int | None:
     return None if time is None else milliseconds(time)
 
 
-def _given(kept: int | None) -> datetime | None:
-    return None if kept is None else at_milliseconds(kept)
+def _datetime_or_none(value: int | None) -> datetime | None:
+    return None if value is None else at_milliseconds(value)

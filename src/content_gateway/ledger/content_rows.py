@@ -1,6 +1,7 @@
-"""Rows of the table `contents` as values, and back: what both sides mean, without asking anybody.
+"""Converts rows of the table `contents` to values and back. No I/O.
 
-Knows its columns and what their JSON holds. Running statements is left to contents.py."""
+Knows the columns and the JSON in them. Running statements is left to contents.py and
+leasing.py."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -19,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 def waiting_of(row: tuple[Any, ...]) -> Waiting:
-    """One that waits: cid, state, updated_at, attempts, error, next_at."""
+    """The value of a row (cid, state, updated_at, attempts, error, next_at)."""
     cid, state, updated_at, attempts, error, next_at = row
     return Waiting(
         cid=Cid.parse(cid),
@@ -31,9 +32,9 @@ def waiting_of(row: tuple[Any, ...]) -> Waiting:
     )
 
 
-def due_of(row: tuple[Any, ...]) -> WorkItem | None:
-    """The leased content; None for one that cannot be reconciled, which must not stop the
-    others."""
+def work_item_of(row: tuple[Any, ...]) -> WorkItem | None:
+    """The leased content of a row of leasing.LEASED; None, and a log entry, if its CID is invalid:
+    one bad row must not stop the others."""
     (
         content,
         text,
@@ -66,12 +67,12 @@ def due_of(row: tuple[Any, ...]) -> WorkItem | None:
     )
 
 
-def kept_sighting(seen: BackendStatus | None, heard_at: datetime) -> dict[str, Any]:
-    """The columns replicas, wanted and peers; nothing in them where nothing was seen.
+def status_columns(seen: BackendStatus | None, heard_at: datetime) -> dict[str, Any]:
+    """The values of the columns replicas, wanted and peers; NULL without a status.
 
-    What a peer gives no time for, it has said at *heard_at*."""
+    A peer's status without a time gets *heard_at*."""
     if seen is None:
         return {"replicas": None, "wanted": None, "peers": None}
     peers = [peer if peer.at else replace(peer, at=heard_at) for peer in seen.peers]
-    kept = msgspec.json.encode(peers).decode()
-    return {"replicas": seen.replicas, "wanted": seen.wanted, "peers": kept}
+    encoded = msgspec.json.encode(peers).decode()
+    return {"replicas": seen.replicas, "wanted": seen.wanted, "peers": encoded}

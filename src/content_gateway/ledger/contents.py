@@ -1,8 +1,8 @@
-"""The pin ledger in SQL, as the reconciler and the resync see it: what is owed, and what is known.
+"""The ledger's work queue in SQL: leases, outcomes and due times of contents, and reports on them.
 
-Knows the tables `contents`, `jobs` and `resyncs`. A lease is a row that has an owner and a
-moment to come; whose lease has passed on, or whose generation is old, writes nothing. What an
-event leads to is said by model/content_state.py, and when to look again by whoever reconciles."""
+Knows the table `contents`. A lease is a row with an owner and a time in the future; a writer whose
+lease has expired, or whose generation is old, changes nothing. What an event leads to is said by
+model/content_state.py, and when to check again by the reconciler."""
 
 import sqlite3
 import time
@@ -15,11 +15,11 @@ from typing import Any, Final
 import msgspec
 
 from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
-from content_gateway.ledger.content_rows import kept_sighting, waiting_of
+from content_gateway.ledger.content_rows import status_columns, waiting_of
 from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.due_times import Gates, due_now, sooner
-from content_gateway.ledger.leasing import Leasing, any_in_line
-from content_gateway.ledger.requestors import give_to_soonest
+from content_gateway.ledger.due_times import DueTimes, due_now, shorten_waits
+from content_gateway.ledger.leasing import Leasing, any_queue_due
+from content_gateway.ledger.requestors import assign_to_shortest_queue
 from content_gateway.model.backlog import PENDING, Backlog, Waiting
 from content_gateway.model.content_state import (
     ContentState,
@@ -31,12 +31,12 @@ from content_gateway.model.content_state import (
     after,
 )
 
-_REPORT_SECONDS: Final = 120.0
+_REPORT_TIMEOUT: Final = 120.0
 _OURS: Final = "id = :id AND lease_owner = :owner AND generation = :generation"
 
 
 class SqliteWorkQueue:
-    """The contents of one database; *grace* seconds pass before one that nobody holds leaves."""
+    """The work queue of one database; released contents stay for *grace* seconds."""
 
     def __init__(
         self,
@@ -50,20 +50,20 @@ class SqliteWorkQueue:
         self._clock = clock
 
     def any_due(self, quota: LeaseQuota) -> bool:
-        """Whether a content that *quota* has room for seems to wait; it may be gone by now."""
+        """Whether something that *quota* allows seems to be due. It may be gone by now."""
         now = self._now()
-        return self._database.read(lambda connection: any_in_line(connection, now, quota))
+        return self._database.read(lambda connection: any_queue_due(connection, now, quota))
 
     def waiting_requestors(self, limit: int) -> Sequence[int]:
-        """The numbers of so many requestors at most of whom something waits."""
+        """At most *limit* requestors, by number, that have contents in a queue."""
         line = "SELECT DISTINCT requestor FROM turns LIMIT ?"
         return self._database.read(
             lambda connection: [number for (number,) in connection.execute(line, (limit,))]
         )
 
     async def lease(self, owner: str, seconds: float, quota: LeaseQuota) -> Sequence[WorkItem]:
-        """As many due contents as *quota* allows, for *owner* alone until *seconds* have passed;
-        in turn by requestor."""
+        """Lease as many due contents as *quota* allows to *owner*, for *seconds*, in turn by
+        requestor."""
 
         def job(connection: sqlite3.Connection) -> Leasing:
             now = self._now()
@@ -72,13 +72,14 @@ class SqliteWorkQueue:
             return leasing
 
         while True:
+            # A transaction reads a bounded number of lines. If all were empty, read the next ones.
             leasing = await self._database.write(job)
-            if leasing.items or leasing.is_whole:
+            if leasing.items or leasing.is_complete:
                 return leasing.items
 
     async def renew(self, owner: str, items: Iterable[WorkItem], seconds: float) -> set[int]:
-        """Extend *owner*'s leases; the numbers of those that it still has, under the generation
-        that it knows."""
+        """Extend *owner*'s leases; returns the numbers of the contents that it still has, with the
+        generation it knows."""
         until = self._now() + round(seconds * 1000)
         known = {item.id: item.generation for item in items}
 
@@ -97,7 +98,8 @@ class SqliteWorkQueue:
         return await self._database.write(job)
 
     async def release(self, owner: str) -> None:
-        """Give up all of *owner*'s leases: what they covered is due now, or when it was to be."""
+        """Give up all of *owner*'s leases. The contents are due now; released ones keep the end of
+        their lease, since their due time may be that of the grace period."""
         now = self._now()
 
         def job(connection: sqlite3.Connection) -> None:
@@ -110,16 +112,17 @@ class SqliteWorkQueue:
         await self._database.write(job)
 
     async def rebase(self, longest: float, lease: float, back: float) -> None:
-        """Let what waits wait *back* seconds less, as the clock was set back; and nothing longer
-        than *longest* seconds, but for a period of grace, nor leased for more than *lease*."""
+        """Correct the due times after the clock was set *back* so many seconds: move them forward,
+        and bound each wait to *longest* seconds (or the grace period) and each lease to *lease*."""
         now, last = self._now(), 0
-        shift = partial(sooner, now=now, seconds=back)
+        shift = partial(shorten_waits, now=now, seconds=back)
+        # In steps, so that other writers get in between.
         while back and (end := await self._database.write(partial(shift, above=last))) > last:
             last = end
-        gates = Gates(now, longest=longest, grace=self._grace, lease=lease, is_step=back > 0)
-        while numbers := await self._database.search(gates.far, is_ours=True):
-            await self._database.write(partial(gates.rebase, numbers=numbers))
-        while await self._database.write(gates.line_up):
+        due_times = DueTimes(now, longest=longest, grace=self._grace, lease=lease, is_step=back > 0)
+        while numbers := await self._database.search(due_times.far, is_ours=True):
+            await self._database.write(partial(due_times.rebase, numbers=numbers))
+        while await self._database.write(due_times.requeue):
             pass
 
     async def begin(
@@ -131,11 +134,11 @@ class SqliteWorkQueue:
         *,
         though_held: bool = False,
     ) -> WorkItem | None:
-        """Record *event*, and that *last_request* is about to be asked of the backend; the content
-        as it is then, once that is durable.
+        """Record *event*, and that *last_request* is about to be sent. Returns the content as it is
+        then, once that is durable.
 
-        None, and nothing may be last_request, if the lease or the generation has passed on, or if
-        an unpin is meant and somebody holds the content, but *though_held*."""
+        None, and nothing may be sent, if the lease is lost or the generation has changed; or for
+        an unpin of a content that somebody holds, unless *though_held*."""
         now = self._now()
         state = item.state if event is None else after(item.state, event)
         values = _key(owner, item) | {"last_request": last_request, "now": now, "state": state}
@@ -156,7 +159,7 @@ class SqliteWorkQueue:
         return replace(item, state=state, last_request=last_request, requested_at=now / 1000)
 
     async def progress(self, owner: str, item: WorkItem, blocks: int, size: int) -> None:
-        """Keep that the content is being brought in, and how far that is."""
+        """Record that the content is being fetched, and how far that is."""
         state = after(item.state, Event.SEEN_PINNING)
         values = _key(owner, item) | {"blocks": blocks, "size": size, "state": state}
 
@@ -172,9 +175,8 @@ class SqliteWorkQueue:
     async def record_outcomes(
         self, owner: str, outcomes: Sequence[tuple[WorkItem, Outcome]]
     ) -> None:
-        """Write *outcomes* and end their leases; nothing happens where *owner* has lost one.
-
-        Where the generation has passed on nothing is recorded, and the content is due again."""
+        """Write *outcomes* and end their leases, in one transaction; skips contents whose lease
+        *owner* has lost. If the generation has changed, the content is due again instead."""
         now = self._now()
 
         def job(connection: sqlite3.Connection) -> None:
@@ -190,29 +192,32 @@ class SqliteWorkQueue:
         await self._database.write(job)
 
     async def trigger(self, numbers: Sequence[int]) -> None:
-        """Make these contents due now, where somebody holds them and nobody reconciles them."""
+        """Make those of these contents due now that are held and not leased."""
         await self._database.write(partial(due_now, numbers=numbers, now=self._now()))
 
     async def expedite(self) -> None:
-        """Make everything that waits, and that nobody reconciles, due now; some of it at a time, so
-        that whoever wants to write in between can."""
+        """Make everything that waits and is not leased due now, in several transactions, so that
+        others can write in between."""
         now, last = self._now(), 0
         while (
-            end := await self._database.write(partial(sooner, above=last, now=now, seconds=None))
+            end := await self._database.write(
+                partial(shorten_waits, above=last, now=now, seconds=None)
+            )
         ) > last:
             last = end
 
     async def counts(self) -> Mapping[ContentState, int]:
-        """How many contents there are in each state. Reads all of them."""
+        """How many contents are in each state. Scans the whole table."""
 
         def job(connection: sqlite3.Connection) -> dict[ContentState, int]:
             found = connection.execute("SELECT state, count(*) FROM contents GROUP BY state")
             return {ContentState(state): number for state, number in found}
 
-        return await self._database.search(job, seconds=_REPORT_SECONDS)
+        return await self._database.search(job, seconds=_REPORT_TIMEOUT)
 
     async def backlog(self, since: datetime) -> Backlog:
-        """How many contents want reconciling. What has failed *since* then is not due any more."""
+        """How many contents want reconciling. Those that failed after *since* do not count as due:
+        they were tried."""
         values = {"now": self._now(), "since": milliseconds(since)}
 
         def job(connection: sqlite3.Connection) -> Backlog:
@@ -226,11 +231,11 @@ class SqliteWorkQueue:
             by_state = {ContentState(row[0]): row[1] for row in rows}
             return Backlog(by_state, sum(row[2] for row in rows), sum(row[3] for row in rows))
 
-        return await self._database.search(job, seconds=_REPORT_SECONDS)
+        return await self._database.search(job, seconds=_REPORT_TIMEOUT)
 
     async def reasons(self, limit: int) -> Mapping[str | None, int]:
-        """Why contents are promised and not pinned, and how many of them; the most frequent reasons
-        first, None where nothing went wrong."""
+        """The *limit* most frequent reasons why promised contents are not pinned, with their
+        numbers; None: nothing went wrong."""
         states = msgspec.json.encode([*PENDING, ContentState.FAILED]).decode()
 
         def job(connection: sqlite3.Connection) -> dict[str | None, int]:
@@ -242,10 +247,10 @@ class SqliteWorkQueue:
             )
             return dict(found.fetchall())
 
-        return await self._database.search(job, seconds=_REPORT_SECONDS)
+        return await self._database.search(job, seconds=_REPORT_TIMEOUT)
 
     async def waiting(self, limit: int) -> Sequence[Waiting]:
-        """The contents that are promised and not pinned, those that wait longest first."""
+        """At most *limit* contents that are promised and not pinned, the longest waiting first."""
         states = msgspec.json.encode([*PENDING, ContentState.FAILED]).decode()
 
         def job(connection: sqlite3.Connection) -> list[Waiting]:
@@ -258,7 +263,7 @@ class SqliteWorkQueue:
             )
             return [waiting_of(row) for row in rows]
 
-        return await self._database.search(job, seconds=_REPORT_SECONDS)
+        return await self._database.search(job, seconds=_REPORT_TIMEOUT)
 
     def _now(self) -> int:
         return round(self._clock() * 1000)
@@ -267,7 +272,7 @@ class SqliteWorkQueue:
 def _record(
     connection: sqlite3.Connection, owner: str, item: WorkItem, outcome: Outcome, now: int
 ) -> bool:
-    """Write one outcome; False if the lease or the generation has passed on."""
+    """Write one outcome; False if the lease is lost or the generation has changed."""
     state: ContentState | None = item.state
     if outcome.event is not None:
         state = after(item.state, outcome.event)
@@ -281,6 +286,7 @@ def _record(
         return gone.rowcount > 0
     has_changed = state is not item.state
     is_pinned = state is ContentState.PINNED
+    # A request that the backend never began is taken back from the count.
     attempts = max(0, item.attempts + outcome.attempted - outcome.is_untried)
     next_at = None if outcome.again_in is None else now + round(outcome.again_in * 1000)
     status_checks = item.status_checks if outcome.is_uncounted else item.status_checks + 1
@@ -290,22 +296,24 @@ def _record(
         "status_checks": 1 if has_changed or outcome.attempted else status_checks,
         "next_at": next_at,
         "error": outcome.error,
-        "has_learned": outcome.event is not None,
+        "is_observed": outcome.event is not None,
         "now": now,
         "has_changed": has_changed,
-        **kept_sighting(outcome.status, at_milliseconds(now)),
+        **status_columns(outcome.status, at_milliseconds(now)),
     }
+    # Without an event nothing was observed: a known error and known replicas stay (coalesce).
     changed = connection.execute(
         "UPDATE contents SET state = :state, attempts = :attempts, status_checks = :status_checks,"  # noqa: S608
         " next_at = :next_at, lease_owner = NULL,"
-        " error = CASE WHEN :has_learned THEN :error ELSE coalesce(:error, error) END,"
+        " error = CASE WHEN :is_observed THEN :error ELSE coalesce(:error, error) END,"
         " replicas = coalesce(:replicas, replicas), wanted = coalesce(:wanted, wanted),"
         " peers = coalesce(:peers, peers),"
         f" updated_at = CASE WHEN :has_changed THEN :now ELSE updated_at END WHERE {_OURS}",
         values,
     )
+    # It waits again: of several holders, the one who is served first may be another by now.
     if item.is_shared and next_at is not None and changed.rowcount:
-        give_to_soonest(connection, item.id)
+        assign_to_shortest_queue(connection, item.id)
     return changed.rowcount > 0
 
 

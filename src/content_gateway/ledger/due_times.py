@@ -1,6 +1,7 @@
-"""Gates in the ledger that a wrong clock has shut for too long, and how they are set again, in SQL.
+"""Corrects due times that a wrong clock has written, in SQL.
 
-Knows the moments in `contents` and `turns`; that a clock was wrong, pins/clock_watch.py tells."""
+Knows the times in `contents` and `turns`. That a clock was wrong is found out by
+pins/clock_watch.py."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -10,31 +11,32 @@ import msgspec
 
 from content_gateway.ledger.leasing import QUEUE
 
-_AT_ONCE: Final = 2_000
+_BATCH: Final = 2_000
 _ROWS_AT_ONCE: Final = 5_000
-# From queue to queue, and in each only what is behind the moment: no walk through what waits.
+# CROSS JOIN fixes the order for SQLite's planner: line by line, an index range of each. Else it
+# scans all that waits.
 FAR: Final = (
     "SELECT contents.id FROM turns CROSS JOIN contents"  # noqa: S608 - constant
     f" WHERE {QUEUE} = turns.queue AND turn_of = turns.requestor AND next_at > :far"
-    f" AND (state != 'unpinning' OR next_at > :far_leaving) LIMIT {_AT_ONCE}"
+    f" AND (state != 'unpinning' OR next_at > :far_leaving) LIMIT {_BATCH}"
 )
 _REBASE: Final = (
     "UPDATE contents SET next_at = CASE"
-    " WHEN lease_owner IS NOT NULL THEN :leased_until"  # its owner may live, and renews it then
+    " WHEN lease_owner IS NOT NULL THEN :leased_until"  # its owner may be alive, and then renews it
     " WHEN state = 'unpinning' THEN :leaves_at ELSE :now END"
     " WHERE id IN (SELECT value FROM json_each(:ids)) AND next_at > :far"
 )
-_LINE_UP: Final = (
+_REQUEUE: Final = (
     "UPDATE turns SET at = :line WHERE (queue, requestor) IN"  # noqa: S608 - constant
-    f" (SELECT queue, requestor FROM turns WHERE queue = :queue AND at > :late LIMIT {_AT_ONCE})"
+    f" (SELECT queue, requestor FROM turns WHERE queue = :queue AND at > :late LIMIT {_BATCH})"
 )
 
 
-class Gates:
-    """The gates at *now* (milliseconds since 1970): in *longest* seconds whatever waits is due but
-    what has a period of *grace*, and no lease is longer than *lease*.
+class DueTimes:
+    """The latest due times that are right at *now* (milliseconds since 1970): *longest* seconds
+    ahead, *grace* for released contents, *lease* for leases.
 
-    With *is_step*, no queue is believed that it stands in the line of a later moment."""
+    With *is_step*, the clock was set back, and every line of `turns` is to be read again."""
 
     def __init__(
         self, now: int, *, longest: float, grace: float, lease: float, is_step: bool
@@ -52,26 +54,27 @@ class Gates:
         }
 
     def far(self, connection: sqlite3.Connection) -> Sequence[int]:
-        """Some of the contents that wait, or are leased, for too long."""
+        """At most _BATCH contents whose due time or lease is too far ahead."""
         return [number for (number,) in connection.execute(FAR, self._values)]
 
     def rebase(self, connection: sqlite3.Connection, *, numbers: Sequence[int]) -> None:
-        """Open the gates of these."""
+        """Make these contents due now, or at the end of a grace period or lease."""
         values = self._values | {"ids": msgspec.json.encode(numbers).decode()}
         connection.execute(_REBASE, values)
 
-    def line_up(self, connection: sqlite3.Connection) -> int:
-        """Have some of the queues that stand in the line of a later moment looked into now; how
-        many those were."""
+    def requeue(self, connection: sqlite3.Connection) -> int:
+        """Let at most _BATCH lines of each queue be served now; returns how many."""
         return sum(
-            connection.execute(_LINE_UP, self._values | {"queue": queue}).rowcount
+            connection.execute(_REQUEUE, self._values | {"queue": queue}).rowcount
             for queue in range(3)
         )
 
 
-def sooner(connection: sqlite3.Connection, *, above: int, now: int, seconds: float | None) -> int:
-    """Let what waits among the next contents *above* wait *seconds* less, with None no more at all,
-    but for its period of grace; the last number checked."""
+def shorten_waits(
+    connection: sqlite3.Connection, *, above: int, now: int, seconds: float | None
+) -> int:
+    """Among the next contents *above*, make each wait end *seconds* sooner; with None now, except
+    for grace periods. Returns the last number that was checked."""
     (most,) = connection.execute("SELECT coalesce(max(id), 0) FROM contents").fetchone()
     end = min(most, above + _ROWS_AT_ONCE)
     connection.execute(
@@ -89,7 +92,7 @@ def sooner(connection: sqlite3.Connection, *, above: int, now: int, seconds: flo
 
 
 def due_now(connection: sqlite3.Connection, *, numbers: Sequence[int], now: int) -> None:
-    """Let these contents wait no more, but those that nobody holds."""
+    """Make those of these contents due now that are held and not leased."""
     connection.execute(
         "UPDATE contents SET next_at = :now WHERE id IN (SELECT value FROM json_each(:ids))"
         " AND next_at > :now AND lease_owner IS NULL AND state != 'unpinning'",

@@ -1,8 +1,8 @@
-"""Last known answers in the embedded database: what names pointed at, and where IPNS names led.
+"""Last known answers in SQL: what names pointed at, and where IPNS names led.
 
-Written behind the answers, in batches and at most a second late: losing the last of them costs
-a lookup and nothing else. Knows the tables `resolutions` and `ipns`, and keeps them bounded; how
-long an answer serves is left to the directory and the resolver."""
+Writes in the background, in batches and at most a second late: a lost write costs a lookup and
+nothing else. Knows the tables `resolutions` and `ipns`, and bounds their size; how long an answer
+may be used is left to the directory and the resolver."""
 
 import asyncio
 import sqlite3
@@ -31,8 +31,8 @@ from content_gateway.model.wallet import CoinType
 
 _BATCH: Final = 500
 
-# What was stored later wins, whichever process writes it first. A moment that lies ahead comes
-# from a clock that was wrong, and would otherwise stay for ever.
+# The newer answer wins, in whatever order two processes write. A time in the future was written by
+# a wrong clock; without the second condition that answer would stay for ever.
 _STORE_RESOLUTION: Final = """
     INSERT INTO resolutions (domain, coin, wallet, wallet_is_owner, content, stored_at)
     VALUES (:domain, :coin, :wallet, :wallet_is_owner, :content, :stored_at)
@@ -58,9 +58,9 @@ _PRUNE_IPNS: Final = """
         (SELECT name FROM ipns ORDER BY stored_at DESC LIMIT -1 OFFSET :most)"""
 
 Statement = tuple[str, dict[str, Any]]
-# What was resolved, or None for absence, and when.
+# The answer, None for absence, and its time.
 Resolutions = dict[tuple[str, CoinType], tuple[Resolved | None, datetime]]
-LinksByName = dict[str, tuple[StoredEntry | None, datetime]]
+EntriesByName = dict[str, tuple[StoredEntry | None, datetime]]
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
@@ -70,9 +70,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
-    """How many answers are kept, how many may wait to be written, and for how many seconds.
+    """The most rows of the tables, the most answers that may wait to be written, and for how many
+    seconds.
 
-    The tables are pruned after every *prune_every* rows: so many more may be in them."""
+    Tables are pruned every *prune_every* rows, and may exceed their bound by as many."""
 
     resolutions: int = 1_000_000
     links: int = 50_000
@@ -93,15 +94,15 @@ class SqliteLastKnown:
     ) -> None:
         self._database = database
         self._bounds = bounds or StoreLimits()
-        self._today = today
+        self._now = today
         self._resolutions: Resolutions = {}  # not written yet
-        self._links: LinksByName = {}
-        self._something = asyncio.Event()
+        self._entries: EntriesByName = {}
+        self._has_pending = asyncio.Event()
         self._unpruned = self._bounds.prune_every  # so that the first batch prunes
         self._task: asyncio.Task[None]
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._keep_writing(), name="last known answers")
+        self._task = asyncio.create_task(self._write_repeatedly(), name="last known answers")
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -110,7 +111,7 @@ class SqliteLastKnown:
         await self._flush()
 
     def load(self, domain: str, coin: CoinType) -> Resolved | None:
-        """What *domain* pointed at when last asked for, None if that is not known."""
+        """The last known answer for *domain*; None if there is none."""
         if (domain, coin) in self._resolutions:
             return self._resolutions[domain, coin][0]
         return self._read(
@@ -121,32 +122,34 @@ class SqliteLastKnown:
         )
 
     def store(self, domain: str, coin: CoinType, resolved: Resolved | None) -> None:
-        """Remember *resolved*, which is whole, or with None forget what was known."""
+        """Store *resolved*, in which no record failed; None deletes the stored answer. Dropped if
+        too many answers wait to be written."""
         if len(self._resolutions) < self._bounds.pending or (domain, coin) in self._resolutions:
-            at = self._today() if resolved is None else resolved.at
+            at = self._now() if resolved is None else resolved.at
             self._resolutions[domain, coin] = (resolved, at)
-            self._something.set()
+            self._has_pending.set()
 
     def load_ipns(self, name: IpnsName) -> StoredEntry | None:
-        """Where *name* pointed when last checked, None if that is not known."""
-        if name.text in self._links:
-            return self._links[name.text][0]
+        """The last known entry of *name*; None if there is none."""
+        if name.text in self._entries:
+            return self._entries[name.text][0]
         return self._read(
             "SELECT path, record, ttl, stored_at FROM ipns WHERE name = ?",
             (name.text,),
-            _read_link,
+            _read_entry,
         )
 
-    def store_ipns(self, name: IpnsName, link: StoredEntry | None) -> None:
-        """Remember where *name* points, or with None that it points nowhere."""
-        if len(self._links) < self._bounds.pending or name.text in self._links:
-            self._links[name.text] = (link, self._today() if link is None else link.at)
-            self._something.set()
+    def store_ipns(self, name: IpnsName, entry: StoredEntry | None) -> None:
+        """Store the *entry* of *name*; None deletes it. Dropped as in `store`."""
+        if len(self._entries) < self._bounds.pending or name.text in self._entries:
+            self._entries[name.text] = (entry, self._now() if entry is None else entry.at)
+            self._has_pending.set()
 
     def _read(
         self, question: str, values: tuple[Any, ...], read_row: Callable[[tuple[Any, ...]], T]
     ) -> T | None:
-        """The row that answers *question*; None also when it cannot be read, now or ever."""
+        """The value of the row; None also if the database or the row cannot be read, as the caller
+        can look the answer up instead."""
         try:
             row = self._database.read(lambda db: db.execute(question, values).fetchone())
             return None if row is None else read_row(row)
@@ -156,43 +159,43 @@ class SqliteLastKnown:
             log.error("a last known answer cannot be read", key=values[0], reason=repr(wrong))
             return None
 
-    async def _keep_writing(self) -> None:
+    async def _write_repeatedly(self) -> None:
         while True:
-            await self._something.wait()
+            await self._has_pending.wait()
             await asyncio.sleep(self._bounds.flush_seconds)
-            self._something.clear()
+            self._has_pending.clear()
             if not await self._flush():
-                self._something.set()  # again in a moment
+                self._has_pending.set()  # retry after flush_seconds
 
     async def _flush(self) -> bool:
         """Write what is pending, in batches; False when the database does not take it."""
-        while self._resolutions or self._links:
+        while self._resolutions or self._entries:
             resolutions = dict(list(self._resolutions.items())[:_BATCH])
-            links = dict(list(self._links.items())[:_BATCH])
+            entries = dict(list(self._entries.items())[:_BATCH])
             try:
-                await self._write(resolutions, links)
+                await self._write(resolutions, entries)
             except StorageUnavailable as failed:
                 log.warning("last known answers were not written", reason=failed.detail)
                 return False
             except Exception:
-                # Whatever it is, it would stand in the way of all that comes after it.
+                # A batch that can never be written must not block the later ones.
                 log.exception("last known answers cannot be written and are dropped")
             _remove(self._resolutions, resolutions)
-            _remove(self._links, links)
+            _remove(self._entries, entries)
         return True
 
-    async def _write(self, resolutions: Resolutions, links: LinksByName) -> None:
-        now = milliseconds(self._today())
+    async def _write(self, resolutions: Resolutions, entries: EntriesByName) -> None:
+        now = milliseconds(self._now())
         statements = [
-            *(_of_resolution(*key, *value, now) for key, value in resolutions.items()),
-            *(_of_link(name, *value, now) for name, value in links.items()),
+            *(_resolution_statement(*key, *value, now) for key, value in resolutions.items()),
+            *(_ipns_statement(name, *value, now) for name, value in entries.items()),
         ]
         unpruned = self._unpruned + len(statements)
         prunes = unpruned >= self._bounds.prune_every
         if prunes:
             statements.append((_PRUNE_RESOLUTIONS, {"most": self._bounds.resolutions}))
             statements.append((_PRUNE_IPNS, {"most": self._bounds.links}))
-        await self._database.write(_all_of(statements))
+        await self._database.write(_execute_all(statements))
         self._unpruned = 0 if prunes else unpruned
 
 
@@ -203,7 +206,7 @@ def _remove(pending: dict[K, V], written: dict[K, V]) -> None:
             del pending[key]
 
 
-def _all_of(statements: list[Statement]) -> Callable[[sqlite3.Connection], None]:
+def _execute_all(statements: list[Statement]) -> Callable[[sqlite3.Connection], None]:
     def job(db: sqlite3.Connection) -> None:
         for statement, values in statements:
             db.execute(statement, values)
@@ -211,7 +214,7 @@ def _all_of(statements: list[Statement]) -> Callable[[sqlite3.Connection], None]
     return job
 
 
-def _of_resolution(
+def _resolution_statement(
     domain: str, coin: CoinType, resolved: Resolved | None, at: datetime, now: int
 ) -> Statement:
     values = {"domain": domain, "coin": coin, "stored_at": milliseconds(at), "now": now}
@@ -223,12 +226,12 @@ def _of_resolution(
     return _STORE_RESOLUTION, values | {"wallet_is_owner": int(records.wallet_is_owner)}
 
 
-def _of_link(name: str, link: StoredEntry | None, at: datetime, now: int) -> Statement:
+def _ipns_statement(name: str, entry: StoredEntry | None, at: datetime, now: int) -> Statement:
     values = {"name": name, "stored_at": milliseconds(at), "now": now}
-    if link is None:
+    if entry is None:
         return _FORGET_IPNS, values
-    ttl = None if link.ttl is None else round(link.ttl / timedelta(milliseconds=1))
-    return _STORE_IPNS, values | {"path": link.path, "record": link.record, "ttl": ttl}
+    ttl = None if entry.ttl is None else round(entry.ttl / timedelta(milliseconds=1))
+    return _STORE_IPNS, values | {"path": entry.path, "record": entry.record, "ttl": ttl}
 
 
 def _read_resolution(row: tuple[Any, ...]) -> Resolved:
@@ -238,7 +241,7 @@ def _read_resolution(row: tuple[Any, ...]) -> Resolved:
     )
 
 
-def _read_link(row: tuple[Any, ...]) -> StoredEntry:
+def _read_entry(row: tuple[Any, ...]) -> StoredEntry:
     path, record, ttl, stored_at = row
     lifetime = None if ttl is None else timedelta(milliseconds=ttl)
     return StoredEntry(path, at_milliseconds(stored_at), record, lifetime)

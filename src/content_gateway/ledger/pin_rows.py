@@ -1,7 +1,6 @@
-"""Rows of the ledger as values, and searches as SQL: what both sides mean, without asking anybody.
+"""Converts rows of `pins` and `contents` to values, and searches to SQL. No I/O.
 
-Knows the columns of `pins` and `contents` and what their JSON holds. Running statements is left to
-pins.py."""
+Knows the columns and the JSON in them. Running statements is left to pins.py."""
 
 from typing import Any, Final
 
@@ -30,7 +29,7 @@ _NAME_IS: Final = {
 
 
 def conditions_of(requestor: str, search: Search) -> tuple[str, dict[str, Any]]:
-    """The WHERE clause of *search*, made of constants, and the values in it."""
+    """The WHERE clause of *search*, built from constants only, and its values."""
     wanted = ["requestor = :requestor"]
     values: dict[str, Any] = {
         "requestor": requestor,
@@ -63,7 +62,7 @@ def conditions_of(requestor: str, search: Search) -> tuple[str, dict[str, Any]]:
 
 
 def status_of(row: tuple[Any, ...]) -> PinStatus:
-    """The value of a row of the columns STATUS."""
+    """The value of a row with the columns STATUS or LISTED."""
     cid, spelling, created_at, name, origins, meta, state, *rest = row
     replicas, wanted, peers, blocks, size, attempts, error, next_at, updated_at = rest
     label = NO_LABEL
@@ -89,12 +88,14 @@ def status_of(row: tuple[Any, ...]) -> PinStatus:
 
 
 def text_in(row: tuple[Any, ...]) -> int:
-    """How many characters of text there are in *row*."""
+    """The number of characters in all text columns of *row*."""
     return sum(len(value) for value in row if isinstance(value, str))
 
 
-def kept_label(label: Label) -> tuple[str | None, str | None, str | None, str | None]:
-    """The columns name, folded, origins and meta."""
+def label_columns(label: Label) -> tuple[str | None, str | None, str | None, str | None]:
+    """The values of the columns name, folded, origins and meta.
+
+    *folded* is NULL if it equals the name, which is usual."""
     if label is NO_LABEL:
         return None, None, None, None
     folded = None if label.name is None else label.name.casefold()

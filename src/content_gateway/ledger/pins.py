@@ -1,8 +1,8 @@
-"""The pin ledger in SQL, as requestors see it: their pins, and what became of the contents.
+"""The requestors' pins in SQL: adding, showing, searching and removing them.
 
-Knows the tables `pins` and `contents`. A pin and its content change in one transaction; what a
-state leads to is said by model/content_state.py, and what the reconciler reads and writes is in
-contents.py beside this."""
+Knows the tables `pins` and `contents`; a pin and its content change in one transaction. What an
+event leads to is said by model/content_state.py; what the reconciler reads and writes is in
+contents.py."""
 
 import sqlite3
 import time
@@ -15,17 +15,17 @@ import msgspec
 
 from content_gateway.codecs.timestamps import microseconds
 from content_gateway.ledger.additions import Addition, add_all, trigger
-from content_gateway.ledger.backend_health import last_word
+from content_gateway.ledger.backend_health import last_health
 from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pin_rows import (
     LISTED,
     STATUS,
     conditions_of,
-    kept_label,
+    label_columns,
     status_of,
     text_in,
 )
-from content_gateway.ledger.requestors import give_to_soonest
+from content_gateway.ledger.requestors import assign_to_shortest_queue
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState, Event, after
 from content_gateway.model.pins import (
@@ -44,7 +44,7 @@ _PINS_WITH_ORIGINS: Final = 20
 
 
 class SqlitePins:
-    """The pins of one database; *grace* seconds pass before a content that nobody holds leaves."""
+    """The pins of one database; released contents are unpinned after *grace* seconds."""
 
     def __init__(
         self, database: LedgerDatabase, *, grace: float, clock: Callable[[], float] = time.time
@@ -54,7 +54,7 @@ class SqlitePins:
         self._clock = clock
 
     def holds(self, requestor: str, cid: Cid) -> bool:
-        """Whether *requestor* holds *cid*, durably: what a reader sees was synced before."""
+        """Whether *requestor* holds *cid*. Readers see only durable transactions."""
         values = (requestor, str(cid))
         return self._database.read(
             lambda connection: (
@@ -68,19 +68,19 @@ class SqlitePins:
         )
 
     async def add(self, requestor: str, cid: Cid, spelling: str, label: Label) -> Pin | None:
-        """Record a pin and what becomes of its content; None if *requestor* holds it already."""
-        # A repeat is told by reading alone, as what a reader sees was synced before. But not beside
-        # the writer, where a read waits for the interpreter's lock: there it is told with the rest.
+        """Add a pin and make its content due; None if *requestor* holds it already."""
+        # A repeated pin is found by a read, without a transaction. But while the writer's thread is
+        # busy a read would wait for the interpreter lock (GIL), so it is left to the write.
         if not self._database.is_writing and self.holds(requestor, cid):
             return None
         addition = Addition(requestor, cid, spelling, label)
         return await self._database.write_together(self._add_all, addition, requestor=requestor)
 
     async def relabel(self, requestor: str, cid: Cid, label: Label) -> bool:
-        """Say something else of a pin; False if *requestor* does not hold it.
+        """Replace the label of a pin; False if *requestor* does not hold it.
 
-        Where that names who has the content, it is tried again at once."""
-        values = (*kept_label(label), requestor, str(cid))
+        If the new label has origins, the content is retried at once."""
+        values = (*label_columns(label), requestor, str(cid))
 
         def job(connection: sqlite3.Connection) -> bool:
             changed = connection.execute(
@@ -108,7 +108,7 @@ class SqlitePins:
             if held is None:
                 return None
             content, last = held
-            # The same CID may be held by this pin or by another one: the new pin takes its place.
+            # The requestor may hold the new CID already, by *old* or another pin: replace that too.
             connection.execute(
                 "DELETE FROM pins WHERE requestor = ?"
                 " AND content IN (?, (SELECT id FROM contents WHERE cid = ?))",
@@ -154,7 +154,7 @@ class SqlitePins:
                 (requestor, str(cid)),
             ).fetchone()
         )
-        return None if row is None else self._database.read(self._told)(status_of(row))
+        return None if row is None else self._database.read(self._with_health)(status_of(row))
 
     def origins(self, cid: Cid) -> Sequence[Sequence[str]]:
         """The origins of the newest pins of *cid* that have any, by pin."""
@@ -179,9 +179,9 @@ class SqlitePins:
                 values,
             )
             pins, more = _page(rows, search.limit)
-            pins = list(map(self._told(connection), pins))
-            is_whole = search.cursor is None and not more
-            count = len(pins) if is_whole else _count(connection, wanted, values)
+            pins = list(map(self._with_health(connection), pins))
+            is_complete = search.cursor is None and not more
+            count = len(pins) if is_complete else _count(connection, wanted, values)
             return shown(Page(count, pins, more))
 
         return await self._database.search(job, requestor=requestor)
@@ -194,25 +194,28 @@ class SqlitePins:
     ) -> list[Pin | None]:
         return add_all(connection, round(self._clock() * 1_000_000), additions, last)
 
-    def _told(self, connection: sqlite3.Connection) -> Callable[[PinStatus], PinStatus]:
-        """What becomes of a pin's status by what is known of the backend."""
-        health = last_word(connection)
+    def _with_health(self, connection: sqlite3.Connection) -> Callable[[PinStatus], PinStatus]:
+        """A function that adds the backend's health to a pin's status: in an outage, the reason."""
+        health = last_health(connection)
         if health is None or not health.is_unavailable(datetime.fromtimestamp(self._clock(), UTC)):
             return lambda status: status
         return health.explain_pin
 
     def _release(self, connection: sqlite3.Connection, content: int) -> bool:
-        """Let the content go if nobody holds it, and say whether that is so."""
+        """Release the content if nobody holds it any more; returns whether that is so."""
         row = connection.execute(
             "SELECT state FROM contents"
             " WHERE id = ? AND NOT EXISTS (SELECT 1 FROM pins WHERE content = contents.id)",
             (content,),
         ).fetchone()
         if row is None:
-            give_to_soonest(connection, content)  # whoever has gone has no turns any more
+            assign_to_shortest_queue(
+                connection, content
+            )  # the leaving holder may have been the one it waited for
             return False
         now = round(self._clock() * 1000)
-        # Whoever has leased it has the older generation, and keeps the lease to its end.
+        # A worker may hold the lease: its outcome has the old generation and will be dropped. Its
+        # lease stays, so the content is not leased twice.
         connection.execute(
             "UPDATE contents SET state = :state, generation = generation + 1, attempts = 0,"
             " status_checks = 0, error = NULL, updated_at = :now,"
@@ -229,8 +232,8 @@ class SqlitePins:
 
 
 def _page(rows: Iterable[tuple[Any, ...]], limit: int) -> tuple[list[PinStatus], bool]:
-    """The first *limit* of *rows* as values, fewer where they have much text; and whether there
-    are more. What does not go in is not read."""
+    """The first *limit* of *rows* as values, fewer if their text exceeds MAX_PAGE_BYTES; and
+    whether there are more. Later rows are not read."""
     pins: list[PinStatus] = []
     size = 0
     for row in rows:
@@ -242,7 +245,7 @@ def _page(rows: Iterable[tuple[Any, ...]], limit: int) -> tuple[list[PinStatus],
 
 
 def _count(connection: sqlite3.Connection, wanted: str, values: dict[str, Any]) -> int:
-    # Without the join it is a walk along one index.
+    # Without the join SQLite counts along one index.
     is_plain = not {"states", "cids"} & values.keys()
     tables = "pins" if is_plain else "pins JOIN contents ON id = content"
     (count,) = connection.execute(

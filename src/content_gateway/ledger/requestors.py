@@ -1,4 +1,4 @@
-"""The numbers of requestors in the ledger, and in whose turn a content waits that several hold.
+"""Numbers of requestors, and for whom a content with several holders waits, in SQL.
 
 Knows the tables `requestors` and `pins`, and the queues of `contents`. When contents are leased is
 left to leasing.py."""
@@ -9,25 +9,25 @@ from typing import Final
 
 from content_gateway.ledger.leasing import QUEUE
 
-_MOST_HOLDERS: Final = 4  # that are compared; a content that many hold is nobody's burden alone
-_LONGEST_COUNTED: Final = 500
+_MAX_HOLDERS: Final = 4  # compared at most, to bound the cost of a content that many hold
+_MAX_COUNTED: Final = 500
 _LENGTH: Final = (
     "SELECT count(*) FROM (SELECT 1 FROM contents"  # noqa: S608 - constant
-    f" WHERE {QUEUE} = :queue AND turn_of = :requestor AND next_at <= :at LIMIT {_LONGEST_COUNTED})"
+    f" WHERE {QUEUE} = :queue AND turn_of = :requestor AND next_at <= :at LIMIT {_MAX_COUNTED})"
 )
 
 
 def number_for(connection: sqlite3.Connection, requestor: str) -> int:
-    """A number for *requestor*, who has none yet."""
+    """A new number for *requestor*."""
     (number,) = connection.execute(
         "INSERT INTO requestors (requestor) VALUES (?) RETURNING number", (requestor,)
     ).fetchone()
     return int(number)
 
 
-def give_to_soonest(connection: sqlite3.Connection, content: int) -> None:
-    """Have *content*, if it waits, wait in the turn of that one of its holders who is served first:
-    whose queue has the fewest before it."""
+def assign_to_shortest_queue(connection: sqlite3.Connection, content: int) -> None:
+    """If *content* waits, let it wait in the line of the holder who has the fewest contents before
+    it, so that it is served as early as any of its holders allows."""
     row = connection.execute(
         f"SELECT {QUEUE}, turn_of, next_at FROM contents WHERE id = ?",  # noqa: S608 - constant
         (content,),
@@ -45,13 +45,13 @@ def give_to_soonest(connection: sqlite3.Connection, content: int) -> None:
         is_present = requestor == present
         return length - is_present, not is_present  # it does not stand before itself
 
-    soonest = min(holders, key=before)
-    if soonest != present:
-        connection.execute("UPDATE contents SET turn_of = ? WHERE id = ?", (soonest, content))
+    shortest = min(holders, key=before)
+    if shortest != present:
+        connection.execute("UPDATE contents SET turn_of = ? WHERE id = ?", (shortest, content))
 
 
 def _holders(connection: sqlite3.Connection, content: int) -> Iterable[tuple[int]]:
     return connection.execute(
         "SELECT number FROM pins JOIN requestors USING (requestor) WHERE content = ? LIMIT ?",
-        (content, _MOST_HOLDERS),
+        (content, _MAX_HOLDERS),
     ).fetchall()

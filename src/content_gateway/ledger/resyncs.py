@@ -1,8 +1,7 @@
-"""What the resync needs of the ledger, in SQL: a job that one process has the lease of, contents by
-number, and reports.
+"""What the resync needs of the ledger, in SQL: a job lease, contents by number, and reports.
 
-Knows the tables `jobs` and `resyncs` and the numbers of `contents`; what is compared with what is
-decided in pins/resync.py."""
+Knows the tables `jobs` and `resyncs`, and the numbers of `contents`. What is compared is decided in
+pins/resync.py."""
 
 import sqlite3
 import time
@@ -15,7 +14,7 @@ from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import LedgerEntry, ResyncReport
 
-_KEPT_REPORTS: Final = 100
+_MAX_REPORTS: Final = 100
 
 
 class SqliteResyncs:
@@ -26,9 +25,9 @@ class SqliteResyncs:
         self._clock = clock
 
     async def acquire_job(self, name: str, owner: str, seconds: float, longest: float) -> bool:
-        """Whether *owner* may do that work now, alone, for so long; False: not due, or taken.
+        """Lease the job to *owner* for *seconds*; False if it is not due or another owner has it.
 
-        It never waits for more than *longest* seconds: more was said by a clock that was wrong."""
+        A due time more than *longest* seconds ahead was written by a wrong clock and is ignored."""
         now = self._now()
         values = {"name": name, "owner": owner, "now": now, "until": now + round(seconds * 1000)}
         values["far"] = now + round(longest * 1000)
@@ -40,14 +39,14 @@ class SqliteResyncs:
         )
 
     async def renew_job(self, name: str, owner: str, seconds: float) -> bool:
-        """Extend the lease; False if it was lost."""
+        """Extend the lease; False if *owner* has lost it."""
         values = {"name": name, "owner": owner, "until": self._now() + round(seconds * 1000)}
         return await self._changes(
             "UPDATE jobs SET next_at = :until WHERE name = :name AND lease_owner = :owner", values
         )
 
     async def finish_job(self, name: str, owner: str, again_in: float) -> None:
-        """Give the work back, until it is due again."""
+        """End the lease; the job is due again in *again_in* seconds."""
         values = {"name": name, "owner": owner, "next": self._now() + round(again_in * 1000)}
         await self._changes(
             "UPDATE jobs SET next_at = :next, lease_owner = NULL"
@@ -56,7 +55,7 @@ class SqliteResyncs:
         )
 
     async def trigger_job(self, name: str) -> None:
-        """Make the work due now, if nobody does it."""
+        """Make the job due now, unless it is leased."""
         await self._changes(
             "UPDATE jobs SET next_at = min(next_at, :now)"
             " WHERE name = :name AND lease_owner IS NULL",
@@ -64,7 +63,7 @@ class SqliteResyncs:
         )
 
     async def known(self, cids: Sequence[Cid]) -> Mapping[Cid, LedgerEntry]:
-        """What the ledger knows of *cids*, of those that it knows."""
+        """The ledger's entries of those of *cids* that it has."""
         texts = {str(cid): cid for cid in cids}
         values = (msgspec.json.encode(list(texts)).decode(),)
 
@@ -82,12 +81,13 @@ class SqliteResyncs:
         return await self._database.search(job, is_ours=True)
 
     async def final_pins(self, above: int, limit: int, before: float) -> Sequence[int]:
-        """The next numbers *above* that are pinned for all we know since *before*, ascending."""
+        """At most *limit* numbers *above* of final pins that were pinned *before* (seconds since
+        1970), ascending."""
 
         def job(connection: sqlite3.Connection) -> list[int]:
             found = connection.execute(
                 "SELECT id FROM contents WHERE id > ? AND state = 'pinned' AND next_at IS NULL"
-                # What says that it was pinned in the future was pinned under another clock.
+                # A time in the future was written by a wrong clock: it counts as before.
                 " AND (updated_at <= ? OR updated_at > ?) ORDER BY id LIMIT ?",
                 (above, round(before * 1000), self._now(), limit),
             )
@@ -96,11 +96,11 @@ class SqliteResyncs:
         return await self._database.search(job, is_ours=True)
 
     async def recheck(self, numbers: Sequence[int]) -> None:
-        """Make final contents due."""
+        """Make these contents due, if they are final pins."""
         values = {"now": self._now(), "ids": msgspec.json.encode(numbers).decode()}
         await self._changes(
-            # Not the first status check since it was pinned: that one only confirms what was seen
-            # then.
+            # At least 2: the first status check after a pin may use an old listing, this one must
+            # ask the backend (DecisionRules.max_status_age).
             "UPDATE contents SET next_at = :now, status_checks = max(status_checks, 2)"
             " WHERE next_at IS NULL AND state = 'pinned'"
             " AND id IN (SELECT value FROM json_each(:ids))",
@@ -108,7 +108,7 @@ class SqliteResyncs:
         )
 
     async def report(self, report: ResyncReport) -> None:
-        """Keep what a resync has found; the last hundred are."""
+        """Store a report; the last hundred are kept."""
         sample = msgspec.json.encode([str(cid) for cid in report.sample]).decode()
         values = (
             *(round(report.started_at * 1000), round(report.ended_at * 1000)),
@@ -123,13 +123,13 @@ class SqliteResyncs:
             )
             connection.execute(
                 "DELETE FROM resyncs WHERE id <= (SELECT max(id) FROM resyncs) - ?",
-                (_KEPT_REPORTS,),
+                (_MAX_REPORTS,),
             )
 
         await self._database.write(job)
 
     def last_report(self) -> ResyncReport | None:
-        """What the last resync has found; None if there was none."""
+        """The last report; None if there is none."""
         row = self._database.read(
             lambda connection: connection.execute(
                 "SELECT started_at, ended_at, listed, missing, unmanaged, sample, under_replicated"
