@@ -1,16 +1,19 @@
 """An import by itself: how lines are cut, how many pins are under way, what a bad ledger means."""
 
 import asyncio
+import io
 import itertools
+import tracemalloc
 from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from content_gateway.cli.bulk_import import UNDER_WAY, Import, Tally, parse_line
-from content_gateway.cli.lines import MAX_LINE, Splitter
+from content_gateway.cli.lines import MAX_LINE, numbered
 from content_gateway.errors import Blocked, GatewayError, StorageUnavailable
 from content_gateway.model.cid import Cid
 from content_gateway.model.pins import Label, Pin
@@ -41,36 +44,47 @@ class Ledger:
         return Pin(cid, spelling, datetime.now(UTC), label)
 
 
-async def numbered(lines: Iterable[str]) -> AsyncIterator[tuple[int, bytes | None]]:
+async def source_of(lines: Iterable[str]) -> AsyncIterator[tuple[int, bytes | None]]:
     for number, line in enumerate(lines, 1):
         yield number, line.encode()
+
+
+class Pieces(io.RawIOBase):
+    """A pipe out of which the bytes come in *pieces*."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = next(self._pieces, b"")
+        buffer[: len(piece)] = piece
+        return len(piece)
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=5))
 def test_lines_are_the_same_however_they_arrive(text: bytes, cuts: list[int]) -> None:
     """Cut anywhere, bytes give the lines they have, numbered from 1."""
-    splitter = Splitter()
-    lines = []
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    for start, end in itertools.pairwise(edges):
-        lines += splitter.feed(text[start:end])
-    lines += splitter.end()
-    wanted = text.split(b"\n")
-    if not wanted[-1]:
-        wanted.pop()
-    assert lines == list(enumerate(wanted, 1))
+    pieces = [text[start:end] for start, end in itertools.pairwise(edges) if start < end]
+    expected = text.split(b"\n")
+    if not expected[-1]:
+        expected.pop()
+    assert list(numbered(io.BufferedReader(Pieces(pieces)))) == list(enumerate(expected, 1))
 
 
-def test_a_line_without_end_is_not_gathered() -> None:
-    """Of a line longer than the limit nothing is kept, however long it is; the next one is fine."""
-    splitter = Splitter()
-    for _ in range(1_000):
-        assert splitter.feed(b"x" * 10_000) == []
-    assert splitter.feed(b"\nnext\n") == [(1, None), (2, b"next")]
-    assert splitter.feed(b"y" * MAX_LINE + b"\n") == [(3, b"y" * MAX_LINE)]
-    assert splitter.feed(b"y" * MAX_LINE) == []
-    assert splitter.feed(b"y") == []
-    assert splitter.end() == [(4, None)]
+def test_a_line_without_end_is_not_kept_in_memory() -> None:
+    """A line longer than the limit is None, and is read in small pieces; the next one is whole."""
+    long = [b"x" * 4_000] * 1_000
+    pipe = Pieces([*long, b"\nnext\n", b"y" * MAX_LINE, b"\n", b"z" * MAX_LINE, b"z"])
+    tracemalloc.start()
+    lines = list(numbered(io.BufferedReader(pipe)))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert lines == [(1, None), (2, b"next"), (3, b"y" * MAX_LINE), (4, None)]
+    assert peak < 500_000
 
 
 @pytest.mark.parametrize(
@@ -99,7 +113,7 @@ def test_a_line_that_is_none_is_refused(line: bytes | None) -> None:
 async def test_many_pins_are_under_way_at_once_and_never_too_many() -> None:
     """As many as the ledger commits in one group, and no more."""
     ledger, tally = Ledger(), Tally()
-    await Import(ledger.add, tally).run(numbered(cids(2_000)))
+    await Import(ledger.add, tally).run(source_of(cids(2_000)))
     assert ledger.most_under_way == UNDER_WAY
     assert (tally.added, tally.there, tally.lines) == (2_000, 0, 2_000)
 
@@ -108,7 +122,7 @@ async def test_a_busy_ledger_loses_no_line() -> None:
     """What the ledger refuses is asked again after a pause, until it is kept."""
     ledger, tally = Ledger(moody=7), Tally()
     wanted = cids(500)
-    await Import(ledger.add, tally).run(numbered([*wanted, *wanted[:10]]))
+    await Import(ledger.add, tally).run(source_of([*wanted, *wanted[:10]]))
     assert sorted(ledger.pins) == sorted(wanted)
     assert (tally.added, tally.there, tally.invalid) == (500, 10, 0)
 
@@ -118,7 +132,7 @@ async def test_a_ledger_that_stays_away_ends_the_import() -> None:
     invalid for it."""
     ledger, tally = Ledger(dark=True), Tally()
     with pytest.raises(StorageUnavailable):
-        await Import(ledger.add, tally, patience=-1.0).run(numbered(cids(1_000)))
+        await Import(ledger.add, tally, patience=-1.0).run(source_of(cids(1_000)))
     assert (tally.added, tally.invalid) == (0, 0)
     assert ledger.asked <= 2 * UNDER_WAY
 
@@ -133,7 +147,7 @@ async def test_blocked_content_is_named_and_the_others_are_pinned() -> None:
             raise Blocked
         return await ledger.add(spelling, label)
 
-    await Import(add, tally).run(numbered([first, second]))
+    await Import(add, tally).run(source_of([first, second]))
     assert tally.refusals == [(1, "It is blocked.")]
     assert list(ledger.pins) == [second]
 
