@@ -1,9 +1,8 @@
-"""`content-gateway blocks`: check and count what the embedded store keeps.
+"""`content-gateway blocks`: check and count the blocks of the embedded store.
 
-May run beside the service, on the same data; collects no garbage. What was found goes to standard
-output, how far it has come to standard error."""
+May run beside the service, on the same files, and collects no garbage. Results go to standard
+output, progress to standard error."""
 
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -12,6 +11,7 @@ import click
 import msgspec
 
 from content_gateway.cli import common
+from content_gateway.cli.status_line import StatusLine
 from content_gateway.errors import GatewayError
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ T = TypeVar("T")
 
 FILE: Final = "blocks.sqlite"
 _MEGABYTE: Final = 1_000_000
-_TELL_EVERY: Final = 100 * _MEGABYTE
 
 
 @click.group("blocks", epilog="Example: content-gateway blocks verify")
@@ -40,14 +39,20 @@ def verify(config: Path | None) -> None:
     if anything was wrong."""
     from content_gateway.backends.embedded.verify import verify as verified
 
-    counts = _Counts()
+    checked = (0, 0)
 
     async def check(blocks: "Blockstore") -> int:
-        return await verified(blocks, counts.progress, _report)
+        with StatusLine() as line:
+
+            def progress(number: int, size: int) -> None:
+                nonlocal checked
+                checked = number, size
+                line.show(f"{number} blocks, {size / _MEGABYTE:.0f} MB")
+
+            return await verified(blocks, progress, _report)
 
     corrupt = _with_blocks(config, check)
-    counts.end()
-    summary = f"{counts.blocks} blocks, {counts.size / _MEGABYTE:.1f} MB: "
+    summary = f"{checked[0]} blocks, {checked[1] / _MEGABYTE:.1f} MB: "
     if not corrupt:
         click.echo(summary + "every one is what it should be.")
         return
@@ -97,27 +102,6 @@ def denied(config: Path | None) -> None:
         return
     click.echo(f"{number} blocks are kept and blocked. They are served to nobody.")
     raise SystemExit(1)
-
-
-class _Counts:
-    """How far the check has come; says so now and then."""
-
-    def __init__(self) -> None:
-        self.blocks = 0
-        self.size = 0
-        self._told = 0
-
-    def progress(self, blocks: int, size: int) -> None:
-        self.blocks, self.size = blocks, size
-        if size - self._told >= _TELL_EVERY or (sys.stderr.isatty() and size > self._told):
-            self._told = size
-            end = "\r" if sys.stderr.isatty() else "\n"
-            click.echo(f"{blocks} blocks, {size / _MEGABYTE:.0f} MB{end}", nl=False, err=True)
-
-    def end(self) -> None:
-        """Leave the progress line."""
-        if self._told and sys.stderr.isatty():
-            click.echo(err=True)
 
 
 def _report(corrupt: "CorruptBlock") -> None:

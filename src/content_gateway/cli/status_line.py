@@ -1,7 +1,8 @@
-"""One line on standard error that says how far something is.
+"""Progress on standard error, in one line.
 
-On a terminal it is written over and over, and goes when it is over; elsewhere it is a plain line,
-when there is news and else once in a while. Knows nothing of what it shows."""
+On a terminal the line is redrawn in place and erased at the end. Elsewhere it is a plain line every
+ten seconds, and at once for news. Knows nothing of what it shows. Why it is not click's progress
+bar: docs/adr/0013."""
 
 import shutil
 import sys
@@ -16,7 +17,7 @@ _ERASE: Final = "\r\x1b[K"
 
 
 class StatusLine:
-    """The line, from enter to exit."""
+    """The line; it is erased at the exit of the context."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -37,7 +38,7 @@ class StatusLine:
             self._write(_ERASE)
 
     def show(self, text: str, *, news: bool = False) -> None:
-        """Show *text*; *news* is shown at once wherever the line goes."""
+        """Show *text*, unless it is no *news* and the last one was shown a moment ago."""
         now = time.monotonic()
         interval = _REDRAW_SECONDS if self.is_terminal else _PLAIN_SECONDS
         if text == self._shown or (not news and now - self._shown_at < interval):
@@ -45,7 +46,8 @@ class StatusLine:
         self._shown_at, self._shown = now, text
         if self.is_terminal:
             width = shutil.get_terminal_size().columns - 1
-            self._write(_ERASE + text[:width])
+            # The cursor goes back: what is printed to standard output begins in the first column.
+            self._write(_ERASE + text[:width] + "\r")
         else:
             self._write(text + "\n")
 
@@ -55,13 +57,13 @@ class StatusLine:
 
 
 def bar(done: int, whole: int) -> str:
-    """How much of *whole* is done: `[##########----------]`."""
+    """A bar with *done* of *whole* filled: `[##########----------]`."""
     filled = _BAR * min(done, whole) // whole
     return "[" + "#" * filled + "-" * (_BAR - filled) + "]"
 
 
 def moving_bar(step: int) -> str:
-    """That something goes on, of which nobody knows the whole."""
+    """A bar for work of unknown length: its mark moves to and fro with *step*."""
     at = step % (2 * (_BAR - 4))
     at = min(at, 2 * (_BAR - 4) - at)
     return "[" + " " * at + "####" + " " * (_BAR - 4 - at) + "]"
@@ -78,5 +80,5 @@ def bytes_text(size: int) -> str:
 
 
 def plain(text: str) -> str:
-    """*text* of others without what a terminal would obey."""
+    """*text* with `?` for every control character, which a terminal would obey."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
