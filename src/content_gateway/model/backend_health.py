@@ -1,8 +1,7 @@
-"""How the pin backend is, as the one who last talked to it has left word: values without I/O.
+"""The health of the pin backend, as the process that uses it last stored it. No I/O.
 
-Knows what follows for a pin that waits while the backend is unreachable, and the words for it,
-which name no host: requestors hear the kind, the operator the reason. Who talks to the backend is
-left to `pins/`, and where the word is kept to `ledger/`."""
+Knows what an outage means for a pin that waits, and the sentence for its requestor, which names no
+host; only operators see the reason. Using the backend is left to `pins/`, storing to `ledger/`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,14 +14,14 @@ from content_gateway.model.content_state import ContentState
 from content_gateway.model.pins import PinStatus
 
 _WAITING: Final = frozenset({*PENDING, ContentState.FAILED})
-# Whoever has left word of an outage tries every few seconds; from one that is silent for so long
-# nothing follows any more.
+# In an outage the reconciler probes, and stores the health, every few seconds. A stored outage that
+# is older than this means that no process is running: it proves nothing.
 _BELIEVED_FOR: Final = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node of the backend: whether it took part in an answer *at* that moment."""
+    """One node of the backend, and whether it answered at the time *at*."""
 
     name: str
     answers: bool
@@ -31,12 +30,12 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class BackendHealth:
-    """What is known of the backend at *kept_at*.
+    """The backend's health at *kept_at*.
 
-    It is unreachable *since* then (None: it answers), and is tried again at *next_at*;
-    *is_rejecting_writes* says that it tells what it holds and takes no pins, and *is_ours* that the
-    fault is our own. *reason* is for operators alone, as it may name hosts. *pinned* contents
-    became so within the last *seconds*."""
+    *since*: start of the outage, None if it answers. *next_at*: the next probe.
+    *is_rejecting_writes*: it answers status checks only. *is_ours*: the cause is on our side, such
+    as a full disk. *reason*: for operators only, as it may name hosts. *pinned*: contents that
+    became pinned in the last *seconds*."""
 
     kept_at: datetime
     answered_at: datetime | None = None
@@ -50,13 +49,13 @@ class BackendHealth:
     nodes: Sequence[Node] = ()
 
     def is_unavailable(self, now: datetime) -> bool:
-        """Whether there is an outage at *now*, for all that is known."""
+        """Whether there is an outage at *now*: an old entry says nothing."""
         if self.since is None:
             return False
         return abs(now - (self.next_at or self.kept_at)) < _BELIEVED_FOR
 
     def describe(self) -> str:
-        """Why a pin waits, for requestors; only where there is an outage."""
+        """The sentence for requestors that says why a pin waits; for an outage only."""
         what = "The pin backend " + (
             "takes no pins" if self.is_rejecting_writes else "cannot be reached"
         )
@@ -67,15 +66,15 @@ class BackendHealth:
         return f"{what}{since}{again}. The pin is kept."
 
     def explain_pin(self, status: PinStatus) -> PinStatus:
-        """*status* in an outage: what waits waits for the backend, at the earliest until that is
-        tried again, whatever was said of the content before."""
+        """*status* as shown in an outage: a pin that waits has the outage as its error, and is
+        retried after the next probe at the earliest."""
         if status.state not in _WAITING:
             return status
         error, next_at = self._why(status.state, status.error, status.next_at)
         return replace(status, error=error, next_at=next_at)
 
     def explain_content(self, waiting: Waiting) -> Waiting:
-        """The same of a content that waits."""
+        """As `explain_pin`, for a content."""
         error, next_at = self._why(waiting.state, waiting.error, waiting.next_at)
         return replace(waiting, error=error, next_at=next_at)
 

@@ -1,7 +1,7 @@
-"""What is still to be done about contents, as operators see it: values without I/O.
+"""The backlog of the reconciler, as operators see it. No I/O.
 
-Knows the states of model/content_state.py; a content that is pinned for good is in no backlog. Who
-works it off is left to `pins/`."""
+Knows the states of model/content_state.py; final pins are in no backlog. Reconciling is left to
+`pins/`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from typing import Final
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState
 
-# Promised, not there yet, and nobody has said that it cannot be.
+# Promised, not pinned, and not failed.
 PENDING: Final = (ContentState.QUEUED, ContentState.PINNING, ContentState.UNPINNED)
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How many contents want reconciling, now or later, by their state.
+    """How many contents want reconciling, now or later, by state.
 
-    *leased* are being reconciled; *due* wait for somebody who does it now, without those that have
-    failed since the moment the backlog was asked for."""
+    *leased*: being reconciled. *due*: waiting for a worker now, without those that were tried and
+    failed since the time that was asked for."""
 
     by_state: Mapping[ContentState, int]
     leased: int
@@ -28,7 +28,7 @@ class Backlog:
 
     @property
     def pending(self) -> int:
-        """How many are on their way."""
+        """How many are promised, not pinned, and not failed."""
         return sum(self.by_state.get(state, 0) for state in PENDING)
 
     @property
@@ -38,13 +38,13 @@ class Backlog:
 
     @property
     def is_drained(self) -> bool:
-        """Whether nothing is on its way and everything that failed was tried again."""
+        """Whether nothing is pending, leased or due."""
         return self.pending == self.leased == self.due == 0
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A content that is promised and not pinned, and has been in *state* *since* then.
+    """A content that is promised and not pinned, in *state* since *since*.
 
     *error* is why, None if nothing went wrong; *next_at* is None while it is being reconciled."""
 

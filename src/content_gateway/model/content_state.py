@@ -1,7 +1,7 @@
-"""What becomes of a content: how far a backend is with it, and the table of its states.
+"""The states of a content and the table of their transitions. No I/O.
 
-The table is the whole truth about states: the ledger and the reconciler ask `after`, and the
-diagram in docs/pins.md is drawn from it. Does no I/O and knows no requestor."""
+The ledger and the reconciler ask `after`, and the diagram in docs/pins.md is drawn from the table,
+so there is no other definition of states. Knows no requestor."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from content_gateway.model.cid import Cid
 
 
 class ContentState(StrEnum):
-    """How far the backend is with a content; the promise itself is made when it is queued."""
+    """How far the backend is with a promised content, or with unpinning it."""
 
-    QUEUED = "queued"  # promised; the backend has not begun
-    PINNING = "pinning"  # the backend is bringing it in
-    PINNED = "pinned"  # the backend itself says that enough replicas are there
-    FAILED = "failed"  # the backend says that it cannot; it is asked again
-    UNPINNED = "unpinned"  # promised, and the backend has lost it: it is asked again
-    UNPINNING = "unpinning"  # nobody holds it any more; the backend is to unpin
+    QUEUED = "queued"  # promised; the backend has not started
+    PINNING = "pinning"  # the backend is fetching it
+    PINNED = "pinned"  # the backend says that enough replicas exist
+    FAILED = "failed"  # the backend cannot pin it; retried with backoff
+    UNPINNED = "unpinned"  # was pinned, and the backend lost it: it is pinned again
+    UNPINNING = "unpinning"  # released; to be unpinned after the grace period
 
 
 # The states that a pin can be in: nobody holds a content that is unpinning.
@@ -43,8 +43,8 @@ class Event(StrEnum):
 _QUEUED, _PINNING, _PINNED = ContentState.QUEUED, ContentState.PINNING, ContentState.PINNED
 _FAILED, _UNPINNED, _LEAVING = ContentState.FAILED, ContentState.UNPINNED, ContentState.UNPINNING
 
-# None is a content that the ledger does not know: before the first promise, and after the last.
-# What is not in the table changes nothing.
+# None: the ledger has no row, before the first pin and after the unpin. An event that is not in the
+# table does not change the state.
 TRANSITIONS: Final[dict[tuple[ContentState | None, Event], ContentState | None]] = {
     (None, Event.PROMISED): _QUEUED,
     (_LEAVING, Event.PROMISED): _QUEUED,
@@ -71,28 +71,28 @@ TRANSITIONS: Final[dict[tuple[ContentState | None, Event], ContentState | None]]
 
 
 def after(state: ContentState | None, event: Event) -> ContentState | None:
-    """The state of a content in *state* once *event* has happened; None: the ledger forgets it."""
+    """The state after *event*; None: its row is deleted."""
     return TRANSITIONS.get((state, event), state)
 
 
 class TrackerStatus(Enum):
-    """What a backend says it has of one content."""
+    """The status of one content, as a backend reports it (ipfs-cluster: TrackerStatus)."""
 
-    ABSENT = auto()  # not in its pinset: positive word, not silence
-    UNTRACKED = auto()  # in its pinset, and a node that is to keep it does not know of that (yet)
-    QUEUED = auto()  # in its pinset, not begun
+    ABSENT = auto()  # not in its pinset: stated, not inferred from silence
+    UNTRACKED = auto()  # in its pinset, but an allocated node does not track it (yet)
+    QUEUED = auto()  # in its pinset, not started
     PINNING = auto()
-    PINNED = auto()  # as many replicas as are wanted
+    PINNED = auto()  # with all the replicas it should have
     FAILED = auto()  # in its pinset, and every replica failed
-    LOST = auto()  # in its pinset, and replicas that were there are gone: it is to be asked again
-    UNKNOWN = auto()  # it could not say
+    LOST = auto()  # in its pinset, but replicas are gone: to be pinned again
+    UNKNOWN = auto()  # could not be found out
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One node of a backend and what it says of a content, in the backend's own words.
+    """One node of a backend and its status of a content, in the backend's own terms.
 
-    *at* is since when; None where the backend does not tell."""
+    *at*: since when; None if the backend does not say."""
 
     name: str
     status: str
@@ -102,9 +102,9 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class BackendStatus:
-    """What a status check has shown: *replicas* of *wanted* are there.
+    """The result of a status check; *replicas* of *wanted* exist.
 
-    *reason* says why in words for people, where something is wrong."""
+    *reason*: a sentence for people if something is wrong."""
 
     status: TrackerStatus
     replicas: int = 0
@@ -115,7 +115,7 @@ class BackendStatus:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A content in a backend's pinset; its own lists say that *replicas* of *wanted* are there."""
+    """A content in a backend's pinset, with *replicas* of *wanted* by the backend's own lists."""
 
     cid: Cid
     replicas: int = 1
@@ -124,8 +124,8 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """What the ledger has of a content: its *number*, whether somebody holds it, and how many
-    *replicas* of *wanted* there were when it was checked last."""
+    """A content in the ledger: its *number*, whether somebody holds it, and the *replicas* of
+    *wanted* at its last status check."""
 
     number: int
     is_held: bool
@@ -134,18 +134,18 @@ class LedgerEntry:
 
 
 class LastRequest(StrEnum):
-    """What the backend was last asked for."""
+    """The last request to the backend."""
 
     PIN = "pin"
     UNPIN = "unpin"
 
 
 SLOW_AFTER_ATTEMPTS: Final = 4
-"""A content that was asked for more often is slow: it may take an hour, again and again."""
+"""A content with more attempts is slow: each further attempt may take an hour."""
 
 
 class Queue(IntEnum):
-    """The queue in which a content waits; no queue can hold up the others."""
+    """The queue in which a content waits; each has workers of its own."""
 
     FIRST_TRY = 0
     RETRY = 1
@@ -156,11 +156,11 @@ class Queue(IntEnum):
 class WorkItem:
     """A leased content that wants reconciling.
 
-    *is_held* is counted under the lease. *generation* changes with every promise and release, so
-    that what was observed under an older one is not written over a newer. *status_checks* were
-    taken since the last event, *attempts* made since it was last pinned; *last_request* was asked
-    of the backend at *requested_at* (seconds since 1970). *requestor* is the number of the one in
-    whose turn it was leased, and *is_shared* says that others hold it too."""
+    *is_held*: whether somebody held it when it was leased. *generation* changes with every first
+    pin and last release; an outcome of an older one is dropped. *status_checks*: since the last
+    event. *attempts*: since it was last pinned. *last_request* was sent at *requested_at* (seconds
+    since 1970). *requestor*: the number of the requestor in whose line it waited. *is_shared*:
+    whether others hold it too."""
 
     id: int
     cid: Cid
@@ -176,7 +176,7 @@ class WorkItem:
 
     @property
     def queue(self) -> Queue:
-        """Where it has waited."""
+        """The queue in which it waited."""
         if self.attempts > SLOW_AFTER_ATTEMPTS:
             return Queue.SLOW
         return Queue.RETRY if self.attempts + self.status_checks else Queue.FIRST_TRY
@@ -184,11 +184,10 @@ class WorkItem:
 
 @dataclass(frozen=True, slots=True)
 class LeaseQuota:
-    """How many contents may be leased: at most so many of each queue, and *most* of them in all.
+    """How many contents may be leased: at most so many of each queue, and *most* in all.
 
-    *releases* are contents that nobody holds, whatever their queue. *held* is the requestor and the
-    queue of each content that is under way, so that none gets more than its share; with None all
-    may go to one."""
+    *releases*: released contents, of any queue. *held*: requestor and queue of each content in
+    progress, so that nobody gets more than its share; None: all may go to one requestor."""
 
     most: int
     first_tries: int = 0
@@ -199,23 +198,24 @@ class LeaseQuota:
 
 
 def shared_by_all(number: int) -> int:
-    """How many workers there must be so that one requestor alone gets *number*."""
+    """How many workers are needed so that one requestor alone gets *number* of them."""
     return number + max(1, number // 2)
 
 
 def fair_share(free: int, held: int) -> int:
-    """How many more of *free* workers a requestor gets that has *held* already: as many as leave
-    half of what it then has to the others, and never the last one but to who has none.
+    """How many more of *free* workers a requestor gets that has *held* already: so many that half
+    of what it then has stays free. The last free worker goes only to a requestor that has none.
 
-    One alone has two thirds of all workers, the next one two thirds of the rest; so whoever comes
-    finds room at once, however long the work of the others takes."""
+    One requestor alone gets two thirds of all workers, the next one two thirds of the rest (dynamic
+    thresholds, Choudhury and Hahne 1998). So a newcomer finds a free worker at once, however long
+    the others' work takes."""
     if free == 1:
         return 0 if held else 1
     return max(0, min((2 * free - held + 2) // 3, free - 1))
 
 
 class RemainingQuota:
-    """What is left of *quota* while contents are leased one after the other."""
+    """What is left of *quota* while contents are leased."""
 
     def __init__(self, quota: LeaseQuota) -> None:
         self.left = quota.most
@@ -229,7 +229,7 @@ class RemainingQuota:
         self._held_in_all = Counter(requestor for requestor, _ in quota.held or ())
 
     def in_queue(self, queue: Queue) -> int:
-        """How many may be leased of *queue*."""
+        """How many contents of *queue* may still be leased."""
         return max(0, min(self.left, self._queues[queue]))
 
     def of(self, queue: Queue, requestor: int) -> int:
@@ -243,7 +243,7 @@ class RemainingQuota:
         )
 
     def taken(self, queue: Queue, requestor: int) -> None:
-        """One more of *queue* is leased for *requestor*."""
+        """Count one content of *queue* as leased for *requestor*."""
         self.left -= 1
         self._queues[queue] -= 1
         self._held[requestor, queue] += 1
@@ -252,13 +252,12 @@ class RemainingQuota:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What reconciling a content has shown.
+    """The result of reconciling a content once.
 
-    *event* is None where nothing was observed (the backend is unreachable); *again_in* seconds
-    until the next status check, None: nothing is left to do. *status* is kept for whoever asks for
-    the status; *attempted* says that the backend was asked for it once more, *is_untried* that it
-    has not begun with what it was asked for last, *is_uncounted* that this status check makes no
-    later backoff longer."""
+    *event*: None if nothing was observed, for example in an outage. *again_in*: seconds until the
+    next status check; None: nothing is left to do. *status*: stored for requestors to see.
+    *attempted*: a request was sent. *is_untried*: the backend had not started the last request.
+    *is_uncounted*: this status check does not make later backoffs longer."""
 
     event: Event | None
     again_in: float | None
@@ -271,12 +270,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class ResyncReport:
-    """What a comparison of the ledger with the backend's pinset has found.
+    """The result of a resync. Times are seconds since 1970.
 
-    Moments are seconds since 1970. *listed* contents are in the pinset; *missing* ones were pinned
-    for all we knew and are not, and are checked again; *unmanaged* are listed and nobody here has
-    asked for them, *sample* has the first of them. Of *under_replicated* contents that are promised
-    here and listed, fewer replicas are there than are wanted: they are checked again too."""
+    *listed*: contents in the pinset. *missing*: final pins that are not in it, to be checked again.
+    *unmanaged*: in it but not in the ledger; *sample* has the first of them. *under_replicated*:
+    held contents in it with fewer replicas than they should have, to be checked again."""
 
     started_at: float
     ended_at: float

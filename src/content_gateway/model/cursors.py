@@ -1,7 +1,7 @@
 """Cursors: where the next page of a requestor's pins begins, as text.
 
-Knows that pins are ordered by their moment of creation, which no two of a requestor share. What a
-page holds is said by model/pins.py."""
+Knows that pins are ordered by their creation time, which is unique for a requestor. The content of
+a page is in model/pins.py."""
 
 import re
 from datetime import datetime
@@ -15,12 +15,12 @@ _CURSOR: Final = re.compile(r"[0-9a-f]{1,15}", re.ASCII)
 
 
 def cursor_behind(pin: Pin) -> str:
-    """The cursor of a page that begins behind *pin*."""
+    """The cursor of the page that begins behind *pin*: its creation time in hexadecimal."""
     return f"{microseconds(pin.created_at):x}"
 
 
 def parse_cursor(text: str) -> datetime:
-    """The moment of creation behind which the page begins; raises InvalidCursor."""
+    """The creation time behind which the page begins; raises InvalidCursor."""
     try:
         if _CURSOR.fullmatch(text):
             return at_microseconds(int(text, 16))

@@ -1,8 +1,7 @@
-"""Pins, as their requestors see them: values without I/O.
+"""Pins, as their requestors see them. No I/O.
 
-Knows the fields of spec.yaml and of the Pinning Service API's Pin
-object. How far a backend is with the content behind a pin is in model/content_state.py; what
-follows from that is decided in `pins/`."""
+Knows the fields of spec.yaml and of the Pinning Service API's Pin object. The states of the content
+behind a pin are in model/content_state.py; decisions are left to `pins/`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,11 +21,11 @@ MAX_PAGE_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What a requestor says of its pin; of no meaning to us.
+    """A requestor's own description of its pin (Pinning Service API, Pin).
 
-    *name* is for people (at most 255 characters, none of them NUL: ValueError), *origins* are
-    multiaddrs of nodes that have the content (at most 20), *meta* is whatever the requestor wants
-    to find it by. What is sent now has at most MAX_LABEL_BYTES; earlier versions took more."""
+    *name*: for people, at most 255 characters (ValueError if one is NUL). *origins*: at most 20
+    multiaddrs of nodes that have the content. *meta*: anything to search by. New labels have at
+    most MAX_LABEL_BYTES; earlier versions accepted more."""
 
     name: str | None = None
     origins: tuple[str, ...] = ()
@@ -48,10 +47,9 @@ NO_LABEL = Label()
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """One requestor's hold on one CID, spelt as the requestor spelt it first.
+    """One requestor's pin of one CID, with the spelling that was first sent.
 
-    *created_at* is in UTC, in whole microseconds, and no other pin of that requestor has it: it
-    orders a requestor's pins."""
+    *created_at*: UTC, in whole microseconds; unique for a requestor, whose pins it orders."""
 
     cid: Cid
     spelling: str
@@ -73,10 +71,10 @@ class Pin:
 class PinStatus:
     """A requestor's pin and how far the backend is with its content.
 
-    *replicas* of *wanted* peers hold it; *blocks* and *size* (bytes) are what was brought in so
-    far, 0 where the backend does not tell. *error* is why it is not pinned, None if nothing went
-    wrong; *attempts* how often it was asked for since it was last pinned; *next_at* when it is
-    reconciled next, None if nothing is left to do or it is under way."""
+    *replicas* of *wanted* peers hold it. *blocks* and *size* (bytes): fetched so far, 0 if the
+    backend does not say. *error*: why it is not pinned, None if nothing went wrong. *attempts*:
+    since it was last pinned. *next_at*: when it is reconciled next, None if nothing is left to do
+    or it is in progress."""
 
     pin: Pin
     state: ContentState
@@ -104,10 +102,10 @@ _REASONS: Final[Mapping[ContentState, str]] = {
 
 
 class Removal(Enum):
-    """What became of the content when a requestor released it."""
+    """Whether somebody still holds the content after a requestor removed its pin."""
 
-    RELEASED = auto()  # nobody holds it any more
-    STILL_HELD = auto()  # somebody else does
+    RELEASED = auto()  # nobody: it is unpinned after the grace period
+    STILL_HELD = auto()  # another requestor does
 
 
 class Match(StrEnum):
@@ -121,10 +119,10 @@ class Match(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Which of a requestor's pins are wanted: all that pass every filter that is set.
+    """A search for a requestor's pins: those that pass every filter that is set.
 
-    *before* and *after* are exclusive moments of creation. *cursor* is no filter: it says where a
-    page begins, behind the pin that was created then."""
+    *before* and *after*: creation times, exclusive. *cursor* is no filter: the page begins behind
+    the pin that was created then."""
 
     states: frozenset[ContentState] | None = None
     cids: tuple[Cid, ...] = ()
@@ -139,11 +137,11 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some of the pins that a search finds, newest first.
+    """A page of the pins that a search finds, newest first.
 
-    As many as were asked for, or fewer where what is said of them has MAX_PAGE_BYTES. *count* is
-    how many pass its filters in all, wherever the page begins; *more* is True where older ones
-    follow. What it shows of a status is no node's word: *peers* are left out."""
+    Has the limit of the search, or fewer if their text exceeds MAX_PAGE_BYTES. *count*: all pins
+    that pass the filters, wherever the page begins. *more*: whether older ones follow. The
+    statuses have no *peers*."""
 
     count: int
     pins: Sequence[PinStatus]

@@ -1,8 +1,8 @@
-"""What a domain points at: the answers to a resolve request, as values.
+"""The records of a domain: the values of a resolve answer. No I/O.
 
-Knows the fields of spec.yaml, not their JSON. A record is a value,
-absent, or failed for a reason (ENSIP-23: the records of a name fail one by one); what follows from
-that for the whole answer is said here once for every name service."""
+Knows the fields of spec.yaml, not their JSON. A record is a value, absent, or failed for a reason,
+each by itself (ENSIP-23). What follows from that for the whole answer is decided here, for every
+name service."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -51,10 +51,10 @@ ContentRecord = IpfsContent | IpnsContent | OtherContent
 
 
 def parse_content(text: str) -> IpfsContent | IpnsContent | None:
-    """The content that `ipfs://CID` or `ipns://NAME` links to, or the path `/ipfs/CID` or
-    `/ipns/NAME`; None for any other text.
+    """The content of a URI (`ipfs://CID`, `ipns://NAME`) or path (`/ipfs/CID`, `/ipns/NAME`);
+    None for any other text.
 
-    Raises InvalidCid or InvalidIpnsName where the scheme is right and the rest is not."""
+    Raises InvalidCid or InvalidIpnsName if what follows the scheme is invalid."""
     for prefix in ("ipfs://", "/ipfs/"):
         if text.startswith(prefix):
             return IpfsContent(Cid.parse(text.removeprefix(prefix)))
@@ -65,9 +65,9 @@ def parse_content(text: str) -> IpfsContent | IpnsContent | None:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A record that could not be read: whether it is set, and to what, is not known.
+    """A record that could not be read: it is not known whether it is set.
 
-    *kind* is the error that says by whose fault, *reason* is its sentence for people."""
+    *kind*: the class of the error. *reason*: its sentence for people."""
 
     kind: type[UpstreamError]
     reason: str
@@ -75,13 +75,13 @@ class Failed:
     @classmethod
     def of(cls, error: UpstreamError) -> "Failed":
         """The record whose reading ended in *error*."""
-        # Not the error itself, which holds on to a stack; nor its own type, which may want more
-        # than a sentence.
+        # Not the error itself, whose traceback keeps frames alive; nor its own class, whose
+        # constructor may need more than a sentence.
         return cls(next(kind for kind in _KINDS if isinstance(error, kind)), error.detail)
 
     @property
     def is_temporary(self) -> bool:
-        """True where it may well be read in a moment, so that an older answer is better."""
+        """Whether a retry may succeed, so that an older answer is preferred (stale-if-error)."""
         return not issubclass(self.kind, ResolverFailed | AnswerTooLarge)
 
     def error(self) -> UpstreamError:
@@ -108,23 +108,22 @@ class Records:
         *,
         by_owner: bool = False,
     ) -> "Records":
-        """The answer where there is one: what is known is told, whatever became of the other.
+        """The records, if at least one is known; the other may be absent or failed.
 
-        Raises NameNotFound where both are absent, and the error of a record that failed where
-        nothing is known."""
+        Raises NameNotFound if both are absent, and the error of a failed record otherwise."""
         records = cls(wallet, content, by_owner)
         if records.known_wallet is not None or records.known_content is not None:
             return records
         failures = list(records.failures.values())
         if not failures:
             raise NameNotFound("The name has neither a wallet nor content.")
-        # Of two, the one after which it is worth trying again.
+        # Of two errors, the one after which a retry is most likely to succeed.
         raise min(failures, key=_hopelessness).error()
 
     @staticmethod
     def content_alone(content: ContentRecord | Failed) -> "Records":
-        """The answer of a name that has this content and no wallet for the coin asked for: one
-        value, however often it is given, as whoever renders answers knows them by identity."""
+        """The records of a name with this content and no wallet. Always the same object for one
+        content, since rendered answers are cached by identity."""
         return _content_alone(content)
 
     @property
@@ -172,7 +171,7 @@ def _hopelessness(failed: Failed) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Records and the moment (UTC) at which a name service gave them."""
+    """Records and the time (UTC) at which a name service gave them."""
 
     records: Records
     at: datetime
@@ -180,10 +179,9 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """Where an IPNS name pointed when we last looked, at the moment *at* (UTC).
+    """The content path that an IPNS name had at the time *at* (UTC).
 
-    *path* is a content path. A key's link is the *record* (bytes) that proves it; a DNSLink
-    domain has none, and a *ttl* instead."""
+    A key's entry has the signed *record* (bytes) that proves it; a DNSLink entry has a *ttl*."""
 
     path: str
     at: datetime

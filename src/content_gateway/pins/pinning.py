@@ -1,8 +1,8 @@
-"""Pinning: the promise. A pin exists from the moment the ledger holds it durably.
+"""Pinning: a pin exists from the moment the ledger holds it durably.
 
-Knows that a pin belongs to a requestor and that one content may have many; declares the
-PinLedger it writes to. Telling the backend is the reconciler's business, and it is only woken
-here: no caller ever waits for a cluster."""
+Knows that a pin belongs to a requestor, and that many may pin one content; declares the PinLedger
+that it writes to. Asking the backend is left to the reconciler, which is only woken here: no
+request waits for a cluster."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,15 +26,15 @@ T = TypeVar("T")
 
 
 class PinLedger(Protocol):
-    """Where promises are kept. Every method raises StorageUnavailable, and then nothing changed."""
+    """The requestors' pins. Every method raises StorageUnavailable, and then nothing changed."""
 
     async def add(self, requestor: str, cid: Cid, spelling: str, label: Label) -> Pin | None:
-        """Record a pin and what becomes of its content, in one durable transaction.
+        """Add a pin and make its content due, in one durable transaction.
 
-        None if *requestor* holds that CID already, and then nothing changes."""
+        None, and nothing changes, if *requestor* holds that CID already."""
 
     async def relabel(self, requestor: str, cid: Cid, label: Label) -> bool:
-        """Say something else of a pin; False if *requestor* does not hold it."""
+        """Replace the label of a pin; False if *requestor* does not hold it."""
 
     async def replace(
         self, requestor: str, old: Pin, cid: Cid, spelling: str, label: Label
@@ -50,15 +50,15 @@ class PinLedger(Protocol):
         """The requestor's pin of *cid* and how far its content is; None if there is none."""
 
     async def search(self, requestor: str, search: Search, shown: Callable[[Page], T]) -> T:
-        """What *shown* makes of the requestor's pins that *search* finds; beside the event loop,
-        as a page may be large."""
+        """The result of *shown* for the page of pins that *search* finds. *shown* is called in
+        another thread, as a page may be large."""
 
 
 class PinDenylist(Protocol):
     """The operator's denylist."""
 
     def check_cid(self, cid: Cid) -> None:
-        """Raises Blocked if this content is not to be pinned."""
+        """Raises Blocked if the operator does not serve this content."""
 
 
 class Pinning:
@@ -72,14 +72,15 @@ class Pinning:
         wake: Callable[[], None],
         refusal: Callable[[Cid], str | None] | None = None,
     ) -> None:
-        """*refusal* says why the backend could never keep a CID; None: it may keep any."""
+        """*refusal(cid)* is the reason why the backend can never pin a CID, or None. Without it,
+        every CID is accepted."""
         self._ledger = ledger
         self._denylist = denylist
         self._wake = wake
         self._refusal = refusal
 
     async def add(self, requestor: str, spelling: str, label: Label = NO_LABEL) -> Pin | None:
-        """The new pin of the CID spelt *spelling*, durable; None if *requestor* held it already.
+        """The new, durable pin of the CID spelt *spelling*; None if *requestor* held it already.
 
         Raises InvalidCid and Blocked."""
         cid = self._admitted(spelling)
@@ -89,7 +90,7 @@ class Pinning:
         return pin
 
     async def describe(self, requestor: str, spelling: str, label: Label) -> PinStatus:
-        """As `add`, but a pin that exists is given *label*; how far its content is either way.
+        """As `add`, but replaces the label of a pin that exists; returns its status either way.
 
         Raises InvalidCid and Blocked."""
         cid = Cid.parse(spelling)
@@ -98,11 +99,11 @@ class Pinning:
             if held is not None and await self._ledger.relabel(requestor, cid, label):
                 pin = replace(held.pin, label=label)
                 break
-            # It was removed in this moment, and is added after all.
+            # It was removed since `add`: add it again.
         return self._ledger.status(requestor, cid) or PinStatus(pin, ContentState.QUEUED)
 
     async def replace(self, requestor: str, old: Pin, spelling: str, label: Label) -> PinStatus:
-        """How far the pin is that takes the place of *old*; its content may be the same.
+        """Replaces *old* by a new pin, maybe of the same CID, and returns the new one's status.
 
         Raises InvalidCid, Blocked, and PinNotFound when *old* is no longer there."""
         cid = self._admitted(spelling)
@@ -113,9 +114,9 @@ class Pinning:
         return self._ledger.status(requestor, cid) or PinStatus(pin, ContentState.QUEUED)
 
     def _admitted(self, spelling: str) -> Cid:
-        """The CID spelt *spelling*, which may be pinned; raises InvalidCid and Blocked."""
+        """The CID spelt *spelling*, if it may be pinned. Raises InvalidCid and Blocked."""
         cid = Cid.parse(spelling)
-        # Now, and not as a pin that fails for ever: no try would end differently.
+        # Refused now, rather than accepted and then failed for ever.
         if self._refusal is not None and (reason := self._refusal(cid)) is not None:
             raise InvalidCid(f"The content cannot be kept: {reason}.")
         self._denylist.check_cid(cid)
@@ -139,7 +140,7 @@ class Pinning:
         return status
 
     async def search(self, requestor: str, search: Search, shown: Callable[[Page], T]) -> T:
-        """What *shown* makes of the requestor's pins that *search* finds, newest first.
+        """The result of *shown* for the page of pins that *search* finds, newest first.
 
-        It is called beside the event loop, in another thread."""
+        *shown* is called in another thread."""
         return await self._ledger.search(requestor, search, shown)

@@ -1,12 +1,14 @@
-"""The resync: compares the whole ledger with the whole pinset of the backend, both ways, slowly.
+"""The resync: compares the whole ledger with the backend's whole pinset, in both directions.
 
-A cluster can forget what it has confirmed (docs/facts/pins.md), its nodes can lose what they held,
-and nobody would ask again for what is final. So the resync streams the pinset, with the replicas
-that there are by the backend's own lists: what the ledger has as pinned and the backend does not
-list, or lists with other replicas than the ledger tells, or with too few, is checked again, which
-brings it back if it is really gone; what the backend lists and nobody here has asked for is
-reported, and never touched. Knows a content by its number in the ledger, one bit each: ten million
-contents are a megabyte. Reconciling is left to the reconciler."""
+Theory of operation. A cluster can lose pins that it has confirmed (docs/facts/pins.md), nodes can
+lose blocks, and the reconciler does not check final pins again. So the resync streams the pinset
+every few hours, with the number of replicas that the backend's own lists show. A final pin that is
+missing in the list, or has too few replicas or another number than the ledger says, is made due:
+the reconciler then asks the backend directly, and repairs what is really gone. A CID that is in the
+pinset and not in the ledger is an unmanaged pin: it is reported and never touched.
+
+Contents are marked as seen by their number in the ledger, one bit each, so ten million contents
+need about a megabyte. Reconciling is left to the reconciler."""
 
 import asyncio
 import time
@@ -34,37 +36,37 @@ class ResyncLedger(Protocol):
     """The part of the ledger that a resync reads and writes. Methods raise StorageUnavailable."""
 
     async def acquire_job(self, name: str, owner: str, seconds: float, longest: float) -> bool:
-        """Whether *owner* may do that work now, alone, for so long; False: not due, or taken.
+        """Lease the job to *owner* for *seconds*; False if it is not due or another owner has it.
 
-        It never waits for more than *longest* seconds."""
+        A due time more than *longest* seconds ahead is ignored."""
 
     async def renew_job(self, name: str, owner: str, seconds: float) -> bool:
         """Extend the lease; False if it was lost."""
 
     async def finish_job(self, name: str, owner: str, again_in: float) -> None:
-        """Give the work back, until it is due again."""
+        """End the lease; the job is due again in *again_in* seconds."""
 
     async def trigger_job(self, name: str) -> None:
-        """Make the work due now, if nobody does it."""
+        """Make the job due now, unless it is leased."""
 
     async def known(self, cids: Sequence[Cid]) -> Mapping[Cid, LedgerEntry]:
-        """What the ledger knows of *cids*, of those that it knows."""
+        """The ledger's entries of those of *cids* that it has."""
 
     async def final_pins(self, above: int, limit: int, before: float) -> Sequence[int]:
-        """The next numbers *above* that are pinned for all we know since *before*, ascending."""
+        """At most *limit* numbers *above* of final pins that were pinned *before*, ascending."""
 
     async def recheck(self, numbers: Sequence[int]) -> None:
-        """Make final contents due."""
+        """Make these contents due, if they are final pins."""
 
     async def report(self, report: ResyncReport) -> None:
-        """Keep what a resync has found."""
+        """Store a report."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResyncSchedule:
-    """Seconds: between resyncs, at least between two whatever happens, until it is looked again
-    whether one is due (another process may have ended one), after one that broke off, and of the
-    lease, which is extended with every thousand contents."""
+    """Times in seconds: *interval* between resyncs, *least* between two even when triggered, *poll*
+    until the job is checked again (another process may have run it), *after_failure* until the next
+    try, and *lease* of the job, renewed with every thousand contents."""
 
     interval: float = 6 * 3600.0
     least: float = 30.0
@@ -74,7 +76,7 @@ class ResyncSchedule:
 
     @classmethod
     def every(cls, interval: float) -> Self:
-        """With that *interval*, kept also where it is shorter than what else is waited for."""
+        """A schedule with that *interval*; shortens the other times where they would exceed it."""
         usual = cls()
         return replace(
             usual,
@@ -107,12 +109,12 @@ class Resync:
         self._main: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to resync: at once, as nobody knows what the backend has been through."""
+        """Start the task, with a resync at once: the backend may have lost something meanwhile."""
         self._triggered.set()
         self._main = asyncio.create_task(self._run(), name="resync")
 
     async def close(self) -> None:
-        """End the resync under way; another process, or the next start, begins again."""
+        """Cancel the resync in progress; another process, or the next start, begins a new one."""
         if self._main is None:
             return
         self._main.cancel()
@@ -123,9 +125,9 @@ class Resync:
         self._triggered.set()
 
     async def now(self) -> ResyncReport | None:
-        """Resync now, whatever the schedule says; None if somebody else is at it.
+        """Resync now, whatever the schedule says; None if another owner is running one.
 
-        Raises UpstreamError when the backend breaks off; then nothing is reported."""
+        Raises UpstreamError if the backend's list breaks off; then nothing is reported."""
         await self._ledger.trigger_job(_JOB)
         return await self._resync_if_due()
 
@@ -151,7 +153,7 @@ class Resync:
                     await self._triggered.wait()
 
     async def _resync_if_due(self) -> ResyncReport | None:
-        """One resync, if it is due and nobody else does it."""
+        """One resync, if it is due and no other owner has the job."""
         schedule = self._schedule
         longest = max(schedule.interval, schedule.after_failure, 2 * schedule.lease)
         if not await self._ledger.acquire_job(_JOB, self._owner, schedule.lease, longest):
@@ -200,8 +202,8 @@ class Resync:
         return report
 
     async def _recheck(self, seen: bytearray, before: float) -> int:
-        """Make due what was pinned *before* the listing for all we know and was not *seen*; how
-        many those are."""
+        """Make the final pins due that were pinned *before* the listing and are not in *seen*;
+        returns how many."""
         missing, last = 0, 0
         while numbers := await self._ledger.final_pins(last, _CHUNK, before):
             last = numbers[-1]
@@ -212,7 +214,7 @@ class Resync:
         return missing
 
     async def _recheck_numbers(self, numbers: Sequence[int]) -> None:
-        """Make those due that are final."""
+        """Make final pins due, and wake the reconciler."""
         if numbers:
             await self._ledger.recheck(numbers)
             self._wake()
@@ -223,12 +225,12 @@ class Resync:
 
 
 def _is_under_replicated(entry: Listed, content: LedgerEntry) -> bool:
-    """Whether fewer replicas are there than were promised to somebody."""
+    """Whether a held content has fewer replicas than it should."""
     return content.is_held and entry.replicas < entry.wanted
 
 
 def _differs(entry: Listed, content: LedgerEntry) -> bool:
-    """Whether the ledger tells requestors something else, or there is something to repair."""
+    """Whether the ledger shows other replicas than the list, or replicas are missing."""
     known = (content.replicas, content.wanted)
     return (entry.replicas, entry.wanted) != known or entry.replicas < entry.wanted
 

@@ -1,4 +1,4 @@
-"""The part of the ledger that knows what is owed, as the reconciler needs it: a port.
+"""The ledger's work queue, as the reconciler needs it: a port.
 
 Adapters do not import this; the type checker proves in wiring/ that they fit."""
 
@@ -9,32 +9,32 @@ from content_gateway.model.content_state import Event, LastRequest, LeaseQuota, 
 
 
 class WorkQueue(Protocol):
-    """The part of the ledger that knows what is owed. Methods raise StorageUnavailable."""
+    """Contents that want reconciling, with their leases. Methods raise StorageUnavailable."""
 
     def any_due(self, quota: LeaseQuota) -> bool:
-        """Whether a content that *quota* has room for seems to wait; it may be gone by now."""
+        """Whether something that *quota* allows seems to be due; it may be gone by now."""
 
     def waiting_requestors(self, limit: int) -> Sequence[int]:
-        """The numbers of so many requestors at most of whom something waits."""
+        """At most *limit* requestors, by number, that have contents in a queue."""
 
     async def lease(self, owner: str, seconds: float, quota: LeaseQuota) -> Sequence[WorkItem]:
-        """As many due contents as *quota* allows, for *owner* alone for so many *seconds*; in
-        turn by requestor."""
+        """Lease as many due contents as *quota* allows to *owner*, for *seconds*, in turn by
+        requestor."""
 
     async def renew(self, owner: str, items: Sequence[WorkItem], seconds: float) -> set[int]:
-        """Extend *owner*'s leases; the numbers of those that it still has, under the generation
-        that it knows."""
+        """Extend *owner*'s leases; returns the numbers of the contents that it still has, with the
+        generation it knows."""
 
     async def release(self, owner: str) -> None:
         """Give up all of *owner*'s leases."""
 
     async def rebase(self, longest: float, lease: float, back: float) -> None:
-        """The clock went *back* so many seconds: what waits, waits as much less. And what waits for
-        more than *longest* seconds from now was told so by a clock that was wrong, and is due; what
-        is leased for longer than that is leased for *lease* seconds."""
+        """Correct the due times after the clock was set *back* so many seconds: waits end as much
+        sooner. A wait of more than *longest* seconds was written by a wrong clock and ends now; a
+        lease that long is cut to *lease* seconds."""
 
     async def trigger(self, numbers: Sequence[int]) -> None:
-        """Make these contents due now, where somebody holds them and nobody reconciles them."""
+        """Make those of these contents due now that are held and not leased."""
 
     async def begin(
         self,
@@ -45,16 +45,16 @@ class WorkQueue(Protocol):
         *,
         though_held: bool = False,
     ) -> WorkItem | None:
-        """Record *event*, and that *last_request* is about to be asked of the backend, durably; the
-        content as it is then.
+        """Record *event*, and that *last_request* is about to be sent. Returns the content as it is
+        then, once that is durable.
 
-        None, and nothing may be sent, if lease or generation have passed on, or if an unpin is
-        meant and somebody holds the content, but *though_held*."""
+        None, and nothing may be sent, if the lease is lost or the generation has changed; or for
+        an unpin of a content that somebody holds, unless *though_held*."""
 
     async def progress(self, owner: str, item: WorkItem, blocks: int, size: int) -> None:
-        """Keep that the content is being brought in, and how far that is."""
+        """Record that the content is being fetched, and how far that is."""
 
     async def record_outcomes(
         self, owner: str, outcomes: Sequence[tuple[WorkItem, Outcome]]
     ) -> None:
-        """Write outcomes and end their leases; nothing is written where *owner* has lost one."""
+        """Write *outcomes* and end their leases; skips contents whose lease *owner* has lost."""
