@@ -82,7 +82,7 @@ class MiniCluster(Workers):
         self.kill(peer)
 
     def start(self, peer: MiniPeer) -> None:
-        """Let *peer* run again; it hears of what it has missed, and does what is left to do."""
+        """Let *peer* run again; it receives the changes it missed, and continues its work."""
         self.catch_up()
         peer.is_up = True
         for cid, pin in peer.state.items():

@@ -55,7 +55,7 @@ class MiniPeer:
     loses_answers: bool = False  # it does what it is asked, and hangs up
     has_ipfs: bool = True
     is_hung: bool = False  # its IPFS node answers, and brings in nothing
-    is_partitioned: bool = False  # it works, and hears of no other peer's changes
+    is_partitioned: bool = False  # it runs, but receives no other peer's changes
     state: dict[str, MiniPin] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
     batch: list[tuple[str, MiniPin | None]] = field(default_factory=list)

@@ -1,5 +1,4 @@
-"""What the tests of last known answers share: a few answers, a clock, and a status check into the
-file."""
+"""What the tests of last known answers share: some answers, a clock, and waiting for rows."""
 
 import sqlite3
 from collections.abc import AsyncIterator, Callable
@@ -20,7 +19,7 @@ EAGER = StoreLimits(flush_seconds=0.0)
 
 
 def a_day_later() -> datetime:
-    """A day after everything that these tests learn."""
+    """A day after all the answers of these tests."""
     return AT + timedelta(days=1)
 
 
@@ -36,8 +35,8 @@ async def opened(
         yield known
 
 
-async def kept(folder: Path, rows: int, *, table: str = "resolutions") -> bool:
-    """Wait until the file holds so many rows; fails when that takes too long."""
+async def wait_for_rows(folder: Path, rows: int, *, table: str = "resolutions") -> None:
+    """Wait until *table* has exactly so many rows; raises TimeoutError after a while."""
     with closing(sqlite3.connect(folder / "ledger.sqlite")) as db:
         count = f"SELECT count(*) FROM {table}"
-        return await until(lambda: db.execute(count).fetchone() == (rows,))
+        await until(lambda: db.execute(count).fetchone() == (rows,))

@@ -170,7 +170,7 @@ async def test_a_lost_lease_writes_nothing(
 async def test_an_older_generation_learns_nothing(
     ledger: SqlitePins, contents: SqliteWorkQueue
 ) -> None:
-    """Let go of and pinned again meanwhile: what was seen is thrown away, and it is due at once."""
+    """Released and pinned again meanwhile: the outcome is dropped, and it is due at once."""
     await promise(ledger, 1)
     (item,) = await lease(contents)
     begun = await contents.begin("a", item, LastRequest.PIN, None)
@@ -313,7 +313,7 @@ async def test_progress_is_kept_and_begins_anew(
 async def test_an_outage_keeps_what_was_seen_before(
     ledger: SqlitePins, contents: SqliteWorkQueue
 ) -> None:
-    """Where nothing was learned, replicas and peers stay, and only the reason changes."""
+    """Where nothing was observed, replicas and peers stay, and only the reason changes."""
     await promise(ledger, 1)
     (item,) = await lease(contents)
     seen = Outcome(Event.SEEN_PINNING, 0.0, BackendStatus(TrackerStatus.PINNING, 1, 3))
@@ -403,7 +403,7 @@ HOW = [
     ("holds", "SEARCH pins", "SCAN"),
     ("status", "SEARCH pins", "SCAN"),
     ("list", "pins_by_age", "TEMP B-TREE"),
-    ("let go", "pins_by_content", "SCAN contents"),
+    ("release", "pins_by_content", "SCAN contents"),
 ]
 
 
@@ -435,7 +435,7 @@ async def test_reading_uses_an_index(tmp_path: Path, what: str, wanted: str, unw
                 ledger.holds("anna", cid(1))
             case "status":
                 ledger.status("anna", cid(1))
-            case "let go":
+            case "release":
                 await ledger.remove("anna", cid(1))
             case "list":
                 # A search has a connection of its own: the same statement, with its values.

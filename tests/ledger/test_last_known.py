@@ -1,4 +1,4 @@
-"""Last known answers: what was learned comes back, in this process or in another."""
+"""Last known answers: what was stored is loaded, in this process or in another."""
 
 import asyncio
 import sqlite3
@@ -25,7 +25,7 @@ from content_gateway.model.records import (
 )
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from tests.ipns.signing import NOW, RsaSigner, Signer, data
-from tests.ledger.answers import ALICE, AT, BOB, EAGER, WALLET, kept, opened
+from tests.ledger.answers import ALICE, AT, BOB, EAGER, WALLET, opened, wait_for_rows
 from tests.names.services import Clock
 
 BITCOIN = CoinType(0)
@@ -79,7 +79,7 @@ async def test_each_coin_has_its_own_answer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["nobody.eth", "", "' OR 1=1 --", "\U0001f984.eth", "a\0b.eth"])
 async def test_what_was_never_learned_is_not_known(tmp_path: Path, name: str) -> None:
-    """Whatever the name looks like; and once learned it is known under that name alone."""
+    """Whatever the name looks like; and once stored it is known under that name alone."""
     async with opened(tmp_path) as known:
         known.store("site.eth", ETHEREUM, Resolved(ALICE, AT))
         assert known.load(name, ETHEREUM) is None
@@ -112,9 +112,9 @@ async def test_it_is_written_while_the_service_runs(tmp_path: Path) -> None:
     async with opened(tmp_path) as known:
         for number in range(1200):
             known.store(f"{number}.eth", ETHEREUM, Resolved(ALICE, AT))
-        await kept(tmp_path, 1200)
+        await wait_for_rows(tmp_path, 1200)
         known.store("late.eth", ETHEREUM, Resolved(BOB, AT))
-        await kept(tmp_path, 1201)
+        await wait_for_rows(tmp_path, 1201)
 
 
 async def test_whatever_waits_is_written_at_the_end(tmp_path: Path) -> None:
@@ -123,8 +123,8 @@ async def test_whatever_waits_is_written_at_the_end(tmp_path: Path) -> None:
         for number in range(1700):
             known.store(f"{number}.eth", ETHEREUM, Resolved(ALICE, AT))
             known.store_ipns(IpnsName.parse(f"{number}.example"), StoredEntry("/ipfs/x", AT))
-    assert await kept(tmp_path, 1700)
-    assert await kept(tmp_path, 1700, table="ipns")
+    await wait_for_rows(tmp_path, 1700)
+    await wait_for_rows(tmp_path, 1700, table="ipns")
 
 
 # -- which of two answers is the last -------------------------------------------------------
@@ -134,7 +134,7 @@ async def test_a_later_answer_replaces_an_earlier_one(tmp_path: Path) -> None:
     """In whole: no field of the old one stays."""
     async with opened(tmp_path) as known:
         known.store("site.eth", ETHEREUM, Resolved(Records(WALLET, CONTENTS[1], True), AT))
-        await kept(tmp_path, 1)
+        await wait_for_rows(tmp_path, 1)
         later = Resolved(Records(None, CONTENTS[4]), AT + timedelta(seconds=1))
         known.store("site.eth", ETHEREUM, later)
     async with opened(tmp_path) as known:
@@ -144,7 +144,7 @@ async def test_a_later_answer_replaces_an_earlier_one(tmp_path: Path) -> None:
 async def test_a_process_that_writes_late_does_not_undo_what_another_learned(
     tmp_path: Path,
 ) -> None:
-    """Of two processes with one ledger the one that learned last is right."""
+    """Of two processes with one ledger the newest answer wins."""
     newer, older = Resolved(BOB, AT + timedelta(seconds=2)), Resolved(ALICE, AT)
     newer_link = StoredEntry("/ipfs/new", AT + timedelta(seconds=2))
     async with opened(tmp_path) as slow:
@@ -241,8 +241,8 @@ from content_gateway.ledger.database import LedgerDatabase
 
 async def main():
     async with LedgerDatabase(Path(sys.argv[1])) as database, SqliteLastKnown(database) as known:
-        learned = known.load("site.eth", ETHEREUM)
-        print(learned.records.wallet, learned.at.isoformat())
+        stored = known.load("site.eth", ETHEREUM)
+        print(stored.records.wallet, stored.at.isoformat())
 
 asyncio.run(main())
 """
@@ -252,7 +252,7 @@ async def test_another_process_reads_what_this_one_wrote(tmp_path: Path) -> None
     """While both are running."""
     async with opened(tmp_path) as known:
         known.store("site.eth", ETHEREUM, Resolved(ALICE, AT))
-        await kept(tmp_path, 1)
+        await wait_for_rows(tmp_path, 1)
         path = str(tmp_path / "ledger.sqlite")
         reader = await asyncio.create_subprocess_exec(
             sys.executable, "-c", READER, path, stdout=asyncio.subprocess.PIPE
@@ -266,7 +266,7 @@ async def test_another_process_that_writes_is_heard(tmp_path: Path) -> None:
     async with opened(tmp_path) as here, opened(tmp_path) as there:
         assert here.load("site.eth", ETHEREUM) is None
         there.store("site.eth", ETHEREUM, Resolved(ALICE, AT))
-        await kept(tmp_path, 1)
+        await wait_for_rows(tmp_path, 1)
         assert here.load("site.eth", ETHEREUM) == Resolved(ALICE, AT)
 
 
@@ -279,4 +279,4 @@ async def test_a_ledger_of_an_earlier_version_gets_the_tables(tmp_path: Path) ->
     async with LedgerDatabase(tmp_path / "ledger.sqlite") as database:
         async with SqliteLastKnown(database, bounds=EAGER) as known:
             known.store("site.eth", ETHEREUM, Resolved(ALICE, AT))
-        assert await kept(tmp_path, 1)
+        await wait_for_rows(tmp_path, 1)

@@ -15,7 +15,7 @@ from content_gateway.ledger.last_known import SqliteLastKnown, StoreLimits
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import Resolved, StoredEntry
 from content_gateway.model.wallet import ETHEREUM
-from tests.ledger.answers import ALICE, AT, BOB, EAGER, kept, opened
+from tests.ledger.answers import ALICE, AT, BOB, EAGER, opened, wait_for_rows
 from tests.waiting import until
 
 LAZY = StoreLimits(flush_seconds=3600.0)
@@ -37,7 +37,7 @@ async def until_logged(logs: list[Any], event: str) -> None:
 
 
 async def test_a_locked_database_is_written_when_it_is_free(tmp_path: Path) -> None:
-    """Meanwhile everything that was learned is known, and nobody hears of the trouble."""
+    """Meanwhile pending answers are still loaded, and no caller gets an error."""
     async with opened(tmp_path, EAGER) as known:
         with locked(tmp_path), structlog.testing.capture_logs() as logs:
             known.store("site.eth", ETHEREUM, Resolved(ALICE, AT))
@@ -46,7 +46,7 @@ async def test_a_locked_database_is_written_when_it_is_free(tmp_path: Path) -> N
             known.store("site.eth", ETHEREUM, Resolved(BOB, AT + timedelta(seconds=1)))
             assert known.load("site.eth", ETHEREUM) == Resolved(BOB, AT + timedelta(seconds=1))
             assert known.load("other.eth", ETHEREUM) is None
-        await kept(tmp_path, 1)
+        await wait_for_rows(tmp_path, 1)
     async with opened(tmp_path) as known:
         assert known.load("site.eth", ETHEREUM) == Resolved(BOB, AT + timedelta(seconds=1))
         assert known.load_ipns(DOMAIN) is not None
@@ -81,7 +81,7 @@ async def test_a_full_disk_is_survived(tmp_path: Path) -> None:
             await until_logged(logs, "last known answers were not written")
         assert known.load("499.eth", ETHEREUM) == Resolved(ALICE, AT)
         await database.write(pages(1_000_000))
-        await kept(tmp_path, 500)
+        await wait_for_rows(tmp_path, 500)
 
 
 async def test_what_cannot_be_read_is_not_known(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ async def test_what_cannot_be_read_is_not_known(tmp_path: Path) -> None:
 async def test_a_row_that_nobody_can_read_is_not_known(
     tmp_path: Path, column: str, value: object
 ) -> None:
-    """Whoever wrote it: the name is looked up again, and what is learned replaces the row."""
+    """Whoever wrote it: the name is looked up again, and the new answer replaces the row."""
     async with opened(tmp_path) as known:
         known.store("site.eth", ETHEREUM, Resolved(ALICE, AT))
     with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as db, db:
@@ -147,7 +147,7 @@ async def test_what_cannot_be_written_stands_in_nobodys_way(tmp_path: Path) -> N
             known.store_ipns(DOMAIN, StoredEntry("/ipfs/\ud800", AT))
             await until_logged(logs, "last known answers cannot be written and are dropped")
         known.store("other.eth", ETHEREUM, Resolved(ALICE, AT))
-        await kept(tmp_path, 1)
+        await wait_for_rows(tmp_path, 1)
 
 
 # -- bounds ---------------------------------------------------------------------------------
@@ -163,20 +163,20 @@ async def test_what_waits_to_be_written_is_bounded(tmp_path: Path) -> None:
         known.store("2.eth", ETHEREUM, None)
         assert known.load("1.eth", ETHEREUM) == Resolved(BOB, AT)
         assert known.load("3.eth", ETHEREUM) is None
-    assert await kept(tmp_path, 2)
-    assert await kept(tmp_path, 3, table="ipns")
+    await wait_for_rows(tmp_path, 2)
+    await wait_for_rows(tmp_path, 3, table="ipns")
 
 
 async def test_the_oldest_answers_give_way(tmp_path: Path) -> None:
-    """The tables hold as many as they may, the ones that were learned last."""
+    """The tables keep the newest answers, as many as their bounds say."""
     bounds = StoreLimits(resolutions=10, links=5, prune_every=40, flush_seconds=0)
     async with opened(tmp_path, bounds) as known:
         for number in range(60):
             at = AT + timedelta(seconds=number)
             known.store(f"{number}.eth", ETHEREUM, Resolved(ALICE, at))
             known.store_ipns(IpnsName.parse(f"{number}.example"), StoredEntry("/ipfs/x", at))
-        await kept(tmp_path, 10)
-        await kept(tmp_path, 5, table="ipns")
+        await wait_for_rows(tmp_path, 10)
+        await wait_for_rows(tmp_path, 5, table="ipns")
     async with opened(tmp_path, bounds) as known:
         assert known.load("49.eth", ETHEREUM) is None
         assert known.load("50.eth", ETHEREUM) is not None
@@ -190,7 +190,7 @@ async def test_answers_of_one_moment_are_pruned_to_the_number(tmp_path: Path) ->
     async with opened(tmp_path, bounds) as known:
         for number in range(60):
             known.store(f"{number}.eth", ETHEREUM, Resolved(ALICE, AT))
-    assert await kept(tmp_path, 10)
+    await wait_for_rows(tmp_path, 10)
 
 
 async def test_between_prunings_a_table_may_be_too_large(tmp_path: Path) -> None:
@@ -200,8 +200,8 @@ async def test_between_prunings_a_table_may_be_too_large(tmp_path: Path) -> None
         for number in range(109):
             known.store(f"{number}.eth", ETHEREUM, Resolved(ALICE, AT + timedelta(seconds=number)))
             if number in (0, 58, 98):
-                await kept(tmp_path, {0: 1, 58: 59, 98: 99}[number])
-        await kept(tmp_path, 10)
+                await wait_for_rows(tmp_path, {0: 1, 58: 59, 98: 99}[number])
+        await wait_for_rows(tmp_path, 10)
 
 
 async def test_a_service_that_is_restarted_often_prunes_too(tmp_path: Path) -> None:
@@ -210,4 +210,4 @@ async def test_a_service_that_is_restarted_often_prunes_too(tmp_path: Path) -> N
         async with opened(tmp_path, StoreLimits(resolutions=4, flush_seconds=0)) as known:
             for number in range(3):
                 known.store(f"{start}-{number}.eth", ETHEREUM, Resolved(ALICE, AT))
-    assert await kept(tmp_path, 4)
+    await wait_for_rows(tmp_path, 4)

@@ -313,7 +313,7 @@ async def test_a_new_pin_ends_the_grace_period(
 async def test_somebody_who_asks_for_what_failed_is_not_kept_waiting(
     ledger: SqlitePins, contents: SqliteWorkQueue
 ) -> None:
-    """A second requestor of a content in a long gap makes it due now."""
+    """A second requestor of a content in a long backoff makes it due now."""
     await add(ledger, 1)
     await seen(contents, Event.SEEN_FAILED, again_in=600.0)
     assert not contents.any_due(quota(9))

@@ -87,7 +87,7 @@ class RealClusterWorld:
         self._pinned_at_first = pinned_at_first  # a new Kubo pins an empty directory
 
     async def clear(self) -> None:
-        """Let go of everything that an earlier test has left."""
+        """Unpin everything that an earlier test has left."""
         await eventually(self._is_empty, what="nothing is pinned", seconds=40)
         for kubo in (self.somebody, *self.kubos):
             await kubo.collect_garbage()

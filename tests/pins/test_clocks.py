@@ -224,7 +224,7 @@ async def test_a_lease_of_the_future_is_not_taken_from_who_lives(
 async def test_a_period_of_grace_is_kept_but_not_for_a_year(
     ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
-    """Let go of under a clock that was ahead: the grace begins again, once."""
+    """Released under a clock that was ahead: the grace begins again, once."""
     await add(ledger, 1, 2)
     await ledger.remove("a", cid(1))
     clock.now += YEAR

@@ -1,4 +1,4 @@
-"""Which origins of pins are taken and used, and which addresses clients are told of."""
+"""Which origins of pins are taken and used, and which addresses clients get."""
 
 import asyncio
 from collections.abc import Sequence

@@ -355,11 +355,11 @@ async def test_contents_that_hang_do_not_stop_the_others(
     database: LedgerDatabase, pinning: Pinning, backend: Backend
 ) -> None:
     """Many contents that never come leave workers for those that were not tried yet."""
-    slices = ReconcilePolicy(
+    timeouts = ReconcilePolicy(
         workers=4, idle=0.02, first_attempt_timeout=0.05, first_backoff=0.01, longest_backoff=0.02
     )
     backend.hanging = {cid(number) for number in range(40)}
-    reconciler = Reconciler(SqliteWorkQueue(database), backend, policy=slices)
+    reconciler = Reconciler(SqliteWorkQueue(database), backend, policy=timeouts)
     for number in range(40):
         await pinning.add("a", str(cid(number)))
     reconciler.start()
@@ -511,7 +511,7 @@ async def test_batched_changes_are_believed_when_they_are_old_enough(
 
 
 async def test_an_unpin_that_came_too_early_is_sent_again(database: LedgerDatabase) -> None:
-    """Let go inside the batch window of its pin: the cluster says 404 and pins it afterwards."""
+    """Released inside the batch window of its pin: the cluster says 404 and pins it afterwards."""
     backend = Backend(batch_age=2.0)
     reconciler = Reconciler(SqliteWorkQueue(database), backend, policy=QUICK)
     ledger = SqlitePins(database, grace=0.0)

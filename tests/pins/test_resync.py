@@ -135,7 +135,7 @@ async def test_a_wiped_backend_is_asked_for_everything(
     assert woken
 
 
-async def test_an_empty_ledger_has_only_strangers(resync: Resync, pinset: Pinset) -> None:
+async def test_an_empty_ledger_has_only_unmanaged_pins(resync: Resync, pinset: Pinset) -> None:
     """And none of them is touched: the backend here fails whoever tries."""
     pinset.cids = [cid(1), cid(2)]
     report = await resync.now()

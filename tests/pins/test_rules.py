@@ -34,7 +34,7 @@ AGE = BATCH + MAX_SEND_DELAY  # a request may be sent a little after it was reco
 JUST, LONG_AGO = NOW - 1, NOW - AGE - 1
 QUEUED, PINNED, FAILED = ContentState.QUEUED, ContentState.PINNED, ContentState.FAILED
 UNPINNING = ContentState.UNPINNING
-LATER = object()  # any outcome that learns nothing and looks again
+LATER = object()  # any outcome without an event that is checked again
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ KEEPING = [
         LONG_AGO,
         TrackerStatus.FAILED,
         Action.PIN,
-    ),  # its gap is over: once more
+    ),  # its backoff is over: retried
     (
         PINNED,
         LastRequest.PIN,
@@ -314,7 +314,7 @@ def test_no_error_makes_what_leaves_look_gone(
     assert outcome.again_in is not None
 
 
-def test_gaps_grow_to_their_limits() -> None:
+def test_backoffs_grow_to_their_limits() -> None:
     """From half a second to five minutes, for what fails to ten, for outages to ten seconds."""
     rules = DecisionRules(ReconcilePolicy(), BATCH, jitter=lambda: 1.0)
     for backoff, first, longest in (
@@ -322,13 +322,13 @@ def test_gaps_grow_to_their_limits() -> None:
         (rules.backoffs.failure_backoff, 1.0, 600.0),
         (rules.backoffs.unreachable_backoff, 0.5, 10.0),
     ):
-        gaps = [backoff(times) for times in range(30)]
-        assert (gaps[0], gaps[-1], backoff(10**9)) == (first, longest, longest)
-        assert gaps == sorted(gaps)
+        seconds = [backoff(times) for times in range(30)]
+        assert (seconds[0], seconds[-1], backoff(10**9)) == (first, longest, longest)
+        assert seconds == sorted(seconds)
 
 
-def test_what_is_held_up_waits_no_longer_afterwards(rules: DecisionRules) -> None:
-    """However long an outage was: looks in vain count until the next gap is some seconds."""
+def test_an_outage_does_not_lengthen_later_backoffs(rules: DecisionRules) -> None:
+    """However long it was: unanswered status checks count until the backoff is some seconds."""
     status_checks = 0
     for _ in range(100):
         outcome = rules.after_error(
@@ -341,7 +341,7 @@ def test_what_is_held_up_waits_no_longer_afterwards(rules: DecisionRules) -> Non
 
 
 def test_backoffs_have_jitter() -> None:
-    """Jitter takes up to a half away, so that many contents do not march in step."""
+    """Jitter takes up to a half away, so that many contents are not retried at once."""
     least = DecisionRules(ReconcilePolicy(), BATCH, jitter=lambda: 0.0).backoffs.status_backoff(5)
     most = DecisionRules(ReconcilePolicy(), BATCH, jitter=lambda: 1.0).backoffs.status_backoff(5)
     assert least == most / 2

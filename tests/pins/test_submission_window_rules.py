@@ -77,7 +77,7 @@ def test_what_is_done_soon_earns_room_and_what_hangs_loses_it() -> None:
     rows.hear(hanging, 9.0)
     assert not rows.windows.may_send(1)
     rows.hear()
-    assert len(rows.send_all(1)) == 7, "it starts anew"
+    assert len(rows.send_all(1)) == 7, "its credit is gone"
 
 
 def test_what_is_done_late_costs_room() -> None:
