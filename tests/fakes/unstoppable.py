@@ -46,6 +46,8 @@ class UnstoppableChain(Miniature):
         said: dict[str, Any] = {"jsonrpc": "2.0", "id": asked["id"]}
         if self.mood == "error" or asked["method"] != "eth_call":
             said["error"] = {"code": -32000, "message": "header not found"}
+        elif self.mood == "limited":
+            said["error"] = {"code": -32005, "message": "limit exceeded"}
         elif self.mood == "revert":
             said["error"] = {"code": 3, "message": "execution reverted", "data": "0x08c379a0"}
         else:

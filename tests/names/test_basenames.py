@@ -22,20 +22,17 @@ from content_gateway.names.basenames import Basenames
 from content_gateway.names.ens import EnsNames
 from content_gateway.net.http_client import HttpClient
 from tests.ethereum.nodes import work_of_ours
+from tests.fakes.base import BASE_REGISTRY, RESOLVER, Base
 from tests.fakes.ethereum import (
-    NOBODY,
     REGISTRY,
     UNIVERSAL_RESOLVER,
     Ethereum,
     Name,
     Revert,
-    namehash,
     selector,
 )
 from tests.fakes.miniature import Mood, running
 
-BASE_REGISTRY = "0xB94704422c2a1E396835A571837Aa5AE53285a95"
-RESOLVER = "0x" + "5e" * 20
 ALICE = DomainName.parse("alice.base.eth")
 WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
 OWNER = "0x000000000000000000000000000000000000dEaD"
@@ -43,33 +40,6 @@ BASE = CoinType(0x80000000 | 8453)
 CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
 IPFS = bytes.fromhex("e3010170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f")
 CONTENT = IpfsContent(Cid.parse(CID))
-
-
-class Base(Ethereum):
-    """Base with the registry of Basenames: who owns a name, and its resolver's contenthash."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.contenthashes: dict[bytes, bytes] = {}
-        self.owners: dict[bytes, str] = {}
-        self.contracts[BASE_REGISTRY.lower()] = self._registry
-        self.contracts[RESOLVER] = self._resolver
-
-    def put(self, name: DomainName, contenthash: bytes, owner: str = NOBODY) -> None:
-        """Let *name* exist."""
-        node = namehash(name.text)
-        self.contenthashes[node], self.owners[node] = contenthash, owner
-
-    def _registry(self, data: bytes) -> bytes:
-        function, node = data[:4], data[4:]
-        if function == selector("owner(bytes32)"):
-            return encode(["address"], [self.owners.get(node, NOBODY)])
-        assert function == selector("resolver(bytes32)")
-        return encode(["address"], [RESOLVER if node in self.contenthashes else NOBODY])
-
-    def _resolver(self, data: bytes) -> bytes:
-        assert data[:4] == selector("contenthash(bytes32)")
-        return encode(["bytes"], [self.contenthashes[data[4:]]])
 
 
 @pytest.fixture

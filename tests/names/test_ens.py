@@ -1,7 +1,6 @@
 """EnsNames over a node: one call a name, the owner as stand-in, and no outage taken for absence."""
 
 from collections.abc import AsyncIterator
-from time import monotonic
 
 import pytest
 from eth_abi.abi import encode
@@ -132,17 +131,6 @@ async def test_every_dotted_name_goes_to_ens(ens: EnsNames, ethereum: Ethereum) 
     assert (await ens.resolve(DomainName.parse("BÜCHER.eth"))).wallet == OWNER
 
 
-async def test_an_update_is_seen_at_once(ens: EnsNames, ethereum: Ethereum) -> None:
-    """The service keeps nothing: what the chain holds now is what it answers."""
-    ethereum.names["site.eth"] = Name(address=WALLET)
-    await ens.resolve(SITE)
-    ethereum.names["site.eth"] = Name(address=OWNER)
-    assert (await ens.resolve(SITE)).wallet == OWNER
-    del ethereum.names["site.eth"]
-    with pytest.raises(NameNotFound):
-        await ens.resolve(SITE)
-
-
 @pytest.mark.parametrize(
     ("mood", "error"),
     [
@@ -166,12 +154,10 @@ async def test_an_update_is_seen_at_once(ens: EnsNames, ethereum: Ethereum) -> N
 async def test_an_outage_is_not_an_unknown_name(
     ens: EnsNames, ethereum: Ethereum, mood: Mood, error: type[UpstreamError]
 ) -> None:
-    """However the node fails, the caller hears how, never 'not found', and soon."""
+    """However the node fails, the caller hears how, never 'not found'."""
     ethereum.misbehave(mood)
-    begun = monotonic()
     with pytest.raises(error):
         await ens.resolve(SITE)
-    assert monotonic() - begun < 2
 
 
 async def test_an_outage_behind_the_owner_is_a_wallet_that_failed(
