@@ -398,12 +398,12 @@ HOW = [
     ("lease", "turns_due (queue=? AND at<?)", "SCAN turns"),
     ("lease", "pins_by_content (content=?)", "SCAN pins"),
     ("lease releases", "contents_unpinning", "SCAN contents"),
-    ("settle shared", "contents_due (<expr>=? AND turn_of=? AND next_at<?)", "SCAN contents"),
+    ("record shared", "contents_due (<expr>=? AND turn_of=? AND next_at<?)", "SCAN contents"),
     ("release", "contents_leased", "SCAN"),
     ("holds", "SEARCH pins", "SCAN"),
     ("status", "SEARCH pins", "SCAN"),
     ("list", "pins_by_age", "TEMP B-TREE"),
-    ("release", "pins_by_content", "SCAN contents"),
+    ("remove", "pins_by_content", "SCAN contents"),
 ]
 
 
@@ -427,7 +427,7 @@ async def test_reading_uses_an_index(tmp_path: Path, what: str, wanted: str, unw
                 await contents.lease("a", 1.0, LeaseQuota(5, releases=5))
             case "release":
                 await contents.release("a")
-            case "settle shared":
+            case "record shared":
                 await promise(ledger, 1, who="ben")
                 (item,) = await contents.lease("a", 1.0, quota(5))
                 await contents.record_outcomes("a", [(item, AGAIN)])
@@ -435,7 +435,7 @@ async def test_reading_uses_an_index(tmp_path: Path, what: str, wanted: str, unw
                 ledger.holds("anna", cid(1))
             case "status":
                 ledger.status("anna", cid(1))
-            case "release":
+            case "remove":
                 await ledger.remove("anna", cid(1))
             case "list":
                 # A search has a connection of its own: the same statement, with its values.
