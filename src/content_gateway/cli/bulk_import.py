@@ -1,8 +1,8 @@
-"""Many pins at once: lines in, a tally out, with a bounded number of them under way.
+"""Bulk import: adds a pin for each line, a limited number of them at the same time.
 
-Knows what a line holds, and that the ledger commits in groups what waits for it together. Where
-lines come from and how pins are kept is left to others; a repeat costs next to nothing, so an
-import that broke off is simply begun again."""
+Knows the format of a line, and that the ledger commits concurrent writes in groups. Reading lines
+is left to lines.py, writing pins to the caller. A pin that exists costs next to nothing, so an
+import that was interrupted is run again from the start."""
 
 import asyncio
 import random

@@ -157,8 +157,8 @@ def requestor_meant(gateway: "Application", loaded: Loaded, whose: Whose) -> str
     raise GatewayError(f"There is no key named {whose.key_name}.")
 
 
-def told_to_operator(gateway: "Application", status: PinStatus) -> PinStatus:
-    """*status*, in an outage with the backend's own error, which requestors do not hear."""
+def with_backend_reason(gateway: "Application", status: PinStatus) -> PinStatus:
+    """*status*, in an outage with the backend's own error, which only the operator may see."""
     health = gateway.health.last()
     if health is None or not health.reason or status.error != health.describe():
         return status

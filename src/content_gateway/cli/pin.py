@@ -107,14 +107,16 @@ class _Adding:
             requestor = common.requestor_of(gateway, self._loaded, self._key)
             await self._add(gateway, requestor, cid)
 
-            def look() -> PinStatus:
-                return common.told_to_operator(gateway, gateway.pinning.status(requestor, cid))
+            def read_status() -> PinStatus:
+                return common.with_backend_reason(gateway, gateway.pinning.status(requestor, cid))
 
             if not wait:
-                return look()
+                return read_status()
             reconciling = ReconcileIfIdle(gateway, self._loaded.settings)
             with StatusLine() as line:
-                return await until_pinned(look, reconciling=reconciling, seconds=seconds, line=line)
+                return await until_pinned(
+                    read_status, reconciling=reconciling, seconds=seconds, line=line
+                )
 
     async def _add(self, gateway: "Application", requestor: str, cid: Cid) -> None:
         label = label_of(self._name)
@@ -146,7 +148,7 @@ def status(
         parsed = Cid.parse(cid)
         async with opened(loaded.settings) as gateway:
             requestor = common.requestor_meant(gateway, loaded, whose)
-            return common.told_to_operator(gateway, gateway.pinning.status(requestor, parsed))
+            return common.with_backend_reason(gateway, gateway.pinning.status(requestor, parsed))
 
     loaded = common.load_beside(config, data)
     _print(common.run(ask()), as_json)

@@ -33,8 +33,8 @@ from content_gateway.settings.model import Settings
 if TYPE_CHECKING:
     from content_gateway.wiring.app import Application
 
-_BETWEEN_LOOKS: Final = 0.2
-_BETWEEN_SWEEPS: Final = 1.0
+_POLL_SECONDS: Final = 0.2
+_BETWEEN_RESYNCS: Final = 1.0
 _SHOWN: Final = 20
 
 
@@ -125,7 +125,7 @@ async def _resync(gateway: "Application", line: StatusLine) -> None:
     try:
         while await gateway.resync.now() is None:
             line.show("waiting for the resync of another process", news=True)
-            await asyncio.sleep(_BETWEEN_SWEEPS)
+            await asyncio.sleep(_BETWEEN_RESYNCS)
     except UpstreamError as away:
         raise GatewayError(f"The pin backend is unreachable: {away.detail}") from away
 
@@ -136,7 +136,7 @@ async def _work_off(
     """Return when nothing is on its way, and everything else was tried since *began*."""
     loop = asyncio.get_running_loop()
     while True:
-        reconciling.see_to_it()
+        reconciling.ensure_reconciled()
         asked = loop.time()
         backlog = await gateway.contents.backlog(began)
         if backlog.is_drained:
@@ -146,7 +146,7 @@ async def _work_off(
             f" {backlog.leased:,} under way"
         )
         # A large ledger takes a while to count: then it is counted less often.
-        await asyncio.sleep(max(_BETWEEN_LOOKS, 5 * (loop.time() - asked)))
+        await asyncio.sleep(max(_POLL_SECONDS, 5 * (loop.time() - asked)))
 
 
 async def _report_of(gateway: "Application") -> _Report:

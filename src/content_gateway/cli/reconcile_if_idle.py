@@ -23,7 +23,7 @@ class ReconcileIfIdle:
         self._settings = settings
         self._is_ours = False
 
-    def see_to_it(self) -> None:
+    def ensure_reconciled(self) -> None:
         """Start a reconciler if no service runs; to be called again and again while waiting.
 
         Its leases make it safe beside a service that starts later. Raises WrongSettings when the

@@ -122,7 +122,7 @@ def listed(value: bytes) -> list[bytes]:
     return [member.strip() for member in value.split(b",")]
 
 
-def has_already(headers: Iterable[tuple[bytes, bytes]], etag: bytes) -> bool:
+def has_current_etag(headers: Iterable[tuple[bytes, bytes]], etag: bytes) -> bool:
     """Whether the caller has the body that *etag* names (RFC 9110 section 13.1.2)."""
     for name, value in headers:
         if name == b"if-none-match":

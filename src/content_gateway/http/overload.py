@@ -1,8 +1,8 @@
-"""Refusals for overload, told at a pace: who asks again at once gets the next one a little later.
+"""Rate limit for refusals: a requestor that retries at once gets its next refusal later.
 
-A client that asks again as soon as it is refused would keep the event loop busy with saying no,
-thousands of times a second, and everybody else waiting. Knows requestors and the time, and nothing
-of what was refused; what there is too much of is said by whoever refuses (fair_semaphore.py)."""
+A client that retries as soon as it is refused would keep the event loop busy with thousands of
+refusals a second, while all others wait. Knows requestors and the time; why a request is refused is
+left to fair_semaphore.py."""
 
 import asyncio
 import random
@@ -14,15 +14,16 @@ _KEPT: Final = 1_000
 
 
 class Refusals:
-    """The first refusal of a requestor is told at once, and a hundred a second while it goes on;
-    more where there are so many that one would wait for more than a second, and then at any moment
-    of the next: or all that were refused together would ask again together."""
+    """Delays refusals: each requestor's first is sent at once, then a hundred a second.
+
+    One that would wait for more than a second is sent at a random moment of the next second, so
+    that clients which were refused together do not retry together."""
 
     def __init__(self) -> None:
         self._next: dict[str, float] = {}  # when each requestor's next one is told
 
     async def wait(self, requestor: str) -> None:
-        """Return when *requestor* is to be told of its refusal."""
+        """Return when the refusal may be sent to *requestor*."""
         now = asyncio.get_running_loop().time()
         at = max(now, self._next.pop(requestor, now))
         if at > now + _LONGEST:

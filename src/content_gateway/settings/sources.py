@@ -1,7 +1,7 @@
-"""The sources of settings: a command's defaults, a TOML file, the environment, the command line.
+"""Reads settings from a command's defaults, a TOML file, the environment and the command line.
 
-Every source is read into the same flat form (`ens.rpc_urls`), the later ones win, and the place
-each value came from is kept. Everything that is wrong, in any source, is named at once."""
+Every source gives flat names (`ens.rpc_urls`); a later source overrides an earlier one, and the
+origin of each value is kept. All errors of all sources are reported together."""
 
 import json
 import tomllib

@@ -19,7 +19,7 @@ from content_gateway.http.messages import (
     Handlers,
     Request,
     Response,
-    has_already,
+    has_current_etag,
     length_of,
     listed,
 )
@@ -136,7 +136,7 @@ def _demands_anew(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 def _validated(request: Request, etag: bytes, body: bytes) -> Response:
     """*body* under *etag*, or 304 where the caller has it already (RFC 9110, If-None-Match)."""
     headers = [(b"etag", etag), _REVALIDATE]
-    if has_already(request.headers, etag):
+    if has_current_etag(request.headers, etag):
         # Its length would be that of the body it does not have (RFC 9110, 8.6).
         return Response(b"", headers, 304)
     return Response(body, [JSON, *headers, length_of(body)])

@@ -20,7 +20,7 @@ from content_gateway.http.messages import (
     Request,
     Response,
     ResponseStream,
-    has_already,
+    has_current_etag,
     in_one,
     length_of,
     listed,
@@ -114,7 +114,7 @@ class TrustlessHandlers:
         answer: Answer | None = None
         try:
             root = await self._root(cid, request)
-            if has_already(request.headers, dict(headers)[b"etag"]):
+            if has_current_etag(request.headers, dict(headers)[b"etag"]):
                 answer = Response(b"", headers, 304)
             elif wanted.is_car:
                 pieces = self._car(cid, wanted.scope, request.charged)
@@ -134,7 +134,7 @@ class TrustlessHandlers:
         cid, wanted, headers = self._asked(request)
         async with self._answers.request(request.charged):
             root = await self._root(cid, request)
-        if has_already(request.headers, dict(headers)[b"etag"]):
+        if has_current_etag(request.headers, dict(headers)[b"etag"]):
             return Response(b"", headers, 304)
         return Response(b"", headers if wanted.is_car else [*headers, length_of(root)])
 
