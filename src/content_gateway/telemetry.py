@@ -1,8 +1,7 @@
-"""Logs and request ids.
+"""Logging, and request ids.
 
-Writes one event a line to standard error, as text or JSON, so many of a kind and no more, and takes
-out what must never be in a log: API keys. Which events there are is left to the modules that log
-them."""
+Writes one event a line to standard error, as text or JSON, limits the rate of each kind of event,
+and redacts API keys. Which events there are is left to the modules that log them."""
 
 import logging
 import os

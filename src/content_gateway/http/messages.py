@@ -1,7 +1,7 @@
-"""What passes between the routes and the handlers: a request, and the response to it.
+"""Requests and responses, as they pass between the routes and the handlers.
 
 Knows the two forms of a response, whole and streamed, and the header fields that all responses
-to keyed operations share. What is asked and answered is left to the handlers."""
+to operations with a key share. Parameters and bodies are left to the handlers."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import lru_cache
@@ -14,7 +14,7 @@ from content_gateway.http.auth import Principal
 from content_gateway.http.problems import Headers
 
 JSON: Final = (b"content-type", b"application/json")
-# Larger bodies than this are sent in pieces, as their clients read them, and so many at once.
+# Larger bodies are sent in pieces as the client reads them, and need a permit (streams.py).
 LARGE_BODY: Final = 16 * 1024
 _KEYED: Final = [JSON, (b"cache-control", b"no-store")]
 
@@ -28,9 +28,11 @@ def address_of(scope: Mapping[str, Any]) -> str:
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One request: its path parameter, its query as it was sent, its header fields, who asks
-    (None: no key needed), its body where the operation has one, and whose share of what is scarce
-    it takes: the id of who asks, else of its network."""
+    """One request.
+
+    *argument* is the path parameter, *query* the query as it was sent, *principal* who asks (None
+    where no key is needed). *charged* is whose share of limited resources it uses: the id of the
+    requestor, or without one the network it came from."""
 
     argument: str
     query: bytes
@@ -47,11 +49,11 @@ class Request(msgspec.Struct, frozen=True):
 
 
 def _nothing() -> None:
-    """What there is to do behind an answer that nobody counts."""
+    """The default of `ResponseStream.done`."""
 
 
 class Response(msgspec.Struct, frozen=True):
-    """One answer, complete but for the id of the request."""
+    """A whole answer; only the field x-request-id is added to it."""
 
     body: bytes
     headers: Headers
@@ -59,8 +61,9 @@ class Response(msgspec.Struct, frozen=True):
 
 
 class ResponseStream(msgspec.Struct, frozen=True):
-    """An answer whose body is made while it is sent; *chunks* is closed when nobody reads on, and
-    *done* is called when the client has it, or is gone."""
+    """An answer whose body is made while it is sent.
+
+    *chunks* is closed when the stream ends or breaks off; then *done* is called."""
 
     chunks: AsyncIterator[bytes]
     headers: Headers
@@ -113,7 +116,7 @@ def keyed(body: bytes, *more: tuple[bytes, bytes], status: int = 200) -> Respons
 
 
 def confirmed(message: str, result: dict[str, Any], *more: tuple[bytes, bytes]) -> Response:
-    """The answer that confirms something in words and shows its *result*."""
+    """The answer with a *message* for people and its *result*."""
     return keyed(msgspec.json.encode({"message": message, "result": result}), *more)
 
 
