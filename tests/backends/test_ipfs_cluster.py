@@ -215,7 +215,7 @@ async def test_the_pinset_has_what_could_be_ours(world: World) -> None:
         (str(cid), ', "expire_at": "2026-12-01T00:00:00Z"'),
     ):
         pin_ = f'{{"cid": "{text}", "type": "pin", "allocations": []{more}}}'
-        world.rest.strangers.append(pin_)
+        world.rest.unmanaged.append(pin_)
     raw = world.content()
     await pin(backend, raw)
     assert await pinset(backend) == {raw}
@@ -230,7 +230,7 @@ async def test_half_a_pinset_never_passes_for_all(world: World) -> None:
     with pytest.raises(UpstreamError):
         await pinset(backend)
     world.servers[0].cut_after = None
-    world.rest.strangers.append('{"code": 500, "message": "datastore closed"}')
+    world.rest.unmanaged.append('{"code": 500, "message": "datastore closed"}')
     with pytest.raises(InvalidUpstreamResponse):
         await pinset(backend)
 

@@ -52,7 +52,7 @@ class MiniRest:
         self.counts: Counter[str] = Counter()
         self.asked: Counter[tuple[str, str]] = Counter()
         self.writes: list[tuple[str, str, str]] = []
-        self.strangers: list[str] = []  # lines of the pinset that are none of the cluster's pins
+        self.unmanaged: list[str] = []  # lines of the pinset that are none of the cluster's pins
         self.silent_about: set[str] = set()  # CIDs it leaves out of a status of many
         self.blind_to: set[str] = set()  # CIDs of which every peer says that it has no pin
         self.refuses_options = False  # takes every option for a wrong one
@@ -156,7 +156,7 @@ class MiniRest:
     def _allocations(self, peer: MiniPeer) -> Response:
         self.counts["allocations"] += 1
         lines = [_as_json(pin) for pin in peer.state.values()]
-        lines += [json.loads(line) for line in self.strangers]
+        lines += [json.loads(line) for line in self.unmanaged]
         return Response(200 if lines else 204, tuple(lines), is_stream=True)
 
     def _listed(self, peer: MiniPeer, words: str) -> Response:

@@ -109,10 +109,6 @@ class QueueWatch:
         self.windows.reserve(item)
         return True
 
-    def needs_fresh_status(self, item: WorkItem) -> bool:
-        """As SubmissionWindows.needs_fresh_status."""
-        return self.windows.needs_fresh_status(item)
-
     def adjust(
         self, item: WorkItem, seen: BackendStatus, action: Action | Outcome
     ) -> Action | Outcome:

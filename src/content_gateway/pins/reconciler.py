@@ -282,7 +282,9 @@ class Reconciler:
         monitor that the backend answered or not."""
         now = self._clock()
         known = [
-            item for item in items if not (self._queue and self._queue.needs_fresh_status(item))
+            item
+            for item in items
+            if not (self._queue and self._queue.windows.needs_fresh_status(item))
         ]
         words = [(item.cid, self._rules.max_status_age(item, now)) for item in known]
         ages = {cid: age for cid, age in words if age is not None}
