@@ -27,7 +27,6 @@ test: $(VENV)/.dev ## run the tests but the long proofs; those of real servers s
 
 test-deep: $(VENV)/.dev ## run the long proofs: kills, models, fuzzing in depth; then measure coverage
 	$(BIN)/python -m pytest -m deep
-
 	@$(MAKE) coverage
 
 coverage: $(VENV)/.dev ## print which branches make test leaves out; traced, some tests are too slow to pass

@@ -37,7 +37,7 @@ def test_texts_of_others_cost_no_memory_without_end() -> None:
     """A library may put what it likes into its messages."""
     bound = LogBound()
     for number in range(5_000):
-        assert bound.admit("ERROR", f"message {number}") == 0
+        assert bound.take("ERROR", f"message {number}") == 0
     assert sys.getsizeof(vars(bound)["_kinds"]) < 200_000
 
 

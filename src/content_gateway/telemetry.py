@@ -57,7 +57,7 @@ def configure(level: str, log_format: str) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, last],
         )
     )
-    handler.addFilter(lambda record: bound.admit(record.levelname, str(record.msg)) is not None)
+    handler.addFilter(lambda record: bound.take(record.levelname, str(record.msg)) is not None)
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(max(least, logging.WARNING))
@@ -98,14 +98,14 @@ class LogBound:
         self, _: Any, method: str, event: MutableMapping[str, Any]
     ) -> MutableMapping[str, Any]:
         """*event*, if one more of its kind is written; raises DropEvent if not."""
-        left_out = self.admit(method, str(event.get("event")))
+        left_out = self.take(method, str(event.get("event")))
         if left_out is None:
             raise structlog.DropEvent
         if left_out:
             event["left_out"] = left_out
         return event
 
-    def admit(self, level: str, text: str) -> int | None:
+    def take(self, level: str, text: str) -> int | None:
         """How many were left out since the last one that was written; None to leave this out."""
         with self._lock:
             now = self._clock()

@@ -112,7 +112,7 @@ async def test_gateways_listen_on_some_ports_only(port: int) -> None:
     url = Multiaddr.parse(f"/ip4/8.8.8.8/tcp/{port}/http").gateway_url
     assert url is not None
     if PORTS[port]:
-        assert str(OriginGuard().admit(url + "/ipfs/x?format=raw")).startswith("http://8.8.8.8")
+        assert str(OriginGuard().check_url(url + "/ipfs/x?format=raw")).startswith("http://8.8.8.8")
     else:
         with pytest.raises(InvalidUpstreamResponse):
-            OriginGuard().admit(url)
+            OriginGuard().check_url(url)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from content_gateway.backends.embedded.wantlist import MAX_STRAY_BYTES, DagLimits, Wantlist
+from content_gateway.backends.embedded.wantlist import MAX_UNSOLICITED_BYTES, DagLimits, Wantlist
 from content_gateway.ipld.block import MAX_BLOCK_BYTES
 from content_gateway.model.cid import DAG_CBOR, RAW, Cid
 from tests.ipld.dags import Dag, block, cbor, file, in_order, link, pb, raw
@@ -52,7 +52,7 @@ def test_strays_are_bounded() -> None:
     for cid, blocks in big:
         assert wantlist.accept([(cid.multihash, blocks[cid])]) == []
     accepted = wantlist.accept([(root[0].multihash, root[1][root[0]])])
-    fit = MAX_STRAY_BYTES // (MAX_BLOCK_BYTES // 2)
+    fit = MAX_UNSOLICITED_BYTES // (MAX_BLOCK_BYTES // 2)
     assert 1 + fit - 1 <= len(accepted) <= 1 + fit
     missing = wantlist.missing(wantlist.unread(100))
     assert len(missing) + len(accepted) == 13

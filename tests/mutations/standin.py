@@ -94,7 +94,7 @@ class StandIn(HttpClient):
 
     def __init__(self, servers: Mapping[str, Miniature], guard: Guard | None = None) -> None:
         super().__init__(guard)
-        self._admits = guard
+        self._guard = guard
         self._servers = dict(servers)
         self._known = _Known()
         self.spoil: Spoil | None = None
@@ -113,8 +113,8 @@ class StandIn(HttpClient):
         requestor: str = "",
     ) -> Answer:
         """The answer of the server at *url*, spoilt where the case says so; bounded as always."""
-        if self._admits is not None:
-            self._admits.admit(url)
+        if self._guard is not None:
+            self._guard.check_url(url)
         if begun is not None:
             begun()
         question = (method, url, body)

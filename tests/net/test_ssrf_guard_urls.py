@@ -33,7 +33,7 @@ GUARD = Guard(local_gateways=["http://127.0.0.1:8080", "http://[::1]:9090"])
 )
 def test_an_ordinary_url_is_asked_as_it_is(url: str, asked: str) -> None:
     """Host and scheme become lower case; path and query are sent as they were written."""
-    assert str(GUARD.admit(url)) == asked
+    assert str(GUARD.check_url(url)) == asked
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_an_ordinary_url_is_asked_as_it_is(url: str, asked: str) -> None:
 def test_any_other_form_is_not_asked(url: str) -> None:
     """Schemes, ports, users, fragments, hosts and characters that a gateway does not need."""
     with pytest.raises(InvalidUpstreamResponse):
-        GUARD.admit(url)
+        GUARD.check_url(url)
 
 
 URLISH = st.text(st.sampled_from("htps:/@#?.[]%\\0127fx-aé。\t\n ") | st.characters(), max_size=40)
@@ -149,7 +149,7 @@ URLISH = st.text(st.sampled_from("htps:/@#?.[]%\\0127fx-aé。\t\n ") | st.chara
 def test_whatever_is_admitted_is_https_on_443_without_user(url: str) -> None:
     """No text is admitted that the client would then read as something else."""
     try:
-        asked = GUARD.admit(url)
+        asked = GUARD.check_url(url)
     except InvalidUpstreamResponse:
         return
     assert (asked.scheme, asked.port, asked.user, asked.password) == ("https", 443, None, None)

@@ -27,7 +27,7 @@ from content_gateway.errors import (
 from content_gateway.net.circuit_breaker import Breaker, BreakerAttempt
 from content_gateway.net.http_client import HttpClient, host_of, json_object
 
-# In hexadecimal: half a megabyte of records, or of a contract's wish for a lookup.
+# In hexadecimal: half a megabyte of records, or of a contract's request for a lookup.
 MAX_ANSWER_BYTES: Final = 1024 * 1024 + 64 * 1024
 _REVERT_CODE: Final = 3  # as geth and its kin report a revert
 _LIMIT_EXCEEDED: Final = -32005  # EIP-1474

@@ -2,7 +2,7 @@
 
 Theory of operation. Nodes are tried in the operator's order, leaving out those whose breaker is
 open. A failure, or an answer that cannot be read, moves the call to the next node. A node that
-takes much longer than it usually does gets a rival: the next one is asked as well (one *hedge* a
+takes much longer than it usually does is hedged: the next one is asked as well (one *hedge* a
 call, and one for ten calls in the long run, so that a slow day does not double the load), and
 whoever is first wins. A node that was overtaken is noted as having failed: when that happens to
 half of its calls its breaker opens and the order changes by itself.
@@ -85,7 +85,7 @@ class EthereumRpc:
                 for task in done:
                     error = task.exception()
                     if error is None or isinstance(error, Reverted):
-                        _note_outdone(running, task, doubtful)
+                        _note_lost_race(running, task, doubtful)
                     if not isinstance(error, UpstreamError | Overloaded):
                         return task.result()
                     turn = running.pop(task)
@@ -104,7 +104,7 @@ async def _ask(turn: CallAttempt, request: bytes, read: Callable[[bytes], T]) ->
 
 
 def _patience(asked: Iterable[CallAttempt]) -> float:
-    """Seconds after which a rival of the nodes that were *asked* is asked."""
+    """Seconds after which a hedge of the nodes that were *asked* is asked."""
     return max(
         turn.endpoint.patience
         if (usual := turn.endpoint.usual_latency) is None
@@ -113,7 +113,7 @@ def _patience(asked: Iterable[CallAttempt]) -> float:
     )
 
 
-def _note_outdone(
+def _note_lost_race(
     running: dict[asyncio.Task[T], CallAttempt],
     winner: asyncio.Task[T],
     doubtful: Iterable[CallAttempt],

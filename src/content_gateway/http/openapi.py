@@ -78,7 +78,7 @@ class Contract:
         if self._reading is None:
             stamp = stamp_of(self._path)
             if stamp is None or stamp != self._tried:
-                self._reading = asyncio.create_task(self._read_anew(), name="read spec_file")
+                self._reading = asyncio.create_task(self._reread(), name="read spec_file")
         if self._reading is not None:
             await asyncio.wait([self._reading], timeout=PATIENCE)
         return self._last()
@@ -89,7 +89,7 @@ class Contract:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
 
-    async def _read_anew(self) -> None:
+    async def _reread(self) -> None:
         try:
             self._take(*await asyncio.to_thread(_attempt, self._path))
         finally:

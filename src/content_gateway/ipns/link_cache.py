@@ -1,7 +1,7 @@
 """IPNS links: where each name points next, the best proof of it, and when to look again.
 
 One in-flight request a name asks every source at once, verifies what they say and keeps the best
-record; so many fly at once, fairly by requestor, and one that others join is charged to whoever
+record; so many run at once, fairly by requestor, and one that others join is charged to whoever
 began it; a record with a lower sequence is never taken, whatever a source still serves and across
 restarts. Knows freshness (boxo `namesys`: the record's TTL, never beyond its validity); following
 links to content is left to resolver.py, fetching to the sources."""

@@ -18,7 +18,7 @@ _ROWS_AT_ONCE: Final = 5_000
 FAR: Final = (
     "SELECT contents.id FROM turns CROSS JOIN contents"  # noqa: S608 - constant
     f" WHERE {QUEUE} = turns.queue AND turn_of = turns.requestor AND next_at > :far"
-    f" AND (state != 'unpinning' OR next_at > :far_leaving) LIMIT {_BATCH}"
+    f" AND (state != 'unpinning' OR next_at > :far_unpinning) LIMIT {_BATCH}"
 )
 _REBASE: Final = (
     "UPDATE contents SET next_at = CASE"
@@ -48,7 +48,7 @@ class DueTimes:
             "line": now * 1000,
             "late": (now if is_step else far) * 1000,
             "far": far,
-            "far_leaving": max(far, leaves_at),
+            "far_unpinning": max(far, leaves_at),
             "leaves_at": leaves_at,
             "leased_until": now + round(lease * 1000),
         }

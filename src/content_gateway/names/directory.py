@@ -2,36 +2,35 @@
 
 Theory of operation. A name is looked up in three places, in this order.
 
-1. The local zones. They are files of the operator, cheap to ask and never cached here, so an
-   edit shows within a second.
-2. The cache (cache.py). What was resolved passes through four ages:
+1. The local zones. They are files of the operator, cheap to read and never cached here, so an edit
+   shows within a second.
+2. The cache (cache.py). An answer goes through four ages, in the words of RFC 9111 and RFC 5861:
 
-       stored ─── fresh ──── 5 min ─── while revalidating ─── 10 min ─── if error ─── 1 h
+       stored ─── fresh ─── 5 min ─── stale-while-revalidate ─── 10 min ─── stale-if-error ─── 1 h
 
-   A *fresh* entry is the answer and nobody is asked. After that the entry is still told, marked as
-   stale, while one in-flight request fetches the next answer behind the caller's back.
-   Later the caller waits for that in-flight request, and hears the old answer only if the in-flight
-   request request fails. After an hour a failure is a failure. Known absence is fresh for thirty
-   seconds and never stretched. What is not in memory may be in the database, where every answer is
-   written and where it has the same ages: a restart forgets nothing, not even during an outage. 3.
-   The services that cover the name, one after the other. A service that does not know the name lets
-   the search go on; a service that could not find out ends it, because the next one's silence would
-   then look like absence. An answer of which a record failed is fresh as long as absence is, and
-   never replaces a whole one in the database; where that is an outage's doing, the whole one of
-   before serves instead, as in any outage.
+   A *fresh* answer is given and nobody is asked. Then it is given as stale, while one look-up
+   fetches the next answer in the background. Then the caller waits for that look-up, and gets the
+   old answer only if the look-up fails. After an hour a failure is a failure. That a name does not
+   exist is fresh for thirty seconds and never served stale. What is not in memory may be in the
+   database, which holds every answer, with the same ages: a restart forgets nothing, not even
+   during an outage.
+3. The services that cover the name, one after the other. One that says "not found" lets the search
+   go on. One that could not find out ends it: else an outage of the first and "not found" of the
+   second would look like absence. An answer of which a record failed is fresh as long as absence
+   is, and never replaces a whole one in the database. Where an outage was the cause, the last whole
+   answer is given instead.
 
-All callers who wait for one question share one *in_flight*, a task that belongs to the directory: a
-caller who gives up does not take the others' answer away. So many fly at once, fairly by requestor
-(lookups.py): an in-flight request is charged to whoever began it, and who joins it is never
-refused. What an in-flight request resolves replaces the entry, absence included. When it fails and
-there is an entry that may serve, that is told from then on, and the in-flight requests that look
-whether the outage is over, a few seconds apart, are nobody's wait. Names without such an entry fail
-as fast as their service does. A caller may demand a refresh: each name gets one every five seconds,
-whoever demands it, and whoever does not get it is told how old the answer is.
+All callers with one question share one in-flight request, a task that the directory owns: a caller
+who is cancelled does not take the others' answer away. Their number is bounded, with a fair share
+for each requestor (lookups.py): an in-flight request is charged to whoever began it, and joining
+one is never refused. Its result replaces the entry, absence included. When it fails and an entry
+may be served instead, that entry is served at once from then on, and look-ups in the background, a
+few seconds apart, find out when the outage is over. Without such an entry a request fails as fast
+as the service does. A caller may demand a refresh. Each name gets one every five seconds, whoever
+demands it; all others are told how old the answer is.
 
-What the operator blocks is refused before anything is looked up, and again when it is known what
-the name points at. Knows nothing of HTTP, chains or files; IPNS is started here and resolved by
-`ipns/`."""
+What the denylist names is refused before anything is looked up, and again once the content is
+known. Knows nothing of HTTP, chains or files; IPNS is started here and resolved by `ipns/`."""
 
 import asyncio
 import time
@@ -61,25 +60,26 @@ from content_gateway.names.lookups import Lookups
 
 
 class LocalNames(Protocol):
-    """Names that are known without asking anybody."""
+    """Names that are known without asking a server."""
 
     def find(self, name: DomainName) -> Records | None:
-        """The records, None if another service may know; raises NameNotFound if none may."""
+        """The records; None if another service may know them.
+
+        Raises NameNotFound when this is the authority for the name and does not list it."""
 
 
 class NameService(Protocol):
-    """Somebody who knows what names point at."""
+    """A name service, such as ENS: what names point at, by asking servers."""
 
     def covers(self, name: DomainName) -> bool:
-        """True when names like this one may be found here."""
+        """Whether the name is in this service's namespace."""
 
     async def resolve(self, name: DomainName, coin: CoinType, *, requestor: str = "") -> Records:
-        """What *name* points at, its wallet being the address for *coin*.
+        """What *name* points at, its wallet being the address for *coin* (ENSIP-9).
 
-        What others choose to have asked is charged to *requestor*.
-
-        Raises NameNotFound when the service knows of no records, InvalidCoinType when it does not
-        read those of *coin*, UpstreamError when it could not find out. Never returns a guess."""
+        Requests to servers that the name's owner chose are charged to *requestor*. Raises
+        NameNotFound when there are no records, InvalidCoinType when the service does not read
+        addresses of *coin*, UpstreamError when it could not find out. Never returns a guess."""
 
 
 class IpnsLookup(Protocol):
@@ -88,33 +88,34 @@ class IpnsLookup(Protocol):
     async def latest(
         self, name: IpnsName, *, force_refresh: bool = False, requestor: str = ""
     ) -> IpfsPath | None:
-        """Where it was last verified to lead, None if unknown; starts a resolution for *requestor*.
+        """The path that *name* was last verified to resolve to, None if unknown.
 
-        With *force_refresh* a resolution is started even if the last one still holds. Raises
-        Blocked."""
+        Starts a resolution, charged to *requestor*, where the last one has expired, or with
+        *force_refresh*. Raises Blocked."""
 
     def known(self, name: IpnsName) -> IpfsPath | None:
         """The last verified path that is still valid, without asking anybody; raises Blocked."""
 
 
 class NameDenylist(Protocol):
-    """The operator's denylist; each of these raises Blocked."""
+    """What the operator does not serve."""
 
     def check_name(self, name: DomainName) -> None:
-        """Refuse a domain."""
+        """Raises Blocked if the domain is listed."""
 
     def check_cid(self, cid: Cid) -> None:
-        """Refuse content."""
+        """Raises Blocked if the content is listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryPolicy:
-    """Seconds between in-flight requests for one question, and the bounds of all in-flight requests
-    (lookups.py)."""
+    """Seconds and bounds. *hold_back* passes after a failed look-up before the next one in the
+    background; *between_refreshes* of one name, of which *max_refreshes* are remembered; *lookup*
+    is the deadline of one look-up. *max_in_flight* and *max_waiting* bound all look-ups."""
 
     hold_back: float = 3.0
     between_refreshes: float = 5.0
-    max_fresh_looks: int = 10_000
+    max_refreshes: int = 10_000
     lookup: float = 10.0
     max_in_flight: int = 1_000
     max_waiting: int = 1_000
@@ -146,7 +147,7 @@ class Directory:
             waiting=self._policy.max_waiting,
             seconds=self._policy.lookup,
         )
-        self._looked_anew_at: dict[str, float] = {}  # by domain, the oldest first
+        self._refreshed_at: dict[str, float] = {}  # by domain, the oldest first
 
     async def resolve(
         self,
@@ -159,10 +160,10 @@ class Directory:
         """What *name* points at, from the first place that knows; *force_refresh* demands a
         refresh.
 
-        It takes of the share of *requestor*, the operator where that is empty. Raises
-        NameNotFound when every service says that there is nothing, Blocked when the operator
-        forbids it; and where no last known answer is young enough UpstreamError when we could not
-        find out, Overloaded when that share is used up."""
+        A look-up is charged to *requestor*, to the operator where that is empty. Raises
+        NameNotFound when every service says that there is nothing, and Blocked when the denylist
+        names it. Unless an answer may be served stale it also raises UpstreamError when we could
+        not find out, and Overloaded when the requestor's share of look-ups is used up."""
         self._denylist.check_name(name)
         local = self._find_locally(name, coin)
         if local is not None:
@@ -176,10 +177,10 @@ class Directory:
         return resolution if stale is None else resolution.but_stale(stale)
 
     def known(self, name: DomainName) -> tuple[Resolved, IpfsPath | None]:
-        """What *name* was last known to point at, however old, and where IPNS content leads.
+        """What *name* was last known to point at, however old, and what IPNS content resolves to.
 
-        Asks nobody. Raises NameNotFound when nothing is known, or the last answer was that
-        nothing is there; Blocked."""
+        Asks no server. Raises NameNotFound when nothing is known, or the last answer was "not
+        found"; and Blocked."""
         self._denylist.check_name(name)
         local = self._find_locally(name, ETHEREUM)
         if local is not None:
@@ -196,7 +197,7 @@ class Directory:
         return resolved, cached
 
     async def close(self) -> None:
-        """End every in-flight request and wait until it has ended."""
+        """Cancel every in-flight request and wait until it has ended."""
         await self._in_flight.close()
 
     def _find_locally(self, name: DomainName, coin: CoinType) -> Records | None:
@@ -213,36 +214,36 @@ class Directory:
     async def _entry(
         self, name: DomainName, question: Question, force_refresh: bool, requestor: str
     ) -> CachedName:
-        """The entry that answers *question* now; raises UpstreamError and Overloaded if there is
-        none."""
+        """The entry that answers *question* now; raises UpstreamError and Overloaded without
+        one."""
         entry = self._cache.get(question)
         now = self._clock()
         is_under_way = question in self._in_flight
         if entry is None or (
             force_refresh and (is_under_way or self._may_refresh(name, entry, now))
         ):
-            return await self._learn(name, question, requestor)
+            return await self._look_up(name, question, requestor)
         if now < entry.ask_again_at:
             return entry
-        last_look_failed = entry.asked_at > entry.stored_at
+        last_lookup_failed = entry.asked_at > entry.stored_at
         if self._cache.serves_while_revalidating(entry) or (
-            last_look_failed and self._cache.serves_if_error(entry)
+            last_lookup_failed and self._cache.serves_if_error(entry)
         ):
-            with suppress(Overloaded):  # then the next one who asks begins it
-                self._flight(name, question, requestor)
+            with suppress(Overloaded):  # the next caller will begin it
+                self._in_flight_request(name, question, requestor)
             return entry
-        return await self._learn(name, question, requestor)
+        return await self._look_up(name, question, requestor)
 
     def _may_refresh(self, name: DomainName, entry: CachedName, now: float) -> bool:
-        """True when the name's turn for a refresh has come; it is then taken."""
-        looks = self._looked_anew_at
-        last = max(entry.asked_at, looks.pop(name.text, entry.asked_at))
+        """Whether *name* may be refreshed now; if so, this counts as its refresh."""
+        refreshed = self._refreshed_at
+        last = max(entry.asked_at, refreshed.pop(name.text, entry.asked_at))
         if now < last + self._policy.between_refreshes:
-            looks[name.text] = last
+            refreshed[name.text] = last
             return False
-        looks[name.text] = now
-        if len(looks) > self._policy.max_fresh_looks:
-            del looks[next(iter(looks))]
+        refreshed[name.text] = now
+        if len(refreshed) > self._policy.max_refreshes:
+            del refreshed[next(iter(refreshed))]  # the oldest: dictionaries keep their order
         return True
 
     async def _resolution(
@@ -258,22 +259,23 @@ class Directory:
             return Resolution(records, cid)
         return Resolution(records)
 
-    async def _learn(self, name: DomainName, question: Question, requestor: str) -> CachedName:
-        """A new entry, or the known one if that may serve instead; raises UpstreamError and
-        Overloaded."""
+    async def _look_up(self, name: DomainName, question: Question, requestor: str) -> CachedName:
+        """A new entry, or the known one if that may be served when the look-up fails.
+
+        Raises UpstreamError and Overloaded."""
         try:
-            return await asyncio.shield(self._flight(name, question, requestor))
+            # Shielded: other callers wait for the same task.
+            return await asyncio.shield(self._in_flight_request(name, question, requestor))
         except (UpstreamError, Overloaded):
             known = self._cache.get(question)
             if known is None or not self._cache.serves_if_error(known):
                 raise
             return known
 
-    def _flight(
+    def _in_flight_request(
         self, name: DomainName, question: Question, requestor: str
     ) -> asyncio.Task[CachedName]:
-        """The one in-flight request for *question*, begun if there is none; raises
-        Overloaded."""
+        """The in-flight request for *question*, begun if there is none; raises Overloaded."""
         return self._in_flight.join(question, requestor, partial(self._run, name, question))
 
     async def _run(

@@ -169,7 +169,7 @@ class HttpClient:
         Waits for a connection first, in the turn of *requestor*, which no server is blamed for, and
         calls *begun* then. Raises Overloaded where none was free, UpstreamTimeout after *seconds*,
         AnswerTooLarge above *max_bytes*, InvalidUpstreamResponse when it is not HTTP or the guard
-        does not admit the URL, UpstreamUnavailable when the server cannot be reached (or may not,
+        does not allow the URL, UpstreamUnavailable when the server cannot be reached (or may not,
         says the guard) or hangs up."""
         with self._room.hold() as hold:
             sent = len(body or b"")
@@ -236,8 +236,8 @@ class HttpClient:
         target: str | URL = url
         server = host_of(url)
         if self._guard:
-            target = admitted = self._guard.admit(url)
-            server = f"{admitted.host}:{admitted.port}"
+            target = allowed = self._guard.check_url(url)
+            server = f"{allowed.host}:{allowed.port}"
         async with self._slots.one(server, requestor):
             await self._turns.begin_one()
             if begun is not None:

@@ -27,12 +27,12 @@ class OriginGuard(Guard):
     def __init__(self, *, private: bool = False) -> None:
         super().__init__(permits=lambda address: private or is_public(address))
 
-    def admit(self, url: str) -> URL:
+    def check_url(self, url: str) -> URL:
         """*url*, ready to be asked; InvalidUpstreamResponse when its form alone forbids that."""
-        admitted = URL(url, encoded=True)  # made by Multiaddr, which leaves nothing odd in it
-        if admitted.port is None or not _is_open(admitted.port):
+        allowed = URL(url, encoded=True)  # made by Multiaddr, which leaves nothing odd in it
+        if allowed.port is None or not _is_open(allowed.port):
             raise InvalidUpstreamResponse("The origin's port is not one that gateways listen on.")
-        return admitted
+        return allowed
 
     def _socket(self, target: "AddrInfoType") -> socket.socket:
         family, kind, protocol, _, sockaddr = target

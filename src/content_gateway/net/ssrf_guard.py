@@ -67,7 +67,7 @@ class Guard:
         self._resolver = resolver or _public_dns()
         self._tls = tls
 
-    def admit(self, url: str) -> URL:
+    def check_url(self, url: str) -> URL:
         """*url*, ready to be asked; InvalidUpstreamResponse when its form alone forbids that.
 
         It is https on its own port, or of a local gateway; it has a host, no user, no fragment

@@ -32,7 +32,7 @@ class ReconcilePolicy:
 
     *first_backoff* is the shortest backoff. It grows to *longest_backoff* between status checks, to
     *longest_failure_backoff* between attempts of a failed content, and to
-    *longest_unreachable_backoff* between probes of an unreachable backend. *longest_first_gap*
+    *longest_unreachable_backoff* between probes of an unreachable backend. *longest_first_backoff*
     bounds the wait for the first status check after a request (see PollInterval).
 
     *longest_queue_wait*: how long a first attempt waits for room in a backend's queue."""
@@ -48,7 +48,7 @@ class ReconcilePolicy:
     second_attempt_timeout: float = 30.0
     longest_attempt_timeout: float = 3600.0
     first_backoff: float = 0.5
-    longest_first_gap: float = 20.0
+    longest_first_backoff: float = 20.0
     longest_backoff: float = 300.0
     longest_failure_backoff: float = 600.0
     longest_unreachable_backoff: float = 10.0

@@ -83,7 +83,7 @@ class Pinning:
         """The new, durable pin of the CID spelt *spelling*; None if *requestor* held it already.
 
         Raises InvalidCid and Blocked."""
-        cid = self._admitted(spelling)
+        cid = self._allowed_cid(spelling)
         pin = await self._ledger.add(requestor, cid, spelling, label)
         if pin is not None:
             self._wake()
@@ -106,14 +106,14 @@ class Pinning:
         """Replaces *old* by a new pin, maybe of the same CID, and returns the new one's status.
 
         Raises InvalidCid, Blocked, and PinNotFound when *old* is no longer there."""
-        cid = self._admitted(spelling)
+        cid = self._allowed_cid(spelling)
         pin = await self._ledger.replace(requestor, old, cid, spelling, label)
         if pin is None:
             raise PinNotFound("No such pin is held.")
         self._wake()
         return self._ledger.status(requestor, cid) or PinStatus(pin, ContentState.QUEUED)
 
-    def _admitted(self, spelling: str) -> Cid:
+    def _allowed_cid(self, spelling: str) -> Cid:
         """The CID spelt *spelling*, if it may be pinned. Raises InvalidCid and Blocked."""
         cid = Cid.parse(spelling)
         # Refused now, rather than accepted and then failed for ever.

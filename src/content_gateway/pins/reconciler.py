@@ -206,9 +206,9 @@ class Reconciler:
     async def _lease_due(self) -> int:
         """Lease what is due, as far as workers are free, and start batches; how many contents."""
         if self._queue is not None:
-            blocking = await self._queue.check(self._awake.set)
-            if blocking:
-                await self._ledger.trigger(blocking)
+            hanging = await self._queue.check(self._awake.set)
+            if hanging:
+                await self._ledger.trigger(hanging)
         quota = lease_quota(self._policy, self._under_way.values(), self._availability)
         if not quota.most or not self._ledger.any_due(quota):
             return 0

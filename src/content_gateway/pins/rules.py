@@ -72,7 +72,7 @@ class DecisionRules:
         self._policy = policy
         self._batch_age = batch_age + MAX_SEND_DELAY if batch_age else 0.0
         self.backoffs = Backoffs(policy, jitter)
-        self._poll_interval = PollInterval(policy.first_backoff, policy.longest_first_gap)
+        self._poll_interval = PollInterval(policy.first_backoff, policy.longest_first_backoff)
 
     @property
     def longest_wait(self) -> float:

@@ -2,8 +2,9 @@
 
 An allocation is read from one peer's memory, and says what is wanted and nothing of what is held.
 A listing answers for many where what it proves is enough: that a pin is there for good, once it is
-older than the last wish and its batch; an absence only of what was never submitted at all, as a pin
-may have come through another peer a moment ago. What is held is found out in status_queries.py."""
+older than the last request and its batch; an absence only of what was never submitted at all, as a
+pin may have come through another peer a moment ago. What is held is found out in
+status_queries.py."""
 
 import asyncio
 import math

@@ -141,7 +141,7 @@ class ClusterPeers:
         errors: list[UpstreamError] = []
         order = self.order()
         if first:
-            await self._learn_names()
+            await self._load_names()
             order.sort(key=lambda peer: peer.name not in first)
         for peer in order:
             try:
@@ -152,7 +152,7 @@ class ClusterPeers:
                 errors.append(failed)
         raise most_telling(errors)
 
-    async def _learn_names(self) -> None:
+    async def _load_names(self) -> None:
         """Ask the peers what they are called, of those that have not said so yet."""
         for peer in [peer for peer in self.order() if not peer.name]:
             with suppress(*_FAILURES):

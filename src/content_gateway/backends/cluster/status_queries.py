@@ -42,7 +42,7 @@ _UNKNOWN: Final = BackendStatus(
 class StatusQueries:
     """Looks at one cluster; *least* replicas are enough, 0 leaves that to the pin, -1 is all.
 
-    What is submitted is settled *batch_age* seconds later."""
+    What is submitted is final *batch_age* seconds later."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class StatusQueries:
             elif pin is None or not pin.suffices(self._least):
                 seen[cid] = self._insufficient(cid, pin)
             elif cid in ours:
-                self.submissions.forget(cid)  # settled: the next look is about what it has become
+                self.submissions.forget(cid)  # final: the next status is about what became of it
                 seen[cid] = ours[cid].held or _UNKNOWN
             else:
                 ask[cid] = pin

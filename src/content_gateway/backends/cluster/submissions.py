@@ -1,4 +1,4 @@
-"""What we have put into a cluster's pinset, remembered until it is settled.
+"""What we have put into a cluster's pinset, remembered until it is final.
 
 Knows when each was submitted, how the cluster took it, and whether it was seen held since. Is lost
 with the process, and then more is asked."""
@@ -30,7 +30,7 @@ class Submitted:
 
 
 class Submissions:
-    """The last twenty thousand; what is in a batch is settled *batch_age* seconds later."""
+    """The last twenty thousand; what is in a batch is final *batch_age* seconds later."""
 
     def __init__(self, clock: Callable[[], float], batch_age: float) -> None:
         self._clock = clock
@@ -65,7 +65,7 @@ class Submissions:
 
     def of(self, cid: Cid, ages: Mapping[Cid, float]) -> Submitted | None:
         """What was submitted of it. How it was seen held is forgotten where *ages* wants it to be
-        asked now, or where that would have been settled long ago."""
+        asked now, or where that would be final by now."""
         kept = self._kept.get(cid)
         is_old = self.since(cid) > 2 * self._batch_age + _PATIENCE
         if kept is not None and kept.held is not None and (cid not in ages or is_old):

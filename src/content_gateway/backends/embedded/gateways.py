@@ -121,7 +121,7 @@ class TrustlessGateways:
                         continue
                     except UpstreamError as failed:
                         failures[gateway] = failed
-                        self._learn(gateway, cid, failed, score)
+                        self._record_failure(gateway, cid, failed, score)
                         continue
                     score.note(gateway, gave=True)
                     return data
@@ -131,7 +131,7 @@ class TrustlessGateways:
             await asyncio.gather(*running, return_exceptions=True)
         raise _none_gave(cid, failures)
 
-    def _learn(
+    def _record_failure(
         self, gateway: TrustlessGateway, cid: Cid, failed: UpstreamError, score: "PeerScore"
     ) -> None:
         if isinstance(failed, WrongBytes):

@@ -23,10 +23,10 @@ from content_gateway.ipld.node_links import (
 from content_gateway.model.cid import DAG_PB, RAW, Cid
 
 # Blocks that came before the one that links to them, where a CAR is not in depth-first order.
-MAX_STRAY_BYTES: Final = 8 * 1024 * 1024
+MAX_UNSOLICITED_BYTES: Final = 8 * 1024 * 1024
 # The links that all pins under way may know of: each takes some 200 bytes.
 MAX_KNOWN: Final = 1_200_000
-_STRAY_OVERHEAD: Final = 200  # what Python needs to remember a block without bytes
+_UNSOLICITED_OVERHEAD: Final = 200  # what Python needs to remember a block without bytes
 _HERE: Final = -1
 _USUAL_HEADS: Final = tuple(bytes((1, codec)) for codec in (RAW, DAG_PB))
 _SHA2_256_HEAD: Final = bytes((SHA2_256, 32))
@@ -50,7 +50,7 @@ class DagLimits:
 
 
 class WantRoom:
-    """How many links all frontiers together may know of, so that they fit into memory."""
+    """How many links all wantlists together may know of, so that they fit into memory."""
 
     def __init__(self, most: int = MAX_KNOWN) -> None:
         self._left = most
@@ -95,7 +95,7 @@ class Wantlist:
         self._unread: deque[bytes] = deque()
         self._memos: list[Memo] = []
         self._unsolicited: dict[bytes, bytes] = {}
-        self._stray_bytes = 0
+        self._unsolicited_bytes = 0
         try:
             self._follow(one_link(root, limits.blocks), 0)
         except Exception:
@@ -146,7 +146,9 @@ class Wantlist:
                 links = self._read(cid, multihash, bytes(data))
                 new = self.accept_links(cid, links)
                 ahead.extendleft(
-                    (link, self._take_stray(link)) for link in new if link in self._unsolicited
+                    (link, self._take_unsolicited(link))
+                    for link in new
+                    if link in self._unsolicited
                 )
         return accepted
 
@@ -230,11 +232,11 @@ class Wantlist:
     def _set_aside(self, multihash: bytes, data: bytes) -> None:
         if multihash not in self._unsolicited:
             self._unsolicited[multihash] = data
-            self._stray_bytes += len(data) + _STRAY_OVERHEAD
-        while self._stray_bytes > MAX_STRAY_BYTES:
-            self._take_stray(next(iter(self._unsolicited)))
+            self._unsolicited_bytes += len(data) + _UNSOLICITED_OVERHEAD
+        while self._unsolicited_bytes > MAX_UNSOLICITED_BYTES:
+            self._take_unsolicited(next(iter(self._unsolicited)))
 
-    def _take_stray(self, multihash: bytes) -> bytes:
+    def _take_unsolicited(self, multihash: bytes) -> bytes:
         data = self._unsolicited.pop(multihash)
-        self._stray_bytes -= len(data) + _STRAY_OVERHEAD
+        self._unsolicited_bytes -= len(data) + _UNSOLICITED_OVERHEAD
         return data

@@ -82,7 +82,7 @@ class NameHandlers:
         """What a domain points at."""
         name = await _domain(request.argument)
         coin = _coin_type(request.query) if request.query else ETHEREUM
-        force_refresh = _demands_anew(request.headers)
+        force_refresh = _demands_refresh(request.headers)
         resolution = await self._directory.resolve(
             name, coin, force_refresh=force_refresh, requestor=request.charged
         )
@@ -125,7 +125,7 @@ def _coin_type(query: bytes) -> CoinType:
     return parse_coin_type(values[0]) if values else ETHEREUM
 
 
-def _demands_anew(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+def _demands_refresh(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """True where the caller sent `Cache-Control: no-cache` (RFC 9111 section 5.2.1.4)."""
     for name, value in headers:
         if name == b"cache-control" and b"no-cache" in listed(value.lower()):

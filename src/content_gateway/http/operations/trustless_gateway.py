@@ -193,17 +193,17 @@ def _accepts_car(fields: Iterable[bytes]) -> bool:
     """Whether Accept asks for a CAR rather than a raw block; raises HttpRefusal where for
     neither."""
     ranges = [member for field in fields for member in listed(field.lower()) if member]
-    wished: list[tuple[float, bool]] = []
+    accepted: list[tuple[float, bool]] = []
     for member in ranges:
         media_type, *parameters = [part.strip() for part in member.split(b";")]
         given = dict(parameter.partition(b"=")[::2] for parameter in parameters)
         weight = _weight(given.pop(b"q", b"1"))
         fits = all(value.strip(b'"') in _TAKEN.get(name, ()) for name, value in given.items())
         if weight and (media_type == _RAW or (media_type == _CAR and fits)):
-            wished.append((weight, media_type == _CAR))
-    if not wished:
+            accepted.append((weight, media_type == _CAR))
+    if not accepted:
         raise HttpRefusal(NO_FORMAT if ranges in ([], [b"*/*"]) else NOT_ACCEPTABLE)
-    return max(wished, key=lambda wanted: wanted[0])[1]
+    return max(accepted, key=lambda wanted: wanted[0])[1]
 
 
 def _wants_only_cached(headers: Iterable[tuple[bytes, bytes]]) -> bool:
