@@ -104,7 +104,7 @@ async def gone(bench: Bench, cid: Cid) -> None:
         return not await bench.keeps(cid)
 
     if bench.is_remote:
-        await eventually(is_gone)
+        await eventually(is_gone, seconds=MOST_SECONDS)  # a cluster unpins when it comes to it
     assert await is_gone()
 
 
