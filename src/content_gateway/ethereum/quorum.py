@@ -1,12 +1,11 @@
-"""One chain through several nodes that need not be trusted: what *k* of them agree on.
+"""One chain through several nodes that need not be trusted: what *k* of them agree on (ADR 6).
 
-Theory of operation. All nodes that are well are asked at once, for the state at the same block,
-so that honest ones cannot differ. That block is one that at least *k* of them claim to have,
-*k* whose claims lie close together, and the highest such: fewer than *k* liars can neither invent
-a later one nor send us back into the past, nor keep the others from an answer by naming a block
-that nobody else has. As soon as *k* nodes have said the same, byte for byte, it is the answer, be
-it a result or a revert; when *k* cannot be reached any more the call fails, and the log names who
-said what."""
+Theory of operation. All healthy nodes are asked at once, for the state at the same block, so that
+honest ones cannot differ. That block is the highest that at least *k* of them claim to have, where
+the *k* claims lie close together. So fewer than *k* liars can neither invent a later block, nor
+force an old one, nor prevent an answer by claiming a block that nobody else has. As soon as *k*
+nodes have answered the same, byte for byte, that is the answer, be it a result or a revert. When
+*k* cannot be reached any more the call fails, and the log says which node answered what."""
 
 import asyncio
 import hashlib
@@ -52,7 +51,7 @@ class EthereumQuorum:
         quorum: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        # The same node twice is one voice.
+        # The same node twice has one vote.
         self._endpoints = [
             Endpoint(outbound, url, seconds=seconds, clock=clock) for url in dict.fromkeys(urls)
         ]
@@ -60,31 +59,30 @@ class EthereumQuorum:
         self._clock = clock
         self._block = 0
         self._block_until = float("-inf")
-        self._looking = asyncio.Lock()
-        self._looks = 0
+        self._refreshing = asyncio.Lock()
+        self._refreshes = 0
         self._failure: UpstreamError | Overloaded | None = None  # of the last look
 
     async def call(
         self, to: str, data: bytes, read: Callable[[bytes], T], *, requestor: str = ""
     ) -> T:
-        """What *read* makes of that which *quorum* nodes say the contract returns.
+        """What *read* returns for the result that *quorum* nodes agree on.
 
-        Raises Reverted when they agree that it refuses, AnswerTooLarge when they agree that it
-        returns too much, InvalidUpstreamResponse when they do not agree, UpstreamUnavailable when
-        too few of them answer, Overloaded when too few could be asked. *requestor* is charged
-        nothing."""
+        Raises Reverted when they agree on a revert, AnswerTooLarge when they agree that the result
+        is too large, InvalidUpstreamResponse when they do not agree, UpstreamUnavailable when too
+        few of them answer, Overloaded when too few could be asked. *requestor* is not charged."""
         if sum(not endpoint.breaker.is_open for endpoint in self._endpoints) < self._quorum:
-            # Not even worth a wait behind somebody who is trying one of the others again.
+            # Do not even wait behind the call that probes one of the others.
             raise UpstreamUnavailable("Too few Ethereum endpoints are well.")
         block = hex(await self._common_block())
         request = encode_call(to, data, block)
         votes: Votes = defaultdict(list)
 
-        async def ask(turn: CallAttempt) -> Answer:
+        async def ask(attempt: CallAttempt) -> Answer:
             try:
-                return await turn.call(request)
+                return await attempt.call(request)
             except (Reverted, AnswerTooLarge) as said:
-                return said  # how large it is, is the contract's doing, and so at every node
+                return said  # the size is the contract's doing, the same at every honest node
 
         async with _Questions(self._endpoints, ask) as questions:
             while (answered := await questions.next()) is not None:
@@ -106,17 +104,17 @@ class EthereumQuorum:
         raise UpstreamUnavailable("Too few Ethereum endpoints answered to agree on anything.")
 
     async def _common_block(self) -> int:
-        """The block to ask for, looked up every few seconds; raises UpstreamError."""
-        looks = self._looks
-        async with self._looking:
+        """The block to ask for, refreshed every few seconds; raises UpstreamError."""
+        refreshes = self._refreshes
+        async with self._refreshing:
             if self._clock() >= self._block_until:
-                if self._looks > looks and self._failure is not None:
-                    # That was the look we have been waiting for: ours would fail as well.
+                if self._refreshes > refreshes and self._failure is not None:
+                    # The refresh that we have waited for has failed: ours would fail as well.
                     raise type(self._failure)(self._failure.detail)
-                await self._look()
+                await self._refresh_block()
             return self._block
 
-    async def _look(self) -> None:
+    async def _refresh_block(self) -> None:
         self._failure = None
         try:
             self._block = common_block(await self._claims(), self._quorum)
@@ -124,7 +122,7 @@ class EthereumQuorum:
             self._failure = failure
             raise
         finally:
-            self._looks += 1
+            self._refreshes += 1
         self._block_until = self._clock() + _BLOCK_SECONDS
 
     async def _claims(self) -> list[int]:
@@ -142,7 +140,7 @@ class EthereumQuorum:
 
 
 class _Questions(Generic[T]):
-    """One question to every node that is well; whatever is unanswered ends on leaving."""
+    """One question to every healthy node; calls without an answer are cancelled on exit."""
 
     def __init__(
         self, endpoints: Sequence[Endpoint], ask: Callable[[CallAttempt], Coroutine[Any, Any, T]]
@@ -150,55 +148,55 @@ class _Questions(Generic[T]):
         self._endpoints = endpoints
         self._ask = ask
         self._running: dict[asyncio.Task[T], CallAttempt] = {}
-        self.overloaded: Overloaded | None = None  # why somebody could not even be asked
+        self.overloaded: Overloaded | None = None  # why a node could not even be asked
 
     @property
     def open(self) -> int:
-        """How many have not answered yet."""
+        """How many nodes have not answered yet."""
         return len(self._running)
 
     async def __aenter__(self) -> Self:
         for endpoint in self._endpoints:
-            if (turn := endpoint.enter()) is not None:
-                self._running[asyncio.create_task(self._ask(turn))] = turn
+            if (attempt := endpoint.enter()) is not None:
+                self._running[asyncio.create_task(self._ask(attempt))] = attempt
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        for task, turn in self._running.items():
+        for task, attempt in self._running.items():
             task.cancel()
-            turn.left()
+            attempt.left()
         await asyncio.gather(*self._running, return_exceptions=True)
 
     async def next(self, seconds: float | None = None) -> tuple[str, T] | None:
-        """The next good answer and whose it is, in any order; None when none comes (in time)."""
+        """A node's name and its valid answer, in any order; None when none comes (in time)."""
         while self._running:
             done, _ = await asyncio.wait(
                 self._running, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
             )
             if not done:
                 return None
-            task = done.pop()  # the others are still there for the next call
+            task = done.pop()  # others that are done too are found by the next call
             error = task.exception()
             if isinstance(error, Overloaded):
                 self.overloaded = error
             if not isinstance(error, UpstreamError | Overloaded):
                 answer = task.result()
-                turn = self._running.pop(task)
-                turn.answered()
-                return turn.endpoint.name, answer
-            turn = self._running.pop(task)
-            if not turn.failed(error):
-                turn.left()
+                attempt = self._running.pop(task)
+                attempt.answered()
+                return attempt.endpoint.name, answer
+            attempt = self._running.pop(task)
+            if not attempt.failed(error):
+                attempt.left()
         return None
 
     def lost_race(self) -> None:
-        """Note that whoever has not answered is too late."""
-        for turn in self._running.values():
-            turn.lost_race()
+        """Record a lost race for all nodes that have not answered."""
+        for attempt in self._running.values():
+            attempt.lost_race()
 
 
 def common_block(claims: Sequence[int], quorum: int) -> int:
-    """The highest block that *quorum* of the *claims* reach which are not far apart.
+    """The highest block that *quorum* of the *claims* reach, claims that are close together.
 
     Raises UpstreamUnavailable when there are too few claims, InvalidUpstreamResponse when they are
     too far apart to be of one chain."""
@@ -213,15 +211,15 @@ def common_block(claims: Sequence[int], quorum: int) -> int:
 
 
 def _ballot(answer: Answer) -> bytes:
-    """A digest that two answers share exactly when they say the same."""
+    """A digest that two answers share exactly when they are the same."""
     if isinstance(answer, AnswerTooLarge):
         return hashlib.sha256(b"too large").digest()
     said = answer.data if isinstance(answer, Reverted) else answer
     digest = hashlib.sha256(b"reverted" if isinstance(answer, Reverted) else b"returned")
-    digest.update(said)  # which may be half a megabyte, and is not copied
+    digest.update(said)  # half a megabyte at most, and not copied
     return digest.digest()
 
 
 def _said(votes: Votes) -> dict[str, list[str]]:
-    """The votes as the log has them: who has said the same."""
+    """The votes for the log: which nodes gave the same answer."""
     return {ballot[:6].hex(): names for ballot, names in votes.items()}

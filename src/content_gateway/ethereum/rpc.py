@@ -1,14 +1,14 @@
-"""One chain through several nodes: the first that is well answers, a second is asked if it dawdles.
+"""One chain through several nodes: the first healthy one is asked, and a second if it is slow.
 
-Theory of operation. Nodes are tried in the operator's order, leaving out those whose breaker is
-open. A failure, or an answer that cannot be read, moves the call to the next node. A node that
-takes much longer than it usually does is hedged: the next one is asked as well (one *hedge* a
-call, and one for ten calls in the long run, so that a slow day does not double the load), and
-whoever is first wins. A node that was overtaken is noted as having failed: when that happens to
-half of its calls its breaker opens and the order changes by itself.
+Theory of operation. Nodes are tried in the operator's order, without those whose breaker is open.
+After a failure, or an answer that cannot be read, the next node is tried. When a node takes much
+longer than it usually does the call is hedged: the next node is asked too, and the first answer
+counts. There is one hedge for a call, and one for ten calls in the long run, so that a slow day
+does not double the load. A node that loses such a race is recorded as having failed: when that
+happens to half of its calls its breaker opens, and the next node comes first.
 
-A revert is an answer of the contract and ends the call. What is called, and what the bytes
-mean, is left to `names/`."""
+A revert is the contract's answer and ends the call. What is called, and what the bytes mean, is
+left to `names/`."""
 
 import asyncio
 import time
@@ -50,24 +50,24 @@ class EthereumRpc:
     async def call(
         self, to: str, data: bytes, read: Callable[[bytes], T], *, requestor: str = ""
     ) -> T:
-        """What *read* makes of that which the contract at *to* returns for *data*, at the latest
+        """What *read* returns for the result of an `eth_call` of *data* to *to*, at the latest
         block.
 
-        An answer that *read* refuses with ValueError counts as that node's failure. Raises
-        Reverted when the contract refuses, UpstreamError when no node gave an answer that can be
-        right: AnswerTooLarge where one said so, Overloaded when no connection was free, and else
-        the error of the last one. Nodes are the operator's own: *requestor* is charged nothing."""
+        ValueError of *read* counts as that node's failure. Raises Reverted when the contract
+        reverts. Where no node gave a valid answer: AnswerTooLarge if one of them did, Overloaded
+        when no connection was free, else the UpstreamError of the last one. Nodes are the
+        operator's own: *requestor* is not charged."""
         self._calls_saved = min(self._calls_saved + 1, _MOST_HEDGES_SAVED * _CALLS_PER_HEDGE)
         endpoints, request = iter(self._endpoints), encode_call(to, data)
         running: dict[asyncio.Task[T], CallAttempt] = {}
         doubtful: list[CallAttempt] = []
 
         def start() -> bool:
-            """Ask the next node that may be asked; False if there is none."""
-            turn = next((turn for one in endpoints if (turn := one.enter())), None)
-            if turn is not None:
-                running[asyncio.create_task(_ask(turn, request, read))] = turn
-            return turn is not None
+            """Ask the next node whose breaker allows it; False if there is none."""
+            attempt = next((attempt for one in endpoints if (attempt := one.enter())), None)
+            if attempt is not None:
+                running[asyncio.create_task(_ask(attempt, request, read))] = attempt
+            return attempt is not None
 
         failure: UpstreamError | Overloaded = UpstreamUnavailable("No Ethereum endpoint is well.")
         try:
@@ -78,7 +78,7 @@ class EthereumRpc:
                     timeout=_patience(running.values()) if may_hedge else None,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                if not done:
+                if not done:  # the usual latency is over
                     may_hedge = False
                     if self._calls_saved >= _CALLS_PER_HEDGE and start():
                         self._calls_saved -= _CALLS_PER_HEDGE
@@ -88,28 +88,29 @@ class EthereumRpc:
                         _note_lost_race(running, task, doubtful)
                     if not isinstance(error, UpstreamError | Overloaded):
                         return task.result()
-                    turn = running.pop(task)
+                    attempt = running.pop(task)
                     if not isinstance(failure, AnswerTooLarge):
                         failure = error
-                    if not turn.failed(error):
-                        doubtful.append(turn)
+                    if not attempt.failed(error):
+                        # Perhaps the call's fault: it is the node's if another node answers.
+                        doubtful.append(attempt)
                     start()
             raise failure
         finally:
             await _end(running, doubtful)
 
 
-async def _ask(turn: CallAttempt, request: bytes, read: Callable[[bytes], T]) -> T:
-    return understood(await turn.call(request), read)
+async def _ask(attempt: CallAttempt, request: bytes, read: Callable[[bytes], T]) -> T:
+    return understood(await attempt.call(request), read)
 
 
 def _patience(asked: Iterable[CallAttempt]) -> float:
-    """Seconds after which a hedge of the nodes that were *asked* is asked."""
+    """Seconds after which a call to the nodes that were *asked* is hedged."""
     return max(
-        turn.endpoint.patience
-        if (usual := turn.endpoint.usual_latency) is None
-        else min(max(_MUCH_LONGER * usual, _LEAST_PATIENCE), turn.endpoint.patience)
-        for turn in asked
+        attempt.endpoint.patience
+        if (usual := attempt.endpoint.usual_latency) is None
+        else min(max(_MUCH_LONGER * usual, _LEAST_PATIENCE), attempt.endpoint.patience)
+        for attempt in asked
     )
 
 
@@ -118,23 +119,23 @@ def _note_lost_race(
     winner: asyncio.Task[T],
     doubtful: Iterable[CallAttempt],
 ) -> None:
-    """Note the *winner*'s answer, and who has been asked before it and has none so far."""
-    for turn in doubtful:
-        turn.lost_race()
-    for task, turn in running.items():
+    """Record the *winner*'s answer, and a lost race for all asked before it without an answer."""
+    for attempt in doubtful:
+        attempt.lost_race()
+    for task, attempt in running.items():
         if task is winner:
-            turn.answered()
+            attempt.answered()
             return
         if not task.done():
-            turn.lost_race()
+            attempt.lost_race()
 
 
 async def _end(
     running: dict[asyncio.Task[T], CallAttempt], doubtful: Iterable[CallAttempt]
 ) -> None:
-    """Give up whatever is still *running*, and wait until it has ended."""
-    for turn in [*running.values(), *doubtful]:
-        turn.left()
+    """Cancel what is still *running*, and wait until it has ended."""
+    for attempt in [*running.values(), *doubtful]:
+        attempt.left()
     for task in running:
         task.cancel()
     if running:

@@ -1,7 +1,7 @@
-"""One IPNS link: where a name points next, how long that holds, and how often we may ask.
+"""One entry of the IPNS cache: what a name points at, and how long that is fresh and valid.
 
-Knows the bounds on asking. Filling links is left to link_cache.py, following them
-to resolver.py."""
+Knows the bounds on look-ups. Updating entries is left to link_cache.py, following them to
+resolver.py."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -22,11 +22,13 @@ def _answered() -> asyncio.Event:
 
 @dataclass(frozen=True, slots=True)
 class IpnsPolicy:
-    """Seconds, and how many names to remember and to look up at once.
+    """Seconds, and how many names are cached and looked up at once.
 
-    *least_lifetime* is how often at most the owner of a name can make us ask, *domain_stale* how
-    long a domain's link serves beyond its TTL when DNS fails, *turn_limit* how long a look-up waits
-    until it may begin."""
+    *first_wait* is how long the first caller of a name waits for an answer. A TTL counts at least
+    as *least_lifetime* and at most as *most_lifetime*; *domain_stale* is how long a DNSLink record
+    is served beyond its TTL when DNS fails. *retry_after* passes after a failure,
+    *between_refreshes* between two refreshes of a name. *source_limit* is the deadline of one
+    source, *turn_limit* how long a look-up waits for its turn."""
 
     first_wait: float = 1.5
     least_lifetime: float = 5.0
@@ -45,11 +47,11 @@ class IpnsPolicy:
 class CacheEntry:
     """What is known of one name.
 
-    *target* is where it points, None while that is unknown or is nothing we serve; *rank* is that
-    of the best record seen, *failure* what went wrong in the last look, None if it went well. It
-    may be used until *usable_until* (UTC) and unasked until *fresh_until* (monotonic).
-    *answered* is unset from the beginning of a look, at *asked_at* (monotonic), until it has
-    brought something; *finished_at* (UTC) is when the last one did. Its first callers wait until
+    *target* is what it points at, None while that is unknown or nothing we serve. *rank* is that of
+    the best record seen. *failure* says why the last look-up failed, None if it did not. The entry
+    is valid until *usable_until* (UTC) and fresh until *fresh_until* (monotonic). *answered* is
+    unset from the beginning of a look-up, at *asked_at* (monotonic), to its first result;
+    *finished_at* (UTC) is the time of the last result. The first callers wait until
     *first_wait_ends* (monotonic)."""
 
     target: ContentPath | None = None
@@ -64,5 +66,5 @@ class CacheEntry:
 
     @property
     def is_awaited(self) -> bool:
-        """True while a look is under way that has brought nothing yet."""
+        """Whether a look-up is under way that has no result yet."""
         return not self.answered.is_set()

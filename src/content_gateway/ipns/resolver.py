@@ -1,9 +1,9 @@
-"""The IPNS resolver: follows links from name to name until they end at a CID.
+"""The IPNS resolver: follows names that point at names until one points at a CID.
 
-A name asked for the first time makes its caller wait, for a moment only; afterwards the last
-verified answer is given at once and links that are not fresh are looked up behind it. A chain is
-as fresh as its least fresh link, because each is looked at again on every walk. Where a single
-name points is known by link_cache.py."""
+The first caller of a name waits for the answer, for a moment only. Later callers get the last
+verified answer at once, and entries that are stale are refreshed in the background. A chain is as
+fresh as its least fresh entry, since each is checked on every walk. What a single name points at is
+known to link_cache.py."""
 
 import asyncio
 from dataclasses import dataclass
@@ -26,10 +26,9 @@ _CLOCK_SKEW: Final = timedelta(seconds=30)  # between the processes that give ou
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A resolution that somebody asked for, at the moment *begun* (UTC).
+    """A resolution that was requested at *begun* (UTC).
 
-    Its id says all there is to it, so that any process can tell how it went, and none has to
-    remember tasks that nobody asks about."""
+    Its id holds all of it: any process can report on it, and none stores tasks (ADR 7)."""
 
     name: IpnsName
     begun: datetime
@@ -41,7 +40,7 @@ class Task:
 
     @classmethod
     def parse(cls, text: str, now: datetime) -> "Task":
-        """The task with this id; raises TaskNotFound for none of ours, or one long over."""
+        """The task with this id; raises TaskNotFound for an id that is not ours, or expired."""
         begun, separator, name = text.partition("-")
         try:
             if not separator or len(begun) > 12 or begun.strip("0123456789abcdef"):
@@ -56,9 +55,9 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class TaskProgress:
-    """How a task is going. *found* is the last verified path that still holds, in every state.
+    """How a task is going. *found* is the last verified path that is still valid, in every state.
 
-    *failure* says what went wrong; it is set exactly in the state "failed"."""
+    *failure* says what went wrong; it is set in the state "failed" only."""
 
     task: Task
     state: Literal["pending", "resolved", "failed"]
@@ -68,54 +67,53 @@ class TaskProgress:
 
 @dataclass(frozen=True, slots=True)
 class _ResolutionChain:
-    """A walk along the links: all of them, and the content at their end if it was reached."""
+    """The entries from a name on, and the path at their end, or why it was not reached."""
 
-    links: list[CacheEntry]
+    entries: list[CacheEntry]
     found: IpfsPath | None = None
     failure: str | None = None
 
 
 class IpnsDenylist(Protocol):
-    """The operator's denylist; each of these raises Blocked."""
+    """What the operator does not serve."""
 
     def check_ipns(self, name: IpnsName) -> None:
-        """Refuse an IPNS name."""
+        """Raises Blocked if the IPNS name is listed."""
 
     def check_cid(self, cid: Cid) -> None:
-        """Refuse content."""
+        """Raises Blocked if the content is listed."""
 
 
 class IpnsResolver:
-    """What IPNS names point at in the end.
+    """What IPNS names resolve to.
 
-    Each of its answers raises Blocked when a name on the way, or the CID at its end, is not to be
-    served; a blocked name is not even looked up."""
+    Each method raises Blocked when the denylist names one of the chain's names, which is then not
+    looked up, or the CID at its end."""
 
-    def __init__(self, links: LinkCache, denylist: IpnsDenylist) -> None:
-        self._links = links
+    def __init__(self, cache: LinkCache, denylist: IpnsDenylist) -> None:
+        self._cache = cache
         self._denylist = denylist
 
     async def latest(
         self, name: IpnsName, *, force_refresh: bool = False, requestor: str = ""
     ) -> IpfsPath | None:
-        """Where *name* led when it was last verified, None while that is unknown.
+        """The path that *name* last resolved to, None while that is unknown.
 
-        What is looked up takes of the share of *requestor*, the operator where that is empty.
-
-        Starts look-ups of the links that are not fresh, with *force_refresh* of all. Waits for them
-        only in the first moments (Policy.first_wait) after the name was asked for the first time,
-        or when *force_refresh* has started one."""
+        Begins look-ups of the entries that are stale, with *force_refresh* of all, charged to
+        *requestor*, to the operator where that is empty. Waits for them only up to
+        IpnsPolicy.first_wait after the first request for the name, or where *force_refresh* has
+        begun one."""
         chain = self._walk(name, requestor, force_refresh=force_refresh)
-        root = chain.links[0]
-        wait = self._links.policy.first_wait
+        root = chain.entries[0]
+        wait = self._cache.policy.first_wait
         waits_until = root.asked_at + wait if force_refresh else root.first_wait_ends
         while force_refresh or chain.found is None:
             awaited = [
-                link
-                for link in (chain.links if force_refresh else chain.links[-1:])
-                if link.is_awaited
+                entry
+                for entry in (chain.entries if force_refresh else chain.entries[-1:])
+                if entry.is_awaited
             ]
-            rest = waits_until - self._links.clock()
+            rest = waits_until - self._cache.clock()
             if not awaited or rest <= 0:
                 break
             try:
@@ -127,71 +125,71 @@ class IpnsResolver:
         return chain.found
 
     def known(self, name: IpnsName) -> IpfsPath | None:
-        """The last verified path behind *name* that still holds; asks nobody."""
+        """The last path that *name* resolved to, if it is still valid; asks no source."""
         return self._walk(name, ask=False).found
 
     def begin(self, name: IpnsName, *, requestor: str = "") -> TaskProgress:
-        """Start a resolution, unless one was started moments ago, and name it.
+        """Begin a resolution, unless one was begun just before, and return its task.
 
         Raises Overloaded when *requestor* has too many under way."""
-        self._links.check(name, requestor)
+        self._cache.check(name, requestor)
         chain = self._walk(name, requestor, force_refresh=True)
-        return TaskProgress(Task(name, self._links.today()), "pending", chain.found)
+        return TaskProgress(Task(name, self._cache.today()), "pending", chain.found)
 
     def progress(self, task_id: str, *, requestor: str = "") -> TaskProgress:
         """How the task is going; raises TaskNotFound."""
-        task = Task.parse(task_id, self._links.today())
+        task = Task.parse(task_id, self._cache.today())
         chain = self._walk(task.name, requestor)
-        if any(self._is_pending(link, task) for link in chain.links):
+        if any(self._is_pending(entry, task) for entry in chain.entries):
             return TaskProgress(task, "pending", chain.found)
-        failures = [link.failure for link in chain.links if link.failure is not None]
+        failures = [entry.failure for entry in chain.entries if entry.failure is not None]
         if chain.found is None or failures:
             return TaskProgress(task, "failed", chain.found, chain.failure or failures[0])
         return TaskProgress(task, "resolved", chain.found)
 
     async def close(self) -> None:
-        """End every look-up."""
-        await self._links.close()
+        """Cancel every look-up."""
+        await self._cache.close()
 
     def _walk(
         self, name: IpnsName, requestor: str = "", *, force_refresh: bool = False, ask: bool = True
     ) -> _ResolutionChain:
-        now = self._links.today()
-        links: list[CacheEntry] = []
-        below = ""  # what of the content is meant: each link puts its own path before it
+        now = self._cache.today()
+        entries: list[CacheEntry] = []
+        below = ""  # the path within the content: each entry puts its own before it
         for _ in range(MAX_DEPTH):
             self._denylist.check_ipns(name)
             if ask:
-                link = self._links.entry(name, force_refresh=force_refresh, requestor=requestor)
+                entry = self._cache.entry(name, force_refresh=force_refresh, requestor=requestor)
             else:
-                link = self._links.known(name)
-            links.append(link)
-            if link.target is None:
+                entry = self._cache.known(name)
+            entries.append(entry)
+            if entry.target is None:
                 return _ResolutionChain(
-                    links, failure=link.failure or "It points at no CID or IPNS name."
+                    entries, failure=entry.failure or "It points at no CID or IPNS name."
                 )
-            if link.usable_until <= now:
-                return _ResolutionChain(links, failure="The last record has expired.")
-            if isinstance(link.target, IpfsPath):
-                self._denylist.check_cid(link.target.cid)
-                if len(_joined(link.target.path, below)) > MAX_PATH:
+            if entry.usable_until <= now:
+                return _ResolutionChain(entries, failure="The last record has expired.")
+            if isinstance(entry.target, IpfsPath):
+                self._denylist.check_cid(entry.target.cid)
+                if len(_joined(entry.target.path, below)) > MAX_PATH:
                     return _ResolutionChain(
-                        links, failure="The path that it points at is too long."
+                        entries, failure="The path that it points at is too long."
                     )
-                return _ResolutionChain(links, _below(link.target, below))
-            name, below = link.target.name, _joined(link.target.path, below)
+                return _ResolutionChain(entries, _below(entry.target, below))
+            name, below = entry.target.name, _joined(entry.target.path, below)
         return _ResolutionChain(
-            links, failure=f"The name leads through more than {MAX_DEPTH} names."
+            entries, failure=f"The name leads through more than {MAX_DEPTH} names."
         )
 
-    def _is_pending(self, link: CacheEntry, task: Task) -> bool:
-        """True while the look that *task* wants of *link* has brought nothing yet."""
-        return link.finished_at < task.begun and (link.is_awaited or link.finished_at == NEVER)
+    def _is_pending(self, entry: CacheEntry, task: Task) -> bool:
+        """Whether the look-up of *entry* that *task* waits for has no result yet."""
+        return entry.finished_at < task.begun and (entry.is_awaited or entry.finished_at == NEVER)
 
 
-@lru_cache(maxsize=4_096)  # a warm answer is kept by the identity of the value it was made from
+@lru_cache(maxsize=4_096)  # rendered answers are cached by the identity of this value
 def _below(content: IpfsPath, path: str) -> IpfsPath:
-    """What lies at *path* below *content*; without one, *content* itself."""
+    """The path *path* below *content*; *content* itself where that is empty."""
     return IpfsPath(content.cid, _joined(content.path, path)) if path else content
 
 

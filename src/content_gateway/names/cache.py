@@ -1,8 +1,8 @@
-"""The directory's cache: what is known of each name, and how long it serves.
+"""The directory's cache: what is known of each name, and how long it may be served.
 
-Keeps the least recently asked names out, reads what it does not hold from the last known answers
-in the database, and writes there whole answers. Knows the four ages of an entry,
-which the directory's theory of operation describes; asking anybody is left to the directory."""
+Evicts the least recently used names, loads what it does not hold from the last known answers in the
+database, and stores whole answers there. Knows the four ages of an entry (see the theory of
+operation in directory.py); looking names up is left to the directory."""
 
 import time
 from collections.abc import Callable
@@ -24,18 +24,17 @@ class LastKnown(Protocol):
     """Answers that outlive this process."""
 
     def load(self, domain: str, coin: CoinType) -> Resolved | None:
-        """What is remembered; None if nothing is, or it cannot be read now."""
+        """The stored answer; None if there is none, or it cannot be read now."""
 
     def store(self, domain: str, coin: CoinType, resolved: Resolved | None) -> None:
-        """Remember *resolved*, which is whole, some time soon; None: there is nothing at that name
-        any more."""
+        """Store *resolved*, a whole answer, in the background; None: the name does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class CachePolicy:
-    """Seconds that answers serve, counted from when they were stored, and the cache's bound.
+    """Seconds that answers may be served, from when they were stored, and the cache's size.
 
-    *absent* is for known absence, and for an answer of which a record failed."""
+    *absent* is how long absence, and an answer of which a record failed, are fresh."""
 
     fresh: float = 300.0
     while_revalidating: float = 600.0
@@ -46,10 +45,10 @@ class CachePolicy:
 
 @dataclass(slots=True)
 class CachedName:
-    """What is known of one question: its records, or None for known absence; *unread* says why
-    the service that may hold the name does not read the records of that coin.
+    """What is known of one question: its records, None for known absence.
 
-    *stored_at*, *asked_at* and *ask_again_at* are monotonic, *resolved* is the moment in UTC."""
+    *unread* says why the service does not read addresses of that coin. *stored_at*, *asked_at* and
+    *ask_again_at* are monotonic, *resolved* is the time in UTC."""
 
     records: Records | None
     resolved: datetime
@@ -77,16 +76,16 @@ class Cache:
         self._entries: dict[Question, CachedName] = {}
 
     def get(self, question: Question) -> CachedName | None:
-        """What is known, from memory or else from the database; it is now the latest asked for."""
+        """The entry, from memory or else from the database; it is now the most recently used."""
         entry = self._entries.pop(question, None) or self._loaded(question)
         if entry is not None:
             self._put(question, entry)
         return entry
 
     def last(self, question: Question) -> Resolved | None:
-        """What was stored last, however long ago; None when nothing is known or is there.
+        """The last answer, however old; None when nothing is known, or the name does not exist.
 
-        That is the last whole answer, where there was one, and else what is known of a partial."""
+        That is the last whole answer if there was one, else the partial one."""
         entry = self._entries.get(question)
         if entry is None:
             return self._last_known.load(*question)
@@ -98,9 +97,9 @@ class Cache:
     def store(
         self, question: Question, records: Records | None, asked_at: float, *, unread: str = ""
     ) -> CachedName:
-        """The new entry for what was resolved just now; None: nothing is there.
+        """The new entry for what was resolved just now; None: the name does not exist.
 
-        A partial answer replaces none in the database: that would outlive the failure."""
+        A partial answer is not stored in the database, where it would outlive the failure."""
         now, today = self._clock(), self._today()
         entry = CachedName(records, today, now, asked_at, now + self._freshness(records), unread)
         self._entries.pop(question, None)
@@ -112,10 +111,10 @@ class Cache:
     def store_partial(
         self, question: Question, records: Records, asked_at: float, hold_back: float
     ) -> CachedName:
-        """The entry that stands after *records*, some of which failed, were resolved just now.
+        """The entry to serve after *records*, some of which failed, were resolved just now.
 
-        That is the one of before where that is whole, may still serve, and what failed may well be
-        read in a moment; and says by whose fault in the log."""
+        That is the previous one where it is whole and may still be served, and the failure is
+        temporary. Logs whose fault it is."""
         known = self.get(question)
         for record, failed in records.failures.items():
             tell = log.warning if failed.is_temporary else log.info
@@ -128,8 +127,8 @@ class Cache:
         return known
 
     def record_failure(self, question: Question, asked_at: float, hold_back: float) -> None:
-        """Note that asking, begun at *asked_at*, has failed: for *hold_back* seconds nobody need
-        try again."""
+        """Record that a look-up, begun at *asked_at*, has failed: none begins for *hold_back*
+        seconds."""
         entry = self._entries.get(question)
         if entry is None:
             return
@@ -141,23 +140,23 @@ class Cache:
             entry.ask_again_at = max(pause_ends, entry.stored_at + self._freshness(entry.records))
 
     def serves_while_revalidating(self, entry: CachedName) -> bool:
-        """True while *entry* may be told though a newer answer is being fetched."""
-        # Of a partial answer the rest is worth a wait.
+        """Whether *entry* may be served while a look-up runs in the background (RFC 5861)."""
+        # A partial answer may not: the caller waits for the whole one.
         return _is_whole(entry) and self._serves(entry, self._ages.while_revalidating)
 
     def serves_if_error(self, entry: CachedName) -> bool:
-        """True while *entry* may be told because no newer answer can be had."""
+        """Whether *entry* may be served when the look-up fails (RFC 5861)."""
         return self._serves(entry, self._ages.if_error)
 
-    def staleness(self, entry: CachedName, *, whatever: bool = False) -> Staleness | None:
-        """How stale *entry* is; None while it is fresh, unless *whatever* its age is wanted."""
+    def staleness(self, entry: CachedName, *, even_fresh: bool = False) -> Staleness | None:
+        """How stale *entry* is; None while it is fresh, unless its age is asked for anyway."""
         age, fresh = self._clock() - entry.stored_at, self._freshness(entry.records)
-        if age < fresh and not whatever:
+        if age < fresh and not even_fresh:
             return None
         return Staleness(timedelta(seconds=age), timedelta(seconds=age - fresh))
 
     def _freshness(self, records: Records | None) -> float:
-        """Seconds for which nobody is asked again."""
+        """Seconds for which the answer is fresh."""
         is_whole = records is not None and records.is_whole
         return self._ages.fresh if is_whole else self._ages.absent
 

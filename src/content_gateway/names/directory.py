@@ -173,7 +173,7 @@ class Directory:
         if entry.records is None:
             raise InvalidCoinType(entry.unread) if entry.unread else _nothing_there(coin)
         resolution = await self._resolution(entry.records, force_refresh, requestor)
-        stale = self._cache.staleness(entry, whatever=force_refresh and entry.stored_at < begun)
+        stale = self._cache.staleness(entry, even_fresh=force_refresh and entry.stored_at < begun)
         return resolution if stale is None else resolution.but_stale(stale)
 
     def known(self, name: DomainName) -> tuple[Resolved, IpfsPath | None]:

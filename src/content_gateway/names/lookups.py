@@ -1,7 +1,7 @@
-"""Look-ups under way: one for each question, so many at once, fairly by requestor.
+"""In-flight look-ups: one for each question, bounded in number, shared fairly by requestor.
 
-Owns their tasks and permits; who gives up does not take the others' answer away, as the task is
-nobody's but ours. What a look-up does, and what it brings, is left to the directory."""
+Owns their tasks and permits, so that a caller who is cancelled does not cancel the look-up for the
+others. What a look-up does is left to the directory."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -17,16 +17,15 @@ Work: TypeAlias = Callable[[float, str], Coroutine[Any, Any, CachedName]]
 
 @dataclass(frozen=True, slots=True)
 class _Lookup:
-    """A look-up under way, or waiting for its *permit*."""
+    """A look-up that runs, or waits for its *permit*."""
 
     task: asyncio.Task[CachedName]
     permit: Permit
 
 
 class Lookups:
-    """At most *at_once* look-ups, and *waiting* more; each has *seconds* in all.
-
-    It waits for half of them at most: whoever is asked then has the other half."""
+    """At most *at_once* look-ups run and *waiting* more wait. Each has *seconds* in all, of which
+    it waits for a permit for half at most: the servers have the other half."""
 
     def __init__(self, *, at_once: int, waiting: int, seconds: float) -> None:
         self._seconds = seconds
@@ -48,10 +47,10 @@ class Lookups:
         requestor: str,
         work: Work,
     ) -> asyncio.Task[CachedName]:
-        """The look-up for *question*, begun and charged to *requestor* if there is none; *work*
-        is given the moment of the loop's clock at which it must end, and who it is charged to.
+        """The look-up for *question*, begun and charged to *requestor* if there is none.
 
-        Raises Overloaded, here or in the task: for who begins one, never for who joins."""
+        *work* is given its deadline by the event loop's clock, and the requestor. Raises
+        Overloaded, here or in the task, for whoever begins a look-up, never for those who join."""
         lookup = self._lookups.get(question)
         if lookup is not None:
             lookup.permit.join(requestor)
