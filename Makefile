@@ -8,6 +8,9 @@ PEERS_DIR ?= $(HOME)/.cache/content-gateway/peers
 export PEERS_DIR
 # Most tests wait more than they compute: four at a time suit two processors.
 TESTS_AT_ONCE ?= 4
+# Fuzzing and models draw other cases each day; all processes of a run draw the same ones.
+TEST_SEED ?= $(shell date -u +%Y%m%d)
+export TEST_SEED
 
 # Plain `make` lists them too.
 .DEFAULT_GOAL := help
@@ -31,6 +34,7 @@ test-deep: $(VENV)/.dev ## run the long proofs: kills, models, fuzzing in depth;
 
 coverage: $(VENV)/.dev ## print which branches make test leaves out; traced, some tests are too slow to pass
 	-$(BIN)/python -m pytest -m "not deep" -n $(TESTS_AT_ONCE) --dist loadfile --tb=no --show-capture=no --cov --cov-report= > .coverage.log 2>&1
+	@tail -1 .coverage.log
 	$(BIN)/coverage report
 
 check: $(VENV)/.dev ## style, types, import rules

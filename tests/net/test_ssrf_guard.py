@@ -106,11 +106,6 @@ async def refusal(guard: Guard, url: str) -> UpstreamError:
     return failed.value
 
 
-def test_there_are_more_than_sixty_forms() -> None:
-    """The number that docs/facts/edge.md asks for."""
-    assert len(set(FORMS)) > 60
-
-
 @pytest.mark.parametrize("host", FORMS)
 async def test_no_form_of_a_private_address_is_connected_to(host: str, listener: Listener) -> None:
     """Whatever the spelling, the client refuses at once and no connection is opened."""

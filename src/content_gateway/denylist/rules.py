@@ -1,36 +1,35 @@
-"""Deny and allow rules by what they speak of, and which of them speaks last.
+"""Deny and allow rules by key, and which of them is the last.
 
-Knows that the last matching rule decides (IPIP-383, negated rules) and how to keep a million
-rules small. How rules are written, and what they are asked about, is left to compact_format.py and
-domain_list.py."""
+Knows that the last matching rule decides (IPIP-383, negated rules), and how to hold a million rules
+in little memory. How rules are written, and which keys are looked up, is left to compact_format.py
+and domain_list.py."""
 
 from typing import Final
 
 _PARTS: Final = 256
 _MASK: Final = _PARTS - 1
-_SHIFT: Final = 32  # the lowest bits find the place inside a part
+_SHIFT: Final = 32  # a dictionary uses the lowest bits for its own slots
 
 
 class RuleSet:
-    """For each key the run of rules that spoke of it last.
+    """For each key the last run of rules that names it.
 
-    A run is a stretch of rules that all deny or all allow: within it order does not matter, so
-    its number stands for the place of each of its rules, and one number serves them all. Runs
-    that deny are odd, runs that allow are even, 0 is none at all: the highest run that matches
-    decides, and it denies if it is odd.
+    A run is a stretch of rules that all deny or all allow. Within it order does not matter, so one
+    number stands for the places of all its rules. Runs that deny are odd, runs that allow are even,
+    0 is no run: the highest run that matches decides, and it denies if it is odd.
 
-    About 120 bytes a rule. The keys are spread over many small tables, as a table of a million
-    takes 100 ms to grow, during which no other thread runs."""
+    The keys are spread over 256 dictionaries: while a single one of a million grows, no other
+    thread runs for 43 ms, with these for 5 ms (measured; ADR 13)."""
 
     def __init__(self) -> None:
         self._parts: list[dict[bytes, int]] = [{} for _ in range(_PARTS)]
 
     def put(self, key: bytes, run: int) -> None:
-        """Record that a rule of *run* speaks of *key*."""
+        """Record that a rule of *run* names *key*."""
         self._parts[hash(key) >> _SHIFT & _MASK][key] = run
 
     def last(self, key: bytes) -> int:
-        """The last run that speaks of *key*, 0 if none does."""
+        """The last run that names *key*, 0 if none does."""
         return self._parts[hash(key) >> _SHIFT & _MASK].get(key, 0)
 
     def __len__(self) -> int:
@@ -43,5 +42,5 @@ def next_run(run: int, *, allows: bool) -> int:
 
 
 def denies(run: int) -> bool:
-    """True if what *run* spoke of last is blocked."""
+    """Whether what *run* named last is denied."""
     return run % 2 == 1

@@ -9,7 +9,6 @@ zone. Knows file syntax only; order of services, caching and IPNS are the direct
     address = "0x..."           # optional: 20 bytes in hex
     content = "ipfs://bafy..."  # optional: ipfs://CID or ipns://NAME; one of the two is needed"""
 
-import re
 import time
 import tomllib
 from collections.abc import Callable
@@ -21,10 +20,9 @@ from content_gateway.errors import CallerError, NameNotFound
 from content_gateway.files.watched_file import WatchedFile
 from content_gateway.model.domain import DomainName
 from content_gateway.model.records import ContentRecord, Records, parse_content
-from content_gateway.model.wallet import checksummed
+from content_gateway.model.wallet import checksummed, parse_evm_address
 
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
-_ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{40}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +97,13 @@ def _parse_entry(entry: Any) -> Records:
     )
 
 
-def _parse_address(address: Any) -> str:
-    if not isinstance(address, str) or not _ADDRESS.fullmatch(address):
-        raise ValueError("address must be 0x and 40 hex digits")
-    wallet = checksummed(bytes.fromhex(address[2:]))
-    if address not in (wallet, wallet.lower()):
-        raise ValueError("the checksum of address is wrong (EIP-55)")
-    if not any(bytes.fromhex(address[2:])):
+def _parse_address(text: Any) -> str:
+    if not isinstance(text, str):
+        raise ValueError("address must be text")
+    address = parse_evm_address(text)
+    if not any(address):
         raise ValueError("address is the zero address, which means none")
-    return wallet
+    return checksummed(address)
 
 
 def _parse_content(content: Any) -> ContentRecord:
