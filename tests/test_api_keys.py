@@ -163,7 +163,7 @@ async def test_each_refusal_has_its_reason(keys: IssuedKeys, clock: Clock) -> No
     """For the log only: malformed, unknown, revoked, expired."""
     gone, short = await issued(keys, "gone"), await issued(keys, "s", lifetime=timedelta(hours=1))
     assert await keys.revoke("gone")
-    assert refusal(keys, "cg_nonsense") == "malformed"
+    assert refusal(keys, "cg_garbage") == "malformed"
     assert refusal(keys, "") == "malformed"
     assert refusal(keys, "x" * 300) == "malformed"
     assert refusal(keys, "clé") == "malformed"
@@ -265,7 +265,7 @@ async def test_when_the_store_is_down_nobody_new_is_let_in(path: Path, clock: Cl
     clock.pass_(seconds=1)
     with pytest.raises(StorageUnavailable):
         keys.identify(key)
-    assert refusal(keys, "cg_nonsense") == "malformed"
+    assert refusal(keys, "cg_garbage") == "malformed"
 
 
 async def test_forged_keys_are_never_accepted(keys: IssuedKeys) -> None:

@@ -161,7 +161,7 @@ async def test_a_token_of_our_own_ends_soon(world: World) -> None:
 async def test_a_refused_login_is_an_outage_that_says_so(
     world: World, login: dict[str, Any], words: str
 ) -> None:
-    """Nothing is learned of any content; a person learns what to mend, also beside an outage."""
+    """Nothing is known of any content; a person learns what to mend, also beside an outage."""
     world.cluster.login = ("gateway", "right")
     world.servers[0].go_dark()
     backend, cid = world.backend(**login), world.content()

@@ -69,7 +69,7 @@ def status(*words: str, allocations: int | None = None, errors: str = "") -> dic
 def test_many_words_make_one(
     words: str, wanted: int | None, expected: TrackerStatus, replicas: int
 ) -> None:
-    """Enough replicas settle it; work under way comes before failure, doubt before both."""
+    """Enough replicas let_tasks_run it; work under way comes before failure, doubt before both."""
     seen = read_status(status(*words.split())).status(wanted)
     assert (seen.status, seen.replicas) == (expected, replicas)
 
@@ -158,7 +158,7 @@ def test_only_a_status_of_nothing_but_unpinned_may_be_absence() -> None:
         json.dumps(status("pinned")).encode() + b"\n{",
     ],
 )
-def test_what_is_no_status_is_nonsense(body: bytes) -> None:
+def test_what_is_no_status_is_garbage(body: bytes) -> None:
     """It is not taken for an answer about any content."""
     with pytest.raises(InvalidUpstreamResponse):
         read_statuses(body)
@@ -184,7 +184,7 @@ def test_a_pin_is_read_with_what_it_promises() -> None:
 
 def test_lines_of_the_pinset() -> None:
     """A pin's CID as it is spelled, if it could be ours; no parts of sharded content; the rest is
-    nonsense."""
+    garbage."""
     assert read_entry({"cid": "bafy", "type": "pin", "mode": "recursive"}) == "bafy"
     assert read_entry({"cid": "Qm", "type": "pin"}) is None
     assert read_entry({"cid": "Qm", "type": "shard-pin"}) is None

@@ -60,7 +60,7 @@ async def test_the_node_is_asked_for_its_name_once(kubo: Kubo, node: Node) -> No
 async def test_a_node_that_keeps_its_name_is_called_kubo(
     kubo: Kubo, node: Node, refusal: tuple[int, bytes]
 ) -> None:
-    """That it says no name, or nonsense for one, does not spoil what it says of a content."""
+    """That it says no name, or garbage for one, does not spoil what it says of a content."""
     cid = raw(b"here")[0]
     node.pin(cid)
     node.refuses["id"] = refusal
@@ -134,7 +134,7 @@ async def test_only_kubos_own_word_about_that_cid_is_absence(
         await look(kubo, cid)
 
 
-async def test_a_closed_door_is_called_so(kubo: Kubo, node: Node) -> None:
+async def test_a_refusal_of_our_login_is_called_so(kubo: Kubo, node: Node) -> None:
     """Whoever runs the service learns which of Kubo's settings keeps us out."""
     node.refuses["pin/ls"] = (403, b"Kubo RPC Access Denied: Please provide a valid token")
     with pytest.raises(UpstreamUnavailable, match=r"API\.Authorizations"):

@@ -62,7 +62,7 @@ def test_reasons_are_one_short_printable_sentence(message: str, reason: str) -> 
         b"1",
     ],
 )
-def test_a_line_that_is_neither_progress_nor_yes_is_nonsense(line: bytes) -> None:
+def test_a_line_that_is_neither_progress_nor_yes_is_garbage(line: bytes) -> None:
     """Nothing is read into it."""
     with pytest.raises(InvalidUpstreamResponse):
         answers.read_line(line, Cid.parse("bafkqablimvwgy3y"))

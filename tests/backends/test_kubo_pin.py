@@ -125,7 +125,7 @@ async def test_a_block_that_is_not_what_its_cid_says_is_a_failure(kubo: Kubo, no
         ("dies", "Kubo broke off after "),
         ("error line", "it was not found in time"),
         ("trailer", "and gave no reason"),
-        ("nonsense", "did not answer in JSON"),
+        ("garbage", "did not answer in JSON"),
         ("long line", f"more than {MAX_LINE_BYTES} bytes"),
         ("somebody else's", "Kubo has pinned something else"),
     ],

@@ -128,20 +128,20 @@ async def _drained(pieces: AsyncIterator[bytes]) -> None:
         pass
 
 
-@pytest.mark.parametrize("rot", [b"", b"lea", b"leaf\0", b"Leaf"])
-async def test_rot_is_not_served_but_mended(
-    store: EmbeddedStore, blocks: Blockstore, rot: bytes
+@pytest.mark.parametrize("damaged", [b"", b"lea", b"leaf\0", b"Leaf"])
+async def test_corruption_is_not_served_but_mended(
+    store: EmbeddedStore, blocks: Blockstore, damaged: bytes
 ) -> None:
     """A corrupt block is dropped, and its pins are asked for once more."""
     dag = pb(LEAF)
     await put(blocks, dag)
-    await corrupt(blocks, LEAF[0], rot)
+    await corrupt(blocks, LEAF[0], damaged)
     assert await store.block(LEAF[0]) is None
     assert await status(store, dag[0]) is TrackerStatus.ABSENT
     assert await count(blocks) == 1
 
 
-async def test_rot_ends_a_car(store: EmbeddedStore, blocks: Blockstore) -> None:
+async def test_corruption_ends_a_car(store: EmbeddedStore, blocks: Blockstore) -> None:
     """Nobody gets wrong bytes from us."""
     dag = pb(LEAF)
     await put(blocks, dag)

@@ -176,15 +176,15 @@ async def test_a_retrieval_that_outlived_an_unpin_completes_nothing(blocks: Bloc
     assert await blocks.complete([dag[0]]) == set()
 
 
-async def test_bytes_that_were_verified_take_the_place_of_rotten_ones(blocks: Blockstore) -> None:
+async def test_bytes_that_were_verified_take_the_place_of_corrupt_ones(blocks: Blockstore) -> None:
     """A pin that brings a block in again mends what the disk has made of it."""
     dag = file(20, 10)
     await put(blocks, dag)
 
-    def rot(connection: sqlite3.Connection) -> None:
+    def damage(connection: sqlite3.Connection) -> None:
         connection.execute("UPDATE blocks SET data = zeroblob(length(data))")
 
-    await blocks.write(rot)
+    await blocks.write(damage)
     other = pb(dag)
     await put(blocks, other)
 

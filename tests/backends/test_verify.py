@@ -31,7 +31,7 @@ def _unexpected(corrupt: CorruptBlock) -> None:
 
 
 @pytest.mark.parametrize("which", ["leaf", "node"])
-async def test_rot_is_named_dropped_and_mended(
+async def test_corruption_is_named_dropped_and_mended(
     store: EmbeddedStore, blocks: Blockstore, origin: Origin, other: Origin, which: str
 ) -> None:
     """Its pins are absent then, others not; pinning brings in what lacks, and only that."""
@@ -92,7 +92,7 @@ async def test_the_stock_is_counted(blocks: Blockstore) -> None:
     assert kept.free_bytes >= 0
 
 
-async def test_the_pinset_leaves_out_what_a_sample_finds_rotten(
+async def test_the_pinset_leaves_out_what_a_sample_finds_corrupt(
     store: EmbeddedStore, blocks: Blockstore, origin: Origin, other: Origin
 ) -> None:
     """A block with other bytes, and one that is gone without a word: their pins are not listed,

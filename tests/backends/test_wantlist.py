@@ -44,7 +44,7 @@ def test_what_is_not_linked_is_not_taken_in() -> None:
     assert wantlist.accept([root, stranger, root]) == [root]
 
 
-def test_strays_are_bounded() -> None:
+def test_unsolicited_blocks_are_bounded() -> None:
     """The oldest are forgotten; they can be asked for later."""
     big = [raw(bytes([number]) * (MAX_BLOCK_BYTES // 2)) for number in range(12)]
     root = pb(*big)

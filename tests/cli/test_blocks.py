@@ -28,7 +28,7 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def rot(folder: Path, number: int) -> None:
+def damage(folder: Path, number: int) -> None:
     with sqlite3.connect(folder / "blocks.sqlite") as database:
         database.execute("UPDATE blocks SET data = zeroblob(length(data)) WHERE id = ?", (number,))
 
@@ -59,10 +59,10 @@ def test_what_is_kept_and_blocked_is_listed(data: Path) -> None:
     assert run(data, "blocks", "denied", *config).returncode == 0
 
 
-def test_rot_is_reported_with_its_pins(data: Path) -> None:
+def test_corruption_is_reported_with_its_pins(data: Path) -> None:
     """Status 1 once; the pin is incomplete then, until the service has brought it in again."""
-    rot(data, 3)
-    rot(data, 7)
+    damage(data, 3)
+    damage(data, 7)
     done = run(data, "blocks", "verify")
     assert done.returncode == 1
     lines = done.stdout.splitlines()

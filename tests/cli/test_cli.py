@@ -52,7 +52,7 @@ def test_errors_go_to_stderr_and_show_in_the_status(tmp_path: Path, zone: Path) 
         (("resolve", "..."), 1, "labels"),
         (("resolve", "site.eth"), 1, "No name service"),
         (("pin", "status", CID), 1, "No pin"),
-        (("pin", "add", "nonsense"), 1, "CID"),
+        (("pin", "add", "garbage"), 1, "CID"),
     ):
         done = run(tmp_path, *arguments, **settings)
         assert (done.returncode, done.stdout) == (code, ""), arguments

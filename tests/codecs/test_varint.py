@@ -42,7 +42,7 @@ def test_a_longer_spelling_is_refused(spelling: str) -> None:
 
 @pytest.mark.parametrize("spelling", ["", "80", "ffff", "ff" * 9, "ff" * 9 + "01", "80" * 200])
 def test_a_cut_or_endless_varint_is_refused(spelling: str) -> None:
-    """Nine bytes are the most; a number that goes on is nonsense, not a huge number."""
+    """Nine bytes are the most; a number that goes on is garbage, not a huge number."""
     with pytest.raises(ValueError, match="cut short or longer"):
         read_varint(bytes.fromhex(spelling))
 

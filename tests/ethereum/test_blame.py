@@ -27,7 +27,7 @@ from tests.names.services import Clock
 
 
 def unreadable(_: bytes) -> bytes:
-    raise ValueError("this contract talks nonsense")
+    raise ValueError("this contract talks garbage")
 
 
 async def test_a_contract_cannot_make_nodes_look_dead(
@@ -47,7 +47,7 @@ async def test_a_contract_cannot_make_nodes_look_dead(
         for contract in (out_of_gas, huge, empty):
             with pytest.raises(UpstreamError):
                 await rpc.call(contract, b"", bytes)
-        with pytest.raises(InvalidUpstreamResponse, match="talks nonsense"):
+        with pytest.raises(InvalidUpstreamResponse, match="talks garbage"):
             await rpc.call(REGISTRY, ROOT_OWNER, unreadable)
     before = nodes[0].eth_calls
     assert await ask(rpc) == bytes(32)
@@ -114,14 +114,14 @@ async def test_a_node_is_not_blamed_for_the_silence_of_the_next(
 async def test_a_probe_that_learns_nothing_makes_room_for_another(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """A contract that talks nonsense to the one caller who tries a node again locks nobody out."""
+    """A contract that talks garbage to the one caller who tries a node again locks nobody out."""
     node = nodes[0]
     rpc = rpc_of(outbound, clock, node)
     node.go_dark()
     await fails(rpc, 3)
     node.come_back()
     clock.pass_(2)
-    with pytest.raises(InvalidUpstreamResponse, match="talks nonsense"):
+    with pytest.raises(InvalidUpstreamResponse, match="talks garbage"):
         await rpc.call(REGISTRY, ROOT_OWNER, unreadable)
     assert await ask(rpc) == bytes(32)
 

@@ -161,7 +161,7 @@ async def test_all_rounds_share_the_seconds(world: World) -> None:
         lookup([LOCAL_BATCH], query(*[((), b"")] * (MAX_BATCH + 1))).data[4:],
     ],
 )
-async def test_a_lookup_that_cannot_be_read_is_nonsense(world: World, said: bytes) -> None:
+async def test_a_lookup_that_cannot_be_read_is_garbage(world: World, said: bytes) -> None:
     """A broken contract is no reason to ask anybody anything."""
 
     def contract(_: bytes) -> bytes:

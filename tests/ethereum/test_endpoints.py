@@ -189,7 +189,7 @@ async def test_the_contract_of_a_caller_decides_nothing_for_another(
     "result",
     ["0x", "0xg", "1", "0x-1", "0x_1", "0x1_0", "0x 1", "0x" + "f" * 17, 17, None, ["0x1"], "0x١"],
 )
-def test_what_is_no_block_number_is_nonsense(result: object) -> None:
+def test_what_is_no_block_number_is_garbage(result: object) -> None:
     """A number is 0x and at most 16 hex digits, nothing that Python would also read as one."""
     with pytest.raises(InvalidUpstreamResponse):
         read_block_number(json.dumps({"result": result}).encode())

@@ -200,7 +200,7 @@ async def test_a_revert_is_not_an_answer_with_the_same_bytes(
         await ask(quorum_of(outbound, clock, *nodes[:2]))
 
 
-async def test_what_they_agree_on_and_nobody_can_read_is_nonsense(
+async def test_what_they_agree_on_and_nobody_can_read_is_garbage(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """It is the contract's word: no node is blamed for it."""

@@ -217,7 +217,7 @@ def test_a_nodes_own_error_is_an_outage(error: dict[str, Any]) -> None:
         pytest.param(b'{"a":' * 40_000, id="40,000 objects"),
     ],
 )
-def test_what_is_no_answer_to_eth_call_is_nonsense(body: bytes) -> None:
+def test_what_is_no_answer_to_eth_call_is_garbage(body: bytes) -> None:
     """Pages, empty results and broken or bottomless JSON never pass for an answer."""
     with pytest.raises(InvalidUpstreamResponse):
         read_call_answer(body)

@@ -67,7 +67,7 @@ class MiniRest:
             return Response(431)
         if (method, url.path) == ("GET", "/health"):
             return Response(204)
-        if not self._is_admitted(headers.get("Authorization", "")):
+        if not self._is_authorized(headers.get("Authorization", "")):
             return _error(401, "unauthorized: access denied")
         if url.path.endswith("/"):
             return Response(307, location=url.path.rstrip("/"))
@@ -218,7 +218,7 @@ class MiniRest:
         self.counts[kind] += 1
         self.asked[kind, cid] += 1
 
-    def _is_admitted(self, authorization: str) -> bool:
+    def _is_authorized(self, authorization: str) -> bool:
         if self.cluster.login is None:
             return True
         username, password = self.cluster.login

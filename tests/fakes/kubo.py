@@ -20,7 +20,7 @@ Trouble = Literal[
     "silent",  # no more lines, and no end
     "error line",  # an error as one more line, as older nodes wrote it
     "trailer",  # a clean end, and the error in the trailer X-Stream-Error
-    "nonsense",  # a line that is no JSON
+    "garbage",  # a line that is no JSON
     "long line",  # a line without end
     "somebody else's",  # the last line names another CID
     "unsaid",  # it is pinned, and the connection ends before the last line
@@ -226,7 +226,7 @@ class Kubo(Miniature):
         other = {"Pins": ["bafkqablimvwgy3y"]}
         words = {
             "error line": _line(error),
-            "nonsense": b"<html>\n",
+            "garbage": b"<html>\n",
             "somebody else's": _line(other),
         }
         await response.write(words[trouble or ""])

@@ -1,6 +1,6 @@
 """What every fake server has in common: a port, a memory of what was asked, and moods.
 
-Knows HTTP and how servers fail (silence, nonsense, floods, refusals). What a fake answers when
+Knows HTTP and how servers fail (silence, garbage, floods, refusals). What a fake answers when
 it is well is left to the module that is named after it."""
 
 import asyncio
@@ -73,7 +73,7 @@ class Miniature:
         if self.mood == "hang":
             await self._ending.wait()
         if self.mood in ("dark", "hang", "garbage"):
-            return self._drop(request, b"ICY 2000 nonsense\r\n\r\n" * (self.mood == "garbage"))
+            return self._drop(request, b"ICY 2000 garbage\r\n\r\n" * (self.mood == "garbage"))
         if self.mood == "html":
             return web.Response(body=PAGE, content_type="text/html")
         if self.mood in ("huge", "cut"):

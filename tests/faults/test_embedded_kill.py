@@ -48,8 +48,8 @@ def last_request(origin: Origin) -> int:
     return origin.car_blocks + origin.asked_for_blocks()
 
 
-def unexpected(rotten: CorruptBlock) -> None:
-    raise AssertionError(rotten)
+def unexpected(corrupt: CorruptBlock) -> None:
+    raise AssertionError(corrupt)
 
 
 async def test_a_large_dag_survives_two_kills(tmp_path: Path, origin: Origin) -> None:

@@ -93,7 +93,7 @@ async def come_to_rest(data: Path, world: World, journal: Journal) -> None:
     """A service that nobody kills brings everything about, and then the backend has just that."""
 
     for _ in range(2):
-        # A cluster may have lost what was settled; the resync of the next start finds out.
+        # A cluster may have lost what was final; the resync of the next start finds out.
         async with running("dev", data, world.settings) as service:
             # Leases of the dead run out first.
             # However many there are by then, as long as they become fewer.

@@ -17,6 +17,6 @@ def serving(
 
 
 def let_age(folder: Path, seconds: float) -> None:
-    """Make everything that a stopped service has learned so much older."""
+    """Make everything that a stopped service has stored so much older."""
     with closing(sqlite3.connect(folder / "data" / "ledger.sqlite")) as db, db:
         db.execute("UPDATE resolutions SET stored_at = stored_at - ?", (int(seconds * 1000),))

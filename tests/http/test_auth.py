@@ -69,7 +69,7 @@ async def test_the_key_comes_before_everything_else(service: Service) -> None:
     """Without a key, a wrong domain, a wrong CID and a body are not even looked at."""
     for path in ("/domain/resolve/a..b", "/domain/resolve/%00"):
         assert (await service.ask("GET", path, key=None)).status == 401
-    assert (await service.ask("POST", "/ipfs/pin/add/nonsense", key=None)).status == 401
+    assert (await service.ask("POST", "/ipfs/pin/add/garbage", key=None)).status == 401
     assert (await service.pin(CID, key=None, body=b"{}")).status == 401
 
 

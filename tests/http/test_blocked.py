@@ -193,11 +193,11 @@ async def test_a_list_that_breaks_still_blocks(
             else:
                 put(path, broken)
 
-        async def alarmed_and_still_blocking() -> bool:
+        async def alarmed_and_still_refused() -> bool:
             assert await refused(service) == set(EVERYTHING)
             return sum("is broken" in entry["event"] for entry in logs) == 2
 
-        await eventually(alarmed_and_still_blocking)
+        await eventually(alarmed_and_still_refused)
     assert await refused(service) == set(EVERYTHING)
     put(denylist, "# freed")
     put(names, "site.eth")

@@ -95,7 +95,7 @@ async def test_nobody_sees_the_pins_of_another(service: Service) -> None:
         assert (answer.status, answer.json["code"]) == (404, "pin-not-found")
     assert (await ls(service)).json == {"message": "Pins", "count": 0, "results": []}
     assert (await ls(service, key="other")).json["count"] == 1
-    for cid in ("nonsense", V1[:-1]):
+    for cid in ("garbage", V1[:-1]):
         for answer in (await status(service, cid), await rm(service, cid)):
             assert (answer.status, answer.json["code"]) == (400, "invalid-cid")
 

@@ -326,7 +326,7 @@ async def test_clients_are_told_the_addresses_of_the_backend(
 
 
 async def test_the_key_is_a_bearer_token_here_and_only_here(service: Service) -> None:
-    """Each face has its own door; a key at the wrong one is no key."""
+    """Each face has its own credentials; a key at the wrong one is no key."""
     refused: list[list[tuple[str, str]]] = [
         [],
         [("x-api-key", "me")],

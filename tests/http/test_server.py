@@ -342,7 +342,7 @@ def test_the_end_of_a_head_may_be_cut_anywhere(wire: Wire, cut: int) -> None:
 @pytest.mark.parametrize(
     ("bad", "status"),
     [
-        (b"nonsense\r\n\r\n", 400),
+        (b"garbage\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nHost: a\r\nx: " + b"a" * 50_000, 431),
         (get("/" + "p" * 3_000), 414),
@@ -548,7 +548,7 @@ def test_1200_silent_connections_are_in_nobodys_way(loop: str) -> None:
         assert eventually(edge.is_quiet)
 
 
-# -- nonsense -------------------------------------------------------------------------------
+# -- garbage -------------------------------------------------------------------------------
 
 NONSENSE = {
     "options star": b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",

@@ -239,7 +239,7 @@ async def test_what_is_not_held_is_404(service: Service, origin: Origin) -> None
     answer = await get(service, f"{cid}?format=raw", Cache_Control="max-age=0, only-if-cached")
     assert (answer.status, answer.json["code"]) == (412, "not-held")
     assert len(origin.requests) == asked
-    assert (await get(service, "nonsense?format=raw")).json["code"] == "invalid-cid"
+    assert (await get(service, "garbage?format=raw")).json["code"] == "invalid-cid"
 
 
 async def test_every_spelling_is_the_same_content(service: Service) -> None:
@@ -304,7 +304,7 @@ async def test_nothing_is_served_unless_that_was_configured(tmp_path: Path, orig
     origin.blocks |= FILE[1]
     async with running_service(tmp_path / "off", embedded__gateways=[origin.url]) as service:
         await hold(service, FILE[0])
-        for path in (f"{FILE[0]}?format=raw", FILE[0], PROBE, "nonsense"):
+        for path in (f"{FILE[0]}?format=raw", FILE[0], PROBE, "garbage"):
             answer = await get(service, str(path))
             assert (answer.status, answer.json["code"]) == (404, "not-found")
         answer = await service.ask("POST", f"/ipfs/{FILE[0]}", key=None)

@@ -113,7 +113,7 @@ TAG_IN_SET = cbor2.dumps(cbor2.CBORTag(258, [link(A)]))
         (DAG_JSON, b""),
         (DAG_JSON, b"{"),
         (DAG_JSON, b"\xff\xff"),
-        (DAG_JSON, b'{"/": "nonsense"}'),
+        (DAG_JSON, b'{"/": "garbage"}'),
         (DAG_JSON, b'{"/": ""}'),
         (DAG_JSON, b"[" * 100_000),
         (DAG_JSON, b"9" * 10_000),

@@ -128,7 +128,7 @@ def resolver_of(
     return IpnsResolver(links, denylist or Denylist(None, None))
 
 
-async def settle() -> None:
+async def let_tasks_run() -> None:
     """Let every task run as far as it can."""
     for _ in range(20):
         await asyncio.sleep(0)

@@ -295,7 +295,7 @@ ANY_FIELD = st.builds(field, st.integers(0, 12), st.binary(max_size=40) | st.int
 
 @given(st.one_of(st.binary(max_size=300), st.lists(ANY_FIELD, max_size=10).map(b"".join)))
 @settings(max_examples=300, deadline=None)
-def test_any_bytes_are_nonsense(record: bytes) -> None:
+def test_any_bytes_are_garbage(record: bytes) -> None:
     """Whatever a router sends, InvalidUpstreamResponse is all that comes of it."""
     refuse(record)
 
@@ -304,7 +304,7 @@ def test_any_bytes_are_nonsense(record: bytes) -> None:
 @example(bytes.fromhex("d82363282828"))
 @example(bytes.fromhex("c1fb7ff8000000000000"))
 @settings(max_examples=300, deadline=None)
-def test_any_signed_bytes_are_nonsense(signed: bytes) -> None:
+def test_any_signed_bytes_are_garbage(signed: bytes) -> None:
     """The same for whatever the owner of a key may sign."""
     refuse(SIGNER.record(signed))
 

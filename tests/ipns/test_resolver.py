@@ -12,7 +12,7 @@ from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import IpfsPath
 from tests.ipns.signing import NOW, Signer, data, when
-from tests.ipns.sources import Clock, Source, resolver_of, settle
+from tests.ipns.sources import Clock, Source, let_tasks_run, resolver_of
 
 SIGNER = Signer()
 NAME = SIGNER.name
@@ -36,7 +36,7 @@ def record(
 
 async def later(clock: Clock, seconds: float) -> None:
     """Finish what is under way, then let *seconds* go by."""
-    await settle()
+    await let_tasks_run()
     clock.pass_(seconds)
 
 
@@ -82,7 +82,7 @@ async def test_a_slow_source_delays_the_first_request_only_so_long(
     assert await resolver.latest(NAME) is None  # still under way, and nobody waits any more
     assert monotonic() - begun < 0.09
     source.let_go()
-    await settle()
+    await let_tasks_run()
     assert await resolver.latest(NAME) == FIRST
     assert source.asked == [NAME]
 
@@ -97,10 +97,10 @@ async def test_later_requests_never_wait(
     source.records[NAME] = record(SECOND, 2)
     source.hold()
     assert await asyncio.wait_for(resolver.latest(NAME), 0.05) == FIRST
-    await settle()
+    await let_tasks_run()
     assert len(source.asked) == 2
     source.let_go()
-    await settle()
+    await let_tasks_run()
     assert await resolver.latest(NAME) == SECOND
 
 
@@ -117,11 +117,11 @@ async def test_an_answer_is_fresh_for_its_ttl(
     await resolver.latest(NAME)
     await later(clock, fresh - 0.1)
     assert await resolver.latest(NAME) == FIRST
-    await settle()
+    await let_tasks_run()
     assert len(source.asked) == 1
     await later(clock, 0.1)
     await resolver.latest(NAME)
-    await settle()
+    await let_tasks_run()
     assert len(source.asked) == 2
 
 
@@ -138,10 +138,10 @@ async def test_an_expired_answer_is_none(
     assert await resolver.latest(NAME) is None
     source.down = False
     source.records[NAME] = record(SECOND, 2)
-    await settle()
+    await let_tasks_run()
     await later(clock, 10)
     await resolver.latest(NAME)
-    await settle()
+    await let_tasks_run()
     assert await resolver.latest(NAME) == SECOND
 
 
@@ -155,11 +155,11 @@ async def test_a_source_that_is_down_takes_nothing_away(
     for seconds in (300, 3600, 24 * 3600):
         await later(clock, seconds)
         assert await resolver.latest(NAME) == FIRST
-        await settle()
+        await let_tasks_run()
     asked = len(source.asked)
     for _ in range(50):
         await resolver.latest(NAME)
-        await settle()
+        await let_tasks_run()
     assert len(source.asked) == asked
 
 
@@ -186,7 +186,7 @@ async def test_what_cannot_be_verified_is_no_answer(
     source.records[NAME] = good
     await later(clock, 10)
     await resolver.latest(NAME)
-    await settle()
+    await let_tasks_run()
     assert await resolver.latest(NAME) == FIRST
 
 
@@ -206,11 +206,11 @@ async def test_the_sequence_never_goes_back(
     """An older record that a source still serves does not replace a newer one."""
     source.records[NAME] = record(FIRST, 5)
     await resolver.latest(NAME)
-    await settle()
+    await let_tasks_run()
     source.records[NAME] = served
     await later(clock, 300)
     await resolver.latest(NAME)
-    await settle()
+    await let_tasks_run()
     assert await resolver.latest(NAME) == kept
 
 
@@ -220,7 +220,7 @@ async def test_the_sequence_never_goes_back(
         b"",
         b"/",
         b"/ipfs/",
-        b"/ipfs/nonsense",
+        b"/ipfs/garbage",
         b"/ipfs/Qm\xc3\xa9",
         b"/ipfs/\xff",
         b"/swarm/" + str(FIRST.cid).encode(),

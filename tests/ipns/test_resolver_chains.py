@@ -11,7 +11,7 @@ from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import MAX_PATH, IpfsPath
 from content_gateway.model.ipns_name import IpnsName
 from tests.ipns.signing import NOW, Signer, data, when
-from tests.ipns.sources import Clock, Dns, Memory, Source, Txt, resolver_of, settle
+from tests.ipns.sources import Clock, Dns, Memory, Source, Txt, let_tasks_run, resolver_of
 
 FIRST = IpfsPath(Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"))
 SECOND = IpfsPath(Cid.parse("bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi"))
@@ -69,7 +69,7 @@ async def test_paths_do_not_grow_without_end() -> None:
     assert await resolver.latest(first.name) is None
     assert await resolver.latest(second.name) is not None
     progress = resolver.progress(resolver.begin(first.name).task.id)
-    await settle()
+    await let_tasks_run()
     progress = resolver.progress(progress.task.id)
     assert progress.failure == "The path that it points at is too long."
     await resolver.close()
@@ -93,7 +93,7 @@ async def test_a_circle_ends() -> None:
     source.records[other.name] = other.record(points_at(one.name))
     resolver = resolver_of(source)
     assert await resolver.latest(one.name) is None
-    await settle()
+    await let_tasks_run()
     assert len(source.asked) == 2
     await resolver.close()
 
@@ -116,10 +116,10 @@ async def test_every_link_keeps_its_own_time() -> None:
     dns.links["docs.example.org"] = Txt(f"/ipns/{chain(source, 1)}", timedelta(seconds=60))
     resolver = resolver_of(source, dns=dns, clock=clock)
     await resolver.latest(DOMAIN)
-    await settle()
+    await let_tasks_run()
     clock.pass_(61)
     assert await resolver.latest(DOMAIN) == FIRST
-    await settle()
+    await let_tasks_run()
     assert (len(dns.asked), len(source.asked)) == (2, 1)
     await resolver.close()
 
@@ -133,19 +133,19 @@ async def test_a_domains_link_serves_an_hour_beyond_its_ttl_while_dns_fails() ->
     dns.down = True
     clock.pass_(3800)
     assert await resolver.latest(DOMAIN) == FIRST
-    await settle()
+    await let_tasks_run()
     clock.pass_(101)
     assert await resolver.latest(DOMAIN) is None
     dns.down = False
-    await settle()
+    await let_tasks_run()
     clock.pass_(11)
     await resolver.latest(DOMAIN)
-    await settle()
+    await let_tasks_run()
     assert await resolver.latest(DOMAIN) == FIRST
     dns.links.clear()
     clock.pass_(301)
     await resolver.latest(DOMAIN)
-    await settle()
+    await let_tasks_run()
     assert await resolver.latest(DOMAIN) is None
     await resolver.close()
 
@@ -163,12 +163,12 @@ async def test_what_was_verified_outlives_the_process() -> None:
     clock.pass_(3600)
     second = resolver_of(source, memory=memory, clock=clock)
     assert await second.latest(signer.name) == FIRST
-    await settle()
+    await let_tasks_run()
     source.down = False
     source.records[signer.name] = signer.record(points_at(SECOND, Sequence=6))
     clock.pass_(11)
     await second.latest(signer.name)
-    await settle()
+    await let_tasks_run()
     assert await second.latest(signer.name) == FIRST
     await second.close()
 
@@ -213,7 +213,7 @@ async def test_a_fresh_look_waits_for_the_new_record() -> None:
     source.records[signer.name] = signer.record(points_at(FIRST, Sequence=1))
     resolver = resolver_of(source, clock=clock)
     await resolver.latest(signer.name)
-    await settle()
+    await let_tasks_run()
     source.records[signer.name] = signer.record(points_at(SECOND, Sequence=2))
     assert await resolver.latest(signer.name, force_refresh=True) == FIRST
     clock.pass_(5)
@@ -231,12 +231,12 @@ async def test_a_task_tells_how_it_went() -> None:
     started = resolver.begin(name)
     assert (started.state, started.found) == ("pending", None)
     clock.pass_(1)
-    await settle()
+    await let_tasks_run()
     assert resolver.progress(started.task.id).state == "pending"
     source.let_go()
-    await settle()
+    await let_tasks_run()
     assert resolver.progress(started.task.id).state == "pending"  # the next link of the chain
-    await settle()
+    await let_tasks_run()
     progress = resolver.progress(started.task.id)
     assert (progress.state, progress.found, progress.failure) == ("resolved", FIRST, None)
 
@@ -263,7 +263,7 @@ async def test_a_task_that_failed_says_why(mishap: str) -> None:
     source.down = mishap == "down"
     resolver = resolver_of(source)
     started = resolver.begin(signer.name)
-    await settle()
+    await let_tasks_run()
     progress = resolver.progress(started.task.id)
     assert (progress.state, progress.found) == ("failed", None)
     assert progress.failure is not None
@@ -278,10 +278,10 @@ async def test_a_task_is_known_to_another_process() -> None:
     name = chain(source, 1)
     one, other = resolver_of(source, clock=clock), resolver_of(source, clock=clock)
     started = one.begin(name)
-    await settle()
+    await let_tasks_run()
     clock.pass_(1)
     assert other.progress(started.task.id).state == "pending"
-    await settle()
+    await let_tasks_run()
     assert other.progress(started.task.id).found == FIRST
     await one.close()
     await other.close()
@@ -371,6 +371,6 @@ async def test_a_blocked_name_is_not_even_looked_up() -> None:
     resolver = resolver_of(source, denylist=blocks)
     with pytest.raises(Blocked):
         await resolver.latest(SIGNERS[0].name)
-    await settle()
+    await let_tasks_run()
     assert source.asked == []
     await resolver.close()

@@ -121,7 +121,7 @@ async def test_retries_leave_their_room_to_first_tries(
     assert len(await lease(contents, "c", 100, 4)) == 4
 
 
-async def test_releases_have_a_lane_of_their_own(
+async def test_releases_have_a_queue_of_their_own(
     ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
 ) -> None:
     """What nobody holds can be leased where nothing may be taken in."""
@@ -167,7 +167,7 @@ async def test_a_lost_lease_writes_nothing(
     assert status(ledger, 1).state is ContentState.PINNED
 
 
-async def test_an_older_generation_learns_nothing(
+async def test_an_older_generation_stores_nothing(
     ledger: SqlitePins, contents: SqliteWorkQueue
 ) -> None:
     """Released and pinned again meanwhile: the outcome is dropped, and it is due at once."""
@@ -297,7 +297,7 @@ async def test_attempts_and_looks_are_counted(
     assert (item.status_checks, item.attempts, item.state) == (1, 0, ContentState.PINNED)
 
 
-async def test_progress_is_kept_and_begins_anew(
+async def test_progress_is_kept_and_begins_again(
     ledger: SqlitePins, contents: SqliteWorkQueue
 ) -> None:
     """Blocks and bytes of the attempt under way; the next attempt starts from nothing."""

@@ -78,7 +78,7 @@ async def test_each_coin_has_its_own_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nobody.eth", "", "' OR 1=1 --", "\U0001f984.eth", "a\0b.eth"])
-async def test_what_was_never_learned_is_not_known(tmp_path: Path, name: str) -> None:
+async def test_what_was_never_stored_is_not_known(tmp_path: Path, name: str) -> None:
     """Whatever the name looks like; and once stored it is known under that name alone."""
     async with opened(tmp_path) as known:
         known.store("site.eth", ETHEREUM, Resolved(ALICE, AT))
@@ -141,7 +141,7 @@ async def test_a_later_answer_replaces_an_earlier_one(tmp_path: Path) -> None:
         assert known.load("site.eth", ETHEREUM) == later
 
 
-async def test_a_process_that_writes_late_does_not_undo_what_another_learned(
+async def test_a_process_that_writes_late_does_not_undo_what_another_stored(
     tmp_path: Path,
 ) -> None:
     """Of two processes with one ledger the newest answer wins."""
@@ -158,7 +158,7 @@ async def test_a_process_that_writes_late_does_not_undo_what_another_learned(
         assert known.load_ipns(SIGNER.name) == newer_link
 
 
-async def test_a_late_absence_does_not_undo_what_another_learned(tmp_path: Path) -> None:
+async def test_a_late_absence_does_not_undo_what_another_stored(tmp_path: Path) -> None:
     """'It is gone' has a time too: a name that was there again later stays."""
     clock = Clock()
     newer = Resolved(BOB, clock.today() + timedelta(seconds=2))

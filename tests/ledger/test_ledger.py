@@ -65,7 +65,7 @@ async def test_requestors_do_not_see_each_other(ledger: SqlitePins) -> None:
     assert not ledger.holds("anna", cid(2))
 
 
-async def test_a_burst_of_one_wish_adds_one_pin(
+async def test_a_burst_of_one_request_adds_one_pin(
     ledger: SqlitePins, database: LedgerDatabase
 ) -> None:
     """Sixty-four callers at once with a hundred contents: each is added once, to one of them."""
@@ -324,7 +324,7 @@ async def test_somebody_who_asks_for_what_failed_is_not_kept_waiting(
 async def test_a_pinned_content_is_not_asked_for_again(
     ledger: SqlitePins, contents: SqliteWorkQueue
 ) -> None:
-    """Another requestor of what is settled finds it so."""
+    """Another requestor of what is final finds it so."""
     await add(ledger, 1)
     await seen(contents, Event.SEEN_PINNED)
     await add(ledger, 1, "ben")

@@ -51,7 +51,7 @@ def test_what_leaves_stays_on_its_way_out(event: Event) -> None:
     assert after(ContentState.UNPINNING, event) is wanted
 
 
-def test_a_promise_begins_anew() -> None:
+def test_a_promise_begins_again() -> None:
     """What is unknown, or on its way out, is queued; what is held already changes nothing."""
     assert after(None, Event.PROMISED) is ContentState.QUEUED
     assert after(ContentState.UNPINNING, Event.PROMISED) is ContentState.QUEUED

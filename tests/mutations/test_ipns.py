@@ -29,7 +29,7 @@ from content_gateway.wiring.names import ipns_resolver
 from tests.fakes.origin import Origin
 from tests.ipns.signing import DATA, SIGNATURE_V2, RsaSigner, Signer, data, field, when
 from tests.ipns.sources import Memory as IpnsMemory
-from tests.ipns.sources import settle
+from tests.ipns.sources import let_tasks_run
 from tests.mutations.cases import Case, Wrong, run, share
 from tests.mutations.changes import respell, spoil_bytes
 from tests.mutations.json_changes import spoil_json
@@ -175,7 +175,7 @@ class Sources:
         )
         try:
             resolution = await directory.resolve(DomainName.parse("site.eth"), force_refresh=True)
-            await settle()
+            await let_tasks_run()
             final = resolver.known(self.name)
         finally:
             await resolver.close()

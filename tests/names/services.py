@@ -18,7 +18,7 @@ from content_gateway.names.directory import Directory, DirectoryPolicy, LocalNam
 TODAY = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-async def settle() -> None:
+async def let_tasks_run() -> None:
     """Let every task run as far as it can."""
     for _ in range(10):
         await asyncio.sleep(0)
@@ -106,7 +106,7 @@ class Ipns:
     def __init__(self) -> None:
         self.paths: dict[IpnsName, IpfsPath] = {}
         self.asked: list[IpnsName] = []
-        self.asked_anew: list[IpnsName] = []
+        self.refreshed: list[IpnsName] = []
         self.requestors: list[str] = []
         self.blocked = False
 
@@ -118,7 +118,7 @@ class Ipns:
         self.requestors.append(requestor)
         self.asked.append(name)
         if force_refresh:
-            self.asked_anew.append(name)
+            self.refreshed.append(name)
         return self.paths.get(name)
 
     def known(self, name: IpnsName) -> IpfsPath | None:

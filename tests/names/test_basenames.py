@@ -272,7 +272,7 @@ async def test_a_resolver_that_answers_nonsense_is_no_absence(
     assert await names.resolve(bob) == Records(WALLET, CONTENT)
 
 
-async def test_a_registry_that_names_no_address_is_nonsense(
+async def test_a_registry_that_names_no_address_is_garbage(
     names: Basenames, ethereum: Ethereum, base: Base
 ) -> None:
     """An address longer than 20 bytes is no resolver to be called."""

@@ -64,14 +64,14 @@ def test_absence_is_never_stretched(clock: Clock) -> None:
 
 
 def test_staleness_tells_age_and_delay(clock: Clock) -> None:
-    """Both in seconds since it was learned and since it was fresh."""
+    """Both in seconds since it was stored and since it was fresh."""
     cache = cache_of(clock)
     entry = store(cache, clock)
     clock.pass_(1000)
     assert cache.staleness(entry) == Staleness(timedelta(seconds=1000), timedelta(seconds=700))
 
 
-def test_what_is_learned_replaces_what_was_known(clock: Clock) -> None:
+def test_what_is_stored_replaces_what_was_known(clock: Clock) -> None:
     """Absence included, in memory and in the database."""
     memory = Memory()
     cache = cache_of(clock, memory)
@@ -133,8 +133,8 @@ def test_a_failed_look_at_an_unknown_name_leaves_nothing(clock: Clock) -> None:
 # -- the database ---------------------------------------------------------------------------
 
 
-def test_what_another_process_learned_has_its_true_age(clock: Clock) -> None:
-    """As if it had been learned here, at that time."""
+def test_what_another_process_stored_has_its_true_age(clock: Clock) -> None:
+    """As if it had been stored here, at that time."""
     memory = Memory()
     memory.kept[SITE] = Resolved(ALICE, clock.today() - timedelta(seconds=400))
     cache = cache_of(clock, memory)

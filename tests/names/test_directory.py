@@ -12,7 +12,7 @@ from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import IpfsContent, IpnsContent, Records, Resolution, Staleness
 from content_gateway.names.cache import CachePolicy
 from content_gateway.names.directory import Directory
-from tests.names.services import Clock, Ipns, Memory, Service, Zone, directory_of, settle
+from tests.names.services import Clock, Ipns, Memory, Service, Zone, directory_of, let_tasks_run
 
 SITE = DomainName.parse("site.eth")
 CID = Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4")
@@ -33,7 +33,7 @@ async def test_an_answer_serves_for_five_minutes(
     assert len(service.asked) == 1
     clock.pass_(0.1)
     await directory.resolve(SITE)
-    await settle()
+    await let_tasks_run()
     assert await directory.resolve(SITE) == Resolution(BOB)
     assert len(service.asked) == 2
 
@@ -50,10 +50,10 @@ async def test_a_stale_answer_is_told_while_a_new_one_is_fetched(
     stale = Staleness(age=timedelta(seconds=599), overdue=timedelta(seconds=299))
     for _ in range(10):
         assert await directory.resolve(SITE) == Resolution(ALICE, stale=stale)
-    await settle()
+    await let_tasks_run()
     assert len(service.asked) == 2
     service.let_go()
-    await settle()
+    await let_tasks_run()
     assert await directory.resolve(SITE) == Resolution(BOB)
 
 
@@ -91,7 +91,7 @@ async def test_freshness_counts_from_the_answer(
     for _ in range(4):
         await directory.resolve(SITE)
         clock.pass_(100)
-    await settle()
+    await let_tasks_run()
     assert len(service.asked) == 2
 
 

@@ -14,7 +14,7 @@ from content_gateway.model.domain import DomainName
 from content_gateway.model.records import Records, Resolution, Resolved, Staleness
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.directory import Directory, DirectoryPolicy
-from tests.names.services import Clock, Ipns, Memory, Service, directory_of, settle
+from tests.names.services import Clock, Ipns, Memory, Service, directory_of, let_tasks_run
 
 SITE = DomainName.parse("site.eth")
 ALICE = Records("0x" + "aa" * 20)
@@ -63,11 +63,11 @@ async def test_an_outage_costs_one_caller_a_wait(
     clock.pass_(300)
     for _ in range(100):
         assert (await directory.resolve(SITE)).stale is not None
-        await settle()
+        await let_tasks_run()
     assert len(service.asked) == 2
     clock.pass_(3)
     await directory.resolve(SITE)
-    await settle()
+    await let_tasks_run()
     assert len(service.asked) == 3
 
 
@@ -84,7 +84,7 @@ async def test_when_the_service_is_back_the_answer_is_fresh(
     service.names["site.eth"] = Records("0x" + "cc" * 20)
     clock.pass_(3)
     await directory.resolve(SITE)  # nobody waits to see whether it is over
-    await settle()
+    await let_tasks_run()
     assert await directory.resolve(SITE) == Resolution(Records("0x" + "cc" * 20))
 
 
@@ -200,7 +200,7 @@ async def test_a_mishap_is_not_remembered(ipns: Ipns, clock: Clock) -> None:
 async def test_a_restart_during_an_outage_still_answers(
     directory: Directory, service: Service, memory: Memory, clock: Clock
 ) -> None:
-    """What an earlier process has learned serves, with its true age, until it is too old."""
+    """What an earlier process has stored serves, with its true age, until it is too old."""
     service.names["site.eth"] = ALICE
     await directory.resolve(SITE)
     service.down = True

@@ -66,7 +66,7 @@ async def test_a_fresh_look_reaches_ipns(
     service.names["site.eth"] = BLOG
     await directory.resolve(SITE)
     await directory.resolve(SITE, force_refresh=True)
-    assert ipns.asked_anew == [NAME]
+    assert ipns.refreshed == [NAME]
 
 
 async def test_coins_are_questions_of_their_own(directory: Directory, service: Service) -> None:
@@ -88,7 +88,7 @@ async def test_a_zone_has_no_address_on_other_chains(directory: Directory, zone:
 async def test_what_is_known_is_told_without_asking(
     directory: Directory, service: Service, ipns: Ipns, clock: Clock
 ) -> None:
-    """However old it is, with the moment at which it was learned."""
+    """However old it is, with the moment at which it was stored."""
     with pytest.raises(NameNotFound):
         directory.known(SITE)
     service.names["site.eth"] = BLOG

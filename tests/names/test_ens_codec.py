@@ -135,7 +135,7 @@ def test_an_unreadable_contenthash_is_the_owners_affair(raw: bytes) -> None:
         answer(ADDRESS_RECORD, CONTENT_RECORD, CONTENT_RECORD),
     ],
 )
-def test_an_impossible_answer_is_nonsense(returned: bytes) -> None:
+def test_an_impossible_answer_is_garbage(returned: bytes) -> None:
     """A node that lies is caught lying; nothing of its answer is used."""
     with pytest.raises(ValueError, match=r"ABI|asked for"):
         read_answer(returned)

@@ -209,7 +209,7 @@ async def test_a_dripping_body_meets_the_deadline(outbound: HttpClient) -> None:
     ],
     ids=lambda says: says[:40].decode("latin-1").encode("unicode_escape").decode(),
 )
-async def test_what_is_not_http_is_nonsense(outbound: HttpClient, says: bytes) -> None:
+async def test_what_is_not_http_is_garbage(outbound: HttpClient, says: bytes) -> None:
     """Other protocols, broken heads, endless heads and two lengths are no answer."""
     with pytest.raises(InvalidUpstreamResponse):
         await ask(outbound, Peer(says))

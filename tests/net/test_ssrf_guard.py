@@ -148,7 +148,7 @@ async def test_a_dns_name_for_a_private_address_is_refused(
 async def test_of_a_mixed_answer_only_public_addresses_are_tried(
     answers: Sequence[str], listener: Listener
 ) -> None:
-    """A public address beside private ones does not open the door to these."""
+    """A public address beside private ones does not let these in."""
 
     def permits(address: Address) -> bool:
         return str(address) == "127.0.0.2"

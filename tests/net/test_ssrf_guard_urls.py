@@ -146,8 +146,8 @@ URLISH = st.text(st.sampled_from("htps:/@#?.[]%\\0127fx-aé。\t\n ") | st.chara
 
 @given(st.one_of(URLISH, URLISH.map(lambda rest: f"https://{rest}"), st.text()))
 @settings(max_examples=1000, deadline=None)
-def test_whatever_is_admitted_is_https_on_443_without_user(url: str) -> None:
-    """No text is admitted that the client would then read as something else."""
+def test_whatever_is_allowed_is_https_on_443_without_user(url: str) -> None:
+    """No text is allowed that the client would then read as something else."""
     try:
         asked = GUARD.check_url(url)
     except InvalidUpstreamResponse:

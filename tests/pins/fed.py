@@ -69,7 +69,7 @@ class Fed:
             some = cids[start : start + AT_ONCE]
             await asyncio.gather(*(self.ledger.add(who, cid, str(cid), NO_LABEL) for cid in some))
 
-    async def until_settled(self) -> None:
+    async def until_final(self) -> None:
         """Reconcile everything until nothing is left to do."""
         while (await self.contents.backlog(_at(self.clock))).by_state:
             if not await self.reconciler.round():

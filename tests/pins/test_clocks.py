@@ -274,7 +274,7 @@ async def test_what_was_sent_in_the_future_was_sent_just_now(
     assert item.requested_at == clock.now - 14.0
 
 
-async def test_a_sweep_is_not_put_off_for_a_year(
+async def test_a_resync_is_not_put_off_for_a_year(
     ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock, database: LedgerDatabase
 ) -> None:
     """Neither by the last one, nor by one that died; and what was pinned under a clock that was

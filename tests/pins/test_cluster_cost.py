@@ -28,7 +28,7 @@ async def test_a_new_pin_takes_one_status_and_no_allocation_of_its_own(fed: Fed)
     allocation is read from a listing that answers for many."""
     cids = [raw(b"fed %d" % number) for number in range(400)]
     await fed.promise(cids)
-    await fed.until_settled()
+    await fed.until_final()
     counts = fed.wire.rest.counts
     print(f"{fed.questions} questions, {fed.statuses} CIDs of status: {counts}")
     assert await fed.contents.counts() == {ContentState.PINNED: len(cids)}
@@ -59,7 +59,7 @@ async def test_an_import_of_what_the_cluster_holds_takes_a_question_for_fifty(fe
         fed.clock.now += 100.0
         fed.cluster.catch_up()
     await fed.promise(cids)
-    await fed.until_settled()
+    await fed.until_final()
     print(f"{fed.questions} questions: {fed.wire.rest.counts}")
     assert await fed.contents.counts() == {ContentState.PINNED: len(cids)}
     assert fed.wire.rest.writes == []
@@ -76,11 +76,11 @@ async def test_a_listing_says_nothing_of_what_was_promised_after_it(fed: Fed) ->
     """A pin that goes and comes back is sent again, though a listing from before still has it."""
     cids = [raw(b"held %d" % number) for number in range(400)]
     await fed.promise(cids)
-    await fed.until_settled()
+    await fed.until_final()
     gone = cids[7]
     await fed.ledger.remove("a", gone, None)
-    await fed.until_settled()
+    await fed.until_final()
     assert str(gone) not in wanted(fed)
     await fed.promise([gone])
-    await fed.until_settled()
+    await fed.until_final()
     assert str(gone) in wanted(fed)

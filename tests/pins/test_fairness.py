@@ -141,7 +141,7 @@ async def test_what_fails_at_once_does_not_go_before(
         await pinned(pinning, "b", [number])
 
 
-async def test_pinning_anew_gains_nothing(
+async def test_pinning_again_gains_nothing(
     pinning: Pinning, reconciler: Reconciler, backend: Backend
 ) -> None:
     """A flood that is released and pinned again is a first try again, in the same queue."""

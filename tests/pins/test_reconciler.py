@@ -158,7 +158,7 @@ def pinning(database: LedgerDatabase, reconciler: Reconciler) -> Pinning:
     return Pinning(SqlitePins(database, grace=0.2), denylist=nothing, wake=reconciler.wake)
 
 
-async def settled_for(pinning: Pinning, requestor: str, number: int) -> None:
+async def final_for(pinning: Pinning, requestor: str, number: int) -> None:
     """Return once that requestor's pin is pinned."""
     await until(lambda: pinning.status(requestor, cid(number)).state is ContentState.PINNED)
 
@@ -298,10 +298,10 @@ async def test_workers_are_bounded(
 async def test_a_batch_gives_back_its_own_work_only(
     database: LedgerDatabase, pinning: Pinning, backend: Backend
 ) -> None:
-    """What was settled, and is under way again in a newer batch, still counts when the older batch
+    """What was final, and is under way again in a newer batch, still counts when the older batch
     ends: two workers never are three."""
     reconciler = Reconciler(SqliteWorkQueue(database), backend, policy=replace(QUICK, workers=2))
-    backend.deferred.add(cid(0))  # settled at once, and due again soon
+    backend.deferred.add(cid(0))  # final at once, and due again soon
     backend.seconds = 0.4  # the other one of the batch takes longer
     for number in range(2):
         await pinning.add("a", str(cid(number)))
@@ -656,8 +656,8 @@ async def test_the_backend_is_told_who_has_it(database: LedgerDatabase, backend:
     await pinning.remove("c", cid(1))
     await pinning.add("d", str(cid(2)))
     reconciler.start()
-    await settled_for(pinning, "d", 2)
-    await settled_for(pinning, "a", 1)
+    await final_for(pinning, "d", 2)
+    await final_for(pinning, "a", 1)
     assert {origin.text for origin in backend.told[cid(1)]} == {here, there}
     assert backend.told[cid(2)] == ()
     await reconciler.close()

@@ -43,7 +43,7 @@ class Pinset:
         ages: Mapping[Cid, float] | None = None,
         unsent: Collection[Cid] = (),
     ) -> Mapping[Cid, BackendStatus]:
-        raise AssertionError("a sweep looks at nothing")
+        raise AssertionError("a resync looks at nothing")
 
     async def pin(
         self,
@@ -52,10 +52,10 @@ class Pinset:
         progress: Callable[[int, int], None],
         origins: Sequence[Multiaddr] = (),
     ) -> BackendStatus:
-        raise AssertionError("a sweep pins nothing")
+        raise AssertionError("a resync pins nothing")
 
     async def unpin(self, cid: Cid) -> None:
-        raise AssertionError("a sweep touches nothing")
+        raise AssertionError("a resync touches nothing")
 
     async def pinset(self) -> AsyncGenerator[Listed, None]:
         self.listings += 1
@@ -202,7 +202,7 @@ async def test_one_process_sweeps_at_a_time(
     assert await second.now() is not None
 
 
-async def test_a_sweep_that_lost_its_lease_stops(
+async def test_a_resync_that_lost_its_lease_stops(
     *,
     ledger: SqlitePins,
     contents: SqliteWorkQueue,
@@ -228,7 +228,7 @@ async def test_a_sweep_that_lost_its_lease_stops(
     assert await resyncs.renew_job("resync", "other", 100.0)
 
 
-async def test_a_sweep_of_the_dead_is_taken_over(
+async def test_a_resync_of_the_dead_is_taken_over(
     resyncs: SqliteResyncs, resync: Resync, clock: Clock
 ) -> None:
     """Once its lease has run out, and not before."""
@@ -238,7 +238,7 @@ async def test_a_sweep_of_the_dead_is_taken_over(
     assert await resync.now() is not None
 
 
-async def test_a_sweep_waits_for_its_time(
+async def test_a_resync_waits_for_its_time(
     resyncs: SqliteResyncs, resync: Resync, clock: Clock
 ) -> None:
     """After one that went well the next is due an interval later, unless somebody hastens it."""
@@ -268,7 +268,7 @@ async def test_it_sweeps_at_the_start_and_when_hastened(
     assert await item(contents) == {1}
 
 
-async def test_a_sweep_goes_on_after_a_failure(resyncs: SqliteResyncs, pinset: Pinset) -> None:
+async def test_a_resync_goes_on_after_a_failure(resyncs: SqliteResyncs, pinset: Pinset) -> None:
     """A backend that breaks off is asked again, until it lists everything."""
     pinset.cids = [cid(1)]
     pinset.breaks_after = 0

@@ -161,7 +161,7 @@ OLD_WORDS = [
 
 
 @pytest.mark.parametrize(("facts", "oldest"), OLD_WORDS)
-def test_an_old_word_counts_where_it_is_from_after_the_last_wish(
+def test_an_old_word_counts_where_it_is_from_after_the_last_request(
     rules: DecisionRules, facts: dict[str, Any], oldest: float | None
 ) -> None:
     """What is in doubt, and what nobody holds any more, is asked for now."""
@@ -235,7 +235,9 @@ def test_what_was_pinned_already_is_settled_at_first_sight(rules: DecisionRules)
     assert (action.event, action.again_in) == (Event.SEEN_PINNED, None)
 
 
-def test_a_replica_that_does_not_answer_is_told_and_left_to_the_sweep(rules: DecisionRules) -> None:
+def test_a_replica_that_does_not_answer_is_left_to_the_resync(
+    rules: DecisionRules,
+) -> None:
     """What was pinned and is still held by somebody stays pinned; nothing can be done about it."""
     seen = BackendStatus(TrackerStatus.UNKNOWN, 2, 3, reason="a peer is silent")
     action = rules.decide(

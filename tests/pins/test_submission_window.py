@@ -125,7 +125,7 @@ async def test_one_requestor_alone_is_not_limited(fed: Fed) -> None:
     await fed.promise(cids)
     await pass_time(fed, 1.0)
     assert fed.wire.rest.counts["pin"] == len(cids)
-    await fed.until_settled()
+    await fed.until_final()
     assert await fed.contents.counts() == {ContentState.PINNED: len(cids)}
 
 

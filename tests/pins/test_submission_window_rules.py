@@ -238,7 +238,7 @@ def test_retries_have_a_quarter_of_the_workers() -> None:
     assert rows.windows.may_send(1)
 
 
-def test_what_was_forgotten_with_its_wish_is_no_retry() -> None:
+def test_what_was_forgotten_with_its_request_is_no_retry() -> None:
     """Nobody was at it, so that it has room like what is new; what was taken back has hung."""
     rows = Rows()
     gone = BackendStatus(TrackerStatus.ABSENT)

@@ -25,7 +25,7 @@ def make(database: LedgerDatabase, clock: Clock) -> Any:
 async def pinned(fed: Fed, cids: Sequence[Cid] = CIDS) -> None:
     """Promise *cids*, and return a while after they are settled."""
     await fed.promise(cids)
-    await fed.until_settled()
+    await fed.until_final()
     fed.clock.now += 3600.0
 
 
@@ -57,7 +57,7 @@ async def test_content_that_every_node_lost_is_told_and_fetched_again(make: Any)
     state, held, wanted = replicas(fed, CIDS[0])
     assert state is not ContentState.PINNED
     assert (held, wanted) == (0, 3)
-    await fed.until_settled()
+    await fed.until_final()
     assert replicas(fed, CIDS[0]) == (ContentState.PINNED, 3, 3)
     assert fed.wire.rest.counts["recover"] == 5
     assert fed.wire.rest.counts["pin"] == len(CIDS)
@@ -89,7 +89,7 @@ async def test_what_one_node_lost_is_two_of_three_until_it_is_back(make: Any) ->
     assert (await fed.resync()).under_replicated == 1
     await fed.reconciler.round()
     assert replicas(fed, CIDS[0])[1:] == (2, 3)
-    await fed.until_settled()
+    await fed.until_final()
     assert replicas(fed, CIDS[0]) == (ContentState.PINNED, 3, 3)
 
 
@@ -100,18 +100,18 @@ async def test_where_every_peer_is_wanted_the_live_ones_are(make: Any) -> None:
     fed.cluster.kill(fed.cluster.peers[2])
     fed.clock.now += 1.0
     assert (await fed.resync()).under_replicated == len(CIDS)
-    await fed.until_settled()
+    await fed.until_final()
     assert replicas(fed, CIDS[0]) == (ContentState.PINNED, 2, 3)
     assert fed.status(CIDS[0]).error
     fed.clock.now += 100.0
     assert (await fed.resync()).under_replicated == 0
-    await fed.until_settled()
+    await fed.until_final()
     assert replicas(fed, CIDS[0]) == (ContentState.PINNED, 2, 2)
     assert fed.status(CIDS[0]).error is None
     fed.cluster.start(fed.cluster.peers[2])
     fed.clock.now += 100.0
     await fed.resync()
-    await fed.until_settled()
+    await fed.until_final()
     assert replicas(fed, CIDS[0]) == (ContentState.PINNED, 3, 3)
 
 
@@ -125,7 +125,7 @@ async def test_for_a_peer_that_is_gone_another_one_is_found(make: Any) -> None:
     fed.cluster.kill(dead)
     fed.clock.now += 100.0
     assert (await fed.resync()).under_replicated == len(affected)
-    await fed.until_settled()
+    await fed.until_final()
     assert {replicas(fed, cid) for cid in CIDS} == {(ContentState.PINNED, 2, 2)}
     assert fed.wire.rest.counts["pin"] == len(CIDS) + len(affected)
     alive = fed.cluster.peers[1:]
@@ -198,7 +198,7 @@ async def test_without_another_peer_a_requestor_reads_what_there_is(make: Any) -
     assert fed.status(CIDS[0]).error
     fed.cluster.start(fed.cluster.peers[0])
     await fed.resync()
-    await fed.until_settled()
+    await fed.until_final()
     assert {replicas(fed, cid) for cid in CIDS} == {(ContentState.PINNED, 3, 3)}
     assert fed.status(CIDS[0]).error is None
 
@@ -209,9 +209,9 @@ async def test_a_node_that_is_down_behind_its_peer_is_missed(make: Any) -> None:
     await pinned(fed)
     fed.cluster.peers[1].has_ipfs = False
     assert (await fed.resync()).under_replicated == len(CIDS)
-    await fed.until_settled()
+    await fed.until_final()
     assert replicas(fed, CIDS[0]) == (ContentState.PINNED, 2, 3)
     fed.cluster.peers[1].has_ipfs = True
     await fed.resync()
-    await fed.until_settled()
+    await fed.until_final()
     assert replicas(fed, CIDS[0]) == (ContentState.PINNED, 3, 3)

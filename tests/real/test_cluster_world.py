@@ -208,7 +208,7 @@ async def test_every_way_of_login_is_accepted(real: Real, make: Any, kind: str) 
 
 @pytest.mark.parametrize("kind", ["none", "password", "old token", "early token"])
 async def test_a_wrong_login_is_an_outage(real: Real, make: Any, kind: str) -> None:
-    """Nothing is learned, and a person is told why."""
+    """Nothing is known, and a person is told why."""
     peer = real.peers[0]
     login: dict[str, Any] = {"username": "", "password": ""}
     if kind == "password":

@@ -106,7 +106,7 @@ async def test_a_dead_endpoint_is_passed_over_and_then_left_out(
 async def test_an_endpoint_that_dawdles_does_not_hold_up_the_answer(
     stack: AsyncExitStack, tmp_path: Path, anvil: Anvil
 ) -> None:
-    """One rival is asked, whose answer serves; a third endpoint is left in peace."""
+    """One hedge is asked, whose answer serves; a third endpoint is left in peace."""
     first, second, third = endpoints = await honest(stack, anvil, 3)
     service = await serving(stack, tmp_path, endpoints, ens__timeout=25, names__deadline=60)
     await service.resolve("warm.wild.eth")

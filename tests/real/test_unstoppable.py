@@ -155,7 +155,7 @@ async def test_a_chain_that_is_off_is_not_an_unknown_name(tmp_path: Path) -> Non
 
 
 async def test_a_wrong_contract_is_not_an_unknown_name(sides: list[Side]) -> None:
-    """An address without code, or with other code, is nonsense and never absence."""
+    """An address without code, or with other code, is garbage and never absence."""
     async with HttpClient() as outbound:
         for reader in ("0x" + "99" * 20, sides[0].world.registry):
             rpc = EthereumRpc(outbound, [sides[0].proxy.url], seconds=2)

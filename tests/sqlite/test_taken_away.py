@@ -83,7 +83,7 @@ def cut(path: Path) -> None:
 
 def replace_by_garbage(path: Path) -> None:
     other = path.with_name("other")
-    other.write_bytes(b"nonsense" * 1000)
+    other.write_bytes(b"garbage" * 1000)
     other.replace(path)
 
 
@@ -95,7 +95,7 @@ def replace_by_a_copy(path: Path) -> None:
 
 def copy_garbage_over(path: Path) -> None:
     """As `cp` does it: the file stays the same one."""
-    path.write_bytes(b"nonsense" * 10_000)
+    path.write_bytes(b"garbage" * 10_000)
 
 
 def remove_the_folder(path: Path) -> None:

@@ -207,7 +207,7 @@ class Furnisher:
             "text-of-coin.com": [f"ENS1 2.dnsname.ens.eth a[60]={WALLET}"],
             "text-none.com": [],
             "text-other.com": ["v=spf1 -all"],
-            "text-wrong.com": ["ENS1 dnsname.ens.eth nonsense"],
+            "text-wrong.com": ["ENS1 dnsname.ens.eth garbage"],
         }
         for name, records in texts.items():
             question = calldata("resolve(bytes,uint16)", dns_wire(self._ask(name)), 16)

@@ -99,7 +99,7 @@ def a_question(wire: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("tamper", [cut, other_id, trailing, nothing, a_question])
-async def test_what_is_no_answer_over_tcp_is_nonsense(
+async def test_what_is_no_answer_over_tcp_is_garbage(
     dns: DnsResolver, links: DnsLinks, tamper: Callable[[bytes], bytes]
 ) -> None:
     """A connection is made with one server: what it says there is its own."""

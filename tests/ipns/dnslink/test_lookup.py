@@ -37,7 +37,7 @@ async def test_absence_is_none(dns: DnsResolver, links: DnsLinks) -> None:
     assert await links.lookup("example.org") is None
 
 
-async def test_a_domain_with_two_links_is_nonsense(dns: DnsResolver, links: DnsLinks) -> None:
+async def test_a_domain_with_two_links_is_garbage(dns: DnsResolver, links: DnsLinks) -> None:
     """The same through DNS as without it."""
     dns.txt(NAME, f"dnslink={IPFS}", f"dnslink={KEY}")
     with pytest.raises(InvalidUpstreamResponse, match="more than one DNSLink"):
@@ -87,7 +87,7 @@ async def test_aliases_are_followed_and_the_least_ttl_holds(
     assert await links.lookup("c.example") is None
 
 
-async def test_an_alias_of_itself_is_nonsense(dns: DnsResolver, links: DnsLinks) -> None:
+async def test_an_alias_of_itself_is_garbage(dns: DnsResolver, links: DnsLinks) -> None:
     """A chain without an end is the owner's mistake, not an absence."""
     dns.alias("_dnslink.a.example", "_dnslink.b.example")
     dns.alias("_dnslink.b.example", "_dnslink.a.example")

@@ -79,7 +79,7 @@ def test_bytes_that_are_no_text_are_passed_over() -> None:
     assert read_dnslink([b"\xff\xfe", b"dnslink=\xff", b"dnslink=/ipns/\xff.org", LATIN]) is None
 
 
-def test_two_links_are_nonsense() -> None:
+def test_two_links_are_garbage() -> None:
     """Nobody but the owner could say which of them is meant."""
     with pytest.raises(InvalidUpstreamResponse, match="more than one DNSLink"):
         read_dnslink([b"dnslink=" + IPFS.encode(), b"dnslink=" + KEY.encode()])

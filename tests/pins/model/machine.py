@@ -5,7 +5,7 @@ cluster and a clock that moves only here. Two processes share the file. While on
 a point that was armed before, requestors change their minds, the cluster is lost, time passes, the
 other process works, or the process dies.
 
-After each step: the ledger has what the model has, no half rows, what is settled is in the cluster
+After each step: the ledger has what the model has, no half rows, what is final is in the cluster
 for good, what was forgotten is not. After everything has quietened down: the cluster holds exactly
 what requestors hold, and what unmanaged pins put there."""
 

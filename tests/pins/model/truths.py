@@ -22,7 +22,7 @@ LONGEST: Final = 601.0  # the longest gap between tries of what fails
 
 @dataclass(frozen=True)
 class Excuse:
-    """Why a settled content may be missing: *number* tells it from later ones; over at *until*."""
+    """Why a final content may be missing: *number* tells it from later ones; over at *until*."""
 
     number: int
     until: float
@@ -38,7 +38,7 @@ class Truths:
         self.number = 0
         self._excused: dict[Cid, Excuse] = {}
         self._late: dict[Cid, float] = {}
-        self._strays: set[Cid] = set()
+        self._unexplained: set[Cid] = set()
 
     def leased(self) -> set[Cid]:
         """What some process works at."""
@@ -84,15 +84,15 @@ class Truths:
             assert next_at is None or next_at < 1000 * (now + LONGEST), f"{cid} waits too long"
             known.add(content := Cid.parse(cid))
             if next_at is None and content not in self._excused:
-                assert cluster.keeps(content), f"{cid} is settled, and not for good in the cluster"
+                assert cluster.keeps(content), f"{cid} is final, and not for good in the cluster"
         self._check_leaks(known, may_keep - self._strange)
 
     def _check_leaks(self, known: set[Cid], may_keep: set[Cid]) -> None:
         now = self._world.clock()
-        self._strays = self._strays & may_keep - known
-        for cid in may_keep - known - self._strays:
+        self._unexplained = self._unexplained & may_keep - known
+        for cid in may_keep - known - self._unexplained:
             assert self._late.get(cid, 0.0) > now, f"{cid} is forgotten, and left in the cluster"
-            self._strays.add(cid)
+            self._unexplained.add(cid)
 
     def is_quiet(self) -> bool:
         """Whether nothing waits any more."""
@@ -115,7 +115,7 @@ class Truths:
         assert set(rows.values()) <= {ContentState.PINNED}
         assert all(cluster.keeps(cid) for cid in held)
         unmanaged = cluster.may_keep() - held
-        assert unmanaged <= self._strange | self._strays
+        assert unmanaged <= self._strange | self._unexplained
         assert (report.missing, report.under_replicated) == (0, 0)
         assert (report.listed, set(report.sample)) == (len(cluster.may_keep()), unmanaged)
         assert report.unmanaged == len(unmanaged)

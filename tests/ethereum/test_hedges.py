@@ -1,4 +1,4 @@
-"""Rivals: a node that dawdles is not waited for alone, and the load stays what it was."""
+"""Hedges: a slow node is not waited for alone, and the load stays what it was."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ async def warm(rpc: EthereumRpc) -> None:
     assert await ask(rpc) == bytes(32)
 
 
-async def test_a_node_that_dawdles_gets_one_rival(
+async def test_a_node_that_dawdles_gets_one_hedge(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """The second node is asked as well, and its answer serves; the third is left in peace."""
@@ -28,7 +28,7 @@ async def test_a_node_that_dawdles_gets_one_rival(
     assert (first.eth_calls, second.eth_calls, third.eth_calls) == (2, 1, 0)
 
 
-async def test_a_rival_that_dawdles_too_gets_none(
+async def test_a_hedge_that_dawdles_too_gets_none(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """One hedge a call: two slow nodes are waited for, and the first to answer wins."""
@@ -45,7 +45,7 @@ async def test_a_rival_that_dawdles_too_gets_none(
         async with held(first):
             caller = asyncio.create_task(ask(rpc))
             await until_asked(second, 1)
-            await asyncio.sleep(0.3)  # several times as long as the rival had to wait
+            await asyncio.sleep(0.3)  # several times as long as the hedge had to wait
         assert await caller == bytes(32)
     assert (first.eth_calls, second.eth_calls, third.eth_calls) == (1, 1, 0)
 
@@ -53,7 +53,7 @@ async def test_a_rival_that_dawdles_too_gets_none(
 async def test_the_first_node_may_still_win(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """Asking a rival takes nothing from the node that was asked first, and blames nobody."""
+    """Asking a hedge takes nothing from the node that was asked first, and blames nobody."""
     first, second, _ = nodes
     rpc = rpc_of(outbound, clock, first, second)
     await warm(rpc)
@@ -65,13 +65,13 @@ async def test_the_first_node_may_still_win(
             assert await caller == bytes(32)
     assert not work_of_ours()
     first.go_dark()
-    assert await ask(rpc) == bytes(32), "the rival was taken for dead"
+    assert await ask(rpc) == bytes(32), "the hedge was taken for dead"
 
 
-async def test_when_the_rival_fails_the_next_is_asked(
+async def test_when_the_hedge_fails_the_next_is_asked(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """Nobody has to wait for a silent node because its rival is dead."""
+    """Nobody has to wait for a silent node because its hedge is dead."""
     first, second, third = nodes
     rpc = rpc_of(outbound, clock, *nodes)
     await warm(rpc)
@@ -81,7 +81,7 @@ async def test_when_the_rival_fails_the_next_is_asked(
     assert third.eth_calls == 1
 
 
-async def test_of_ten_calls_one_may_have_a_rival(
+async def test_of_ten_calls_one_may_have_a_hedge(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """Five rivals are saved up; then a slow day adds a tenth to the load, however many ask."""

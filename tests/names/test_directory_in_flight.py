@@ -1,4 +1,4 @@
-"""Flights: all who wait for one name share one look-up, and nobody can spoil it for the others."""
+"""In-flight look-ups: all who wait for a name share one, and nobody can spoil it for others."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from content_gateway.errors import NameNotFound, Overloaded, UpstreamUnavailable
 from content_gateway.model.domain import DomainName
 from content_gateway.model.records import Records, Resolution
 from content_gateway.names.directory import Directory, DirectoryPolicy
-from tests.names.services import Clock, Ipns, Service, directory_of, settle
+from tests.names.services import Clock, Ipns, Service, directory_of, let_tasks_run
 
 SITE = DomainName.parse("site.eth")
 OTHER = DomainName.parse("other.eth")
@@ -23,7 +23,7 @@ async def test_a_thousand_callers_share_one_look_up(directory: Directory, servic
     service.names["site.eth"] = ALICE
     service.hold()
     callers = [asyncio.create_task(directory.resolve(SITE)) for _ in range(1_000)]
-    await settle()
+    await let_tasks_run()
     service.let_go()
     assert await asyncio.gather(*callers) == [Resolution(ALICE)] * 1_000
     assert service.asked == ["site.eth"]
@@ -37,7 +37,7 @@ async def test_callers_share_the_bad_news_too(
     service.down = down
     service.hold()
     callers = [asyncio.create_task(directory.resolve(SITE)) for _ in range(50)]
-    await settle()
+    await let_tasks_run()
     service.let_go()
     outcomes = await asyncio.gather(*callers, return_exceptions=True)
     assert {type(outcome) for outcome in outcomes} == {
@@ -56,7 +56,7 @@ async def test_an_outage_serves_all_who_wait_the_last_known_answer(
     service.down = True
     service.hold()
     callers = [asyncio.create_task(directory.resolve(SITE)) for _ in range(50)]
-    await settle()
+    await let_tasks_run()
     service.let_go()
     assert all(resolution.stale for resolution in await asyncio.gather(*callers))
     assert len(service.asked) == 2
@@ -67,7 +67,7 @@ async def test_names_do_not_wait_for_each_other(directory: Directory, service: S
     service.names |= {"site.eth": ALICE, "other.eth": ALICE}
     service.hold()
     callers = [asyncio.create_task(directory.resolve(name)) for name in (SITE, OTHER, SITE)]
-    await settle()
+    await let_tasks_run()
     assert service.asked == ["site.eth", "other.eth"]
     service.let_go()
     await asyncio.gather(*callers)
@@ -80,9 +80,9 @@ async def test_a_caller_who_gives_up_does_not_cancel_the_others(
     service.names["site.eth"] = ALICE
     service.hold()
     first, second = (asyncio.create_task(directory.resolve(SITE)) for _ in range(2))
-    await settle()
+    await let_tasks_run()
     first.cancel()
-    await settle()
+    await let_tasks_run()
     assert first.cancelled()
     service.let_go()
     assert await second == Resolution(ALICE)
@@ -96,10 +96,10 @@ async def test_a_flight_nobody_waits_for_still_teaches(
     service.names["site.eth"] = ALICE
     service.hold()
     caller = asyncio.create_task(directory.resolve(SITE))
-    await settle()
+    await let_tasks_run()
     caller.cancel()
     service.let_go()
-    await settle()
+    await let_tasks_run()
     assert await directory.resolve(SITE) == Resolution(ALICE)
     assert len(service.asked) == 1
 
@@ -112,10 +112,10 @@ async def test_a_failure_nobody_waits_for_makes_no_noise(
     service.down = True
     service.hold()
     caller = asyncio.create_task(directory.resolve(SITE))
-    await settle()
+    await let_tasks_run()
     caller.cancel()
     service.let_go()
-    await settle()
+    await let_tasks_run()
     assert service.ended == ["site.eth"]
 
 
@@ -125,11 +125,11 @@ async def test_flights_are_bounded(service: Service, ipns: Ipns, clock: Clock) -
     service.names["site.eth"] = ALICE
     service.hold()
     waiting = [asyncio.create_task(directory.resolve(name)) for name in (SITE, OTHER)]
-    await settle()
+    await let_tasks_run()
     with pytest.raises(Overloaded):  # our own doing, and no upstream's
         await directory.resolve(THIRD)
     joining = asyncio.create_task(directory.resolve(SITE))
-    await settle()
+    await let_tasks_run()
     service.let_go()
     assert await joining == Resolution(ALICE)
     await asyncio.gather(*waiting, return_exceptions=True)
@@ -146,7 +146,7 @@ async def test_a_known_name_is_served_when_flights_are_full(
     clock.pass_(300)
     service.hold()
     busy = [asyncio.create_task(directory.resolve(name)) for name in (OTHER, THIRD)]
-    await settle()
+    await let_tasks_run()
     for seconds in (0, 600):  # while revalidating, and beyond
         clock.pass_(seconds)
         resolution = await directory.resolve(SITE)
@@ -160,7 +160,7 @@ async def test_closing_ends_every_flight(directory: Directory, service: Service)
     """After close nothing is under way any more, and the service was told so."""
     service.hold()
     callers = [asyncio.create_task(directory.resolve(name)) for name in (SITE, OTHER)]
-    await settle()
+    await let_tasks_run()
     await asyncio.wait_for(directory.close(), 1)
     assert sorted(service.ended) == ["other.eth", "site.eth"]
     outcomes = await asyncio.gather(*callers, return_exceptions=True)

@@ -11,7 +11,7 @@ from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import IpfsPath
 from tests.ipns.signing import Signer, data
-from tests.ipns.sources import Memory, Source, resolver_of, settle
+from tests.ipns.sources import Memory, Source, let_tasks_run, resolver_of
 
 SIGNER = Signer()
 NAME = SIGNER.name
@@ -40,7 +40,7 @@ async def test_many_callers_share_one_resolution() -> None:
     source.hold()
     async with resolving(source, policy=IpnsPolicy(first_wait=10)) as resolver:
         callers = [asyncio.create_task(resolver.latest(NAME)) for _ in range(500)]
-        await settle()
+        await let_tasks_run()
         source.let_go()
         assert await asyncio.gather(*callers) == [OLD] * 500
     assert source.asked == [NAME]
@@ -53,9 +53,9 @@ async def test_a_caller_who_gives_up_spoils_nothing() -> None:
     source.hold()
     async with resolving(source) as resolver:
         first, second = (asyncio.create_task(resolver.latest(NAME)) for _ in range(2))
-        await settle()
+        await let_tasks_run()
         first.cancel()
-        await settle()
+        await let_tasks_run()
         source.let_go()
         assert await second == OLD
     assert source.asked == [NAME]
@@ -72,7 +72,7 @@ async def test_the_newest_record_of_all_sources_wins(newer: int) -> None:
         async with resolving(*sources) as resolver:
             await resolver.latest(NAME)  # the source that is not held answers
             late.let_go()
-            await settle()
+            await let_tasks_run()
             assert await resolver.latest(NAME) == NEW
 
 
@@ -115,9 +115,9 @@ async def test_resolutions_are_bounded() -> None:
             assert await resolver.latest(signer.name) is None
         assert source.asked == [signer.name for signer in signers[:2]]
         source.let_go()
-        await settle()
+        await let_tasks_run()
         await resolver.latest(signers[2].name)
-        await settle()
+        await let_tasks_run()
         assert await resolver.latest(signers[2].name) == OLD
 
 
@@ -159,5 +159,5 @@ async def test_the_first_valid_record_answers_and_the_best_remains() -> None:
     async with resolving(quick, slower, policy=IpnsPolicy(first_wait=10)) as resolver:
         assert await resolver.latest(NAME) == OLD
         slower.let_go()
-        await settle()
+        await let_tasks_run()
         assert await resolver.latest(NAME) == NEW
