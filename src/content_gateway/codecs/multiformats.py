@@ -29,6 +29,18 @@ def read_varint(data: bytes, at: int = 0) -> tuple[int, int]:
     raise ValueError("a varint is cut short or longer than 9 bytes")
 
 
+def split_multihash(multihash: bytes) -> tuple[int, bytes]:
+    """The code of the hash function and the digest; ValueError if there are no two varints."""
+    code, at = read_varint(multihash)
+    _, at = read_varint(multihash, at)
+    return code, multihash[at:]
+
+
+def framed(*parts: bytes) -> bytes:
+    """*parts* behind their length as a varint, as in CARs."""
+    return b"".join((varint(sum(map(len, parts))), *parts))
+
+
 def varint(value: int) -> bytes:
     """*value* as an unsigned varint."""
     out = bytearray()

@@ -11,7 +11,7 @@ from content_gateway.codecs.multiformats import (
     IDENTITY,
     SHA2_256,
     digest_of,
-    read_varint,
+    split_multihash,
 )
 from content_gateway.model.cid import CBOR, CODECS, DAG_CBOR, DAG_JSON, DAG_PB, JSON, RAW, Cid
 
@@ -27,10 +27,9 @@ def matches(multihash: bytes, data: bytes | memoryview) -> bool | None:
     """Whether *data* hashes to *multihash*; None where we cannot compute that hash function."""
     if multihash[:2] == _SHA2_256_HEAD:
         return sha256(data).digest() == multihash[2:]
-    code, at = read_varint(multihash)
-    _, at = read_varint(multihash, at)
+    code, expected = split_multihash(multihash)
     digest = digest_of(code, bytes(data))
-    return None if digest is None else digest == multihash[at:]
+    return None if digest is None else digest == expected
 
 
 def multihash_of(cid: Cid) -> bytes:

@@ -13,8 +13,8 @@ from content_gateway.codecs.multiformats import (
     IDENTITY,
     MAX_VARINT_BYTES,
     SHA2_256,
+    framed,
     read_varint,
-    varint,
 )
 from content_gateway.ipld.block import MAX_BLOCK_BYTES
 from content_gateway.ipld.dag_cbor import cbor_links
@@ -73,16 +73,12 @@ class CarReader:
 def header(root: Cid) -> bytes:
     """The beginning of a CAR whose root is *root*."""
     link = cbor2.CBORTag(42, b"\0" + bytes(root))
-    return _framed(cbor2.dumps({"roots": [link], "version": 1}, canonical=True))
+    return framed(cbor2.dumps({"roots": [link], "version": 1}, canonical=True))
 
 
 def section(cid: Cid, data: bytes) -> bytes:
     """The block *data* under *cid*, as a CAR holds it."""
-    return _framed(bytes(cid), data)
-
-
-def _framed(*parts: bytes) -> bytes:
-    return b"".join((varint(sum(map(len, parts))), *parts))
+    return framed(bytes(cid), data)
 
 
 def _length(buffer: bytes, at: int, most: int) -> tuple[int, int] | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from content_gateway.codecs.multiformats import IDENTITY, SHA2_256, read_varint, varint
+from content_gateway.codecs.multiformats import IDENTITY, SHA2_256, framed, read_varint
 from content_gateway.ipld.block import LEAVES, refusal
 from content_gateway.ipld.links import spelt_links
 from content_gateway.model.cid import DAG_PB, RAW, Cid
@@ -96,7 +96,7 @@ class _LinkCount:
 
     def links(self) -> NodeLinks:
         packed = b"".join(
-            [bytes((len(each),)) + each if len(each) < _ONE_BYTE else _framed(each)
+            [bytes((len(each),)) + each if len(each) < _ONE_BYTE else framed(each)
              for each in self._targets]
         )  # fmt: skip
         return NodeLinks(self._number, len(self._targets), packed)
@@ -127,7 +127,3 @@ class _LinkCount:
         elif cid.codec not in LEAVES:
             # As deep as 128 bytes can hold CIDs inside of CIDs: 17 of them.
             self.take(spelt_links(cid, cid.digest))
-
-
-def _framed(cid: bytes) -> bytes:
-    return varint(len(cid)) + cid

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from content_gateway.backends.embedded.gateway import Busy, NotGiven, TrustlessGateway
-from content_gateway.codecs.multiformats import read_varint
+from content_gateway.codecs.multiformats import split_multihash
 from content_gateway.errors import UpstreamError
 from content_gateway.ipld.block import matches
 from content_gateway.ipld.car import CarReader, Section
@@ -203,6 +203,4 @@ def _verified(reader: CarReader, part: list[bytes]) -> tuple[list[Section], Exce
 
 def _name_of(multihash: bytes) -> str:
     """The block with *multihash* as people look it up: the CID of a raw block."""
-    code, at = read_varint(multihash)
-    _, at = read_varint(multihash, at)
-    return str(Cid(RAW, code, multihash[at:]))
+    return str(Cid(RAW, *split_multihash(multihash)))

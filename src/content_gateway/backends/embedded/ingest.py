@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from content_gateway.backends.embedded import garbage
 from content_gateway.backends.embedded.wantlist import Check, DagLimits, Memo, Wantlist
-from content_gateway.codecs.multiformats import read_varint
+from content_gateway.codecs.multiformats import split_multihash
 from content_gateway.errors import PinDeferred
 from content_gateway.ipld.block import LEAVES, matches
 from content_gateway.ipld.car import Section
@@ -270,9 +270,8 @@ def check_whole(connection: sqlite3.Connection, whole: int, last: int, check: Ch
 
 def cids_of(multihash: bytes) -> list[Cid]:
     """The CIDs that a block may have: the codec by which it was linked is not recorded."""
-    code, at = read_varint(multihash)
-    _, at = read_varint(multihash, at)
-    return [Cid(codec, code, multihash[at:]) for codec in _CODECS]
+    code, digest = split_multihash(multihash)
+    return [Cid(codec, code, digest) for codec in _CODECS]
 
 
 def copy_refs(

@@ -12,7 +12,7 @@ from typing import Final
 
 from content_gateway.backends.embedded import garbage
 from content_gateway.backends.embedded.blockstore import Blockstore
-from content_gateway.codecs.multiformats import read_varint
+from content_gateway.codecs.multiformats import split_multihash
 from content_gateway.ipld.block import matches
 from content_gateway.model.cid import RAW, Cid
 
@@ -144,9 +144,7 @@ def _drop(connection: sqlite3.Connection, row: int, multihash: bytes) -> Corrupt
         "SELECT cid FROM pins WHERE id IN (SELECT pin FROM refs WHERE block = ?)", (row,)
     ).fetchall()
     garbage.drop_corrupt(connection, row)
-    code, at = read_varint(multihash)
-    _, at = read_varint(multihash, at)
-    block = Cid(RAW, code, multihash[at:])
+    block = Cid(RAW, *split_multihash(multihash))
     return CorruptBlock(block, len(kept[1]), [Cid.from_bytes(cid) for (cid,) in pins])
 
 
