@@ -1,8 +1,7 @@
-"""One CAR from one gateway, verified and kept while it comes.
+"""One CAR from one gateway, verified and stored while it arrives.
 
-Knows the pipeline (while one part comes in, the one before it is hashed in a thread, and the one
-before that is written) and when to give a stream up: wrong bytes, no CAR, or too much that
-nobody asked for. Which DAG, and from whom, is left to the retrieval."""
+Knows the pipeline, and when to give a stream up: wrong bytes, no CAR, or too many bytes that are
+not of the DAG. Which DAG, and from which gateway, is left to retrieval.py."""
 
 import asyncio
 import time
@@ -20,19 +19,19 @@ from content_gateway.model.cid import RAW, Cid
 
 _PART_BYTES: Final = 4 * 1024 * 1024
 _PART_SECONDS: Final = 0.25
-# Duplicates and blocks of other DAGs, beyond as many bytes as were of use.
+# Duplicates and blocks of other DAGs that are tolerated, beyond as many bytes as were useful.
 _USELESS_BYTES: Final = 16 * 1024 * 1024
 
-Keep = Callable[[Sequence[Section]], Awaitable[int]]
-"""Keeps what is wanted of some verified blocks; how many of their bytes that were."""
+Store = Callable[[Sequence[Section]], Awaitable[int]]
+"""Stores those of some verified blocks that are wanted; returns how many bytes they have."""
 
 
 @dataclass(frozen=True, slots=True)
 class DownloadResult:
-    """How a CAR has ended: *useful* bytes of it were kept.
+    """How a CAR has ended: *useful* bytes of it were stored.
 
-    *fault* says in words why it broke off; *wrong* is the multihash of a block that had other
-    bytes than it should; *is_busy* means that it was not begun, and may be asked for again."""
+    *fault* says why it broke off; *wrong* is the multihash of a block with wrong bytes; *is_busy*
+    means that the gateway limits our rate and the CAR was not begun."""
 
     useful: int
     fault: str | None = None
@@ -41,14 +40,14 @@ class DownloadResult:
 
 
 async def receive(
-    gateway: TrustlessGateway, root: Cid, keep: Keep, parts: asyncio.Semaphore
+    gateway: TrustlessGateway, root: Cid, store: Store, parts: asyncio.Semaphore
 ) -> DownloadResult:
-    """Keep the CAR of *root* from *gateway*, as far as it is good.
+    """Store the CAR of *root* from *gateway*, as far as it is valid.
 
-    LeaseQuota *parts* with other streams: as many parts are verified and written at once, each of
-    them some 8 MiB of memory, and the others stop reading meanwhile. Raises what *keep* raises,
-    and nothing that is the gateway's fault."""
-    stream = _CarStream(gateway.seconds, keep, parts)
+    Shares *parts* with other streams: so many parts are verified and stored at a time, each with
+    some 8 MiB of memory, while the other streams do not read. Raises what *store* raises; faults of
+    the gateway are in the result."""
+    stream = _CarStream(gateway.seconds, store, parts)
     try:
         try:
             async with gateway.car(root) as answer:
@@ -63,7 +62,7 @@ async def receive(
     except _WrongBlock as wrong:
         detail = gateway.wrong(_name_of(wrong.multihash)).detail
         return DownloadResult(stream.useful, detail, wrong.multihash)
-    except _KeepFailed as failed:
+    except _StoreFailed as failed:
         raise failed.error from None
     finally:
         await stream.abandon()
@@ -71,15 +70,15 @@ async def receive(
 
 
 class _WrongBlock(Exception):
-    """A block of a CAR has not the *multihash* that stands before it."""
+    """A block of a CAR does not match the *multihash* before it."""
 
     def __init__(self, multihash: bytes) -> None:
         super().__init__()
         self.multihash = multihash
 
 
-class _KeepFailed(Exception):
-    """The *error* is not the gateway's, and must not pass for one on its way out."""
+class _StoreFailed(Exception):
+    """Wraps an *error* of ours, so that no handler takes it for the gateway's."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()
@@ -87,12 +86,13 @@ class _KeepFailed(Exception):
 
 
 class _CarStream:
-    """The parts of one CAR on their way from the network to the disk."""
+    """A pipeline of three: while one part of a CAR is received, the part before it is verified in a
+    thread, and the one before that is written."""
 
-    def __init__(self, patience: float, keep: Keep, parts: asyncio.Semaphore) -> None:
+    def __init__(self, timeout: float, store: Store, parts: asyncio.Semaphore) -> None:
         self.useful = 0
-        self._patience = patience
-        self._keep = keep
+        self._timeout = timeout
+        self._store = store
         self._parts = parts
         self._reader = CarReader()
         self._part: list[bytes] = []
@@ -102,7 +102,7 @@ class _CarStream:
         self._last_use = time.monotonic()
 
     async def read(self, chunks: AsyncIterator[bytes]) -> None:
-        """Take in the whole body."""
+        """Receive the whole body."""
         size, since = 0, time.monotonic()
         async for chunk in chunks:
             self._part.append(chunk)
@@ -114,7 +114,7 @@ class _CarStream:
                 size, since = 0, time.monotonic()
 
     async def end(self) -> None:
-        """Keep what has come in last."""
+        """Verify and store the last part."""
         await self._pass_on()
         await self._verified()
         await self._written()
@@ -127,14 +127,14 @@ class _CarStream:
             raise NotGiven(f"It served half a CAR: {wrong}.") from wrong
 
     async def abandon(self) -> None:
-        """Wait for the work under way, whose outcome matters no more if there was an error."""
+        """Wait for the work under way, whatever its outcome."""
         if self._verifying is not None:
             await asyncio.gather(self._verifying, return_exceptions=True)
         if self._writing is not None:
             await asyncio.gather(self._writing, return_exceptions=True)
 
     async def _pass_on(self) -> None:
-        """Have what has come verified and written, while more comes."""
+        """Begin to verify what was received, once the part before it is verified."""
         part, self._part = self._part, []
         await self._verified()
         if part:
@@ -151,11 +151,12 @@ class _CarStream:
             await verifying
 
     async def _verify(self, part: list[bytes], permit: ExitStack) -> None:
-        """Verify *part*, and begin to write it once the one before it is written; the *permit* is
-        given back behind that."""
+        """Verify *part*, and begin to write it once the part before it is written.
+
+        The *permit* is released after the write."""
         sections, fault = await asyncio.to_thread(_verified, self._reader, part)
         await self._written()
-        self._writing = asyncio.ensure_future(self._keep(sections))
+        self._writing = asyncio.ensure_future(self._store(sections))
         written = permit.pop_all()
         self._writing.add_done_callback(lambda _: written.close())
         if fault is not None:
@@ -163,13 +164,13 @@ class _CarStream:
             raise fault
 
     async def _written(self) -> None:
-        """Wait for the write under way, and count what was of use."""
+        """Wait for the write under way, and count its useful bytes."""
         writing, self._writing = self._writing, None
         if writing is not None:
             try:
                 useful = await writing
             except Exception as error:
-                raise _KeepFailed(error) from error
+                raise _StoreFailed(error) from error
             self.useful += useful
             if useful:
                 self._last_use = time.monotonic()
@@ -177,12 +178,12 @@ class _CarStream:
     def _check(self) -> None:
         if self._received > 2 * self.useful + _USELESS_BYTES:
             raise NotGiven("It sends much that nobody asked for.")
-        if time.monotonic() - self._last_use > 2 * self._patience:
+        if time.monotonic() - self._last_use > 2 * self._timeout:
             raise NotGiven("It sends nothing that is wanted.")
 
 
 def _verified(reader: CarReader, part: list[bytes]) -> tuple[list[Section], Exception | None]:
-    """The good blocks that *part* completes, and what is wrong behind them, if anything."""
+    """The valid blocks that *part* completes, and what is wrong after them, if anything."""
     try:
         sections = reader.feed(*part)
     except ValueError as wrong:

@@ -1,15 +1,16 @@
-"""The retrieval: brings in what is missing of a DAG, from several gateways side by side.
+"""The retrieval: fetches what is missing of a DAG, from several gateways side by side.
 
-Theory of operation. What is known to be missing are either nodes, which have links, or leaves.
-A node is asked for as a CAR of everything below it: one request, verified block by block while
-it comes. Links that the CAR reveals belong to it until it ends; what it has not brought by then
-is missing again, its nodes by more CARs, its leaves as raw blocks, all of it spread over the
-gateways. So a retrieval that was cut off anywhere goes on where it was: what is here is found
-by looking, and only the parts below it that lack are asked for.
+Theory of operation. A missing block is either a node, which has links, or a leaf. A node is fetched
+as a CAR of everything below it: one request, verified block by block while it arrives. Links that
+the CAR reveals are expected from it until it ends. What it has not brought by then is missing
+again: its nodes are fetched by more CARs, its leaves as raw blocks, spread over the gateways. So a
+retrieval that was interrupted anywhere continues there: stored blocks are found by look-up, and
+only what is missing below them is fetched.
 
-A gateway whose CAR brings nothing is asked for no more CARs by this pin. One that serves wrong
-bytes is named, and not asked for that block again. The first block that nobody has ends it.
-Knows nothing of tables: what is here the block store says, what is linked the wantlist."""
+A gateway whose CAR brings nothing is not asked for CARs again by this pin. One that serves wrong
+bytes is reported, and not asked for that block again. The first block that no gateway has ends the
+retrieval. Knows no tables: what is stored is left to blockstore.py, what is linked to
+wantlist.py."""
 
 import asyncio
 import time
@@ -38,8 +39,8 @@ log = structlog.get_logger(__name__)
 
 
 class Retrieval:
-    """The bringing in of one pin; *parallel* raw blocks are asked for at once, and all
-    retrievals share how many *parts* of CARs are worked on."""
+    """Fetches one pin: *parallel* raw blocks at a time. All retrievals share the *parts*, the
+    number of parts of CARs that are verified and stored at a time."""
 
     def __init__(
         self,
@@ -61,32 +62,32 @@ class Retrieval:
         self._wantlist = wantlist
         self._parallel = parallel
         self._progress = progress
-        self._told = 0.0
+        self._reported_at = 0.0
         self._scores = PeerScore()
         self._without_cars: set[TrustlessGateway] = set()
         self._nodes: dict[bytes, Cid] = {}
         self._leaves: dict[bytes, Cid] = {}
-        self._of_cars: list[dict[bytes, Cid]] = []  # what each CAR under way may yet bring
+        self._expected: list[dict[bytes, Cid]] = []  # by CAR under way: what it may still bring
         self._fetched: list[Section] = []
         self._cars: set[asyncio.Task[None]] = set()
         self._raws: set[asyncio.Task[None]] = set()
         self._flush: asyncio.Task[None] | None = None
-        self._keeping = asyncio.Lock()
-        self._is_fresh = True
-        self._here = (pin.blocks, pin.size)
+        self._storing = asyncio.Lock()
+        self._is_first = True
+        self._stored = (pin.blocks, pin.size)
 
     async def run(self) -> None:
-        """Bring in everything; when this returns the wantlist is complete.
+        """Fetch everything; when this returns the wantlist is complete.
 
         Raises ValueError as the wantlist does, and what TrustlessGateways.block and
-        Blockstore.store_blocks raise. Blocks that came in before that are kept."""
-        while self._wantlist.has_unread and self._may_look_up:
-            await self._keep([], None)
+        Blockstore.store_blocks raise. Blocks that arrived before that are stored."""
+        while self._wantlist.has_unread and self._looks_up:
+            await self._store([], None)
         try:
             while self._start():
                 jobs = self._cars | self._raws | ({self._flush} if self._flush else set())
                 done, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
-                self._forget(done)
+                self._remove(done)
                 failures = [failure for job in done if (failure := job.exception())]
                 if failures:
                     raise failures[0]
@@ -96,14 +97,14 @@ class Retrieval:
             raise
         finally:
             await self._stop()
-        self._progress(*self._here)
+        self._progress(*self._stored)
 
     def _start(self) -> bool:
-        """Begin what can be done now; whether anything is under way."""
+        """Begin what can be done now. Returns whether anything is under way."""
         while self._nodes and len(self._cars) < MAX_CARS:
-            gateway = self._for_cars()
+            gateway = self._next_for_cars()
             if gateway is None:
-                self._leaves |= self._nodes  # as raw blocks, then
+                self._leaves |= self._nodes  # no gateway serves CARs: fetch raw blocks
                 self._nodes.clear()
                 break
             multihash, cid = self._nodes.popitem()
@@ -113,62 +114,64 @@ class Retrieval:
             self._raws.add(asyncio.create_task(self._raw(cid)))
         if self._fetched and self._flush is None:
             self._flush = asyncio.create_task(self._write_fetched())
+        # Nothing is known to be missing any more: look up the links that were put off.
         if not (self._cars or self._raws or self._flush) and self._wantlist.has_unread:
             self._flush = asyncio.create_task(self._write_fetched())
         return bool(self._cars or self._raws or self._flush)
 
     @property
-    def _may_look_up(self) -> bool:
-        """Whether more links may be looked up: not while many are known to be missing, as each
-        of them takes memory, and a gateway may link to a million that nobody has."""
-        known = len(self._nodes) + len(self._leaves) + sum(map(len, self._of_cars))
+    def _looks_up(self) -> bool:
+        """Whether more links are looked up: not while many are known to be missing. Each of them
+        takes memory, and a block may link to a million that nobody has."""
+        known = len(self._nodes) + len(self._leaves) + sum(map(len, self._expected))
         return known < MAX_MISSING
 
     def _has_room(self) -> bool:
-        """Whether another block may be asked for: not while many wait for the disk."""
+        """Whether another raw block may be fetched: not while many wait to be written."""
         running = len(self._raws)
         return running < self._parallel and running + len(self._fetched) < 2 * self._parallel
 
-    def _for_cars(self) -> TrustlessGateway | None:
-        """The gateway to ask for the next CAR."""
+    def _next_for_cars(self) -> TrustlessGateway | None:
+        """The gateway to ask for the next CAR; None if none serves them."""
         able = [each for each in self._gateways.take_turns() if each not in self._without_cars]
         return min(able, key=self._scores.rank, default=None)
 
-    def _forget(self, done: set[asyncio.Task[None]]) -> None:
+    def _remove(self, done: set[asyncio.Task[None]]) -> None:
         self._cars -= done
         self._raws -= done
         if self._flush in done:
             self._flush = None
 
     async def _stop(self) -> None:
-        """End all work; what a thread is writing now it writes."""
+        """Cancel all jobs; a write that has begun in its thread is completed there."""
         jobs = [*self._cars, *self._raws, *([self._flush] if self._flush else [])]
-        self._forget(set(jobs))
+        self._remove(set(jobs))
         for job in jobs:
             job.cancel()
         await asyncio.gather(*jobs, return_exceptions=True)
 
     async def _car(self, gateway: TrustlessGateway, multihash: bytes, cid: Cid) -> None:
-        """Bring in as much as *gateway*'s CAR of *cid* has."""
+        """Store as much as *gateway*'s CAR of *cid* has."""
         own = {multihash: cid}
-        self._of_cars.append(own)
+        self._expected.append(own)
 
-        async def keep(sections: Sequence[Section]) -> int:
-            return await self._keep(sections, own)
+        async def store(sections: Sequence[Section]) -> int:
+            return await self._store(sections, own)
 
         try:
-            ended = await receive(gateway, cid, keep, self._parts)
+            ended = await receive(gateway, cid, store, self._parts)
         finally:
-            self._of_cars.remove(own)
+            self._expected.remove(own)
         if ended.wrong is not None:
             self._gateways.note_wrong(gateway, ended.wrong)
         if ended.fault is not None:
             log.info("a CAR broke off", gateway=gateway.name, cid=str(cid), reason=ended.fault)
+        # A gateway that limits our rate (429) is not judged, unless it lets nothing pass at all.
         if not ended.is_busy or gateway.pace.takes_nothing:
             if ended.wrong is not None or not ended.useful:
                 self._without_cars.add(gateway)
             self._scores.note(gateway, gave=ended.useful > 0)
-        self._want(own)
+        self._add_missing(own)
 
     async def _raw(self, cid: Cid) -> None:
         data = await self._gateways.block(cid, self._scores)
@@ -176,45 +179,48 @@ class Retrieval:
 
     async def _write_fetched(self) -> None:
         fetched, self._fetched = self._fetched, []
-        await self._keep(fetched, None)
+        await self._store(fetched, None)
 
-    async def _keep(self, sections: Sequence[Section], own: dict[bytes, Cid] | None) -> int:
-        """Write blocks; what is missing because of them belongs to the CAR of *own*, if any."""
-        if self._is_fresh and len(sections) > 1:
-            # The root first, and what it links to is looked up: what is whole already, below it,
-            # is not read again only because a CAR brings it again.
-            self._is_fresh = False
-            useful = await self._keep(sections[:1], own)
-            return useful + await self._keep(sections[1:], own)
-        async with self._keeping:
-            self._wantlist.check = self._checker()
-            kept = await self._blocks.store_blocks(
-                self._pin, self._wantlist, sections, looks_up=self._may_look_up
+    async def _store(self, sections: Sequence[Section], own: dict[bytes, Cid] | None) -> int:
+        """Store blocks. Links of theirs that are missing are expected from the CAR of *own*, if
+        any.
+
+        Returns how many of their bytes belong to the DAG."""
+        if self._is_first and len(sections) > 1:
+            # The root alone, so that its links are looked up: what is complete below it already is
+            # not read again only because the CAR brings it again.
+            self._is_first = False
+            useful = await self._store(sections[:1], own)
+            return useful + await self._store(sections[1:], own)
+        async with self._storing:
+            self._wantlist.check = self._checker()  # the denylist may have changed
+            result = await self._blocks.store_blocks(
+                self._pin, self._wantlist, sections, looks_up=self._looks_up
             )
-            return self._note(kept, own)
+            return self._record(result, own)
 
-    def _note(self, kept: WriteResult, own: dict[bytes, Cid] | None) -> int:
-        """Take note of what a write has led to; how many bytes of it were of use."""
-        if kept.blocks is not None and kept.size is not None:
-            self._here = (kept.blocks, kept.size)
-        places = (self._nodes, self._leaves, *self._of_cars)
-        for multihash in kept.arrived:
-            for place in places:
-                place.pop(multihash, None)
+    def _record(self, result: WriteResult, own: dict[bytes, Cid] | None) -> int:
+        """Record the outcome of a write; how many of its bytes belong to the DAG."""
+        if result.blocks is not None and result.size is not None:
+            self._stored = (result.blocks, result.size)
+        missing_in = (self._nodes, self._leaves, *self._expected)
+        for multihash in result.arrived:
+            for blocks in missing_in:
+                blocks.pop(multihash, None)
         if own is None:
-            self._want(kept.missing)
+            self._add_missing(result.missing)
         else:
-            own |= kept.missing
-        self._tell()
-        return kept.useful
+            own |= result.missing
+        self._report()
+        return result.useful
 
-    def _want(self, missing: Mapping[bytes, Cid]) -> None:
+    def _add_missing(self, missing: Mapping[bytes, Cid]) -> None:
         for multihash, cid in missing.items():
-            place = self._leaves if cid.codec in LEAVES else self._nodes
-            place[multihash] = cid
+            blocks = self._leaves if cid.codec in LEAVES else self._nodes
+            blocks[multihash] = cid
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         now = time.monotonic()
-        if now - self._told > _PROGRESS_SECONDS:
-            self._told = now
-            self._progress(*self._here)
+        if now - self._reported_at > _PROGRESS_SECONDS:
+            self._reported_at = now
+            self._progress(*self._stored)
