@@ -4,16 +4,18 @@ An honest answer is asked for once and remembered; what is spoilt, and how, is s
 case. Remembers what was served, so that the oracle reads the very bytes that the service read."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
+import aiohttp
 from aiohttp import web
 from eth_abi.abi import decode
 from eth_abi.exceptions import DecodingError
 
-from content_gateway.errors import AnswerTooLarge, UpstreamUnavailable
+from content_gateway.concurrency.loop_turns import Turns
 from content_gateway.net.http_client import Answer, HttpClient
 from content_gateway.net.ssrf_guard import Guard
 from tests.fakes.ethereum import selector
@@ -61,7 +63,7 @@ class Request:
 
     method: str
     url: str
-    sent: bytes
+    sent: bytes | None
     headers: Mapping[str, str]
     content_type: str = "application/json"
 
@@ -77,7 +79,7 @@ class Request:
 
     async def read(self) -> bytes:
         """The body."""
-        return self.sent
+        return self.sent or b""
 
 
 @dataclass
@@ -87,61 +89,85 @@ class _Known:
     answers: dict[tuple[str, str, bytes | None], Exchange] = field(default_factory=dict)
 
 
-class StandIn(HttpClient):
-    """Asks *servers*, by name; their URLs are `http://127.0.0.1:PORT` of ports nobody listens on.
+class _Content:
+    """A body that comes in one piece, of a length that nobody declared."""
 
-    With a *guard*, it has to admit a URL first, as in the real client."""
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        yield self._body
+
+
+class _Response:
+    """As much of aiohttp's response as the client reads."""
+
+    headers: Final[Mapping[str, str]] = {}
+    content_length: Final = None
+
+    def __init__(self, answer: Answer) -> None:
+        self.status, self.content_type = answer.status, answer.content_type
+        self.content = _Content(answer.body)
+
+
+class _Session:
+    """In place of aiohttp's session: hands each request to *served* instead of a socket."""
+
+    def __init__(self, served: Callable[[Request], Awaitable[Answer]]) -> None:
+        self._served = served
+
+    @asynccontextmanager
+    async def request(
+        self,
+        method: str,
+        url: object,
+        *,
+        headers: Mapping[str, str] | None,
+        data: bytes | None,
+        **_: object,
+    ) -> AsyncIterator[_Response]:
+        yield _Response(await self._served(Request(method, str(url), data, headers or {})))
+
+
+class StandIn(HttpClient):
+    """The real client over *servers*, by name; their URLs are `http://127.0.0.1:PORT` of ports that
+    nobody listens on. Guard, turns, deadlines and caps are the client's own."""
 
     def __init__(self, servers: Mapping[str, Miniature], guard: Guard | None = None) -> None:
         super().__init__(guard)
-        self._guard = guard
+        self._turns = Turns()
+        session: Any = _Session(self._serve)
+        self._session = session
         self._servers = dict(servers)
         self._known = _Known()
         self.spoil: Spoil | None = None
         self.served: list[Exchange] = []
 
-    async def ask(
-        self,
-        method: str,
-        url: str,
-        *,
-        seconds: float,
-        max_bytes: int,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        begun: Callable[[], None] | None = None,
-        requestor: str = "",
-    ) -> Answer:
-        """The answer of the server at *url*, spoilt where the case says so; bounded as always."""
-        if self._guard is not None:
-            self._guard.check_url(url)
-        if begun is not None:
-            begun()
-        question = (method, url, body)
+    async def _serve(self, request: Request) -> Answer:
+        """The answer of the server, spoilt where the case says so."""
+        question = (request.method, request.url, request.sent)
         honest = self._known.answers.get(question)
         if honest is None:
-            honest = await self._honest(Request(method, url, body or b"", headers or {}))
+            honest = await self._honest(request)
             if len(self._known.answers) < 50_000:
                 self._known.answers[question] = honest
         exchange = honest
         if self.spoil is not None:
             exchange = replace(honest, answer=self.spoil(honest.role, honest.answer))
         self.served.append(exchange)
-        if len(exchange.answer.body) > max_bytes:
-            raise AnswerTooLarge("The answer has too many bytes.")
         return exchange.answer
 
     async def _honest(self, request: Request) -> Exchange:
         name = next((n for n, s in self._servers.items() if request.url.startswith(s.url)), None)
         if name is None:
-            raise UpstreamUnavailable("The server cannot be reached.")
+            raise aiohttp.ClientConnectionError
         server: Any = self._servers[name]
         try:
             response = await server.answer(request)
         except Exception:  # as a real server would answer to a question that it cannot read
             response = web.Response(status=500)
         answer = Answer(response.status, response.content_type, bytes(response.body or b""))
-        return Exchange(Role(name, what_is_asked(request.url, request.sent)), answer)
+        return Exchange(Role(name, what_is_asked(request.url, request.sent or b"")), answer)
 
     def heard(self) -> dict[Role, Answer]:
         """What was served last in each role."""
