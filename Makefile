@@ -34,8 +34,8 @@ test-deep: $(VENV)/.dev ## run the long proofs: kills, models, fuzzing in depth;
 
 coverage: $(VENV)/.dev ## print which branches make test leaves out; traced, some tests are too slow to pass
 	-$(BIN)/python -m pytest -m "not deep" -n $(TESTS_AT_ONCE) --dist loadfile --tb=no --show-capture=no --cov --cov-report= > .pytest_coverage.log 2>&1
-	@tail -1 .pytest_coverage.log
-	$(BIN)/coverage report
+	-@tail -1 .pytest_coverage.log
+	-$(BIN)/coverage report
 
 check: $(VENV)/.dev ## style, types, import rules
 	$(BIN)/ruff format --check src tests bench tools
