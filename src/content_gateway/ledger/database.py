@@ -52,8 +52,7 @@ class LedgerDatabase(Database):
         try:
             result = job(self._reader)
         except sqlite3.Error as wrong:
-            self._files.check()  # which may be why
-            raise self._files.refusal(wrong, "read") from wrong
+            raise self._files.unreadable(wrong) from wrong
         self._files.check_turn()
         return result
 

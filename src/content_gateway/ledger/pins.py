@@ -209,9 +209,8 @@ class SqlitePins:
             (content,),
         ).fetchone()
         if row is None:
-            assign_to_shortest_queue(
-                connection, content
-            )  # the leaving holder may have been the one it waited for
+            # The removed pin may have been the one it waited for.
+            assign_to_shortest_queue(connection, content)
             return False
         now = round(self._clock() * 1000)
         # A worker may hold the lease: its outcome has the old generation and will be dropped. Its

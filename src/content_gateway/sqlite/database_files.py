@@ -153,6 +153,11 @@ class DatabaseFiles:
         refused.__cause__ = wrong
         return refused
 
+    def unreadable(self, wrong: sqlite3.Error) -> StorageUnavailable:
+        """What to raise where SQLite refuses a read; raises it itself where the files are why."""
+        self.check()
+        return self.refusal(wrong, "read")
+
     def check_before(self, *, follows: bool) -> None:
         """As `check`, before a commit. Only the path is checked where the commit *follows* another
         at once: its writes were asked for before the check after that one, which found all

@@ -143,8 +143,7 @@ class Searches:
         except sqlite3.Error as wrong:
             if time.monotonic() > end:
                 raise StorageUnavailable("The search takes too long.") from wrong
-            self._files.check()  # which may be why
-            raise self._files.refusal(wrong, "read") from wrong
+            raise self._files.unreadable(wrong) from wrong
 
     def _connect(self) -> sqlite3.Connection:
         """An idle connection, else a new one. Opening takes a dozen statements, after each of which

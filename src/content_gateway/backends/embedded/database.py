@@ -98,7 +98,6 @@ class _Reader:
                 self._connection = self._opened()
             result = job(self._connection)
         except sqlite3.Error as wrong:
-            self._files.check()  # which may be why
-            raise self._files.refusal(wrong, "read") from wrong
+            raise self._files.unreadable(wrong) from wrong
         self._files.check_path()
         return result
