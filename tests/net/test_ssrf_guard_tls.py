@@ -206,21 +206,24 @@ async def test_a_server_without_tls_is_unavailable(authority: Authority) -> None
 
 
 @pytest.mark.parametrize("is_chunked", [False, True])
-async def test_what_comes_before_the_end_is_read(authority: Authority, is_chunked: bool) -> None:
-    """A server that hangs up behind a long answer has answered, though TLS tells its end early."""
-    body = bytes(range(256)) * 8192  # 2 MiB
+@pytest.mark.parametrize("size", [*range(255_000, 285_000, 2_500), 2 << 20])
+async def test_what_comes_before_the_end_is_read(
+    authority: Authority, size: int, is_chunked: bool
+) -> None:
+    """A server that hangs up behind a long answer has answered, though TLS tells its end early.
+
+    The shorter answers end where the body's reader has enough in the midst of the last read."""
+    body = bytes(range(250)) * (size // 250)
+    head = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
+    sent = head + b"\r\n" + body
+    if is_chunked:
+        pieces = [body[begun : begun + 1000] for begun in range(0, len(body), 1000)]
+        chunks = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
+        sent = head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
 
     async def generous(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n")
-        if is_chunked:
-            writer.write(b"Transfer-Encoding: chunked\r\n\r\n")
-            for begun in range(0, len(body), 1000):
-                piece = body[begun : begun + 1000]
-                writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-            writer.write(b"0\r\n\r\n")
-        else:
-            writer.write(b"\r\n" + body)
+        writer.write(sent)
         writer.close()
 
     context = authority.server("gateway.example")
@@ -234,6 +237,7 @@ async def test_what_comes_before_the_end_is_read(authority: Authority, is_chunke
         assert answer.body == body
         async with outbound.stream("GET", url, seconds=30, idle_seconds=30) as stream:
             read = b""
+            await asyncio.sleep(0.05)  # until there is enough of it
             async for chunk in stream.chunks():
                 read += chunk
                 await asyncio.sleep(0.001)

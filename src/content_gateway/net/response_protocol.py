@@ -102,17 +102,27 @@ class ResponseProtocol(ResponseHandler):
             with self._turns.taking():
                 # The parser takes bytes: most reads are one piece, and need no copy.
                 self._feed(whole if len(piece) == len(whole) else bytes(piece))
-        if not left or not self._goes_on:
-            self._tell_lost()
-        elif not self._is_open:
+        if left and self._goes_on and not self._is_open:
             self.abort()  # before the connection can be used again
-        else:
-            self._rest = left
+            return
+        self._rest = left
+        if not self._is_behind:
+            self._tell_lost()
+        elif left:
             self._wait_for_a_turn()
 
     @property
     def _goes_on(self) -> bool:
         return self.transport is not None and self.exception() is None
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether something of the answer has arrived and is not parsed yet.
+
+        aiohttp's parser stops within a piece when the body's reader has enough, keeps the rest of
+        that piece, and would take the end of the connection for the end of the answer."""
+        is_unread = bool(self._rest) or (self._is_held and self._is_open)
+        return is_unread and self._goes_on
 
     def _wait_for_a_turn(self) -> None:
         if self.transport is not None and not self.transport.is_closing():
@@ -134,7 +144,7 @@ class ResponseProtocol(ResponseHandler):
         """The connection is gone, which is told behind what came before."""
         self._idle.pop(self, None)
         self._lost = (exc,)
-        if not (self._rest and self._goes_on):
+        if not self._is_behind:
             self._tell_lost()
 
     def _tell_lost(self) -> None:
