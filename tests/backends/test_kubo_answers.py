@@ -76,7 +76,8 @@ def test_a_yes_may_spell_the_cid_in_version_0() -> None:
     assert answers.read_line(b'{"Pins":["%s"]}' % V0.encode(), Cid.parse(V0)) is None
 
 
-def test_an_entry_without_end_is_not_gathered() -> None:
-    """A list that never closes an entry is refused long before its end."""
+@pytest.mark.parametrize("end", [b"", b"}"])
+def test_an_entry_that_is_too_long_is_refused(end: bytes) -> None:
+    """Whether it ends or not."""
     with pytest.raises(InvalidUpstreamResponse):
-        answers.PinsetReader().feed(LIST[:20] + b" " * answers.MAX_ENTRY_BYTES)
+        answers.PinsetReader().feed(LIST[:20] + b" " * answers.MAX_ENTRY_BYTES + end)

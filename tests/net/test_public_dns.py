@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from content_gateway.net.dns import Dns
 from content_gateway.net.public_dns import MAX_ADDRESSES, PublicDns
 from tests.fakes.dns import Nameserver, running_nameserver
 from tests.limits import without_descriptors
@@ -19,7 +20,8 @@ async def nameserver() -> AsyncIterator[Nameserver]:
 
 @pytest.fixture
 def dns(nameserver: Nameserver) -> PublicDns:
-    return PublicDns(nameservers=[nameserver.address], seconds=0.4)
+    host, port = nameserver.address
+    return PublicDns(Dns([host], port=port, seconds=0.4, over_tcp=False))
 
 
 async def addresses(dns: PublicDns, name: str = "gateway.example") -> list[str]:

@@ -21,6 +21,7 @@ from yarl import URL
 from content_gateway.errors import InvalidUpstreamResponse
 from content_gateway.files.descriptors import open_socket
 from content_gateway.model.addresses import DNS_NAME, Address, is_public
+from content_gateway.net.public_dns import PublicDns
 
 if TYPE_CHECKING:
     from aiohappyeyeballs import AddrInfoType
@@ -64,7 +65,7 @@ class Guard:
         self._local = {_local_socket(origin): origin for origin in local_gateways}
         self._permits = permits
         self._port = port
-        self._resolver = resolver or _public_dns()
+        self._resolver = resolver or PublicDns()
         self._tls = tls
 
     def check_url(self, url: str) -> URL:
@@ -131,9 +132,3 @@ def _is_host(host: str) -> bool:
         return bool(IPv4Address(host))
     except ValueError:
         return False
-
-
-def _public_dns() -> AbstractResolver:
-    from content_gateway.net.public_dns import PublicDns  # noqa: PLC0415 - 120 ms to import
-
-    return PublicDns()

@@ -28,6 +28,7 @@ from content_gateway.names.universal_resolver import UniversalResolverCheck
 from content_gateway.names.unstoppable import Chain, UnstoppableNames
 from content_gateway.names.zone import ZoneFile
 from content_gateway.net.connection_slots import PoolLimits
+from content_gateway.net.dns import Dns
 from content_gateway.net.http_client import HttpClient
 from content_gateway.net.ssrf_guard import Guard
 from content_gateway.settings.model import Settings
@@ -176,6 +177,6 @@ def ipns_resolver(
     ]
     if chosen.kubo_url:
         sources.append(KuboSource(outbound, chosen.kubo_url, seconds=chosen.timeout))
-    domains = DnsLinks(chosen.dns_servers, seconds=chosen.timeout)
+    domains = DnsLinks(Dns(chosen.dns_servers, seconds=chosen.timeout))
     policy = IpnsPolicy(source_limit=chosen.timeout + 1, max_in_flight=settings.limits.ipns_lookups)
     return IpnsResolver(LinkCache(sources, domains, store, policy=policy), denylist)

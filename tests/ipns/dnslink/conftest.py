@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from content_gateway.ipns.sources.dnslink import DnsLinks
+from content_gateway.net.dns import Dns
 from tests.fakes.dns_resolver import DnsResolver, running_dns
 from tests.ipns.dnslink.links import IPFS, NAME
 
@@ -19,4 +20,4 @@ async def dns() -> AsyncIterator[DnsResolver]:
 
 @pytest.fixture
 def links(dns: DnsResolver) -> DnsLinks:
-    return DnsLinks(["127.0.0.1"], seconds=5, port=dns.port)
+    return DnsLinks(Dns(["127.0.0.1"], seconds=5, port=dns.port))

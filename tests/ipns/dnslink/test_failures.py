@@ -15,6 +15,7 @@ from content_gateway.errors import (
     UpstreamUnavailable,
 )
 from content_gateway.ipns.sources.dnslink import DnsLink, DnsLinks
+from content_gateway.net.dns import Dns
 from tests.fakes.dns_resolver import FORGED, DnsResolver, Mood
 from tests.ipns.dnslink.links import LINK, NAME
 from tests.limits import without_descriptors
@@ -22,7 +23,7 @@ from tests.limits import without_descriptors
 
 def impatient(dns: DnsResolver) -> DnsLinks:
     """For servers that do not answer."""
-    return DnsLinks(["127.0.0.1"], seconds=0.5, port=dns.port)
+    return DnsLinks(Dns(["127.0.0.1"], seconds=0.5, port=dns.port))
 
 
 @pytest.mark.parametrize("mood", ["silent", "wrong id", "garbage", "other question"])
@@ -36,7 +37,9 @@ async def test_whoever_is_not_answered_hears_of_a_timeout(dns: DnsResolver, mood
 async def test_a_lost_datagram_is_sent_again(dns: DnsResolver) -> None:
     """UDP loses one now and then, and a domain is not unknown for that."""
     dns.lost = 1
-    assert await DnsLinks(["127.0.0.1"], seconds=1, port=dns.port).lookup("example.org") == LINK
+    assert (
+        await DnsLinks(Dns(["127.0.0.1"], seconds=1, port=dns.port)).lookup("example.org") == LINK
+    )
 
 
 @pytest.mark.parametrize("mood", ["SERVFAIL", "REFUSED"])
@@ -61,7 +64,7 @@ async def test_the_system_s_resolvers_cannot_be_read_without_a_descriptor(tmp_pa
     """Nor is this machine without a resolver for it."""
     system = tmp_path / "resolv.conf"
     system.write_text("nameserver 127.0.0.1\n")
-    links = DnsLinks([], seconds=5, system=str(system))
+    links = DnsLinks(Dns([], seconds=5, system=str(system)))
     await asyncio.to_thread(int)  # the pool's thread is there
     with without_descriptors(), pytest.raises(Overloaded):
         await links.lookup("example.org")

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from content_gateway.errors import InvalidUpstreamResponse, UpstreamUnavailable
-from content_gateway.ipns.sources.dnslink import MAX_RECORDS, DnsLink, DnsLinks
+from content_gateway.ipns.sources.dnslink import DnsLink, DnsLinks
+from content_gateway.net.dns import Dns
+from content_gateway.net.dns_client import MAX_RECORDS
 from tests.fakes.dns_resolver import DnsResolver, Mood, running_dns
 from tests.ipns.dnslink.links import IPFS, KEY, LINK, NAME
 
@@ -138,7 +140,7 @@ async def test_another_nameserver_is_asked(dns: DnsResolver, mood: Mood) -> None
     """One that is down, or ill, delays the answer and does not prevent it."""
     async with running_dns("127.0.0.2", dns.port) as ill:
         ill.mood = mood
-        links = DnsLinks(["127.0.0.2", "127.0.0.1"], seconds=1, port=dns.port)
+        links = DnsLinks(Dns(["127.0.0.2", "127.0.0.1"], seconds=1, port=dns.port))
         assert await links.lookup("example.org") == LINK
         assert ill.heard
         assert dns.heard == [("udp", NAME)]
@@ -150,7 +152,7 @@ async def test_the_systems_nameserver_is_asked_without_its_search_list(
     """A domain is absolute, whatever domain this machine is in; and the file is read again."""
     system = tmp_path / "resolv.conf"
     system.write_text("search corp.example\noptions ndots:9 timeout:30\nnameserver 127.0.0.1\n")
-    links = DnsLinks(seconds=5, port=dns.port, system=str(system))
+    links = DnsLinks(Dns(seconds=5, port=dns.port, system=str(system)))
     assert await links.lookup("example.org") == LINK
     assert await links.lookup("intranet") is None
     assert dns.heard == [("udp", NAME), ("udp", "_dnslink.intranet")]
@@ -167,11 +169,11 @@ async def test_a_system_without_nameserver_is_unavailable(tmp_path: Path, text: 
     if text is not None:
         system.write_text(text)
     with pytest.raises(UpstreamUnavailable, match="no DNS resolver"):
-        await DnsLinks(seconds=5, system=str(system)).lookup("example.org")
+        await DnsLinks(Dns(seconds=5, system=str(system))).lookup("example.org")
 
 
 def test_a_nameserver_is_an_address() -> None:
     """Names and URLs would need a resolver, or another protocol, to be reached."""
     for text in ("localhost", "https://dns.example/dns-query", "127.0.0.1:53", ""):
         with pytest.raises(ValueError, match=r".*"):
-            DnsLinks([text], seconds=5)
+            DnsLinks(Dns([text], seconds=5))

@@ -160,16 +160,20 @@ class PinsetReader:
     hide that ours is gone."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()  # the unfinished entry
         self._open = 0  # braces, but for the entries' own
         self._is_whole = False
 
     def feed(self, chunk: bytes) -> list[Cid]:
         """The CIDs that have become readable; raises InvalidUpstreamResponse."""
-        *pieces, self._rest = (self._rest + chunk).split(b"}")  # no name is asked for: no `}` in it
-        if len(self._rest) > MAX_ENTRY_BYTES:
+        self._rest += chunk
+        pieces: list[bytearray] = []
+        if b"}" in chunk:  # or each byte of a slow entry would be split again and again
+            # Pins are listed without their names, so no text in an entry has a brace.
+            *pieces, self._rest = self._rest.split(b"}")
+        if max(map(len, [*pieces, self._rest])) > MAX_ENTRY_BYTES:
             raise InvalidUpstreamResponse("Kubo's list of pins cannot be read.")
-        found = [self._read(piece) for piece in pieces]
+        found = [self._read(bytes(piece)) for piece in pieces]
         return [cid for cid in found if cid is not None]
 
     def end(self) -> None:
