@@ -5,16 +5,23 @@ import pytest
 from content_gateway.errors import PinFailed
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import BackendStatus, TrackerStatus
+from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.pins.backend import PinBackend
 from tests.fakes.miniature import Mood
 
 ABSENT = BackendStatus(TrackerStatus.ABSENT)
 FAILED = BackendStatus(TrackerStatus.FAILED)
+PEER = "12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
 V0 = "QmUNLLsPACCz1vLxQVkXqqLX5R1X345qqfHbsf67hvA3Nn"
 OUTAGES: list[Mood] = [
     *("dark", "html", "huge", "garbage", "cut"),
     *("404", "429", "500", "503", "redirect"),
 ]
+
+
+def origin(number: int) -> Multiaddr:
+    """The address of a node."""
+    return Multiaddr.parse(f"/ip4/8.8.8.{number}/tcp/4001/p2p/{PEER}")
 
 
 def silent(blocks: int, size: int) -> None:

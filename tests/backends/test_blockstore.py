@@ -2,8 +2,6 @@
 
 import asyncio
 import sqlite3
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
@@ -16,7 +14,7 @@ from content_gateway.backends.embedded.gateways import TrustlessGateways
 from content_gateway.backends.embedded.store import EmbeddedStore
 from content_gateway.backends.embedded.wantlist import DagLimits, Wantlist
 from content_gateway.codecs.multiformats import HASHES, digest_of
-from content_gateway.errors import StorageUnavailable, WrongSettings
+from content_gateway.errors import StorageUnavailable
 from content_gateway.ipld.block import is_block_of
 from content_gateway.model.cid import RAW, Cid
 from content_gateway.net.http_client import HttpClient
@@ -40,23 +38,6 @@ async def put(blocks: Blockstore, dag: Dag) -> None:
 @pytest.fixture
 def reading(blocks: Blockstore, outbound: HttpClient) -> EmbeddedStore:
     return EmbeddedStore(blocks, TrustlessGateways(outbound, []))
-
-
-def test_several_may_make_it_at_once(tmp_path: Path) -> None:
-    """Commands that start together on an empty folder: whoever is first makes the tables, and the
-    others wait for it."""
-
-    async def opened(path: Path, start: threading.Barrier) -> None:
-        start.wait()
-        async with Blockstore(path):
-            pass
-
-    for turn in range(15):
-        start = threading.Barrier(4)
-        path = tmp_path / str(turn) / "blocks.sqlite"
-        with ThreadPoolExecutor(4) as threads:
-            for done in [threads.submit(asyncio.run, opened(path, start)) for _ in range(4)]:
-                done.result()
 
 
 async def test_what_was_kept_is_there_next_time(tmp_path: Path, outbound: HttpClient) -> None:
@@ -111,34 +92,6 @@ async def test_the_log_beside_the_file_is_bounded(tmp_path: Path, blocks: Blocks
     assert (tmp_path / "blocks.sqlite").stat().st_size > 50_000_000
 
 
-async def test_an_error_of_one_job_leaves_the_others_alone(blocks: Blockstore) -> None:
-    """What waits together is committed together, and yet fails alone."""
-
-    def fail(file: sqlite3.Connection) -> None:
-        file.execute("INSERT INTO pins (cid) VALUES (x'00')")
-        raise ValueError("no")
-
-    dags = [file(3, 10, seed=seed) for seed in range(8)]
-    results = await asyncio.gather(
-        *(put(blocks, dag) for dag in dags), blocks.write(fail), return_exceptions=True
-    )
-    assert [type(result) for result in results if result is not None] == [ValueError]
-    assert await blocks.complete([dag[0] for dag in dags]) == {dag[0] for dag in dags}
-    assert await number(blocks, "SELECT count(*) FROM pins") == 8
-
-
-async def test_a_file_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
-    """It is named, with the system's own reason."""
-    (tmp_path / "blocks.sqlite").write_bytes(b"certainly not SQLite" * 100)
-    with pytest.raises(WrongSettings, match=r"data_dir: .*blocks\.sqlite"):
-        async with Blockstore(tmp_path / "blocks.sqlite"):
-            pass
-    (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(WrongSettings):
-        async with Blockstore(tmp_path / "file" / "blocks.sqlite"):
-            pass
-
-
 async def test_a_file_of_the_version_before_is_taken_over(tmp_path: Path) -> None:
     """What an unfinished pin has brought in is counted, and it goes on from there."""
     path, dag = tmp_path / "blocks.sqlite", file(20, 100)
@@ -162,28 +115,6 @@ async def test_a_file_of_the_version_before_is_taken_over(tmp_path: Path) -> Non
         assert (begun.blocks, begun.size) == (15, sum(len(data) for _, data in some))
         await put(blocks, dag)
         assert await number(blocks, "SELECT blocks FROM pins") == len(dag[1])
-
-
-async def test_a_newer_file_is_not_touched(tmp_path: Path) -> None:
-    """What a later version has made may mean something else."""
-    with sqlite3.connect(tmp_path / "blocks.sqlite") as later:
-        later.execute("PRAGMA user_version = 99")
-    with pytest.raises(WrongSettings, match="newer"):
-        async with Blockstore(tmp_path / "blocks.sqlite"):
-            pass
-
-
-async def test_a_locked_file_is_an_outage_and_passes(tmp_path: Path) -> None:
-    """While another process holds the lock nothing is written; then it is."""
-    path, dag = tmp_path / "blocks.sqlite", file(3, 10)
-    async with Blockstore(path, busy_ms=50) as blocks:
-        with closing(sqlite3.connect(path, isolation_level=None)) as locking:
-            locking.execute("BEGIN IMMEDIATE")
-            with pytest.raises(StorageUnavailable, match="cannot be written"):
-                await put(blocks, dag)
-            locking.execute("ROLLBACK")
-        await put(blocks, dag)
-        assert await blocks.complete([dag[0]]) == {dag[0]}
 
 
 class Watched(Blockstore):

@@ -3,19 +3,11 @@
 from urllib.parse import quote
 
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import BackendStatus, TrackerStatus
+from content_gateway.model.content_state import TrackerStatus
 from content_gateway.model.multiaddr import Multiaddr
-from tests.backends.backends import ABSENT, look, pin, silent
+from tests.backends.backends import ABSENT, FAILED, PEER, look, origin, pin, silent
 from tests.backends.cluster_world import World
 from tests.fakes.cluster_rest import MOST_HEADER_BYTES
-
-PEER = "12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
-FAILED = BackendStatus(TrackerStatus.FAILED)
-
-
-def origin(number: int) -> Multiaddr:
-    """The address of a node."""
-    return Multiaddr.parse(f"/ip4/8.8.8.{number}/tcp/4001/p2p/{PEER}")
 
 
 def kept(world: World, cid: Cid) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ def status(*words: str, allocations: int | None = None, errors: str = "") -> dic
 def test_many_words_make_one(
     words: str, wanted: int | None, expected: TrackerStatus, replicas: int
 ) -> None:
-    """Enough replicas let_tasks_run it; work under way comes before failure, doubt before both."""
+    """Enough replicas make it pinned; work under way comes before failure, doubt before both."""
     seen = read_status(status(*words.split())).status(wanted)
     assert (seen.status, seen.replicas) == (expected, replicas)
 

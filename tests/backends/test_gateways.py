@@ -6,7 +6,7 @@ import pytest
 
 from content_gateway.backends.embedded.gateways import WRONG_SECONDS, PeerScore, TrustlessGateways
 from content_gateway.codecs.multiformats import digest_of
-from content_gateway.errors import PinDeferred, PinFailed, UpstreamError, UpstreamUnavailable
+from content_gateway.errors import PinDeferred, PinFailed, UpstreamUnavailable
 from content_gateway.ipld.block import MAX_BLOCK_BYTES
 from content_gateway.model.cid import RAW, Cid
 from content_gateway.net.http_client import HttpClient
@@ -220,8 +220,3 @@ async def test_a_fetch_that_is_cancelled_leaves_nothing_running(
     await asyncio.gather(fetching, return_exceptions=True)
     mine = {task for task in asyncio.all_tasks() - before if "block" in repr(task.get_coro())}
     assert not mine
-
-
-def test_every_failure_is_an_upstream_error() -> None:
-    """The reconciler knows what to do with each."""
-    assert issubclass(PinFailed, UpstreamError)

@@ -15,7 +15,7 @@ from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import BackendStatus, Peer, TrackerStatus
 from content_gateway.net.connection_slots import PoolLimits
 from content_gateway.net.http_client import HttpClient
-from tests.backends.backends import ABSENT, OUTAGES, V0, look
+from tests.backends.backends import ABSENT, OUTAGES, V0, look, pin, pinset
 from tests.fakes.kubo import NAME
 from tests.fakes.kubo import Kubo as Node
 from tests.fakes.miniature import Mood
@@ -27,21 +27,9 @@ async def test_a_look_tells_pinned_from_absent(kubo: Kubo, node: Node) -> None:
     here, gone = raw(b"here")[0], raw(b"gone")[0]
     node.pin(here)
     held = BackendStatus(TrackerStatus.PINNED, 1, 1, (Peer(NAME, "pinned"),))
+    assert (await kubo.status([]), node.requests) == ({}, [])
     assert await kubo.status([here, gone]) == {here: held, gone: ABSENT}
     assert kubo.batch_age == 0
-
-
-async def test_a_look_at_nothing_asks_nothing(kubo: Kubo, node: Node) -> None:
-    """No CIDs, no requests."""
-    assert await kubo.status([]) == {}
-    assert node.requests == []
-
-
-async def test_a_direct_pin_is_no_pin_of_ours(kubo: Kubo, node: Node) -> None:
-    """A pin of one block without what it links to does not keep a content."""
-    cid = raw(b"one block")[0]
-    node.pin(cid, "direct")
-    assert (await look(kubo, cid)).status is TrackerStatus.ABSENT
 
 
 async def test_the_node_is_asked_for_its_name_once(kubo: Kubo, node: Node) -> None:
@@ -89,10 +77,15 @@ async def test_what_kubo_calls_by_another_name_is_the_same_content(kubo: Kubo, n
 
 @pytest.mark.parametrize("mood", OUTAGES)
 async def test_an_outage_is_not_absence(kubo: Kubo, node: Node, mood: Mood) -> None:
-    """Whatever a server says that is not Kubo's own word raises."""
+    """Whatever a server says that is not Kubo's own word raises, and no content is blamed."""
     node.misbehave(mood)
-    with pytest.raises((UpstreamUnavailable, InvalidUpstreamResponse)):
-        await kubo.status([raw(b"here")[0], raw(b"there")[0]])
+    here, there = raw(b"here")[0], raw(b"there")[0]
+    for call in (kubo.status([here, there]), pinset(kubo)):
+        with pytest.raises((UpstreamUnavailable, InvalidUpstreamResponse)):
+            await call
+    for write in (pin(kubo, here), kubo.unpin(here)):
+        with pytest.raises(UpstreamUnavailable):
+            await write
 
 
 async def test_a_node_that_is_silent_is_not_asked_to_the_end(
@@ -154,20 +147,11 @@ async def test_one_content_without_an_answer_does_not_hide_the_others(
     assert "could not read the index" in (seen[broken].reason or "")
 
 
-async def test_an_unpin_drops_the_pin_and_may_be_repeated(kubo: Kubo, node: Node) -> None:
-    """The second time there is nothing to do, which is no error."""
-    cid = raw(b"ours")[0]
-    node.pin(cid)
-    await kubo.unpin(cid)
-    assert (await look(kubo, cid)).status is TrackerStatus.ABSENT
-    await kubo.unpin(cid)
-    assert node.asked("pin/rm") == 1
-
-
-async def test_an_unpin_leaves_a_direct_pin_alone(kubo: Kubo, node: Node) -> None:
-    """`pin/rm` would take it; it is somebody else's, as ours are recursive."""
+async def test_a_direct_pin_is_no_pin_of_ours(kubo: Kubo, node: Node) -> None:
+    """It keeps one block without what it links to; `pin/rm` would take it, so none is sent."""
     cid = raw(b"somebody's")[0]
     node.pin(cid, "direct")
+    assert (await look(kubo, cid)).status is TrackerStatus.ABSENT
     await kubo.unpin(cid)
     assert node.pins == {str(cid): "direct"}
 

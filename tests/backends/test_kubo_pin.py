@@ -13,10 +13,9 @@ from content_gateway.model.cid import DAG_PB, Cid
 from content_gateway.model.content_state import BackendStatus, Peer, TrackerStatus
 from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.net.http_client import HttpClient
-from tests.backends.backends import ABSENT, OUTAGES, look, pin, refused, silent
+from tests.backends.backends import ABSENT, PEER, look, origin, pin, refused, silent
 from tests.fakes.kubo import NAME, Trouble, running_kubo
 from tests.fakes.kubo import Kubo as Node
-from tests.fakes.miniature import Mood
 from tests.ipld.dags import Dag, block, chain, pb, raw
 from tests.waiting import until
 
@@ -93,19 +92,13 @@ async def test_nothing_is_sent_when_the_look_fails(kubo: Kubo, node: Node) -> No
 
 
 async def test_missing_content_has_failed_and_not_the_node(kubo: Kubo, node: Node) -> None:
-    """At once or after some blocks, in words that a person understands."""
+    """At once or after some blocks, in words that a person understands. The next attempt goes on
+    from the blocks that this one has left."""
     assert "is offline and does not have all of it" in await refused(kubo, raw(b"nobody's")[0])
     cid, blocks = chain(3)
     node.findable = dict(list(blocks.items())[:-1])  # the end of the chain is missing
     assert await refused(kubo, cid) == "Kubo gave up after 2 blocks (96 bytes) and gave no reason."
     assert node.pins == {}
-
-
-async def test_what_was_fetched_is_not_fetched_again(kubo: Kubo, node: Node) -> None:
-    """The next attempt goes on from the blocks that an attempt has left."""
-    cid, blocks = chain(3)
-    node.findable = dict(list(blocks.items())[:-1])
-    await refused(kubo, cid)
     node.findable = dict(list(blocks.items())[-1:])
     await pin(kubo, cid)
     assert node.kept() == set(blocks)
@@ -175,16 +168,6 @@ async def test_a_node_that_goes_away_in_the_middle_is_an_outage(kubo: Kubo, node
         await pin(kubo, cid)
 
 
-@pytest.mark.parametrize("mood", OUTAGES)
-async def test_a_server_that_is_no_kubo_is_an_outage(kubo: Kubo, node: Node, mood: Mood) -> None:
-    """To pin and to unpin: nothing is known, and no content is blamed."""
-    node.misbehave(mood)
-    with pytest.raises(UpstreamUnavailable):
-        await pin(kubo, raw(b"here")[0])
-    with pytest.raises(UpstreamUnavailable):
-        await kubo.unpin(raw(b"here")[0])
-
-
 async def test_a_full_disk_is_not_the_contents_fault(kubo: Kubo, node: Node) -> None:
     """The pin is put off with the reason; where the disk is stays unsaid."""
     words = b'{"Message":"pin: write /data/ipfs/x: no space left on device","Code":0}'
@@ -213,14 +196,6 @@ async def test_a_cancelled_pin_ends_the_fetch_and_keeps_the_blocks(kubo: Kubo, n
     assert set(node.blocks) == set(blocks) - {end}
     node.findable = {end: blocks[end]}
     assert (await pin(kubo, cid)).status is TrackerStatus.PINNED
-
-
-PEER = "12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
-
-
-def origin(number: int) -> Multiaddr:
-    """The address of a node."""
-    return Multiaddr.parse(f"/ip4/8.8.8.{number}/tcp/4001/p2p/{PEER}")
 
 
 async def test_kubo_meets_the_origins_before_it_fetches(kubo: Kubo, node: Node) -> None:

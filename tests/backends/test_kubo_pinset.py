@@ -9,9 +9,8 @@ from content_gateway.errors import (
     UpstreamError,
     UpstreamUnavailable,
 )
-from tests.backends.backends import OUTAGES, V0, pinset
+from tests.backends.backends import V0, pinset
 from tests.fakes.kubo import Kubo as Node
-from tests.fakes.miniature import Mood
 from tests.ipld.dags import raw
 
 
@@ -60,16 +59,6 @@ async def test_pins_of_other_types_are_not_listed(kubo: Kubo, node: Node) -> Non
     """Should a node list what it was not asked for."""
     node.lists = LIST.replace(b'"Name"', b'"Type":"indirect","Name"')
     assert await pinset(kubo) == set()
-
-
-@pytest.mark.parametrize("mood", OUTAGES)
-async def test_a_pinset_from_a_server_that_is_ill_raises(
-    kubo: Kubo, node: Node, mood: Mood
-) -> None:
-    """No outage passes for an empty list."""
-    node.misbehave(mood)
-    with pytest.raises(UpstreamError):
-        await pinset(kubo)
 
 
 async def test_a_list_from_a_node_that_shuts_down_is_not_believed(kubo: Kubo, node: Node) -> None:

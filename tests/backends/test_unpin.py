@@ -38,25 +38,6 @@ async def test_an_unpinned_dag_is_absent_at_once_and_gone_soon(
     await store.unpin(dag[0])  # and twice is fine
 
 
-async def test_shared_blocks_stay_while_one_pin_needs_them(
-    store: EmbeddedStore, blocks: Blockstore
-) -> None:
-    """What only the other pin had goes; a block pinned by itself stays, too."""
-    one, two = directory(FILES), directory(FILES | {"own": b"own"})
-    leaf = raw(FILES["page3.html"])
-    for dag in (one, two, leaf):
-        await put(blocks, dag)
-    await store.unpin(two[0])
-    await collected(blocks)
-    assert await count(blocks) == len(one[1])
-    for cid, data in one[1].items():
-        assert await store.block(cid) == data
-    await store.unpin(one[0])
-    await collected(blocks)
-    assert await count(blocks) == 1
-    assert await status(store, leaf[0]) is TrackerStatus.PINNED
-
-
 async def test_what_an_incomplete_pin_has_fetched_goes_with_it(
     store: EmbeddedStore, blocks: Blockstore, origin: Origin
 ) -> None:

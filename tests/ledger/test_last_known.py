@@ -1,17 +1,12 @@
 """Last known answers: what was stored is loaded, in this process or in another."""
 
-import asyncio
-import sqlite3
-import sys
 from datetime import timedelta
-from importlib import resources
 from pathlib import Path
 
 import pytest
 
 from content_gateway.ipns.record import verify
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.last_known import SqliteLastKnown, StoreLimits
+from content_gateway.ledger.last_known import StoreLimits
 from content_gateway.model.cid import Cid
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import (
@@ -25,7 +20,7 @@ from content_gateway.model.records import (
 )
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from tests.ipns.signing import NOW, RsaSigner, Signer, data
-from tests.ledger.answers import ALICE, AT, BOB, EAGER, WALLET, opened, wait_for_rows
+from tests.ledger.answers import ALICE, AT, BOB, WALLET, opened, wait_for_rows
 from tests.names.services import Clock
 
 BITCOIN = CoinType(0)
@@ -232,34 +227,6 @@ async def test_the_largest_sequences_are_kept(tmp_path: Path, sequence: int) -> 
 
 # -- other processes ------------------------------------------------------------------------
 
-READER = """
-import asyncio, sys
-from pathlib import Path
-from content_gateway.model.wallet import ETHEREUM
-from content_gateway.ledger.last_known import SqliteLastKnown
-from content_gateway.ledger.database import LedgerDatabase
-
-async def main():
-    async with LedgerDatabase(Path(sys.argv[1])) as database, SqliteLastKnown(database) as known:
-        stored = known.load("site.eth", ETHEREUM)
-        print(stored.records.wallet, stored.at.isoformat())
-
-asyncio.run(main())
-"""
-
-
-async def test_another_process_reads_what_this_one_wrote(tmp_path: Path) -> None:
-    """While both are running."""
-    async with opened(tmp_path) as known:
-        known.store("site.eth", ETHEREUM, Resolved(ALICE, AT))
-        await wait_for_rows(tmp_path, 1)
-        path = str(tmp_path / "ledger.sqlite")
-        reader = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", READER, path, stdout=asyncio.subprocess.PIPE
-        )
-        said, _ = await reader.communicate()
-    assert said.decode().split() == [WALLET, AT.isoformat()]
-
 
 async def test_another_process_that_writes_is_heard(tmp_path: Path) -> None:
     """What is not in memory is read from the database as it is now."""
@@ -268,15 +235,3 @@ async def test_another_process_that_writes_is_heard(tmp_path: Path) -> None:
         there.store("site.eth", ETHEREUM, Resolved(ALICE, AT))
         await wait_for_rows(tmp_path, 1)
         assert here.load("site.eth", ETHEREUM) == Resolved(ALICE, AT)
-
-
-async def test_a_ledger_of_an_earlier_version_gets_the_tables(tmp_path: Path) -> None:
-    """Opening it is enough."""
-    first = resources.files("content_gateway.ledger").joinpath("migrations", "0001_ledger.sql")
-    db = sqlite3.connect(tmp_path / "ledger.sqlite")
-    db.executescript(first.read_text() + "PRAGMA user_version = 1")
-    db.close()
-    async with LedgerDatabase(tmp_path / "ledger.sqlite") as database:
-        async with SqliteLastKnown(database, bounds=EAGER) as known:
-            known.store("site.eth", ETHEREUM, Resolved(ALICE, AT))
-        await wait_for_rows(tmp_path, 1)

@@ -112,15 +112,6 @@ async def test_a_migration_that_is_cut_off_leaves_the_old_ledger(old: Path) -> N
         assert page.count == 40
 
 
-async def test_a_newer_ledger_is_not_touched(old: Path) -> None:
-    """What a later version has made is refused, not spoilt."""
-    with closing(sqlite3.connect(old)) as connection:
-        connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(WrongSettings, match="newer version"):
-        async with LedgerDatabase(old):
-            pass
-
-
 async def test_names_are_folded_for_searches(tmp_path: Path) -> None:
     """Those that were kept before names were folded are found like new ones, whatever their case;
     what is folded already is not kept twice."""

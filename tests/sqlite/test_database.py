@@ -5,6 +5,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -142,14 +143,15 @@ def add(database: Database, requestor: str) -> asyncio.Task[int]:
     return asyncio.create_task(database.write(lambda _: 1, requestor=requestor))
 
 
-@pytest.mark.parametrize("place", ["file/file.sqlite", "folder"])
+@pytest.mark.parametrize("place", ["garbage/file.sqlite", "garbage", "folder"])
 async def test_a_place_that_cannot_be_used_is_a_wrong_setting(
     tmp_path: Path, options: DatabaseOptions, place: str
 ) -> None:
-    """A data directory below a file, or a ledger that is a folder, stops the start."""
-    (tmp_path / "file").write_text("")
+    """A data directory below a file, a file that is not SQLite's, a folder: each stops the start,
+    which names it."""
+    (tmp_path / "garbage").write_text("certainly not SQLite" * 100)
     (tmp_path / "folder").mkdir()
-    with pytest.raises(WrongSettings, match="data_dir"):
+    with pytest.raises(WrongSettings, match=f"data_dir: .*{place}"):
         async with Database(tmp_path / place, options):
             pass
 
@@ -166,11 +168,16 @@ async def test_a_ledger_of_a_newer_version_is_left_alone(
             pass
 
 
-async def test_two_processes_can_open_a_new_ledger_at_once(
-    tmp_path: Path, options: DatabaseOptions
-) -> None:
-    """Whoever comes second finds the tables made."""
-    path = tmp_path / "file.sqlite"
-    async with Database(path, options) as one, Database(path, options) as two:
-        await one.write(lambda c: c.execute("SELECT * FROM pins").fetchall())
-        await two.write(lambda c: c.execute("SELECT * FROM pins").fetchall())
+def test_several_may_make_it_at_once(tmp_path: Path, options: DatabaseOptions) -> None:
+    """Whoever is first on an empty folder makes the tables, and the others wait for it."""
+
+    async def opened(path: Path, start: threading.Barrier) -> None:
+        start.wait()
+        async with Database(path, options) as database:
+            await database.write(lambda c: c.execute("SELECT * FROM pins").fetchall())
+
+    for turn in range(15):
+        start, path = threading.Barrier(4), tmp_path / str(turn) / "file.sqlite"
+        with ThreadPoolExecutor(4) as threads:
+            for done in [threads.submit(asyncio.run, opened(path, start)) for _ in range(4)]:
+                done.result()
