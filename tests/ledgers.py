@@ -10,10 +10,11 @@ from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pins import SqlitePins
 from content_gateway.model.cid import RAW, Cid
-from content_gateway.model.content_state import LeaseQuota, WorkItem
-from content_gateway.model.pins import Page
+from content_gateway.model.content_state import LeaseQuota, Outcome, WorkItem
+from content_gateway.model.pins import NO_LABEL, Page, PinStatus
 
 GRACE = 60.0
+LEASE = 30.0
 
 
 class Clock:
@@ -47,6 +48,35 @@ def as_it_is(page: Page) -> Page:
     return page
 
 
+class World:
+    """A ledger, the queue of its work, and the clock of both."""
+
+    def __init__(self, ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock) -> None:
+        self.ledger, self.contents, self.clock = ledger, contents, clock
+
+    async def promise(self, *numbers: int, who: str = "anna") -> None:
+        """Let *who* pin these contents, one after the other."""
+        for number in numbers:
+            await self.ledger.add(who, cid(number), str(cid(number)), NO_LABEL)
+
+    def status(self, number: int) -> PinStatus:
+        """What anna is told of her pin of content *number*."""
+        found = self.ledger.status("anna", cid(number))
+        assert found is not None
+        return found
+
+    async def lease(
+        self, owner: str = "a", first_tries: int = 100, retries: int = 100
+    ) -> Sequence[WorkItem]:
+        """What *owner* gets, of retries so many of each queue."""
+        most = first_tries + retries
+        return await self.contents.lease(owner, LEASE, LeaseQuota(most, most, retries, retries))
+
+    async def record(self, outcome: Outcome, *items: WorkItem) -> None:
+        """Record *outcome* for each of *items*, which owner a has leased."""
+        await self.contents.record_outcomes("a", [(item, outcome) for item in items])
+
+
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[LedgerDatabase]:
     async with LedgerDatabase(tmp_path / "ledger.sqlite") as database:
@@ -66,3 +96,8 @@ def ledger(database: LedgerDatabase, clock: Clock) -> SqlitePins:
 @pytest.fixture
 def contents(database: LedgerDatabase, clock: Clock) -> SqliteWorkQueue:
     return SqliteWorkQueue(database, clock=clock)
+
+
+@pytest.fixture
+def world(ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock) -> World:
+    return World(ledger, contents, clock)

@@ -154,48 +154,6 @@ async def test_pins_are_listed_newest_first(ledger_alone: Service) -> None:
     assert times == sorted(times, reverse=True)
 
 
-async def test_a_page_that_ends_with_the_last_pin_has_no_next(ledger_alone: Service) -> None:
-    """Nobody is sent after an empty page."""
-    for number in range(4):
-        await ledger_alone.pin(cid_of(str(number)))
-    page = (await ls(ledger_alone, "?limit=4")).json
-    assert len(page["results"]) == 4
-    assert "next" not in page
-
-
-async def test_pages_neither_repeat_nor_skip_while_pins_come_and_go(ledger_alone: Service) -> None:
-    """A pin that is there all the while is seen exactly once."""
-    lasting = [cid_of(f"lasting {number}") for number in range(40)]
-    passing = [cid_of(f"passing {number}") for number in range(40)]
-    for pair in zip(lasting, passing, strict=True):
-        for cid in pair:
-            await ledger_alone.pin(cid)
-    seen: list[str] = []
-    query, round_ = "?limit=7", 0
-    while query:
-        page = (await ls(ledger_alone, query)).json
-        seen += [pin["cid"] for pin in page["results"]]
-        query = f"?limit=7&cursor={page['next']}" if "next" in page else ""
-        for cid in passing[round_ * 4 : round_ * 4 + 4]:
-            await rm(ledger_alone, cid)
-        await ledger_alone.pin(cid_of(f"new {round_}"))
-        round_ += 1
-    assert round_ > 6
-    assert [cid for cid in seen if cid in lasting] == lasting[::-1]
-    assert len(seen) == len(set(seen))
-
-
-async def test_a_cursor_outlives_the_pin_it_names(ledger_alone: Service) -> None:
-    """The next page begins where it would have begun."""
-    cids = [cid_of(str(number)) for number in range(4)]
-    for cid in cids:
-        await ledger_alone.pin(cid)
-    page = (await ls(ledger_alone, "?limit=2")).json
-    await rm(ledger_alone, page["results"][-1]["cid"])
-    rest = (await ls(ledger_alone, f"?cursor={page['next']}")).json
-    assert [pin["cid"] for pin in rest["results"]] == cids[1::-1]
-
-
 async def test_a_list_can_be_of_some_states(service: Service, cluster: MiniCluster) -> None:
     """One of them or several; `count` is of those alone."""
     held, lost = cid_of("held"), cid_of("lost")

@@ -17,6 +17,7 @@ import pytest
 
 from content_gateway.http.limits import ClientLimits
 from content_gateway.http.protocol import ANSWER, ENCODED_SLASH, HardenedProtocol
+from tests.cases import case
 from tests.http.raw import (
     BIG,
     LOOPS,
@@ -29,7 +30,7 @@ from tests.http.raw import (
     running_edge,
 )
 
-BOUNDS = ClientLimits(head_seconds=0.5, idle=1, linger=0.3, drain=0.1, stop=2)
+BOUNDS = ClientLimits(head_seconds=1.5, idle=1, linger=0.3, drain=0.1, stop=2)
 SMUGGLED = get("/smuggled")
 
 
@@ -123,22 +124,23 @@ def test_a_query_may_be_as_long_as_the_head(edge: Edge, wire: Wire) -> None:
 # -- the time of a head ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sent", ["nothing", "half", "drips", "crlf", "crlf drips", "blank lines"])
-def test_a_head_has_a_deadline(edge: Edge, sent: str) -> None:
+def test_a_head_has_a_deadline(edge: Edge) -> None:
     """Half a head gets 408 when its time is over, and no trickle of bytes moves that moment."""
-    with ThreadPoolExecutor() as clients:
+    ways = ["nothing", "half", "drips", "crlf", "crlf drips", "blank lines"]
+    with ThreadPoolExecutor(2 * len(ways)) as clients:
         for ended in [
             clients.submit(dawdle, edge, sent, is_kept_alive=is_kept_alive)
+            for sent in ways
             for is_kept_alive in (False, True)
         ]:
-            ended.result(PATIENCE)
+            ended.result(2 * PATIENCE)
 
 
 def dawdle(edge: Edge, sent: str, *, is_kept_alive: bool) -> None:
     """Send a first piece of a request, and then drips of it, until the server has had enough."""
     drip = {"drips": b"x", "crlf drips": b"\r\n", "blank lines": b"\r\n\r\n"}.get(sent, b"")
     first = {"half": get()[:-2], "drips": get()[:-4], "crlf": b"\r\n"}.get(sent, drip)
-    with edge.connect() as wire:
+    with edge.connect() as wire, case(sent, is_kept_alive):
         if is_kept_alive:
             assert wire.ask(get()).status == 200
         start = time.monotonic()
@@ -146,12 +148,12 @@ def dawdle(edge: Edge, sent: str, *, is_kept_alive: bool) -> None:
         wire.socket.settimeout(0.05)
         while not wire.has_word():
             wire.send(drip)
-            assert time.monotonic() - start < 5
+            assert time.monotonic() - start < PATIENCE, "its deadline moves"
         wire.socket.settimeout(PATIENCE)
         if sent != "nothing" or not is_kept_alive:
             assert wire.answer().is_refusal(408)
         assert wire.has_ended()
-        assert 0.4 < time.monotonic() - start < 5
+        assert time.monotonic() - start > 0.9
 
 
 def test_an_idle_client_is_let_go_cleanly(edge: Edge, wire: Wire) -> None:
@@ -167,7 +169,7 @@ def test_the_deadline_does_not_run_while_an_answer_is_awaited(edge: Edge, wire: 
     """Half a head behind a slow request has its whole time once that request was answered."""
     second = get("/second")
     wire.send(get("/gated") + second[:10])
-    time.sleep(0.8)
+    time.sleep(1.7)
     edge.open_gate()
     assert wire.answer().json["path"] == "/gated"
     wire.send(second[10:])
@@ -177,7 +179,7 @@ def test_the_deadline_does_not_run_while_an_answer_is_awaited(edge: Edge, wire: 
 def test_a_slow_answer_is_awaited(edge: Edge, wire: Wire) -> None:
     """No deadline of the client's is counted against us."""
     wire.send(get("/gated"))
-    time.sleep(1.3)
+    time.sleep(1.7)
     edge.open_gate()
     assert wire.answer().status == 200
     assert wire.ask(get()).status == 200
@@ -608,12 +610,10 @@ def ends_well(edge: Edge, sent: bytes) -> list[int]:
 @pytest.mark.parametrize("name", NONSENSE)
 def test_nonsense_is_answered_or_closed(edge: Edge, name: str) -> None:
     """What is not HTTP is refused at once; what is odd but HTTP is the application's business."""
-    start = time.monotonic()
     statuses = ends_well(edge, NONSENSE[name])
     assert statuses in ([], [200], [400], [505])
     assert len(edge.app.requests) == statuses.count(200)
     assert not any(ENCODED_SLASH in path for path in edge.app.requests)
-    assert time.monotonic() - start < 5
     with edge.connect() as wire:
         assert wire.ask(get()).status == 200
 

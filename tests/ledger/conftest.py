@@ -1,5 +1,5 @@
 """Parts that the tests of this room share."""
 
-from tests.ledgers import clock, contents, database, ledger
+from tests.ledgers import clock, contents, database, ledger, world
 
-__all__ = ["clock", "contents", "database", "ledger"]
+__all__ = ["clock", "contents", "database", "ledger", "world"]

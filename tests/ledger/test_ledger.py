@@ -16,12 +16,11 @@ from content_gateway.model.content_state import (
     BackendStatus,
     ContentState,
     Event,
-    LeaseQuota,
     Outcome,
     TrackerStatus,
 )
 from content_gateway.model.pins import NO_LABEL, Label, Match, Page, Pin, Removal, Search
-from tests.ledgers import GRACE, Clock, as_it_is, cid, quota
+from tests.ledgers import GRACE, Clock, World, as_it_is, cid, quota
 
 SECOND = 1_000_000
 
@@ -85,13 +84,9 @@ async def test_a_burst_of_many_requestors_keeps_them_apart(ledger: SqlitePins) -
         *(ledger.add(who, cid(n), f"spelt {n}", label) for who, n, label in requests)
     )
     for (who, number, label), pin in zip(requests, pins, strict=True):
-        status = ledger.status(who, cid(number))
-        assert status is not None
-        assert (pin, status.pin.label, status.pin.spelling) == (
-            status.pin,
-            label,
-            f"spelt {number}",
-        )
+        assert pin is not None
+        assert (pin.label, pin.spelling) == (label, f"spelt {number}")
+        assert pin in await listed(ledger, who)
 
 
 async def test_repeats_use_up_no_numbers(ledger: SqlitePins, database: LedgerDatabase) -> None:
@@ -108,19 +103,15 @@ async def test_repeats_use_up_no_numbers(ledger: SqlitePins, database: LedgerDat
 @pytest.mark.parametrize(
     "name", ["", "ä\u0301 ✓", "'; DROP TABLE pins; --", "12", "null", "x" * 255]
 )
-@pytest.mark.parametrize("together", [False, True])
-async def test_labels_are_kept_letter_by_letter(
-    ledger: SqlitePins, name: str, together: bool
-) -> None:
-    """Whatever text it is, and however it was written."""
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_labels_are_kept_letter_by_letter(world: World, name: str, is_known: bool) -> None:
+    """Whatever text it is; a content that is known already goes another way into the table."""
     label = Label(name, ("/ip4/127.0.0.1/tcp/1", name), {name or "k": name})
-    if not together:
-        await add(ledger, 1, "ben")  # the content is known: another way into the table
-    pin = await add(ledger, 1, label=label)
+    if is_known:
+        await world.promise(1, who="ben")
+    pin = await add(world.ledger, 1, label=label)
     assert pin.label == label
-    status = ledger.status("anna", cid(1))
-    assert status is not None
-    assert status.pin == pin
+    assert world.status(1).pin == pin
 
 
 # Moments.
@@ -279,56 +270,48 @@ async def test_the_last_to_let_go_releases_the_content(
     assert ledger.status("ben", cid(1)) is None
 
 
-async def test_a_released_content_waits_for_the_grace_period(
-    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
-) -> None:
+async def test_a_released_content_waits_for_the_grace_period(world: World) -> None:
     """Nothing is due before, in case it is pinned again."""
-    await add(ledger, 1)
-    await ledger.remove("anna", cid(1))
-    clock.now += GRACE - 0.1
-    assert await contents.lease("a", 30.0, quota(10)) == []
-    clock.now += 0.2
-    assert contents.any_due(quota(9))
-    (item,) = await contents.lease("a", 30.0, quota(10))
+    await world.promise(1)
+    await world.ledger.remove("anna", cid(1))
+    world.clock.now += GRACE - 0.1
+    assert await world.lease() == []
+    world.clock.now += 0.2
+    assert world.contents.any_due(quota(9))
+    (item,) = await world.lease()
     assert (item.state, item.is_held) == (ContentState.UNPINNING, False)
 
 
-async def test_a_new_pin_ends_the_grace_period(
-    ledger: SqlitePins, contents: SqliteWorkQueue
-) -> None:
+async def test_a_new_pin_ends_the_grace_period(world: World) -> None:
     """It is due at once, as a promise that was never reconciled, of a new generation."""
-    await add(ledger, 1)
-    (before,) = await contents.lease("a", 30.0, quota(10))
-    await contents.record_outcomes("a", [(before, Outcome(Event.SEEN_FAILED, 600.0, error="no"))])
-    await ledger.remove("anna", cid(1))
-    await add(ledger, 1, "ben")
-    (item,) = await contents.lease("a", 30.0, LeaseQuota(10, first_tries=10))
+    await world.promise(1)
+    (before,) = await world.lease()
+    await world.record(Outcome(Event.SEEN_FAILED, 600.0, error="no"), before)
+    await world.ledger.remove("anna", cid(1))
+    await world.promise(1, who="ben")
+    (item,) = await world.lease(retries=0)
     assert (item.state, item.attempts, item.status_checks) == (ContentState.QUEUED, 0, 0)
     assert item.generation > before.generation
-    status = ledger.status("ben", cid(1))
+    status = world.ledger.status("ben", cid(1))
     assert status is not None
     assert status.error is None
 
 
-async def test_somebody_who_asks_for_what_failed_is_not_kept_waiting(
-    ledger: SqlitePins, contents: SqliteWorkQueue
-) -> None:
+async def test_somebody_who_asks_for_what_failed_is_not_kept_waiting(world: World) -> None:
     """A second requestor of a content in a long backoff makes it due now."""
-    await add(ledger, 1)
-    await seen(contents, Event.SEEN_FAILED, again_in=600.0)
-    assert not contents.any_due(quota(9))
-    await add(ledger, 1, "ben")
-    assert contents.any_due(quota(9))
+    await world.promise(1)
+    await seen(world.contents, Event.SEEN_FAILED, again_in=600.0)
+    assert not world.contents.any_due(quota(9))
+    await world.promise(1, who="ben")
+    assert world.contents.any_due(quota(9))
 
 
-async def test_a_pinned_content_is_not_asked_for_again(
-    ledger: SqlitePins, contents: SqliteWorkQueue
-) -> None:
+async def test_a_pinned_content_is_not_asked_for_again(world: World) -> None:
     """Another requestor of what is final finds it so."""
-    await add(ledger, 1)
-    await seen(contents, Event.SEEN_PINNED)
-    await add(ledger, 1, "ben")
-    assert not contents.any_due(quota(9))
+    await world.promise(1)
+    await seen(world.contents, Event.SEEN_PINNED)
+    await world.promise(1, who="ben")
+    assert not world.contents.any_due(quota(9))
 
 
 # Searching.
@@ -438,18 +421,14 @@ async def test_pages_stand_still_while_pins_come_and_go(ledger: SqlitePins, cloc
     assert len(found) == len({pin.cid for pin in found})
 
 
-async def test_status_tells_what_was_seen(ledger: SqlitePins, contents: SqliteWorkQueue) -> None:
+async def test_status_tells_what_was_seen(world: World) -> None:
     """Replicas, reasons and attempts of the last status check, and when the next one is."""
-    await add(ledger, 1)
-    (item,) = await contents.lease("a", 30.0, quota(10))
+    await world.promise(1)
+    (item,) = await world.lease()
+    assert world.status(1).next_at is None  # it is under way
     failed = BackendStatus(TrackerStatus.FAILED, 1, 3, reason="no")
-    outcome = Outcome(Event.SEEN_FAILED, 10.0, failed, "no", attempted=True)
-    status = ledger.status("anna", cid(1))
-    assert status is not None
-    assert status.next_at is None  # it is under way
-    await contents.record_outcomes("a", [(item, outcome)])
-    status = ledger.status("anna", cid(1))
-    assert status is not None
+    await world.record(Outcome(Event.SEEN_FAILED, 10.0, failed, "no", attempted=True), item)
+    status = world.status(1)
     assert (status.state, status.replicas, status.wanted) == (ContentState.FAILED, 1, 3)
     assert (status.error, status.attempts) == ("no", 1)
     assert status.next_at is not None
@@ -457,15 +436,15 @@ async def test_status_tells_what_was_seen(ledger: SqlitePins, contents: SqliteWo
     assert status.next_at - status.updated_at == timedelta(seconds=10)
 
 
-async def test_a_new_origin_is_tried_at_once(ledger: SqlitePins, contents: SqliteWorkQueue) -> None:
+async def test_a_new_origin_is_tried_at_once(world: World) -> None:
     """Of a content that waits out a long backoff; other words are no reason."""
-    await add(ledger, 1)
-    (item,) = await contents.lease("x", 30.0, quota(1))
-    await contents.record_outcomes("x", [(item, Outcome(Event.SEEN_FAILED, 600.0, None, "no"))])
-    assert await ledger.relabel("anna", cid(1), Label("a name"))
-    assert not await contents.lease("x", 30.0, quota(1))
-    assert await ledger.relabel("anna", cid(1), Label(origins=("/ip4/8.8.8.8/tcp/80/http",)))
-    assert await contents.lease("x", 30.0, quota(1))
+    await world.promise(1)
+    (item,) = await world.lease()
+    await world.record(Outcome(Event.SEEN_FAILED, 600.0, None, "no"), item)
+    assert await world.ledger.relabel("anna", cid(1), Label("a name"))
+    assert not await world.lease()
+    assert await world.ledger.relabel("anna", cid(1), Label(origins=("/ip4/8.8.8.8/tcp/80/http",)))
+    assert await world.lease()
 
 
 async def test_origins_are_those_of_the_newest_pins(ledger: SqlitePins, clock: Clock) -> None:

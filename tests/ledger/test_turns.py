@@ -5,9 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
 from content_gateway.model.content_state import (
     Event,
     LeaseQuota,
@@ -18,58 +16,41 @@ from content_gateway.model.content_state import (
     fair_share,
     shared_by_all,
 )
-from content_gateway.model.pins import NO_LABEL
-from tests.ledgers import Clock, cid, numbers, quota
+from tests.ledgers import LEASE, World, cid, numbers, quota
 
-LEASE = 30.0
 AGAIN = Outcome(Event.SEEN_PINNING, 5.0, attempted=True)
 
 
-async def promise(ledger: SqlitePins, who: str, *numbers: int) -> None:
-    for number in numbers:
-        await ledger.add(who, cid(number), str(cid(number)), NO_LABEL)
-
-
-async def lease(
-    contents: SqliteWorkQueue, number: int, held: Sequence[WorkItem] = ()
-) -> list[WorkItem]:
+async def lease(world: World, number: int, held: Sequence[WorkItem] = ()) -> list[WorkItem]:
     """Leases of *number* first tries or retries, fair to whoever has what *held* says."""
     quota = LeaseQuota(
         number, number, number, number, held=[(item.requestor, item.queue) for item in held]
     )
-    return list(await contents.lease("a", LEASE, quota))
+    return list(await world.contents.lease("a", LEASE, quota))
 
 
-async def test_a_newcomer_is_next(
-    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
-) -> None:
+async def test_a_newcomer_is_next(world: World) -> None:
     """One content of ben waits behind one of anna's, not behind all hundred."""
-    await promise(ledger, "anna", *range(100))
-    clock.now += 0.001
-    assert numbers(await contents.lease("a", LEASE, LeaseQuota(1, first_tries=1))) == [0]
-    await promise(ledger, "ben", 500)
-    clock.now += 0.001
-    assert numbers(await contents.lease("a", LEASE, LeaseQuota(1, first_tries=1))) == [1]
-    clock.now += 0.001
-    assert numbers(await contents.lease("a", LEASE, LeaseQuota(1, first_tries=1))) == [500]
-    clock.now += 0.001
-    assert numbers(await contents.lease("a", LEASE, LeaseQuota(1, first_tries=1))) == [2]
+    await world.promise(*range(100))
+    for expected in (0, 1, 500, 2):
+        if expected == 1:
+            await world.promise(500, who="ben")
+        world.clock.now += 0.001
+        assert numbers(await world.lease(first_tries=1, retries=0)) == [expected]
 
 
-async def test_all_have_the_same_number_of_turns(
-    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
-) -> None:
+async def test_all_have_the_same_number_of_turns(world: World) -> None:
     """Whatever each has waiting, and in calls of any size, until it has none left."""
     for number, who in enumerate(("anna", "ben", "carla")):
-        await promise(ledger, who, *range(number * 1000, number * 1000 + 20 * (number + 1)))
+        await world.promise(*range(number * 1000, number * 1000 + 20 * (number + 1)), who=who)
     served: Counter[int] = Counter()
     for size in (1, 2, 7, 3, 20, 9, 18):
-        clock.now += 0.01
-        items = await contents.lease("a", 600.0, LeaseQuota(size, first_tries=size))
+        world.clock.now += 0.01
+        items = await world.lease(first_tries=size, retries=0)
         assert len(items) == size
         served.update(number // 1000 for number in numbers(items))
     assert served == {0: 20, 1: 20, 2: 20}
-    rest = numbers(await contents.lease("a", 600.0, quota(100)))
+    rest = numbers(await world.contents.lease("a", LEASE, quota(100)))
     assert Counter(number // 1000 for number in rest) == {1: 20, 2: 40}
 
 
@@ -90,138 +71,122 @@ def test_one_alone_has_all_its_workers_and_others_find_room(workers: int) -> Non
     assert free >= 1 or workers < 4
 
 
-async def test_a_requestor_whose_share_is_used_up_is_passed_over(
-    ledger: SqlitePins, contents: SqliteWorkQueue
-) -> None:
+async def test_a_requestor_whose_share_is_used_up_is_passed_over(world: World) -> None:
     """What it has under way counts, in the queue and in all; and nobody is asked in vain."""
-    await promise(ledger, "anna", *range(100))
-    first = await lease(contents, 12)
+    await world.promise(*range(100))
+    first = await lease(world, 12)
     assert len(first) == 8
     used_up = LeaseQuota(4, 4, 4, 4, held=[(item.requestor, item.queue) for item in first])
-    assert not contents.any_due(used_up)
-    assert await contents.lease("a", LEASE, used_up) == []
-    await promise(ledger, "ben", *range(500, 600))
-    assert contents.any_due(used_up)
-    items = await contents.lease("a", LEASE, used_up)
+    assert not world.contents.any_due(used_up)
+    assert await world.contents.lease("a", LEASE, used_up) == []
+    await world.promise(*range(500, 600), who="ben")
+    assert world.contents.any_due(used_up)
+    items = await world.contents.lease("a", LEASE, used_up)
     assert len(items) == 3
     assert all(number >= 500 for number in numbers(items))
 
 
-async def test_retries_are_leased_in_turn_too(
-    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
-) -> None:
+async def test_retries_are_leased_in_turn_too(world: World) -> None:
     """Five hundred that were tried before do not stand before the one of somebody else."""
-    await promise(ledger, "anna", *range(500))
-    items = await contents.lease("a", LEASE, quota(500))
-    await contents.record_outcomes("a", [(item, AGAIN) for item in items])
-    await promise(ledger, "ben", 900)
-    (item,) = await contents.lease("a", LEASE, quota(500))
-    await contents.record_outcomes("a", [(item, AGAIN)])
-    clock.now += 5.1
-    found = numbers(await contents.lease("a", LEASE, LeaseQuota(2, retries=2)))
+    await world.promise(*range(500))
+    items = await world.contents.lease("a", LEASE, quota(500))
+    await world.record(AGAIN, *items)
+    await world.promise(900, who="ben")
+    (item,) = await world.contents.lease("a", LEASE, quota(500))
+    await world.record(AGAIN, item)
+    world.clock.now += 5.1
+    found = numbers(await world.contents.lease("a", LEASE, LeaseQuota(2, retries=2)))
     assert 900 in found
 
 
-async def test_a_shared_content_waits_in_the_turn_that_comes_first(
-    ledger: SqlitePins, contents: SqliteWorkQueue
-) -> None:
+async def test_a_shared_content_waits_in_the_turn_that_comes_first(world: World) -> None:
     """Ben pins what stands at the end of anna's queue: it is his turn that it is served in; the
     other way round nothing is moved."""
-    await promise(ledger, "anna", *range(100))
-    await promise(ledger, "ben", 99)
-    assert 99 in numbers(await contents.lease("a", LEASE, LeaseQuota(2, first_tries=2)))
-    await promise(ledger, "ben", 700)
-    await promise(ledger, "anna", 700)
-    assert 700 in numbers(await contents.lease("a", LEASE, LeaseQuota(2, first_tries=2)))
+    await world.promise(*range(100))
+    await world.promise(99, who="ben")
+    assert 99 in numbers(await world.lease(first_tries=2, retries=0))
+    await world.promise(700, who="ben")
+    await world.promise(700)
+    assert 700 in numbers(await world.lease(first_tries=2, retries=0))
 
 
-async def test_a_shared_content_is_not_held_up_by_a_flood_that_comes_later(
-    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
-) -> None:
+async def test_a_shared_content_is_not_held_up_by_a_flood_that_comes_later(world: World) -> None:
     """After each try it is seen again who of its holders comes first."""
-    await promise(ledger, "anna", 1)
-    await promise(ledger, "ben", 1)
-    (item,) = await lease(contents, 5)
+    await world.promise(1)
+    await world.promise(1, who="ben")
+    (item,) = await lease(world, 5)
     assert item.is_shared
-    await promise(ledger, "anna", *range(100, 200))
-    flood = await contents.lease("a", LEASE, quota(100))
-    await contents.record_outcomes("a", [(each, Outcome(None, 4.0)) for each in flood])
-    await contents.record_outcomes("a", [(item, AGAIN)])
-    clock.now += 5.1
-    assert 1 in numbers(await contents.lease("a", LEASE, LeaseQuota(2, retries=2)))
+    await world.promise(*range(100, 200))
+    flood = await world.contents.lease("a", LEASE, quota(100))
+    await world.record(Outcome(None, 4.0), *flood)
+    await world.record(AGAIN, item)
+    world.clock.now += 5.1
+    assert 1 in numbers(await world.contents.lease("a", LEASE, LeaseQuota(2, retries=2)))
 
 
-async def test_who_lets_go_leaves_no_turn_behind(
-    ledger: SqlitePins, contents: SqliteWorkQueue
-) -> None:
+async def test_who_lets_go_leaves_no_turn_behind(world: World) -> None:
     """Anna's queue is no place for what only ben holds now."""
-    await promise(ledger, "anna", 1)
-    await promise(ledger, "ben", 1)
-    await ledger.remove("anna", cid(1))
-    await promise(ledger, "anna", *range(100, 200))
-    await promise(ledger, "carla", 300)
-    found = numbers(await contents.lease("a", LEASE, LeaseQuota(3, first_tries=3)))
+    await world.promise(1)
+    await world.promise(1, who="ben")
+    await world.ledger.remove("anna", cid(1))
+    await world.promise(*range(100, 200))
+    await world.promise(300, who="carla")
+    found = numbers(await world.lease(first_tries=3, retries=0))
     assert sorted(found) == [1, 100, 300]
 
 
-async def test_letting_go_and_pinning_again_gains_no_turns(
-    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock
-) -> None:
+async def test_letting_go_and_pinning_again_gains_no_turns(world: World) -> None:
     """What is pinned again is a first try again, and still one in anna's own queue."""
-    await promise(ledger, "anna", *range(50))
+    await world.promise(*range(50))
     for _ in range(3):
-        items = await contents.lease("a", LEASE, quota(50))
-        await contents.record_outcomes("a", [(item, AGAIN) for item in items])
+        items = await world.contents.lease("a", LEASE, quota(50))
+        await world.record(AGAIN, *items)
         for number in range(50):
-            await ledger.remove("anna", cid(number))
-        await promise(ledger, "anna", *range(50))
-        clock.now += 1
-    await promise(ledger, "ben", 900)
-    assert 900 in numbers(await contents.lease("a", LEASE, LeaseQuota(2, first_tries=2)))
+            await world.ledger.remove("anna", cid(number))
+        await world.promise(*range(50))
+        world.clock.now += 1
+    await world.promise(900, who="ben")
+    assert 900 in numbers(await world.lease(first_tries=2, retries=0))
 
 
 async def test_queues_that_turn_out_to_be_empty_are_passed_over(
-    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock, database: LedgerDatabase
+    world: World, database: LedgerDatabase
 ) -> None:
     """A thousand requestors whose contents are pinned by now do not hide the one that waits; their
     lines are gone when that one was found."""
     for number in range(1_000):
-        await promise(ledger, f"who {number}", number)
-    while items := await contents.lease("a", LEASE, quota(1_000)):
-        await contents.record_outcomes(
-            "a", [(item, Outcome(Event.SEEN_PINNED, None)) for item in items]
-        )
-    clock.now += LEASE + 1
-    await promise(ledger, "ben", 5_000)
-    assert numbers(await contents.lease("a", LEASE, LeaseQuota(5, 5, 5, 5))) == [5_000]
+        await world.promise(number, who=f"who {number}")
+    while items := await world.contents.lease("a", LEASE, quota(1_000)):
+        await world.record(Outcome(Event.SEEN_PINNED, None), *items)
+    world.clock.now += LEASE + 1
+    await world.promise(5_000, who="ben")
+    assert numbers(await world.contents.lease("a", LEASE, LeaseQuota(5, 5, 5, 5))) == [5_000]
     count = database.read(lambda c: c.execute("SELECT count(*) FROM turns").fetchone())
     assert count == (1,)
 
 
-async def test_whatever_waits_stands_in_the_line(
-    ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock, database: LedgerDatabase
-) -> None:
+async def test_whatever_waits_stands_in_the_line(world: World, database: LedgerDatabase) -> None:
     """No content is due before its queue is: after pins, outcomes, releases and removals alike."""
     for number in range(60):
-        await promise(ledger, f"who {number % 7}", number % 40)
+        await world.promise(number % 40, who=f"who {number % 7}")
         if number % 3 == 0:
-            items = await lease(contents, 5)
+            items = await lease(world, 5)
             ends = [Outcome(None, 0.5), AGAIN, Outcome(Event.SEEN_PINNED, None)]
-            await contents.record_outcomes("a", list(zip(items, ends, strict=False)))
-            await contents.renew("a", items[3:], LEASE * 2)
+            await world.contents.record_outcomes("a", list(zip(items, ends, strict=False)))
+            await world.contents.renew("a", items[3:], LEASE * 2)
         if number % 5 == 0:
-            await ledger.remove(f"who {number % 7}", cid(number % 40))
+            await world.ledger.remove(f"who {number % 7}", cid(number % 40))
         if number % 20 == 19:
-            await contents.release("a")
-            await contents.expedite()
-        clock.now += 0.4
+            await world.contents.release("a")
+            await world.contents.expedite()
+        world.clock.now += 0.4
         late = database.read(
             lambda c: c.execute(
                 "SELECT contents.id FROM contents LEFT JOIN turns"
                 " ON queue = (attempts + status_checks > 0) + (attempts > 4)"
                 " AND requestor = turn_of"
                 " WHERE next_at IS NOT NULL AND (at IS NULL OR at > 1000 * max(next_at, ?))",
-                (round(clock.now * 1000),),
+                (round(world.clock.now * 1000),),
             ).fetchall()
         )
         assert late == []
