@@ -1,2 +1,1 @@
-"""Where pins are kept: one room for each kind of backend, all with the port of
-`pins/backend.py`."""
+"""Pin backends: a room for each kind, all with the port of `pins/backend.py`."""

@@ -35,8 +35,7 @@ def command() -> None:
 def verify(config: Path | None) -> None:
     """Compute the hash of every block again; drop those that are corrupt.
 
-    Pins that lose a block are brought in again by the service's next resync. Ends with status 1
-    if anything was wrong."""
+    The service's next resync pins again what lost a block. Ends with status 1 on any damage."""
     from content_gateway.backends.embedded.verify import verify as verified
 
     checked = (0, 0)

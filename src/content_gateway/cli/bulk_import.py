@@ -26,9 +26,8 @@ Add = Callable[[str, Label], Awaitable[Pin | None]]
 
 @dataclass(slots=True)
 class Tally:
-    """What an import has come to so far; *refusals* are the first lines that cannot be pinned,
-    with the reasons, *lines* all that were read. *obstacle* is why it pauses, None if it does
-    not."""
+    """How far an import is; *lines* were read, and *refusals* are the first that cannot be pinned,
+    with the reasons. *obstacle* is why it pauses, None if it does not."""
 
     lines: int = 0
     added: int = 0
@@ -69,8 +68,7 @@ def label_of(name: str | None) -> Label:
 
 
 class Import:
-    """One import through *add*, counted in *tally*; *patience* are the seconds it goes on while
-    nothing can be kept."""
+    """One import through *add*, counted in *tally*; gives up after *patience* seconds of outage."""
 
     def __init__(self, add: Add, tally: Tally, *, patience: float = _PATIENCE) -> None:
         self.tally = tally

@@ -71,8 +71,7 @@ def key_option(function: F) -> F:
 
 @dataclass(frozen=True, slots=True)
 class Whose:
-    """Whose pins a command is about: who has *key*, or whose key is named *key_name*; with neither
-    the operator's own."""
+    """Whose pins a command is about: the owner of *key* or *key_name*, or else the operator."""
 
     key: str | None
     key_name: str | None

@@ -1,7 +1,6 @@
 """`content-gateway keys`: issue, list, rotate and revoke API keys.
 
-A key is printed once, on standard output, and kept only as a hash; everything else goes to
-standard error."""
+A key is printed once, on standard output, and stored as a hash; the rest is standard error."""
 
 import re
 from collections.abc import Awaitable, Callable

@@ -26,8 +26,7 @@ _BETWEEN_PROBES: Final = 0.02  # at most
 
 
 class Lockfile(msgspec.Struct, frozen=True):
-    """How the last service of a ledger was set: `pins.backend`, `keys.mode`, and whether it had
-    the demonstration."""
+    """The last service of a ledger: its `pins.backend`, `keys.mode`, and if it had the demo."""
 
     backend: str
     keys: str

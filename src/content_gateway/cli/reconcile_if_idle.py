@@ -1,5 +1,4 @@
-"""Somebody reconciles the ledger while a command waits: the service, or a reconciler of the
-command's.
+"""While a command waits, the ledger is reconciled: by the service, or by the command itself.
 
 Knows that a service does it with its own settings and better, and that a command whose settings
 name another backend than the service had must not do it at all: it would call contents pinned

@@ -1,8 +1,7 @@
 """Progress on standard error, in one line.
 
 On a terminal the line is redrawn in place and erased at the end. Elsewhere it is a plain line every
-ten seconds, and at once for news. Knows nothing of what it shows. Why it is not click's progress
-bar: docs/adr/0013."""
+ten seconds, and at once for news. Why not click's progress bar: docs/adr/0013."""
 
 import shutil
 import sys

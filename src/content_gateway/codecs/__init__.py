@@ -1,2 +1,1 @@
-"""Codecs: bytes in, values out, and back. Multiformats, contract ABI, timestamps; no I/O and no
-policy."""
+"""Codecs: bytes in, values out, and back. Multiformats, contract ABI, timestamps. No I/O."""

@@ -1,9 +1,8 @@
 """Contract ABI: the few shapes this service sends and reads, nothing more.
 
-Knows the encoding of `bytes`, `string`, arrays of them, `bool[]`, `address` and `uint256`
-(Solidity ABI specification); every offset and length is checked against the data, so that a
-lying node gets ValueError and never a wrong value. Which contract is called, and why, is left
-to the callers.
+Knows the encoding of `bytes`, `string`, arrays of them, `bool[]`, `address` and `uint256` (Solidity
+ABI specification); each offset and length is checked against the data, so that a lying node gets
+ValueError and never a wrong value. Which contract is called is left to the callers.
 
 A `read_` function finds its value through the word at byte *head*; offsets in that word count
 from byte *base*, where the enclosing tuple begins."""

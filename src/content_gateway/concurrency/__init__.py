@@ -1,2 +1,1 @@
-"""Concurrency: who goes next where many wait, and how much of one turn of the event loop each
-has."""
+"""Concurrency: who goes next where many wait, and what a turn of the event loop may take."""

@@ -15,8 +15,7 @@ class Contention:
     """Who asked *last*, and until when several count as competing.
 
     *until* is a time of the loop's clock, 0.0 while one requestor is alone. Callers compare *last*
-    themselves and call `note` only for another requestor: a call for each request costs more than
-    the comparison."""
+    and call `note` only for another requestor: a call for each request costs more."""
 
     def __init__(self) -> None:
         self.last = ""

@@ -29,8 +29,7 @@ while it waits lets it wait in both queues (`Permit.join`), and it is charged to
 comes first. Joining is never refused.
 
 A permit is given back by `release`, which is also how a request leaves the queue; twice does no
-harm. Nothing here yields between looking and taking, so one event loop needs no lock. No I/O and no
-clock but the loop's."""
+harm. Nothing here yields between looking and taking, so one event loop needs no lock. No I/O."""
 
 import asyncio
 from collections import OrderedDict
@@ -175,8 +174,7 @@ class FairSemaphore:
 
 
 class Permit:
-    """A permit of *semaphore*, or a request for one; *holder* is who it is charged to, None while
-    it waits."""
+    """A permit of *semaphore*, or a request for one, charged to *holder*, None while it waits."""
 
     # There is one for each request, so that what most never have is the class's.
     holder: str | None = None

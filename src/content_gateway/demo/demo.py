@@ -1,8 +1,7 @@
 """The demonstration, set up: key, record and zone file below one folder, and who serves them.
 
-Makes what is missing and signs the IPNS record again at each start; three names below `demo`
-then show a wallet, IPFS content and IPNS content. How the service uses them is decided by the
-`dev` command."""
+Makes what is missing and signs the IPNS record again at each start; three names below `demo` then
+show a wallet, IPFS content and IPNS content. The `dev` command puts it to use."""
 
 import time
 from collections.abc import AsyncIterator

@@ -1,9 +1,8 @@
 """The IPFS compact denylist (IPIP-383): rules in, "is this blocked?" out.
 
 Knows the file format of ipfs/specs `compact-denylist-format.md` and which of its rules speak of
-whole CIDs and names, which is all that this service serves; rules for paths below them are read
-and have no effect. When the file is read, and what happens to what is blocked, is left to
-denylist.py.
+whole CIDs and names, which is all that this service serves; rules for paths below them are read and
+have no effect. When the file is read, and what follows, is left to denylist.py.
 
     version: 1                      # an optional YAML header, ended by ---
     ---

@@ -1,8 +1,7 @@
 """Deny and allow rules by key, and which of them is the last.
 
 Knows that the last matching rule decides (IPIP-383, negated rules), and how to hold a million rules
-in little memory. How rules are written, and which keys are looked up, is left to compact_format.py
-and domain_list.py."""
+in little memory. The syntax and the keys are left to compact_format.py and domain_list.py."""
 
 from typing import Final
 

@@ -73,9 +73,8 @@ class CcipRead:
 
         Connections to gateways are charged to *requestor*.
 
-        Raises Reverted when the contract, or its callback, refuses; UpstreamError when a chain
-        or gateway failed, or when the contract asks for what no good contract would; Overloaded
-        when we could not ask."""
+        Raises Reverted when the contract, or its callback, refuses; UpstreamError when a chain or
+        gateway failed, or the contract asks for what no good contract would; Overloaded."""
         with self._room.hold() as hold:
             return await self._call(to, data, read, hold, requestor)
 
@@ -162,8 +161,7 @@ class _Allowance:
         self._left -= 1
 
     def weigh(self, response: bytes) -> None:
-        """Count the bytes of one *response*; raises InvalidUpstreamResponse when they are too
-        many."""
+        """Count the bytes of a *response*; raises InvalidUpstreamResponse for too many."""
         if len(response) > self._bytes:
             raise InvalidUpstreamResponse("The answers to a batch of lookups are too long.")
         self._bytes -= len(response)

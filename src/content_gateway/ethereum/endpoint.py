@@ -1,8 +1,7 @@
 """One Ethereum node: `eth_call` and `eth_blockNumber` over JSON-RPC.
 
-Knows how nodes report results, reverts and failures, and remembers how this one has been doing
-lately. Which of several nodes is asked is left to rpc.py and quorum.py, what the bytes mean to
-`names/`."""
+Knows how nodes report results, reverts and failures, and how healthy this one is. Which of several
+nodes is asked is left to rpc.py and quorum.py, what the bytes mean to `names/`."""
 
 import asyncio
 import re
@@ -226,8 +225,7 @@ _BLOCK_NUMBER: Final = _encode("eth_blockNumber")
 
 
 def understood(returned: bytes, read: Callable[[bytes], T]) -> T:
-    """What *read* makes of what a contract *returned*; InvalidUpstreamResponse for its
-    ValueError."""
+    """*read* of what a contract *returned*; InvalidUpstreamResponse for its ValueError."""
     try:
         return read(returned)
     except ValueError as wrong:
@@ -238,8 +236,7 @@ def read_call_answer(body: bytes) -> bytes:
     """The returned bytes in a JSON-RPC answer to `eth_call`.
 
     Raises Reverted for a revert, UpstreamUnavailable for any other error the node reports,
-    NoContract where nothing is returned, InvalidUpstreamResponse for what is not an answer to
-    `eth_call`."""
+    NoContract where nothing is returned, InvalidUpstreamResponse for anything else."""
     returned = _hex_bytes(_result(body))
     if returned is None:
         raise InvalidUpstreamResponse("The Ethereum endpoint answered without a result.")

@@ -1,5 +1,4 @@
-"""OffchainGateways of CCIP-Read (EIP-3668): servers that hold, off the chain, what a contract asks
-for.
+"""The gateways of CCIP-Read (EIP-3668): servers that hold off the chain what a contract needs.
 
 Knows how a request becomes a URL, which answers end the search and which send it to the next
 URL. What a gateway says is not trusted: the contract checks it in its callback. Which URLs may

@@ -7,8 +7,7 @@ counts. There is one hedge for a call, and one for ten calls in the long run, so
 does not double the load. A node that loses such a race is recorded as having failed: when that
 happens to half of its calls its breaker opens, and the next node comes first.
 
-A revert is the contract's answer and ends the call. What is called, and what the bytes mean, is
-left to `names/`."""
+A revert is the contract's answer and ends the call. What the bytes mean is left to `names/`."""
 
 import asyncio
 import time
@@ -50,8 +49,7 @@ class EthereumRpc:
     async def call(
         self, to: str, data: bytes, read: Callable[[bytes], T], *, requestor: str = ""
     ) -> T:
-        """What *read* returns for the result of an `eth_call` of *data* to *to*, at the latest
-        block.
+        """What *read* returns for the result of an `eth_call` to *to*, at the latest block.
 
         ValueError of *read* counts as that node's failure. Raises Reverted when the contract
         reverts. Where no node gave a valid answer: AnswerTooLarge if one of them did, Overloaded

@@ -1,2 +1,1 @@
-"""Files on disk: those that operators write and we read again, who may read ours, how many are
-open."""
+"""Files on disk: those that operators write, who may read ours, how many are open."""

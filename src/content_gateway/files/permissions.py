@@ -1,7 +1,6 @@
 """Who may read our files: nobody but us, also where an earlier version was laxer.
 
-Knows modes and owners (chmod(2)), and which files a data folder holds; what is in them is left to
-those who write them."""
+Knows modes and owners (chmod(2)), and which files a data folder holds."""
 
 import os
 import stat

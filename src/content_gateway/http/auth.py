@@ -1,8 +1,7 @@
 """Who asks: the header field that carries a key, to a requestor.
 
-Knows the two ways a key is sent, and that exactly one of it must be there; whether a key is good
-is decided by the keys it is given. Says nothing to the caller: a refusal's reason is for the
-log."""
+Knows the two ways to send a key, and that exactly one must be used; whether a key is good is left
+to the keys it is given. A refusal's reason is for the log, and not for the caller."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol, TypeAlias

@@ -2,8 +2,8 @@
 
 Every connection is an open file, and the service needs files of its own: with none left, no ledger
 can be searched and no upstream asked. So their number is limited, and a new connection takes the
-place of the one that has been idle for longest. Knows no HTTP; what a refused connection is sent is
-left to protocol.py."""
+place of the one that has been idle for longest. What a refused one is sent is left to
+protocol.py."""
 
 from typing import Final, Protocol
 
@@ -34,8 +34,7 @@ class Connections:
         self._idle: dict[OpenConnection, None] = {}
 
     def add(self, member: OpenConnection, descriptor: int = -1) -> bool:
-        """Count *member*, which is idle; False if it must be refused: the limit is reached, and no
-        other connection is idle.
+        """Count *member*, which is idle; False where the limit is reached and no other is idle.
 
         The limit is reached too if its file *descriptor* is one of those kept for files."""
         self._number += 1

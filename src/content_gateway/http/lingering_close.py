@@ -1,7 +1,6 @@
 """The transport below the protocol: writes to a client, and the lingering close.
 
-Knows sockets and the kernel's send buffer (tcp(7)). HTTP is left to protocol.py, what is sent to
-the application."""
+Knows sockets and the kernel's send buffer (tcp(7)). HTTP is left to protocol.py."""
 
 import asyncio
 import fcntl
@@ -24,14 +23,12 @@ log = structlog.get_logger(__name__)
 
 
 class LingeringTransport:
-    """A transport that lets the client read the answer before it closes, and sends a head together
-    with the body.
+    """A transport that lets clients read the answer before it closes, and joins head and body.
 
     Closing a socket that has received unread bytes sends a TCP reset, which can destroy the answer
     before the client has read it (RFC 9112 section 9.6). So our side is closed first (FIN), and the
     socket `ClientLimits.linger` seconds later. A client that acknowledges nothing is closed by the
-    kernel (TCP_USER_TIMEOUT). uvicorn writes head and body separately, which would be two
-    packets."""
+    kernel (TCP_USER_TIMEOUT). uvicorn writes head and body apart: two packets."""
 
     def __init__(
         self, transport: asyncio.Transport, flow: FlowControl, bounds: ClientLimits

@@ -20,8 +20,7 @@ _KEYED: Final = [JSON, (b"cache-control", b"no-store")]
 
 
 def address_of(scope: Mapping[str, Any]) -> str:
-    """The IP address that a request came from; empty where the server does not say, as ASGI
-    allows."""
+    """The IP address that a request came from; empty where the server does not say (ASGI)."""
     client = scope.get("client")
     address: str = client[0] if client else ""
     return address

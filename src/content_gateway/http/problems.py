@@ -1,8 +1,7 @@
 """Problems: every error as the body a client reads (RFC 9457), from one table.
 
-Knows which status, code and title each error has, and the words for people; an error's own
-detail is passed on only where it is meant for the caller. Nothing else in the project writes
-an error body."""
+Knows the status, code, title and words of each error; an error's own detail is passed on only where
+it is meant for the caller. Nothing else in the project writes an error body."""
 
 from dataclasses import dataclass
 from typing import Final

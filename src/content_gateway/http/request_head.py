@@ -65,8 +65,7 @@ def host_of(value: bytes) -> str | None:
 def is_loopback(value: bytes) -> bool:
     """Whether a Host field names this machine: 127.0.0.0/8, ::1 or localhost, at any port.
 
-    A page of somebody else's can send a browser here under its own name (DNS rebinding), but not
-    under these."""
+    DNS rebinding sends a browser here under another name, but not under these."""
     host = host_of(value)
     if host is None or host == "localhost":
         return host is not None

@@ -3,8 +3,7 @@
 Knows the three ends of a stream: complete; the client has gone or reads too slowly; its source has
 failed. In the last two the connection is reset, so that no client takes half an answer for a whole
 one. The number sent at once is limited, fairly by client, since each may hold some megabytes of our
-memory and the kernel's until its client has read them. What is streamed is left to the
-handlers."""
+memory and the kernel's until its client has read them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping

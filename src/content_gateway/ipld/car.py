@@ -1,9 +1,8 @@
 """CAR files, version 1: read piece by piece, as they come from a stream, and written.
 
-Knows the framing (ipld.io `specs/transport/car/carv1`: a DAG-CBOR header, then sections of a
-CID and its block, each behind a varint of its length) and bounds it: nothing is held but one
-section. Whether a block is the one its CID names, and whether anybody wants it, is left to
-whoever reads."""
+Knows the framing (ipld.io `specs/transport/car/carv1`: a DAG-CBOR header, then sections of a CID
+and its block, each behind a varint of its length) and bounds it: one section is held at a time.
+Whether a block is the one its CID names, and is wanted, is left to whoever reads."""
 
 from typing import Final
 

@@ -1,7 +1,6 @@
 """One entry of the IPNS cache: what a name points at, and how long that is fresh and valid.
 
-Knows the bounds on look-ups. Updating entries is left to link_cache.py, following them to
-resolver.py."""
+Knows the bounds on look-ups. Entries are updated by link_cache.py, followed by resolver.py."""
 
 import asyncio
 from dataclasses import dataclass, field

@@ -75,8 +75,7 @@ def _check_rsa(material: bytes, payload: bytes, signature: bytes) -> None:
 
 
 def _check_ec(material: bytes, payload: bytes, signature: bytes, *, is_point: bool) -> None:
-    """ECDSA over SHA-256, the signature in DER; the key is a point of secp256k1, or names its
-    curve itself."""
+    """ECDSA over SHA-256, signature in DER; a point of secp256k1, or a key that names its curve."""
     from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415 - rare
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 - rare
 

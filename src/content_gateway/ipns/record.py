@@ -57,9 +57,9 @@ _V1_MIRRORS: Final = {
 class IpnsRecord:
     """A record whose signature was verified.
 
-    *value* is a content path, or a text that is none where the record leads nowhere; *valid_until*
-    the moment (UTC) after which it is no answer, *ttl* how long it may be reused unasked, None if
-    it does not say."""
+    *value* is a content path, or some other text where the record leads nowhere; *valid_until* the
+    time (UTC) from which it is invalid; *ttl* how long it may be cached, None if it does not
+    say."""
 
     value: str
     sequence: int
@@ -75,8 +75,7 @@ class IpnsRecord:
 def verify(name: IpnsName, data: bytes, now: datetime) -> IpnsRecord:
     """The record of *name* in *data*, valid at *now* (UTC).
 
-    Raises InvalidUpstreamResponse, saying why, when it is malformed, somebody else's, tampered with
-    or expired."""
+    Raises InvalidUpstreamResponse when it is malformed, forged, tampered with or expired."""
     try:
         fields = _read_fields(data)
         signed, signature = fields[DATA], fields[SIGNATURE_V2]

@@ -99,10 +99,9 @@ class IpnsResolver:
     ) -> IpfsPath | None:
         """The path that *name* last resolved to, None while that is unknown.
 
-        Begins look-ups of the entries that are stale, with *force_refresh* of all, charged to
-        *requestor*, to the operator where that is empty. Waits for them only up to
-        IpnsPolicy.first_wait after the first request for the name, or where *force_refresh* has
-        begun one."""
+        Begins look-ups of stale entries, with *force_refresh* of all, charged to *requestor*, to
+        the operator where that is empty. Waits for them for IpnsPolicy.first_wait at most, and only
+        after the first request for the name, or where *force_refresh* has begun one."""
         chain = self._walk(name, requestor, force_refresh=force_refresh)
         root = chain.entries[0]
         wait = self._cache.policy.first_wait

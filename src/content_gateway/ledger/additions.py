@@ -2,8 +2,7 @@
 
 Pins that wait for the writer are added together: new contents with two multi-row statements, since
 each statement costs a switch of threads (one by one they took more than half of the service's
-time); the others one by one. Knows the tables `pins` and `contents`; transactions are left to the
-database."""
+time); the others one by one. Knows the tables `pins` and `contents`."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -73,8 +72,7 @@ def next_moment(now: int, last: int | None) -> int:
 
 
 class _Requestors:
-    """The requestors of one transaction: their numbers and next creation times, which are unique
-    for a requestor."""
+    """The requestors of one transaction: their numbers and next creation times."""
 
     def __init__(self, connection: sqlite3.Connection, now: int, last: Mapping[str, int]) -> None:
         self._connection, self._now = connection, now

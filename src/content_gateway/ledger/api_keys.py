@@ -1,5 +1,4 @@
-"""Issued API keys in SQL. Knows the table `api_keys`; what a key may do is decided in
-api_keys.py."""
+"""Issued API keys in SQL. Knows the table `api_keys`; what a key may do is in api_keys.py."""
 
 import sqlite3
 from collections.abc import Sequence

@@ -32,8 +32,7 @@ class SqliteBackendHealth:
         await self._database.write(job)
 
     def last(self) -> BackendHealth | None:
-        """The stored health; None if there is none, or another version's format. Raises
-        StorageUnavailable."""
+        """The stored health; None without one that this version can read. StorageUnavailable."""
         return self._database.read(last_health)
 
 

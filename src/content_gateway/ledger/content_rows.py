@@ -1,7 +1,6 @@
 """Converts rows of the table `contents` to values and back. No I/O.
 
-Knows the columns and the JSON in them. Running statements is left to contents.py and
-leasing.py."""
+Knows the columns and the JSON in them. Statements are run by contents.py and leasing.py."""
 
 from dataclasses import replace
 from datetime import datetime

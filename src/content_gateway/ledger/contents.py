@@ -62,8 +62,7 @@ class SqliteWorkQueue:
         )
 
     async def lease(self, owner: str, seconds: float, quota: LeaseQuota) -> Sequence[WorkItem]:
-        """Lease as many due contents as *quota* allows to *owner*, for *seconds*, in turn by
-        requestor."""
+        """As `WorkQueue.lease`."""
 
         def job(connection: sqlite3.Connection) -> Leasing:
             now = self._now()
@@ -78,8 +77,7 @@ class SqliteWorkQueue:
                 return leasing.items
 
     async def renew(self, owner: str, items: Iterable[WorkItem], seconds: float) -> set[int]:
-        """Extend *owner*'s leases; returns the numbers of the contents that it still has, with the
-        generation it knows."""
+        """As `WorkQueue.renew`."""
         until = self._now() + round(seconds * 1000)
         known = {item.id: item.generation for item in items}
 
@@ -216,8 +214,7 @@ class SqliteWorkQueue:
         return await self._database.search(job, seconds=_REPORT_TIMEOUT)
 
     async def backlog(self, since: datetime) -> Backlog:
-        """How many contents want reconciling. Those that failed after *since* do not count as due:
-        they were tried."""
+        """How many contents want reconciling. Those that failed after *since* are not due."""
         values = {"now": self._now(), "since": milliseconds(since)}
 
         def job(connection: sqlite3.Connection) -> Backlog:

@@ -1,7 +1,6 @@
 """Corrects due times that a wrong clock has written, in SQL.
 
-Knows the times in `contents` and `turns`. That a clock was wrong is found out by
-pins/clock_watch.py."""
+Knows the times in `contents` and `turns`. pins/clock_watch.py notices a wrong clock."""
 
 import sqlite3
 from collections.abc import Sequence

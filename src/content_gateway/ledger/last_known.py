@@ -70,8 +70,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
-    """The most rows of the tables, the most answers that may wait to be written, and for how many
-    seconds.
+    """The bounds on rows of the tables, and on answers that wait to be written and their seconds.
 
     Tables are pruned every *prune_every* rows, and may exceed their bound by as many."""
 

@@ -72,7 +72,7 @@ class Leasing:
         self.is_complete = True
 
     def run(self) -> None:
-        """Lease what *quota* allows. First tries come last: they may use what the bounded queues
+        """Lease what *quota* allows. First tries come last: they use what the bounded queues
         leave."""
         if self._quota.releases and self._room.left:
             limit = min(self._quota.releases, self._room.left)

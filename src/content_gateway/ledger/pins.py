@@ -1,8 +1,7 @@
 """The requestors' pins in SQL: adding, showing, searching and removing them.
 
-Knows the tables `pins` and `contents`; a pin and its content change in one transaction. What an
-event leads to is said by model/content_state.py; what the reconciler reads and writes is in
-contents.py."""
+Knows the tables `pins` and `contents`; a pin and its content change in one transaction. Transitions
+are in model/content_state.py; the reconciler's reads and writes in contents.py."""
 
 import sqlite3
 import time
@@ -168,8 +167,8 @@ class SqlitePins:
         return [msgspec.json.decode(text) for (text,) in rows]
 
     async def search(self, requestor: str, search: Search, shown: Callable[[Page], T]) -> T:
-        """What *shown* makes, beside the event loop, of the requestor's pins that *search* finds,
-        newest first."""
+        """What *shown* makes, in a thread, of the requestor's pins that *search* finds, newest
+        first."""
         wanted, values = conditions_of(requestor, search)
 
         def job(connection: sqlite3.Connection) -> T:

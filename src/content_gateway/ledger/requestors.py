@@ -1,7 +1,6 @@
 """Numbers of requestors, and for whom a content with several holders waits, in SQL.
 
-Knows the tables `requestors` and `pins`, and the queues of `contents`. When contents are leased is
-left to leasing.py."""
+Knows the tables `requestors` and `pins`, and the queues of `contents` (leasing.py)."""
 
 import sqlite3
 from collections.abc import Iterable

@@ -1,7 +1,6 @@
 """What the resync needs of the ledger, in SQL: a job lease, contents by number, and reports.
 
-Knows the tables `jobs` and `resyncs`, and the numbers of `contents`. What is compared is decided in
-pins/resync.py."""
+Knows the tables `jobs` and `resyncs`, and the numbers of `contents`; pins/resync.py compares."""
 
 import sqlite3
 import time
@@ -81,8 +80,8 @@ class SqliteResyncs:
         return await self._database.search(job, is_ours=True)
 
     async def final_pins(self, above: int, limit: int, before: float) -> Sequence[int]:
-        """At most *limit* numbers *above* of final pins that were pinned *before* (seconds since
-        1970), ascending."""
+        """At most *limit* numbers *above* of final pins pinned *before* (seconds since 1970),
+        sorted."""
 
         def job(connection: sqlite3.Connection) -> list[int]:
             found = connection.execute(

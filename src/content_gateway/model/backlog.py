@@ -1,7 +1,6 @@
 """The backlog of the reconciler, as operators see it. No I/O.
 
-Knows the states of model/content_state.py; final pins are in no backlog. Reconciling is left to
-`pins/`."""
+Knows the states of model/content_state.py; final pins are in no backlog (see `pins/`)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,8 +1,7 @@
 """The domain name: what a caller types, normalised and bounded.
 
-Knows ENSIP-15 (through ens-normalize, imported on the first name that is not plain ASCII: it
-costs 90 MB), the DNS wire form and EIP-137's namehash. Which service answers for a name is
-left to `names/`."""
+Knows ENSIP-15 (through ens-normalize, imported on the first name that is not plain ASCII: it costs
+90 MB), the DNS wire form and EIP-137's namehash. Resolving is left to `names/`."""
 
 import re
 from dataclasses import dataclass

@@ -43,8 +43,7 @@ class IpnsName:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The name spelt *text*, which may be the path or the URL of one; raises
-        InvalidIpnsName."""
+        """The name spelt *text*, which may be its path or URL; raises InvalidIpnsName."""
         if prefix := _PREFIX.match(text):
             text = text[prefix.end() :].removesuffix("/")
         if len(text) > MAX_TEXT:

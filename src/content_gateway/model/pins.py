@@ -73,8 +73,8 @@ class PinStatus:
 
     *replicas* of *wanted* peers hold it. *blocks* and *size* (bytes): fetched so far, 0 if the
     backend does not say. *error*: why it is not pinned, None if nothing went wrong. *attempts*:
-    since it was last pinned. *next_at*: when it is reconciled next, None if nothing is left to do
-    or it is in progress."""
+    since it was last pinned. *next_at*: when it is reconciled next, None if final or in
+    progress."""
 
     pin: Pin
     state: ContentState

@@ -1,8 +1,7 @@
 """The records of a domain: the values of a resolve answer. No I/O.
 
 Knows the fields of spec.yaml, not their JSON. A record is a value, absent, or failed for a reason,
-each by itself (ENSIP-23). What follows from that for the whole answer is decided here, for every
-name service."""
+each by itself (ENSIP-23). What follows for the whole answer is decided here."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -51,8 +50,7 @@ ContentRecord = IpfsContent | IpnsContent | OtherContent
 
 
 def parse_content(text: str) -> IpfsContent | IpnsContent | None:
-    """The content of a URI (`ipfs://CID`, `ipns://NAME`) or path (`/ipfs/CID`, `/ipns/NAME`);
-    None for any other text.
+    """The content of a URI (`ipfs://CID`, `ipns://NAME`) or path (`/ipfs/CID`), or None.
 
     Raises InvalidCid or InvalidIpnsName if what follows the scheme is invalid."""
     for prefix in ("ipfs://", "/ipfs/"):

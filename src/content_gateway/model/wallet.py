@@ -1,8 +1,7 @@
 """Wallet addresses: the bytes that a name service keeps, as the text that people use.
 
 Knows coin types (SLIP-44; ENSIP-11: an EVM chain's is 0x80000000 | chainId) and how the addresses
-of each are kept and written (ENSIP-9, EIP-55, BIP-173, BIP-350). Which name has which address is
-left to `names/`."""
+of each are kept and written (ENSIP-9, EIP-55, BIP-173, BIP-350)."""
 
 import re
 from collections.abc import Iterable, Iterator

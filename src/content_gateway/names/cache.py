@@ -127,8 +127,7 @@ class Cache:
         return known
 
     def record_failure(self, question: Question, asked_at: float, hold_back: float) -> None:
-        """Record that a look-up, begun at *asked_at*, has failed: none begins for *hold_back*
-        seconds."""
+        """A look-up, begun at *asked_at*, has failed: none begins for *hold_back* seconds."""
         entry = self._entries.get(question)
         if entry is None:
             return

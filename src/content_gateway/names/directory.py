@@ -157,8 +157,7 @@ class Directory:
         force_refresh: bool = False,
         requestor: str = "",
     ) -> Resolution:
-        """What *name* points at, from the first place that knows; *force_refresh* demands a
-        refresh.
+        """What *name* points at, from the first place that knows, refreshed with *force_refresh*.
 
         A look-up is charged to *requestor*, to the operator where that is empty. Raises
         NameNotFound when every service says that there is nothing, and Blocked when the denylist
@@ -179,8 +178,7 @@ class Directory:
     def known(self, name: DomainName) -> tuple[Resolved, IpfsPath | None]:
         """What *name* was last known to point at, however old, and what IPNS content resolves to.
 
-        Asks no server. Raises NameNotFound when nothing is known, or the last answer was "not
-        found"; and Blocked."""
+        Asks no server. Raises NameNotFound when nothing is known or was found, and Blocked."""
         self._denylist.check_name(name)
         local = self._find_locally(name, ETHEREUM)
         if local is not None:
@@ -214,8 +212,7 @@ class Directory:
     async def _entry(
         self, name: DomainName, question: Question, force_refresh: bool, requestor: str
     ) -> CachedName:
-        """The entry that answers *question* now; raises UpstreamError and Overloaded without
-        one."""
+        """The entry that answers *question* now; without one UpstreamError or Overloaded."""
         entry = self._cache.get(question)
         now = self._clock()
         is_under_way = question in self._in_flight

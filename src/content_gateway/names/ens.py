@@ -2,8 +2,7 @@
 
 Knows the resolver profiles `addr` and `contenthash`, how each fails by itself (ENSIP-23) and who
 owns a name whose address is unset. Reaching a node, off-chain gateways included, is left to the
-EthereumCalls it is given; what a revert means to reverts.py; caching and choice of service to the
-directory."""
+EthereumCalls it is given; what a revert means to reverts.py; caching to the directory."""
 
 import asyncio
 from collections.abc import Callable

@@ -60,7 +60,7 @@ def read_refusal(data: bytes) -> GatewayError:
 
 def read_resolver_error(data: bytes) -> GatewayError:
     """What it means that the name's own resolver reverts with *data*: NameNotFound for absence,
-    UpstreamUnavailable, UpstreamTimeout or InvalidUpstreamResponse for a failed gateway, and else
+    UpstreamUnavailable, UpstreamTimeout or InvalidUpstreamResponse for a gateway, or
     ResolverFailed."""
     for _ in range(MAX_WRAPPINGS):  # a resolver may have asked the Universal Resolver itself
         if data[:4] != RESOLVER_ERROR:

@@ -1,8 +1,7 @@
 """Unstoppable Domains: wallet and content of a name, one `eth_call` on each chain at once.
 
 Knows UNS's ProxyReader, its record keys, and which of several chains holds a name. Reaching the
-chains is left to the EthereumCalls it is given; caching and choice of service to the
-directory."""
+chains is left to the EthereumCalls it is given; caching to the directory."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -191,8 +190,7 @@ def encode_query(node: bytes, keys: Sequence[str] = KEYS) -> bytes:
 
 
 def read_answer(returned: bytes, keys: Sequence[str] = KEYS) -> TokenRecords:
-    """The holding in what `getData` returned: `(address resolver, address owner, string[])`, one
-    text for each of *keys*.
+    """What `getData` returned: `(address resolver, address owner, string[])`, a text for each key.
 
     ValueError for what the ProxyReader cannot have said. What the name's owner wrote is never
     an error: an unreadable wallet has failed, unreadable content is told as such."""

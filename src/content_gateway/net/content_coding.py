@@ -60,8 +60,7 @@ class Decoder:
 
 
 def decoder_of(content_encoding: str | None) -> Decoder | None:
-    """What undoes a Content-Encoding, None for none; InvalidUpstreamResponse for one unknown to
-    us."""
+    """The decoder of a Content-Encoding, None for none; raises InvalidUpstreamResponse."""
     coding = (content_encoding or "identity").strip().lower()
     match coding:
         case "" | "identity":

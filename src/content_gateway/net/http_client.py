@@ -261,8 +261,7 @@ class HttpClient:
 
 
 async def _decoded(response: aiohttp.ClientResponse, max_bytes: int) -> AsyncIterator[bytes]:
-    """The body in pieces, without its content coding; raises InvalidUpstreamResponse or
-    AnswerTooLarge.
+    """The body's decoded pieces; raises InvalidUpstreamResponse or AnswerTooLarge.
 
     Of a body that is coded, *max_bytes* are read as they are sent, too."""
     decoder = decoder_of(response.headers.get("Content-Encoding"))
@@ -323,8 +322,7 @@ def host_of(url: str) -> str:
 
 
 def json_object(body: bytes, *, who: str) -> dict[str, Any]:
-    """The JSON object in *body*; raises InvalidUpstreamResponse, which blames *who*, for anything
-    else."""
+    """The JSON object in *body*; raises InvalidUpstreamResponse, which blames *who*."""
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:

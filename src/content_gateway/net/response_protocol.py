@@ -1,8 +1,7 @@
 """The wire side of the outbound client: answers are read in small steps, and waste has an end.
 
-Knows how much a server may send that is no answer: interim answers, header fields, the framing
-of chunks, bytes that nobody asked for. What an answer may weigh and how long it may take is left
-to `http_client.py`.
+Knows how much a server may send that is no answer: interim answers, header fields, the framing of
+chunks, unsolicited bytes. The size and time of an answer are bounded by `http_client.py`.
 
 Theory of operation. A loop that is handed 256 KiB at once parses them before anybody else has a
 turn, and aiohttp waits for the end of interim answers without a turn at all. So the parser gets

@@ -3,8 +3,7 @@
 Contracts choose the URLs of CCIP-Read gateways, so whoever owns a name could send us to the
 machines beside us (docs/facts/edge.md, URLs chosen by others). The form of a URL is checked before
 it is asked; the address is checked when the socket is made, where a literal, a DNS answer and a
-second, different DNS answer look the same. Knows URLs and addresses; what is asked is left to the
-callers."""
+second, different DNS answer look the same. Knows URLs and addresses only."""
 
 import errno
 import re

@@ -2,8 +2,7 @@
 
 Knows that a backend may answer status checks and reject requests: then an answered status check
 does not end the outage. A single failure is only backed off from; a second one in a row makes it an
-outage, after which the backend may have lost something. What is done then is left to the
-reconciler."""
+outage, after which the backend may have lost something; the reconciler decides what follows."""
 
 from collections.abc import Callable
 from typing import Final, TypeGuard

@@ -34,9 +34,9 @@ class PinBackend(Protocol):
         """The status of each of *cids*; every one is in the result. Changes nothing.
 
         *ages*: how many seconds old the answer may be; a content that is not in it is asked for
-        now. *unsent*: contents that were never requested, for which an old listing without them is
-        good enough. TrackerStatus.UNKNOWN: it could not be found out. Raises UpstreamError when
-        that is so for all."""
+        now. *unsent*: contents that were never requested, for which an old listing without them
+        will do. TrackerStatus.UNKNOWN: it could not be found out. Raises UpstreamError if that is
+        so for all."""
 
     async def pin(
         self,

@@ -1,7 +1,6 @@
 """How long to wait: backoffs, attempt timeouts, and when to check a new request. No I/O.
 
-Knows the operator's policy, and how long recent requests took. What the waiting is for is decided
-by rules.py."""
+Knows the operator's policy, and how long recent requests took. What waits is up to rules.py."""
 
 import math
 import random
@@ -65,8 +64,7 @@ class Backoffs:
         self._jitter = jitter
 
     def longest(self, batch_age: float) -> float:
-        """The longest time that anything waits for. A later due time in the ledger was written by
-        a wrong clock."""
+        """The longest wait of all. A later due time in the ledger is from a wrong clock."""
         policy = self._policy
         backoffs = (
             policy.longest_backoff,
@@ -141,8 +139,7 @@ class PollInterval:
         return max(self._least, self._seconds * math.exp2(-idle / _HALF_LIFE))
 
     def record(self, now: float, *, at_first: bool) -> None:
-        """A content was seen pinned: *at_first*, by the first status check since the request, or
-        by a later one."""
+        """A content was seen pinned: *at_first*, by the first status check since the request."""
         factor = _DECREASE if at_first else _INCREASE
         self._seconds = min(self._most, max(self._least, self.seconds(now) * factor))
         self._recorded_at = now

@@ -1,8 +1,7 @@
 """Delegates: addresses of the backend's nodes that clients should connect to (Pinning Service API).
 
 Refreshes them in the background, with backoff where the backend does not answer, and keeps the last
-answer. Only addresses that a client can use are kept. If the operator configured some, the backend
-is not asked."""
+answer: those that a client can use. If the operator set some, the backend is not asked."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -26,8 +25,7 @@ class Addressed(Protocol):
     """The part of a pin backend that knows its nodes' addresses."""
 
     async def addresses(self) -> Sequence[str]:
-        """The multiaddrs at which its nodes are reachable, in any order; empty if there are none.
-        Raises UpstreamError."""
+        """The multiaddrs at which its nodes are reachable, if any. Raises UpstreamError."""
 
 
 class Delegates:
@@ -79,8 +77,7 @@ class Delegates:
 
 
 def usable_addresses(addresses: Iterable[str], *, private: bool) -> list[str]:
-    """Those of *addresses* that a client can connect to, taken from the nodes in turn, at most
-    MOST_DELEGATES."""
+    """The *addresses* that clients can connect to, by node in turn, at most MOST_DELEGATES."""
     by_node: dict[str, list[str]] = {}
     for text in dict.fromkeys(addresses):
         try:

@@ -1,8 +1,7 @@
 """How many contents may be leased, and the leases of one batch while it is worked on.
 
 A lease that cannot be renewed will be given to another worker, so the work under it is cancelled
-before it expires. Which contents are leased is decided by the ledger; what the work is, by the
-reconciler."""
+before it expires. What is leased is decided by the ledger, what the work is by the reconciler."""
 
 import asyncio
 import os

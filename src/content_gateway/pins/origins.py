@@ -1,8 +1,7 @@
 """Origins: nodes that have the content of a pin, as its requestor says; and which of them we use.
 
 Refuses what is no multiaddr, and hosts outside of the public internet (model/addresses.py). A DNS
-name may resolve to anything later: for our own connections the SSRF guard checks again, and Kubo
-has Swarm.AddrFilters."""
+name may resolve to anything later: the SSRF guard checks again, and Kubo has Swarm.AddrFilters."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

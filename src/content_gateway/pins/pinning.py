@@ -72,8 +72,7 @@ class Pinning:
         wake: Callable[[], None],
         refusal: Callable[[Cid], str | None] | None = None,
     ) -> None:
-        """*refusal(cid)* is the reason why the backend can never pin a CID, or None. Without it,
-        every CID is accepted."""
+        """*refusal(cid)*: why the backend can never pin a CID, or None. Default: it can pin all."""
         self._ledger = ledger
         self._denylist = denylist
         self._wake = wake

@@ -64,8 +64,7 @@ class QueueWatch:
     async def check(self, again: Callable[[], None]) -> Sequence[int]:
         """Poll the queue if it is time; *again* is called when the next poll is due.
 
-        Returns the numbers of contents that block others, to be checked soon. Raises
-        StorageUnavailable."""
+        Returns the contents that block others, to be checked soon. Raises StorageUnavailable."""
         began = self._clock()
         # A clock that was set back must not make the pause longer.
         if 0 < self._not_before - began <= _MAX_PAUSE:

@@ -126,8 +126,7 @@ class Reconciler:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is due or in progress, and the backend answers: a new pin would be
-        started at once."""
+        """Whether a new pin would be started at once: nothing is due, and the backend answers."""
         with suppress(StorageUnavailable):
             quota = lease_quota(self._policy, self._under_way.values(), self._availability)
             return not (
@@ -301,8 +300,7 @@ class Reconciler:
     async def _send(
         self, item: WorkItem, action: Action, seen: BackendStatus, leases: Leases
     ) -> None:
-        """Send the request *action* for *item* once the backend's queue has room for it, and record
-        the outcome."""
+        """Send *action* for *item* once the backend's queue has room, and record the outcome."""
         if action is Action.PIN and self._queue and not await self._queue.wait_for_room(item, seen):
             await self._record([(item, self._rules.postponed(item))], leases)
             return

@@ -33,8 +33,8 @@ log = structlog.get_logger(__name__)
 
 
 class Submitter:
-    """Sends requests for contents that *owner* has leased; *origins* gives addresses of nodes that
-    have a content."""
+    """Sends requests for contents leased by *owner*; *origins* has addresses of nodes that have
+    it."""
 
     def __init__(
         self,

@@ -202,8 +202,7 @@ class Resync:
         return report
 
     async def _recheck(self, seen: bytearray, before: float) -> int:
-        """Make the final pins due that were pinned *before* the listing and are not in *seen*;
-        returns how many."""
+        """Make final pins due that were pinned *before* and are not in *seen*; returns how many."""
         missing, last = 0, 0
         while numbers := await self._ledger.final_pins(last, _CHUNK, before):
             last = numbers[-1]

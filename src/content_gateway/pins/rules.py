@@ -82,8 +82,7 @@ class DecisionRules:
     def max_status_age(self, item: WorkItem, now: float) -> float | None:
         """How old (seconds) the backend's answer about *item* may be so that `decide` can use it.
 
-        0 for a released content. None: the backend must ask its nodes now, as a final pin is in
-        doubt."""
+        0 for a released content. None: a final pin is in doubt, and its nodes must be asked now."""
         if not item.is_held:
             return 0.0
         if item.state is ContentState.PINNED and item.status_checks > 1:
@@ -248,8 +247,7 @@ class DecisionRules:
 
 
 def _is_partly_held(item: WorkItem, seen: BackendStatus) -> bool:
-    """Whether some replicas of a pinned content are left, others are missing, and no peer is
-    fetching it."""
+    """Whether replicas of a pinned content are missing, some are left, and none is fetched."""
     has_no_progress = seen.status in (
         TrackerStatus.LOST,
         TrackerStatus.UNTRACKED,

@@ -146,8 +146,7 @@ class SubmissionWindows:
             entry.is_sent, entry.at = True, self._clock()
 
     def record_not_sent(self, item: WorkItem) -> None:
-        """No pin request for *item* was sent after all: give its place back, unless an earlier one
-        is still in the queue."""
+        """No pin request was sent after all: free its place, unless an earlier one is queued."""
         entry = self._entries.get(item.id)
         if entry is not None and not (entry.is_sent and item.last_request is LastRequest.PIN):
             self.remove(item, is_pinned=False)

@@ -1,7 +1,6 @@
 """What a valid setting looks like: checked text and numbers, as types.
 
-Knows the form of each by itself and says what it must be; which settings there are is in
-groups.py."""
+Knows the form of each by itself and says what it must be; groups.py has the settings."""
 
 import re
 from ipaddress import ip_address

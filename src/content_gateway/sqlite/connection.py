@@ -1,8 +1,7 @@
 """Connections to a SQLite file, and its tables brought up to date.
 
 Knows the pragmas that make a commit durable (WAL, synchronous=FULL) and the numbered migrations. It
-never creates a file. Which threads write and read is left to database.py and to those who derive
-from it."""
+never creates a file. Which threads write and read is left to database.py."""
 
 import sqlite3
 import time

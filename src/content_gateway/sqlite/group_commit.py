@@ -32,8 +32,7 @@ def roll_back(connection: sqlite3.Connection) -> None:
 
 @dataclass(slots=True)
 class Write:
-    """One queued write: the *job* and its outcome. *note* is for whoever commits it; it is charged
-    to the *requestor*."""
+    """A queued write: the *job*, its outcome, who is charged, and a *note* for the committer."""
 
     job: Callable[..., Any]
     note: Any

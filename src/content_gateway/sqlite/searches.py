@@ -31,8 +31,7 @@ _STEPS_PER_CHECK: Final = 10_000  # of SQLite's virtual machine, between two loo
 
 
 class Searches:
-    """Searches of the database at *path*, which has *files*. They may overlap while its WAL has at
-    most *max_wal_bytes*."""
+    """Searches of the database at *path*. They may overlap while its WAL has *max_wal_bytes*."""
 
     def __init__(
         self,

@@ -30,8 +30,7 @@ class WalIndex(NamedTuple):
 
     @classmethod
     def parse(cls, data: bytes) -> Self | None:
-        """The index that begins with *data*; None while it is being changed, or if *data* is too
-        short."""
+        """The index that begins with *data*; None while it changes, or if *data* is too short."""
         if len(data) < INDEX_BYTES or not data.startswith(data[_HEADER_BYTES : 2 * _HEADER_BYTES]):
             return None
         size, frames, pages, salts = _HEADER.unpack_from(data)

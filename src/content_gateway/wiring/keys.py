@@ -14,7 +14,6 @@ from content_gateway.settings.model import Settings
 
 @asynccontextmanager
 async def opened_keys(settings: Settings) -> AsyncIterator[IssuedKeys]:
-    """The issued keys of these *settings*; raises WrongSettings where the ledger cannot be
-    opened."""
+    """The issued keys; raises WrongSettings where the ledger cannot be opened."""
     async with LedgerDatabase(settings.ledger_path) as database:
         yield IssuedKeys(SqliteKeys(database))

@@ -69,8 +69,7 @@ async def wire_pins(
 ) -> WiredPins:
     """The promise and its keepers, closed with *stack*.
 
-    Tests of faults put something *around* the ports, and stop the process before and after their
-    calls."""
+    Fault tests wrap *around* the ports, and stop the process before and after their calls."""
     client = await stack.enter_async_context(HttpClient(limits=CONNECTIONS))
     opened = await open_backend(stack, settings, client, denylist)
     backend = around(opened.backend)

@@ -1,10 +1,9 @@
 """What an IPFS Cluster is to keep, by its pinset: read one by one, or from a listing.
 
-An allocation is read from one peer's memory, and says what is wanted and nothing of what is held.
-A listing answers for many where what it proves is enough: that a pin is there for good, once it is
-older than the last request and its batch; an absence only of what was never submitted at all, as a
-pin may have come through another peer a moment ago. What is held is found out in
-status_queries.py."""
+An allocation is read from one peer's memory: it says who should hold a pin, and nothing of who does
+(status_queries.py finds that out). A listing answers for many where what it proves is enough: that
+a pin is there for good, once it is older than the last request and its batch; an absence only of
+what was never submitted, as a pin may have come through another peer a moment ago."""
 
 import asyncio
 import math
@@ -52,8 +51,7 @@ class Wanted:
     async def pins(
         self, cids: Sequence[Cid], ages: Mapping[Cid, float], unsent: Collection[Cid]
     ) -> dict[Cid, Allocation | UpstreamError | None]:
-        """The pins of *cids* as the pinset has them, None where it has none, or why that is not
-        known."""
+        """The pins of *cids* in the pinset, None where it has none, or why that is not known."""
         pinset = self._listings.pinset
         found = self._listed(cids, ages, unsent)
         pinset.answered(len(found))

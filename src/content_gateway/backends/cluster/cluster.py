@@ -163,11 +163,10 @@ class IpfsCluster:
     async def pinset(self) -> AsyncGenerator[Listed, None]:
         """Every CID in the pinset, as one peer streams it; pins we could not name are left out.
 
-        The pinset says who is to keep a content, `/peers` which of them are there with their
-        nodes, and a listing of what is not well what those have lost: no peer is asked about
-        each. Raises UpstreamError where it breaks off. An error that the cluster itself has in
-        the middle shows in a trailer only, which we cannot read: what seems to be missing is to be
-        looked for."""
+        The pinset says who should hold a content, `/peers` which of them are there with their
+        nodes, and a listing of failed pins what those have lost: no peer is asked about each.
+        Raises UpstreamError where it breaks off. An error of the cluster itself shows in a trailer
+        only, which we cannot read: each content that seems to be missing must be checked."""
         listing = lines_of(
             self._peers,
             "/allocations?filter=all",

@@ -48,8 +48,7 @@ class InProgress:
         self._listed_at = self._not_before = -math.inf
 
     async def listed(self) -> Mapping[str, bool]:
-        """The CIDs that some peer has in hand, and whether most of those that are to keep it have;
-        raises UpstreamError.
+        """The CIDs that some peer has in progress, and whether most allocations are pinned by now.
 
         The others are done with it, or have given it up, which takes longer."""
         if not 0 <= self._clock() - self._counted_at < _MEMBERS_SECONDS:

@@ -186,16 +186,14 @@ class ListingHealth:
             self._missing[hash(text)] = missing
 
     def of(self, value: Mapping[str, Any], pin: Allocation) -> tuple[int, int]:
-        """Of a line of the pinset, which is *pin*: how many peers hold it, of how many that are
-        to."""
+        """For a line of the pinset, *pin*: how many peers hold it, of how many that should."""
         peers = frozenset(pin.peers) or self._members
         missing = self._missing.get(hash(value.get("cid")), 0)
         return max(0, len(peers & self._well) - missing), len(peers)
 
 
 class Listings:
-    """The listings of one cluster: its *pinset*, what its peers hold *pinned*, and
-    *in_progress*."""
+    """One cluster's listings: its *pinset*, what its peers hold *pinned*, and *in_progress*."""
 
     def __init__(self, peers: ClusterPeers, clock: Callable[[], float]) -> None:
         self._peers = peers

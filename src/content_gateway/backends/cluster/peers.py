@@ -1,10 +1,9 @@
 """The peers of one IPFS Cluster: who is asked, with which credentials, and who when one is down.
 
-The first one is asked while it is well, the next one while it is not: what several peers write at
-once makes a CRDT with many heads, which all of them have to merge. Fed through one a cluster of
-three takes 0.9 of the CPU a pin and brings in 1.3 times as many. And all writes about a CID go to
-one peer, as they must. Knows HTTP and its refusals; what else an answer means is left to whoever
-asked."""
+The first one is asked while it is well, then the next: what several peers write at once makes a
+CRDT with many heads, which all of them must merge (fed through one, a cluster of three takes 0.9 of
+the CPU per pin and pins 1.3 times as many). And all writes about a CID must go to one peer. Knows
+HTTP and its refusals; what else an answer means is left to the callers."""
 
 import hmac
 import json

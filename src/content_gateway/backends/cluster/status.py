@@ -53,9 +53,8 @@ class Status:
     """What the allocated peers say of a content; *allocations* of them are named in its pin, as the
     peer knows it that has spoken last.
 
-    No allocations are named where every peer is to pin it, and where it is not in the pinset.
-    *silent* has the ids of those that did not answer, *remote* by their ids those that say that
-    others are to keep it."""
+    Without allocations, every peer should hold it, or it is not in the pinset. *silent* has the ids
+    of the peers that did not answer; *remote*, by id, those that say that others should hold it."""
 
     cid: Cid
     peers: Sequence[Peer]
@@ -236,8 +235,7 @@ def read_entry(value: Mapping[str, Any]) -> str | None:
 def first_object(body: bytes) -> dict[str, Any]:
     """The first JSON document of *body*; raises InvalidUpstreamResponse.
 
-    To some errors the cluster adds a second, of what it did all the same (docs/facts/pins.md, trap
-    1)."""
+    To some errors the cluster adds a second, of what it did all the same (docs/facts/pins.md, trap 1)."""
     return json_object(body.lstrip().partition(b"\n")[0], who=WHO)
 
 

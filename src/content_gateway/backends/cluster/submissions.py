@@ -55,8 +55,7 @@ class Submissions:
             self.forget(next(iter(self._kept)))
 
     def forget(self, cid: Cid) -> bool:
-        """Whatever was submitted of it is not to be believed any more; whether it was absent when
-        it was looked at last."""
+        """What was submitted of it no longer counts; whether it was absent at the last check."""
         is_absent = cid in self._absent
         self._absent.pop(cid, None)
         self._kept.pop(cid, None)

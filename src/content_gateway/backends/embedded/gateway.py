@@ -76,9 +76,8 @@ class TrustlessGateway:
     async def block(self, cid: Cid) -> bytes:
         """The verified bytes of the block *cid*, once it is this request's turn.
 
-        Raises WrongBytes, NotGiven when it answered without the block, Busy when it takes no
-        more requests now, PinDeferred when it is too slow, UpstreamUnavailable when it cannot be
-        reached."""
+        Raises WrongBytes, NotGiven when it answered without the block, Busy when it takes no more
+        requests now, PinDeferred when it is too slow, UpstreamUnavailable without a connection."""
         async with self._entered(f"/ipfs/{cid}?format=raw", MEDIA_TYPE, self.seconds) as answer:
             is_raw = answer.content_type == MEDIA_TYPE
             data = bytearray()

@@ -59,8 +59,8 @@ class TrustlessGateways:
         return self._all[at:] + self._all[:at]
 
     def joined_by(self, outbound: HttpClient, urls: Sequence[str]) -> "TrustlessGateways":
-        """These and, for one content, those at *urls*, which somebody else has chosen and
-        *outbound* reaches."""
+        """These and, for one content, those at *urls*, which others chose and *outbound*
+        reaches."""
         joined = TrustlessGateways(
             outbound,
             urls,

@@ -1,5 +1,4 @@
-"""The steps by which blocks are stored and referred to by a pin, and a walk through its DAG goes
-on.
+"""The steps by which blocks are stored and referenced by a pin, and its DAG is walked further.
 
 Knows the tables of the block store. Steps that read belong to the walker thread. Steps that write
 only write rows and are short: none reads the links of a block within a transaction. The order of

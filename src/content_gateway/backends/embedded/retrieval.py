@@ -9,8 +9,7 @@ only what is missing below them is fetched.
 
 A gateway whose CAR brings nothing is not asked for CARs again by this pin. One that serves wrong
 bytes is reported, and not asked for that block again. The first block that no gateway has ends the
-retrieval. Knows no tables: what is stored is left to blockstore.py, what is linked to
-wantlist.py."""
+retrieval. Storing is left to blockstore.py, what is linked to wantlist.py."""
 
 import asyncio
 import time
@@ -182,8 +181,7 @@ class Retrieval:
         await self._store(fetched, None)
 
     async def _store(self, sections: Sequence[Section], own: dict[bytes, Cid] | None) -> int:
-        """Store blocks. Links of theirs that are missing are expected from the CAR of *own*, if
-        any.
+        """Store blocks. Their links that are missing are expected from the CAR of *own*, if any.
 
         Returns how many of their bytes belong to the DAG."""
         if self._is_first and len(sections) > 1:

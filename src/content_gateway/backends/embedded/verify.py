@@ -70,8 +70,7 @@ async def verify(
 async def verify_some(blocks: Blockstore) -> int:
     """Verify some blocks, at random: a few thousand at most; how many were lost, and are dropped.
 
-    A pin of which a block is gone without a word is found as well. Raises StorageUnavailable when
-    the disk refuses."""
+    A pin of which a block is missing is found too. Raises StorageUnavailable."""
     last, most = await blocks.read(_somewhere)
     number = size = lost = 0
     for row in await blocks.read(partial(_dangling, first=last)):

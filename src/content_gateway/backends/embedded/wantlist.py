@@ -124,8 +124,7 @@ class Wantlist:
         return bool(self._unread)
 
     def accept(self, sections: Iterable[Section]) -> list[Section]:
-        """Take in blocks that were verified: those that are wanted, and unsolicited blocks they
-        link to.
+        """Take in verified blocks: those that are wanted, and unsolicited ones that they link to.
 
         A block that nothing links to yet is set aside, within a bound, and does not come back."""
         accepted: list[Section] = []

@@ -127,15 +127,13 @@ class Kubo:
         progress: Progress,
         origins: Sequence[Multiaddr] = (),
     ) -> BackendStatus:
-        """Have Kubo connect to *origins*, fetch and pin *cid*; returns PINNED once it says that
-        all of it is there.
+        """Have Kubo connect to *origins*, fetch and pin *cid*; returns PINNED once all is there.
 
         Nothing is sent when a status check just before shows it pinned, whatever *seen* said; an
         attempt that ends in any way but Kubo's yes is judged by another look. Safe to cancel: Kubo
         stops fetching when the connection closes, and keeps the blocks it has for the next attempt.
 
-        Raises PinFailed or PinDeferred with the reason, UpstreamUnavailable or UpstreamTimeout
-        when the node is gone."""
+        Raises PinFailed or PinDeferred with the reason, UpstreamUnavailable or UpstreamTimeout."""
         with _invalid_is_unavailable():
             if not await self._has_pinned(cid):
                 await self._connect(origins)

@@ -122,8 +122,7 @@ def resolution_body(resolution: Resolution) -> bytes:
 
 
 def resolution_headers(resolution: Resolution) -> Headers:
-    """The header fields of a resolution: whose wallet it is, what failed, how stale the answer is
-    (RFC 9211)."""
+    """The fields of a resolution: whose wallet it is, what failed, how stale it is (RFC 9211)."""
     headers = _records_headers(resolution.records)
     if resolution.stale is not None:
         age, overdue = resolution.stale.age, resolution.stale.overdue

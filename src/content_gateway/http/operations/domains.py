@@ -1,8 +1,7 @@
 """The handlers of information, domains and IPNS names.
 
-Turns a path parameter into a value of the domain, asks the part that knows, and renders what it
-says (spec.yaml). Who may ask, and what an error looks like, is
-left to asgi.py."""
+Turns a path parameter into a domain, asks the directory, and renders the answer (spec.yaml). Who
+may ask, and what an error looks like, is left to asgi.py."""
 
 import asyncio
 import re

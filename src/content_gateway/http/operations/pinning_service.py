@@ -47,8 +47,8 @@ class Work(Protocol):
 class PsaHandlers:
     """Answers clients of the Pinning Service API.
 
-    *delegates* has the multiaddrs they are told to connect to; *origins* says which of theirs are
-    taken."""
+    *delegates* has the multiaddrs they should connect to; *origins* says which of theirs are
+    used."""
 
     def __init__(
         self, pinning: Pinning, *, delegates: Delegates, origins: OriginRules, work: Work

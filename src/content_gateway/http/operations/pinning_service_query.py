@@ -1,8 +1,7 @@
 """What clients of the Pinning Service API send: filters and Pin objects, into values.
 
-Knows the API's parameters, their limits and its Pin object (its yaml, version 1.0.0), and
-refuses whatever is not right with the place where it is wrong. What is done with them is left to
-pinning_service.py."""
+Knows the API's parameters, their limits and its Pin object (its yaml, version 1.0.0), and refuses
+whatever is wrong with its place. What is done with them is left to pinning_service.py."""
 
 import re
 from collections.abc import Mapping

@@ -190,8 +190,7 @@ def _wanted(request: Request) -> _Wanted:
 
 
 def _accepts_car(fields: Iterable[bytes]) -> bool:
-    """Whether Accept asks for a CAR rather than a raw block; raises HttpRefusal where for
-    neither."""
+    """Whether Accept asks for a CAR, not a raw block; raises HttpRefusal where for neither."""
     ranges = [member for field in fields for member in listed(field.lower()) if member]
     accepted: list[tuple[float, bool]] = []
     for member in ranges:
@@ -215,8 +214,7 @@ def _wants_only_cached(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def _weight(text: bytes) -> float:
-    """A weight (RFC 9110 section 12.4.2); raises HttpRefusal for what is none, as `inf` and
-    `nan`."""
+    """A weight (RFC 9110 section 12.4.2); raises HttpRefusal for what is none, such as `nan`."""
     if _WEIGHT.fullmatch(text) is None:
         raise HttpRefusal(BAD_WEIGHT)
     return float(text)

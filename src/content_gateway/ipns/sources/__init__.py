@@ -1,2 +1,1 @@
-"""Where IPNS records come from: HTTP routers and gateways, Kubo, DNSLink. None of them is
-believed here."""
+"""Where IPNS records come from: HTTP, Kubo, DNSLink. None of them is believed here."""

@@ -58,8 +58,7 @@ class DnsLinks:
     async def lookup(self, domain: str) -> DnsLink | None:
         """Where *domain* points, None if it does not say.
 
-        Raises what `Dns.ask` raises, and InvalidUpstreamResponse when the domain's records cannot
-        be right."""
+        Raises as `Dns.ask`, and InvalidUpstreamResponse when the domain's records are ambiguous."""
         answer = await self._dns.ask(f"_dnslink.{domain}", "TXT")
         if answer is None:
             return None

@@ -2,8 +2,7 @@
 
 Knows the URL that each of them has for a record (Delegated Routing V1, `/routing/v1/ipns`;
 ipfs/specs `trustless-gateway.md`), the record's media type and size (`ipns-record.md`), and which
-answers mean "none". Nothing that comes is believed here: verification is the resolver's
-business."""
+answers mean "none". Verification is the resolver's business."""
 
 from typing import Final, Self
 
