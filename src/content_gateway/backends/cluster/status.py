@@ -235,7 +235,7 @@ def read_entry(value: Mapping[str, Any]) -> str | None:
 def first_object(body: bytes) -> dict[str, Any]:
     """The first JSON document of *body*; raises InvalidUpstreamResponse.
 
-    To some errors the cluster adds a second, of what it did all the same (docs/facts/pins.md, trap 1)."""
+    Some errors have a second behind them: what it did all the same (docs/facts/pins.md, trap 1)."""
     return json_object(body.lstrip().partition(b"\n")[0], who=WHO)
 
 
