@@ -101,10 +101,8 @@ class IssuedKeys:
         self._latest = (today(), clock())
 
     def identify(self, key: str) -> Requestor:
-        """The requestor behind *key*.
-
-        Raises KeyRefused with the reason (for the log), and StorageUnavailable when nobody can
-        be let in because the store cannot be asked."""
+        """The requestor behind *key*. Raises KeyRefused with the reason (for the log), and
+        StorageUnavailable."""
         secret_hash = hashed(key)
         now = self._clock()
         remembered = self._remembered.get(secret_hash)

@@ -71,10 +71,9 @@ class CcipRead:
     ) -> T:
         """What *read* makes of the answer that the contract at *to* has in the end.
 
-        Connections to gateways are charged to *requestor*.
-
-        Raises Reverted when the contract, or its callback, refuses; UpstreamError when a chain or
-        gateway failed, or the contract asks for what no good contract would; Overloaded."""
+        Connections to gateways are charged to *requestor*. Raises Reverted when the contract, or
+        its callback, refuses; UpstreamError when a chain or gateway failed, or the contract asks
+        for what no good contract would; Overloaded."""
         with self._room.hold() as hold:
             return await self._call(to, data, read, hold, requestor)
 

@@ -96,8 +96,8 @@ class SqliteWorkQueue:
         return await self._database.write(job)
 
     async def release(self, owner: str) -> None:
-        """Give up all of *owner*'s leases. The contents are due now; released ones keep the end of
-        their lease, since their due time may be that of the grace period."""
+        """Give up all of *owner*'s leases. The contents are due now; released ones when their lease
+        ends, as their due time may be that of the grace period."""
         now = self._now()
 
         def job(connection: sqlite3.Connection) -> None:
@@ -110,8 +110,7 @@ class SqliteWorkQueue:
         await self._database.write(job)
 
     async def rebase(self, longest: float, lease: float, back: float) -> None:
-        """Correct the due times after the clock was set *back* so many seconds: move them forward,
-        and bound each wait to *longest* seconds (or the grace period) and each lease to *lease*."""
+        """As `WorkQueue.rebase`, but for the wait of a released content: the grace period."""
         now, last = self._now(), 0
         shift = partial(shorten_waits, now=now, seconds=back)
         # In steps, so that other writers get in between.
@@ -132,11 +131,7 @@ class SqliteWorkQueue:
         *,
         though_held: bool = False,
     ) -> WorkItem | None:
-        """Record *event*, and that *last_request* is about to be sent. Returns the content as it is
-        then, once that is durable.
-
-        None, and nothing may be sent, if the lease is lost or the generation has changed; or for
-        an unpin of a content that somebody holds, unless *though_held*."""
+        """As `WorkQueue.begin`."""
         now = self._now()
         state = item.state if event is None else after(item.state, event)
         values = _key(owner, item) | {"last_request": last_request, "now": now, "state": state}
@@ -173,8 +168,8 @@ class SqliteWorkQueue:
     async def record_outcomes(
         self, owner: str, outcomes: Sequence[tuple[WorkItem, Outcome]]
     ) -> None:
-        """Write *outcomes* and end their leases, in one transaction; skips contents whose lease
-        *owner* has lost. If the generation has changed, the content is due again instead."""
+        """As `WorkQueue.record_outcomes`, in one transaction. If the generation of a content has
+        changed, it is due again instead."""
         now = self._now()
 
         def job(connection: sqlite3.Connection) -> None:

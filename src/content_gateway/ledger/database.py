@@ -67,6 +67,6 @@ class LedgerDatabase(Database):
         """What *job* returns. For reads that may take long: beside the event loop, of one snapshot.
 
         They run in turn by *requestor*. Raises StorageUnavailable, also after *seconds* and, unless
-        it *is_ours* and for nobody else, when other searches have kept the WAL from being
-        checkpointed; and Overloaded when too many of that requestor's wait."""
+        it *is_ours*, when other searches have kept the WAL from being checkpointed; Overloaded when
+        too many wait."""
         return await self._searches.run(job, seconds=seconds, is_ours=is_ours, requestor=requestor)

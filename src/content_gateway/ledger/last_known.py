@@ -121,8 +121,7 @@ class SqliteLastKnown:
         )
 
     def store(self, domain: str, coin: CoinType, resolved: Resolved | None) -> None:
-        """Store *resolved*, in which no record failed; None deletes the stored answer. Dropped if
-        too many answers wait to be written."""
+        """As `LastKnown.store`. Dropped if too many answers wait to be written."""
         if len(self._resolutions) < self._bounds.pending or (domain, coin) in self._resolutions:
             at = self._now() if resolved is None else resolved.at
             self._resolutions[domain, coin] = (resolved, at)

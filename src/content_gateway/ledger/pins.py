@@ -76,9 +76,7 @@ class SqlitePins:
         return await self._database.write_together(self._add_all, addition, requestor=requestor)
 
     async def relabel(self, requestor: str, cid: Cid, label: Label) -> bool:
-        """Replace the label of a pin; False if *requestor* does not hold it.
-
-        If the new label has origins, the content is retried at once."""
+        """As `PinLedger.relabel`. If the new label has origins, the content is retried at once."""
         values = (*label_columns(label), requestor, str(cid))
 
         def job(connection: sqlite3.Connection) -> bool:
@@ -123,8 +121,7 @@ class SqlitePins:
     async def remove(
         self, requestor: str, cid: Cid, created_at: datetime | None = None
     ) -> Removal | None:
-        """Remove a pin, if *created_at* is when it was made or None; its content is released with
-        its last pin. None if it is not there."""
+        """As `PinLedger.remove`."""
         values = {
             "requestor": requestor,
             "cid": str(cid),
@@ -167,8 +164,7 @@ class SqlitePins:
         return [msgspec.json.decode(text) for (text,) in rows]
 
     async def search(self, requestor: str, search: Search, shown: Callable[[Page], T]) -> T:
-        """What *shown* makes, in a thread, of the requestor's pins that *search* finds, newest
-        first."""
+        """As `PinLedger.search`."""
         wanted, values = conditions_of(requestor, search)
 
         def job(connection: sqlite3.Connection) -> T:

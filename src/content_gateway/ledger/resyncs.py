@@ -24,9 +24,7 @@ class SqliteResyncs:
         self._clock = clock
 
     async def acquire_job(self, name: str, owner: str, seconds: float, longest: float) -> bool:
-        """Lease the job to *owner* for *seconds*; False if it is not due or another owner has it.
-
-        A due time more than *longest* seconds ahead was written by a wrong clock and is ignored."""
+        """As `ResyncLedger.acquire_job`."""
         now = self._now()
         values = {"name": name, "owner": owner, "now": now, "until": now + round(seconds * 1000)}
         values["far"] = now + round(longest * 1000)
@@ -80,8 +78,7 @@ class SqliteResyncs:
         return await self._database.search(job, is_ours=True)
 
     async def final_pins(self, above: int, limit: int, before: float) -> Sequence[int]:
-        """At most *limit* numbers *above* of final pins pinned *before* (seconds since 1970),
-        sorted."""
+        """As `ResyncLedger.final_pins`."""
 
         def job(connection: sqlite3.Connection) -> list[int]:
             found = connection.execute(

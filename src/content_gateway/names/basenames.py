@@ -52,8 +52,8 @@ class Basenames:
     ) -> Records:
         """As EnsNames.resolve. A Basename costs two round trips on Base beside one of ENS.
 
-        Where one chain could not be asked, what the other says is told. Without Base that is the
-        wallet, with content of a kind that is not served."""
+        Where one chain could not be asked, the other's records are told; without Base the wallet,
+        with content of a kind that is not served."""
         if not name.text.endswith(SUFFIX):
             return await self._ens.resolve(name, coin, requestor=requestor)
         if self._base is None:

@@ -98,10 +98,8 @@ class EnsNames:
     ) -> Records:
         """What *name* points at, according to ENS; the wallet is its address for *coin*.
 
-        One call, and a second round trip only for a name that has content and no Ethereum
-        address, or whose resolver does not say; other coins never fall back (ENSIP-19). Raises
-        NameNotFound when no resolver or no record exists, UpstreamError when nothing is known and
-        we could not find out. Never returns a guess."""
+        One call, and a second round trip only for a name that has content and no Ethereum address,
+        or whose resolver does not say; other coins never fall back (ENSIP-19)."""
         self._require()
         node = name.namehash
         calls = address_call(node, coin), CONTENTHASH + node

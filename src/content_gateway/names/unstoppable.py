@@ -95,12 +95,10 @@ class UnstoppableNames:
     async def resolve(
         self, name: DomainName, coin: CoinType = ETHEREUM, *, requestor: str = ""
     ) -> Records:
-        """What *name* points at, according to Unstoppable Domains.
+        """What *name* points at, according to Unstoppable Domains; only Ethereum's *coin* is read.
 
         One round trip, on all chains at once, and a second where the records are too large
-        together. Raises NameNotFound when no chain holds the name, or no record is set;
-        UpstreamError when a chain that might hold it could not be asked; InvalidCoinType for any
-        *coin* but Ethereum's, whose records we do not know."""
+        together. Raises UpstreamError when a chain that might hold it could not be asked."""
         if coin != ETHEREUM:
             raise InvalidCoinType("Of Unstoppable Domains only Ethereum addresses are read.")
         if not self._chains:

@@ -139,7 +139,5 @@ class Pinning:
         return status
 
     async def search(self, requestor: str, search: Search, shown: Callable[[Page], T]) -> T:
-        """The result of *shown* for the page of pins that *search* finds, newest first.
-
-        *shown* is called in another thread."""
+        """As `PinLedger.search`."""
         return await self._ledger.search(requestor, search, shown)

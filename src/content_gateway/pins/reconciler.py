@@ -135,9 +135,8 @@ class Reconciler:
         return False
 
     async def first_outcome(self, cid: Cid, seconds: float) -> bool:
-        """Whether a status of *cid* was recorded within *seconds* of this call.
-
-        False at once while the backend is unreachable, or when too many callers wait already."""
+        """Whether a status of *cid* was recorded within *seconds*. False at once in an outage of
+        the backend, or when too many callers wait already."""
         return not self._availability.is_unreachable and await self._outcomes.first(cid, seconds)
 
     def wake(self) -> None:

@@ -107,9 +107,7 @@ class IpfsCluster:
         ages: Mapping[Cid, float] | None = None,
         unsent: Collection[Cid] = (),
     ) -> Mapping[Cid, BackendStatus]:
-        """What the cluster holds of each of *cids*; UNKNOWN where it could not say.
-
-        Raises UpstreamError when it could say nothing of any."""
+        """What the cluster holds of each of *cids*."""
         return await self._queries.status(cids, ages or {}, frozenset(unsent))
 
     async def pin(
@@ -120,12 +118,10 @@ class IpfsCluster:
         origins: Sequence[Multiaddr] = (),
     ) -> BackendStatus:
         """Put *cid* into the pinset, or have its peers try again where it is there; where one of
-        them is gone, putting it there again finds another one.
+        them is gone, writing it again finds another one.
 
-        *origins* become part of the pin: its peers' nodes connect to them before they fetch. Where
-        the pin does not have them yet it is written again. *progress* is never told: the cluster
-        does not say how far a retrieval is. Raises PinFailed when it refuses the CID, PinDeferred
-        when it could not take it now, UpstreamUnavailable and UpstreamTimeout."""
+        *origins* become part of the pin: its peers' nodes connect to them before they fetch.
+        *progress* is never called: the cluster does not say how far a retrieval is."""
         known = useful(origins)
         words = {peer.status for peer in seen.peers}
         is_there = seen.status is TrackerStatus.FAILED or (
@@ -151,10 +147,8 @@ class IpfsCluster:
         return BackendStatus(TrackerStatus.QUEUED, seen.replicas, wanted)
 
     async def unpin(self, cid: Cid) -> None:
-        """Take *cid* out of the pinset; no error where it is not there.
-
-        Nor where it was accepted and its batch is still open, and then it is pinned afterwards
-        all the same. Raises PinDeferred, UpstreamUnavailable and UpstreamTimeout."""
+        """Take *cid* out of the pinset; also no error where it was accepted and its batch is still
+        open, and then it is pinned afterwards all the same."""
         self._queries.submissions.forget(cid)
         answer = await self._write("DELETE", f"/pins/{cid}", cid)
         if answer.status == 400:
@@ -198,16 +192,12 @@ class IpfsCluster:
         return health
 
     async def in_progress(self) -> Mapping[str, bool]:
-        """The CIDs, as the cluster spells them, that some peer has queued or is at, whoever has
-        sent them, and whether most of their peers have; raises UpstreamError.
-
-        Costs little: neither pinset nor nodes are asked."""
+        """As `BackendQueue.in_progress`. Costs little: neither pinset nor nodes are asked."""
         return await self._listings.in_progress.listed()
 
     async def addresses(self) -> Sequence[str]:
-        """Where the IPFS nodes of all peers say that they can be reached.
-
-        Raises UpstreamError where the list breaks off."""
+        """Where the IPFS nodes of all peers are reachable. Raises UpstreamError for a list cut
+        short."""
         found: list[str] = []
         async with aclosing(lines_of(self._peers, "/peers", seconds=self._status_seconds)) as lines:
             async for value in lines:

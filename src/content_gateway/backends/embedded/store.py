@@ -79,9 +79,7 @@ class EmbeddedStore:
         ages: Mapping[Cid, float] | None = None,
         unsent: Collection[Cid] = (),
     ) -> Mapping[Cid, BackendStatus]:
-        """PINNED where the whole DAG is here, ABSENT where it is not, or not all of it.
-
-        Raises StorageUnavailable when the disk refuses."""
+        """PINNED where the whole DAG is here, else ABSENT. Raises StorageUnavailable."""
         complete = await self._blocks.complete(cids)
         return {cid: _PINNED if cid in complete else _ABSENT for cid in cids}
 
@@ -96,15 +94,13 @@ class EmbeddedStore:
         progress: Callable[[int, int], None],
         origins: Sequence[Multiaddr] = (),
     ) -> BackendStatus:
-        """Bring in the whole DAG below *cid*; what is here already is not fetched again.
+        """Bring in the whole DAG below *cid*, without the blocks that are here, from the gateways
+        and those of *origins* that are HTTP gateways.
 
-        Those of *origins* that are HTTP gateways are asked too, for this content only.
-
-        *progress* is told the blocks and bytes that are here, a few times a second. Raises
-        PinFailed when a block cannot be had or kept or a limit is passed, PinDeferred when the
-        gateways are too slow or busy to say, UpstreamUnavailable when none can be reached,
-        StorageUnavailable when the disk refuses, Overloaded when too much waits for it. May be
-        cancelled at any time, and taken up again."""
+        Calls *progress* with blocks and bytes a few times a second. Raises PinFailed when a block
+        cannot be had or stored or a limit is passed, PinDeferred when the gateways are too slow or
+        busy, UpstreamUnavailable when none can be reached, StorageUnavailable, Overloaded when too
+        much waits for it. May be cancelled, and taken up again."""
         reason = refusal(cid)
         if reason is not None:
             raise PinFailed(f"The content cannot be kept: {reason}.")
@@ -155,14 +151,13 @@ class EmbeddedStore:
         return self._gateways.joined_by(self._to_origins, asked)
 
     async def unpin(self, cid: Cid) -> None:
-        """Unpin *cid*, durably; the blocks that no other pin needs go in the background.
-
-        Raises StorageUnavailable when the disk refuses."""
+        """Unpin *cid*, durably; blocks that no other pin needs are deleted in the background.
+        Raises StorageUnavailable."""
         await self._blocks.unpin(cid)
 
     async def pinset(self) -> AsyncGenerator[Listed, None]:
-        """Every complete pin, once some blocks were verified again: a pin that has lost one is
-        complete no more. Raises StorageUnavailable where the disk refuses."""
+        """Every complete pin. Some of their blocks are verified again first: a pin that has lost
+        one is not complete. Raises StorageUnavailable."""
         if lost := await verify_some(self._blocks):
             log.warning("blocks were lost, and their pins are fetched again", blocks=lost)
         last = 0
@@ -171,18 +166,15 @@ class EmbeddedStore:
                 yield Listed(cid)
 
     async def block(self, cid: Cid) -> bytes | None:
-        """The block *cid*, verified again; None if it is not here, or is corrupt.
-
-        One that is corrupt is dropped, and its pins are complete no more, so that it is brought
-        in again. Raises StorageUnavailable when the disk refuses."""
+        """The block *cid*, verified again; None if it is not here, or is corrupt: then it is
+        dropped, and its pins are retrieved again. Raises StorageUnavailable."""
         return await read_block(self._blocks, cid)
 
     def car(self, cid: Cid, scope: Scope = "all") -> AsyncGenerator[bytes, None]:
         """The CAR (version 1, order=dfs, dups=n) of what is below *cid*, piece by piece.
 
-        Raises NotFound when a block is not here and Blocked when one is blocked: before the first
-        piece if it is the root's.
-        Raises StorageUnavailable when the disk refuses."""
+        Raises NotFound for a missing block and Blocked for a blocked one, before the first piece if
+        it is the root; StorageUnavailable."""
         most = max(MAX_LINKS, self._limits.blocks)
         return read_car(self._blocks, cid, scope, most, self._checker)
 

@@ -91,11 +91,8 @@ class Kubo:
         ages: Mapping[Cid, float] | None = None,
         unsent: Collection[Cid] = (),
     ) -> Mapping[Cid, BackendStatus]:
-        """Whether the node holds each of *cids* pinned recursively; LOST where it does, and its
-        blocks are not all there, which is found out about what is in doubt (what *ages* lacks).
-
-        A content that Kubo could say nothing about is UNKNOWN, with the reason. Raises
-        UpstreamUnavailable, UpstreamTimeout or InvalidUpstreamResponse when all of them are."""
+        """Whether the node holds each of *cids* pinned recursively; LOST where it does and some
+        blocks are missing, which is checked for a content in doubt (that *ages* lacks)."""
         seen: dict[Cid, bool | UpstreamError] = {}
         turn = asyncio.Semaphore(LOOKS_AT_ONCE)
 
@@ -130,10 +127,9 @@ class Kubo:
         """Have Kubo connect to *origins*, fetch and pin *cid*; returns PINNED once all is there.
 
         Nothing is sent when a status check just before shows it pinned, whatever *seen* said; an
-        attempt that ends in any way but Kubo's yes is judged by another look. Safe to cancel: Kubo
-        stops fetching when the connection closes, and keeps the blocks it has for the next attempt.
-
-        Raises PinFailed or PinDeferred with the reason, UpstreamUnavailable or UpstreamTimeout."""
+        attempt that ends in any way but Kubo's yes is followed by another check. Safe to cancel:
+        Kubo stops fetching when the connection closes, and keeps its blocks for the next
+        attempt."""
         with _invalid_is_unavailable():
             if not await self._has_pinned(cid):
                 await self._connect(origins)
@@ -149,21 +145,19 @@ class Kubo:
     async def unpin(self, cid: Cid) -> None:
         """Have Kubo drop its recursive pin of *cid*; the blocks stay until it collects garbage.
 
-        Asks first: `pin/rm` would take a direct pin as well, which is never ours. Raises
-        PinDeferred, UpstreamUnavailable or UpstreamTimeout."""
+        Asks first: `pin/rm` would remove a direct pin too, which is never ours."""
         with _invalid_is_unavailable():
             if await self._has_pinned(cid):
                 answer = await self._ask(f"pin/rm?arg={cid}")
                 read_unpinned(answer.status, answer.body, cid)
 
     async def pinset(self) -> AsyncGenerator[Listed, None]:
-        """Every recursive pin of Kubo's that can be ours: in version 1, of a codec we accept. Of
-        fifty of them, at random, the blocks are looked for on its disk.
+        """Every recursive pin of version 1 and of a codec we accept. The blocks of fifty of them,
+        at random, are looked for on its disk.
 
-        The list is asked for whole, not streamed: an error in the middle of a streamed one shows
-        in a trailer only, which our client cannot see, while this one is whole or no JSON. A node
-        that is shutting down ends its lists without any error, so it must still answer at the
-        end. Raises UpstreamError where it breaks off."""
+        The list is asked for whole, not streamed: an error in the middle of a streamed one shows in
+        a trailer only, which our client cannot see. A node that is shutting down ends its lists
+        without any error, so it must still answer at the end."""
         batches: Batches = asyncio.Queue(_CHUNKS_AHEAD)
         # In a task of its own: a deadline must not strike while the caller's code runs.
         reading = asyncio.create_task(self._read_pinset(batches), name="kubo pinset")

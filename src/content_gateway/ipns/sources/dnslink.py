@@ -56,9 +56,8 @@ class DnsLinks:
         self._dns = dns
 
     async def lookup(self, domain: str) -> DnsLink | None:
-        """Where *domain* points, None if it does not say.
-
-        Raises as `Dns.ask`, and InvalidUpstreamResponse when the domain's records are ambiguous."""
+        """Where *domain* points, None if it does not say. Raises as `Dns.ask`, and
+        InvalidUpstreamResponse when its records are ambiguous."""
         answer = await self._dns.ask(f"_dnslink.{domain}", "TXT")
         if answer is None:
             return None
