@@ -101,8 +101,7 @@ class IssuedKeys:
         self._latest = (today(), clock())
 
     def identify(self, key: str) -> Requestor:
-        """The requestor behind *key*. Raises KeyRefused with the reason (for the log), and
-        StorageUnavailable."""
+        """The requestor behind *key*. Raises KeyRefused, whose reason is for the log."""
         secret_hash = hashed(key)
         now = self._clock()
         remembered = self._remembered.get(secret_hash)
@@ -150,8 +149,7 @@ class IssuedKeys:
         return await self._store.revoke(name, self._today())
 
     def _moment(self) -> datetime:
-        """Now, and never earlier than it was: a key that has expired stays so although the clock is
-        set back, as long as this process runs."""
+        """Now, but never earlier than before: an expired key stays so if the clock is set back."""
         (latest, at), ticks = self._latest, self._clock()
         now = max(self._today(), latest + timedelta(seconds=max(0.0, ticks - at)))
         self._latest = (now, ticks)

@@ -1,7 +1,6 @@
 """`content-gateway blocks`: check and count the blocks of the embedded store.
 
-May run beside the service, on the same files, and collects no garbage. Results go to standard
-output, progress to standard error."""
+May run beside the service, on the same files. Progress goes to standard error."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path

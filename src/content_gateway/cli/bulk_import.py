@@ -81,8 +81,8 @@ class Import:
     async def run(self, lines: AsyncIterator[tuple[int, bytes | None]]) -> None:
         """Pin what is on *lines*; returns when all of it is kept.
 
-        Raises StorageUnavailable when the ledger has kept nothing for too long, and GatewayError
-        when the lines cannot be read."""
+        Raises StorageUnavailable after a long outage, GatewayError for lines that cannot be
+        read."""
         self._kept_at = asyncio.get_running_loop().time()
         async with asyncio.TaskGroup() as group:
             try:

@@ -1,7 +1,6 @@
 """The lines of a file or a pipe, numbered, read in a thread of their own.
 
-Knows that a line may be too long for memory, and that reading a pipe may block for ever. What is on
-a line is left to bulk_import.py."""
+Knows that a line may be too long for memory, and that reading a pipe may block for ever."""
 
 import asyncio
 import threading

@@ -25,8 +25,7 @@ class ReconcileIfIdle:
     def ensure_reconciled(self) -> None:
         """Start a reconciler if no service runs; to be called again and again while waiting.
 
-        Its leases make it safe beside a service that starts later. Raises WrongSettings when the
-        last service had another backend."""
+        Leases make it safe beside a service that starts later. WrongSettings: another backend."""
         if self._is_ours or lockfile.is_held(self._settings):
             return
         self.check_backend()

@@ -1,8 +1,7 @@
 """Moments as text and as numbers.
 
-Knows the one form in which this service writes them, RFC 3339 in UTC, and the two in which they
-are kept and told apart: milliseconds and microseconds since 1970. Where moments come from is left
-to whoever has a clock."""
+Knows the one form in which this service writes them, RFC 3339 in UTC, and the two in which they are
+stored and told apart: milliseconds and microseconds since 1970."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final

@@ -2,8 +2,8 @@
 
 Theory of operation. Whatever is scarce here (look-ups, searches, streams, places in a group of
 writes) is handed out as permits of a `FairSemaphore`, each charged to a requestor: the id of a key,
-or the address of a client that sent none. One rule bounds what a requestor may have, of permits
-and of waiting requests alike:
+or the address of a client without one. One rule bounds a requestor's permits and its waiting
+requests:
 
     who has some already may take one more only if at least half as many as it then has stay free.
 
@@ -16,17 +16,16 @@ shared-memory packet switches", 1998) with a factor of two.
 
 Who gets none waits. Each requestor has a queue of its own, first come first served; the queues are
 served round robin, and those whose requestor may not have more are passed over. So a requestor
-waits for at most one permit of each other one, never for all that another has queued. Who finds
-the queue full by the rule above, or waits longer than the *patience*, hears Overloaded: that is our
-own doing, and no upstream's.
+waits for at most one permit of each other one, never for all that another has queued. Who finds the
+queue full by the rule above, or waits longer than the *patience*, gets Overloaded.
 
 Where the work of one takes time that all wait for, as a group of writes does, a *crowd* limit says
 how many permits one may have while others are there too: while another has asked in the last ten
 seconds, the service itself not counted. Alone again, it may have its whole share.
 
 Work that several requestors want is done once. It is charged to whoever began it; one who joins
-while it waits lets it wait in both queues (`Permit.join`), and it is charged to the one whose turn
-comes first. Joining is never refused.
+while it waits lets it wait in both queues (`Permit.join`), and the first turn pays. Joining is
+never refused.
 
 A permit is given back by `release`, which is also how a request leaves the queue; twice does no
 harm. Nothing here yields between looking and taking, so one event loop needs no lock. No I/O."""
@@ -76,8 +75,7 @@ class FairSemaphore:
     def request(self, requestor: str, *, is_ours: bool = False) -> "Permit":
         """A permit, given now or in its turn: `async with` it, or await `granted` and `release`.
 
-        Raises Overloaded where *requestor* may not even wait; never for work that *is_ours*,
-        which nobody outside can make more of."""
+        Raises Overloaded where *requestor* may not even wait; never for work that *is_ours*."""
         permit = Permit(self)
         if self.take(requestor, is_ours=is_ours):
             permit.holder = requestor

@@ -125,8 +125,8 @@ def _double_hashes(item: Item, function: int) -> tuple[bytes, ...]:
 def double_hashes(item: Item, function: int) -> tuple[bytes, ...]:
     """The digests by which a `//` rule may mean *item*: of its modern and of its legacy text.
 
-    Modern: the multihash in base58btc, or `/ipns/` and the domain. Legacy (badbits): the CIDv1
-    in base32, or the domain, and a slash."""
+    Modern: multihash in base58btc, or `/ipns/` and domain. Legacy (badbits): CIDv1 in base32, or
+    domain, and a slash."""
     return _double_hashes(item, function)
 
 

@@ -81,9 +81,8 @@ class OffchainGateways:
     ) -> bytes:
         """What the first gateway that has an answer says, within *seconds* in all.
 
-        Raises UpstreamUnavailable, UpstreamTimeout or InvalidUpstreamResponse: the failure of the
-        last gateway asked, as GatewayRefused or GatewayFailed where it gave a status; Overloaded
-        where one could not be asked."""
+        Raises the failure of the last gateway asked, as GatewayRefused or GatewayFailed where it
+        gave a status; UpstreamTimeout; Overloaded where one could not be asked."""
         end, attempts = monotonic() + seconds, attempts or Attempts()
         urls = request.urls[:MAX_URLS]
         failure: UpstreamError = UpstreamUnavailable("The contract names no off-chain gateway.")

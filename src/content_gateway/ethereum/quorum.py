@@ -198,8 +198,8 @@ class _Questions(Generic[T]):
 def common_block(claims: Sequence[int], quorum: int) -> int:
     """The highest block that *quorum* of the *claims* reach, claims that are close together.
 
-    Raises UpstreamUnavailable when there are too few claims, InvalidUpstreamResponse when they are
-    too far apart to be of one chain."""
+    Raises UpstreamUnavailable for too few claims, InvalidUpstreamResponse for too different
+    ones."""
     if len(claims) < quorum:
         raise UpstreamUnavailable("Too few Ethereum endpoints answered to agree on a block.")
     ordered = sorted(claims, reverse=True)

@@ -210,8 +210,8 @@ async def _await_turn(turns: RequestTurns, scope: Scope) -> None:
 
 
 def _key(path: str) -> str:
-    """The key of a templated *path* in the table of routes; raises WrongSettings if any segment but
-    the last is a parameter."""
+    """The key of a *path* in the table of routes; WrongSettings if more than its end is a
+    parameter."""
     beginning, _, last = path.rpartition("/")
     if "{" in beginning or ("{" in last and not (last[0] == "{" and last[-1] == "}")):
         raise WrongSettings(f"spec_file: {path}: only the last segment can be a parameter")

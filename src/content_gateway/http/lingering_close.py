@@ -86,8 +86,8 @@ class LingeringTransport:
         self.abort()
 
     def unread(self) -> int:
-        """How many bytes were sent that the client has not acknowledged: asyncio's buffer, and on
-        Linux the kernel's too."""
+        """How many bytes the client has not acknowledged: asyncio's, and on Linux the kernel's
+        too."""
         queued = b"\0\0\0\0"
         with suppress(*_GONE):
             # tcp(7) calls it SIOCOUTQ; the number is the same.
@@ -106,8 +106,8 @@ class LingeringTransport:
         """Close in `linger` seconds, or once the client, reading fast enough, has read all.
 
         *unread* is how much it had not read when last checked, *waited* the seconds for which it
-        has been too slow. Closed at once, the kernel would keep the unread bytes in memory that
-        no limit of ours counts."""
+        has been too slow. Closed at once, the kernel would keep the unread bytes, uncounted by our
+        limits."""
 
         def check() -> None:
             left, seconds = self.unread(), waited + self._seconds

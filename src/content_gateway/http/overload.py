@@ -1,8 +1,8 @@
 """Rate limit for refusals: a requestor that retries at once gets its next refusal later.
 
 A client that retries as soon as it is refused would keep the event loop busy with thousands of
-refusals a second, while all others wait. Knows requestors and the time; why a request is refused is
-left to fair_semaphore.py."""
+refusals a second, while all others wait. fair_semaphore.py refuses; this knows requestors and
+time."""
 
 import asyncio
 import random

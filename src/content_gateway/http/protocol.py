@@ -205,8 +205,7 @@ class HardenedProtocol(HttpToolsProtocol):
     def _expect_body(self, fields: dict[bytes, bytes]) -> None:
         """Prepare for a body: it is read if it is small and has a Content-Length.
 
-        Any other is not read at all: the application sees its length and refuses it, and the
-        connection closes after the answer."""
+        Any other is not read at all: the application refuses it, and the connection closes."""
         length = None if b"transfer-encoding" in fields else int(fields[b"content-length"])
         self.scope["extensions"] = {SENT_BODY: {"length": length}}
         is_plain = self.scope["http_version"] == "1.1" and self.parser.get_method() in _WITH_BODIES
@@ -326,8 +325,7 @@ class HardenedProtocol(HttpToolsProtocol):
     def _check_deadline(self) -> None:
         """Close if the client is late: 408 for half a head, without a word when idle.
 
-        Requests move `_due` and leave the timer alone, which then sets itself again: that costs
-        less than a new timer for each head."""
+        Requests move `_due` and leave the timer alone: a new one for each head costs more."""
         now = self.loop.time()
         if not self._is_idle or now < self._due:
             again = self._due if self._is_idle else now + self._bounds.idle

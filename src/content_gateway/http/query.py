@@ -1,8 +1,7 @@
 """Query strings: text in, values of the domain out.
 
-Knows how a query is spelt, and that a parameter nobody knows is a mistake: a filter that is
-ignored would show, or let somebody remove, more than was meant. Which parameters an operation
-has is left to its handler."""
+Knows how a query is spelt, and that an unknown parameter is an error: a filter that is ignored
+would show, or let somebody remove, more than was meant. Handlers know their parameters."""
 
 import re
 from collections.abc import Collection

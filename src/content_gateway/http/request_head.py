@@ -41,16 +41,14 @@ def wrong_version(head: bytes) -> Kind | None:
 
 
 def wrong_host(value: bytes, *, is_local: bool) -> Kind | None:
-    """What is wrong with the *value* of a Host field, where only hosts of this machine are answered
-    to if the service *is_local*."""
+    """What is wrong with a Host field; if the service *is_local*, it is for local hosts only."""
     if host_of(value) is None:
         return BAD_REQUEST
     return FOREIGN_HOST if is_local and not is_loopback(value) else None
 
 
 def host_of(value: bytes) -> str | None:
-    """The host in a Host field, without its port and in lower case; None if it is not valid, as
-    an empty one (RFC 9110 section 4.2.1)."""
+    """The host in a Host field, lower-case, without port; None if invalid (RFC 9110, 4.2.1)."""
     found = _HOST.fullmatch(value)
     if found is None or (found[3] and int(found[3]) > 65_535):
         return None

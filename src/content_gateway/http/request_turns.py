@@ -3,9 +3,8 @@
 All requests share one event loop, which runs what is ready first come, first served: whoever has a
 thousand connections has a thousand requests ready at once, and another client's one waits behind
 them all, however little each costs. So a request begins in this turn of the loop, or waits for a
-later one, as soon as its requestor is known. Knows how the loop turns, not what a request does.
-What is held for longer than a turn is shared by fair_semaphore.py; its permits would cost a fifth
-of a cheap request here."""
+later one, as soon as its requestor is known. What is held for longer than a turn is shared by
+fair_semaphore.py; its permits would cost a fifth of a cheap request here."""
 
 import asyncio
 import sys

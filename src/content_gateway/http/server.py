@@ -47,8 +47,8 @@ class Server(uvicorn.Server):
             self._captured_signals.clear()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Refuse new connections, let requests under way finish, and cut off what takes longer than
-        `ClientLimits.stop` seconds."""
+        """Accept no more, let requests finish, and after `ClientLimits.stop` seconds cut them
+        off."""
         for connection in self.server_state.connections:
             connection.shutdown()
         self.server_state.is_stopping = True
@@ -102,8 +102,8 @@ def make_server(
 
     *connections* is the limit of open connections; 0 means as many as RLIMIT_NOFILE allows. With
     *is_local* only requests for hosts of this machine are answered. *slow_rate* is that of
-    ClientLimits. These three count only where *bounds* is None. *announce* is called once requests
-    are accepted, and signals heard."""
+    ClientLimits. These three are unused with *bounds*. *announce* is called once requests are
+    accepted, and signals heard."""
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
     if bounds is None:

@@ -23,8 +23,7 @@ _ONE_BYTE: Final = 0x80
 def links(cid: Cid, data: bytes) -> list[Cid]:
     """The CIDs that the block *cid* with the bytes *data* links to, in order.
 
-    ValueError when the block is malformed, links to what we cannot keep, or is of a codec that
-    the embedded store does not walk."""
+    ValueError for a malformed block, links we cannot keep, or a codec that we do not walk."""
     return [Cid.from_bytes(link) for link in spelt_links(cid, data)]
 
 

@@ -63,8 +63,7 @@ def one_link(cid: Cid, most: int) -> NodeLinks:
 def read_links(cid: Cid, data: bytes, most: int) -> NodeLinks:
     """The links of the block *cid* with the bytes *data*, those inside of CIDs included.
 
-    ValueError when there are more than *most*, when it is malformed, or links to what cannot be
-    kept; the reason is in words."""
+    ValueError, with the reason, for more than *most*, malformed ones, and any we cannot keep."""
     if cid.codec in LEAVES:
         return NO_LINKS
     found = _LinkCount(most)

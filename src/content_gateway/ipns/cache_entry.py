@@ -49,9 +49,8 @@ class CacheEntry:
     *target* is what it points at, None while that is unknown or nothing we serve. *rank* is that of
     the best record seen. *failure* says why the last look-up failed, None if it did not. The entry
     is valid until *usable_until* (UTC) and fresh until *fresh_until* (monotonic). *answered* is
-    unset from the beginning of a look-up, at *asked_at* (monotonic), to its first result;
-    *finished_at* (UTC) is the time of the last result. The first callers wait until
-    *first_wait_ends* (monotonic)."""
+    unset from the beginning of a look-up, at *asked_at* (monotonic), to its first result, and
+    *finished_at* (UTC) the last. The first callers wait until *first_wait_ends* (monotonic)."""
 
     target: ContentPath | None = None
     rank: tuple[int, datetime] | None = None

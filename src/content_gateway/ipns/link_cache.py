@@ -4,8 +4,7 @@ One in-flight request for a name asks every source at once, verifies their recor
 best one. A record with a lower sequence than one seen before is never taken, whichever source
 serves it, across restarts too. Look-ups are bounded, with a fair share for each requestor; one that
 others join is charged to whoever began it. Knows freshness (boxo `namesys`: the record's TTL, but
-never beyond its validity). Following entries to content is left to resolver.py, fetching to the
-sources."""
+never beyond its validity). Entries are followed to content by resolver.py."""
 
 import asyncio
 import time

@@ -57,7 +57,7 @@ _V1_MIRRORS: Final = {
 class IpnsRecord:
     """A record whose signature was verified.
 
-    *value* is a content path, or some other text where the record leads nowhere; *valid_until* the
+    *value* is a content path, or another text where the record leads nowhere; *valid_until* the
     time (UTC) from which it is invalid; *ttl* how long it may be cached, None if it does not
     say."""
 

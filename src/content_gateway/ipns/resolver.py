@@ -1,9 +1,9 @@
 """The IPNS resolver: follows names that point at names until one points at a CID.
 
 The first caller of a name waits for the answer, for a moment only. Later callers get the last
-verified answer at once, and entries that are stale are refreshed in the background. A chain is as
-fresh as its least fresh entry, since each is checked on every walk. What a single name points at is
-known to link_cache.py."""
+verified answer at once, and stale entries are refreshed in the background. A chain is as fresh as
+its least fresh entry, since each is checked on every walk. Single names are left to
+link_cache.py."""
 
 import asyncio
 from dataclasses import dataclass
@@ -87,8 +87,7 @@ class IpnsDenylist(Protocol):
 class IpnsResolver:
     """What IPNS names resolve to.
 
-    Each method raises Blocked when the denylist names one of the chain's names, which is then not
-    looked up, or the CID at its end."""
+    Each method raises Blocked when the denylist has one of the chain's names, or its CID."""
 
     def __init__(self, cache: LinkCache, denylist: IpnsDenylist) -> None:
         self._cache = cache

@@ -48,8 +48,7 @@ def add_all(
     additions: Sequence[Addition],
     last: Mapping[str, int] = MappingProxyType({}),
 ) -> list[Pin | None]:
-    """Add all *additions* at *now* (microseconds since 1970). Returns each pin, or None where the
-    requestor holds it already.
+    """Add all at *now* (microseconds since 1970). Returns each pin, None for one already held.
 
     The contents of new pins are queued in the same transaction. *last*: by requestor, the creation
     time of a pin that was just deleted, which must not be used again."""

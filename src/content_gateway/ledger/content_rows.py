@@ -32,8 +32,7 @@ def waiting_of(row: tuple[Any, ...]) -> Waiting:
 
 
 def work_item_of(row: tuple[Any, ...]) -> WorkItem | None:
-    """The leased content of a row of leasing.LEASED; None, and a log entry, if its CID is invalid:
-    one bad row must not stop the others."""
+    """The content of a row of leasing.LEASED; None, and a log entry, if its CID is invalid."""
     (
         content,
         text,

@@ -189,8 +189,8 @@ class SqliteWorkQueue:
         await self._database.write(partial(due_now, numbers=numbers, now=self._now()))
 
     async def expedite(self) -> None:
-        """Make everything that waits and is not leased due now, in several transactions, so that
-        others can write in between."""
+        """Make all that waits due now, in several transactions, so that others can write in
+        between."""
         now, last = self._now(), 0
         while (
             end := await self._database.write(
@@ -226,8 +226,7 @@ class SqliteWorkQueue:
         return await self._database.search(job, seconds=_REPORT_TIMEOUT)
 
     async def reasons(self, limit: int) -> Mapping[str | None, int]:
-        """The *limit* most frequent reasons why promised contents are not pinned, with their
-        numbers; None: nothing went wrong."""
+        """The *limit* most frequent reasons why promised contents are not pinned, None for none."""
         states = msgspec.json.encode([*PENDING, ContentState.FAILED]).decode()
 
         def job(connection: sqlite3.Connection) -> dict[str | None, int]:

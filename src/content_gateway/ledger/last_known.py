@@ -146,8 +146,7 @@ class SqliteLastKnown:
     def _read(
         self, question: str, values: tuple[Any, ...], read_row: Callable[[tuple[Any, ...]], T]
     ) -> T | None:
-        """The value of the row; None also if the database or the row cannot be read, as the caller
-        can look the answer up instead."""
+        """The value of the row; None also where it cannot be read: the caller can look it up."""
         try:
             row = self._database.read(lambda db: db.execute(question, values).fetchone())
             return None if row is None else read_row(row)

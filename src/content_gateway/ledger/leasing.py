@@ -6,8 +6,7 @@ which it may be served. A line that was served goes to the end, so that ten thou
 requestor delay another's by one. A row of `turns` may be too early, as its first content may have
 been leased, released or postponed; it is corrected when it is served.
 
-Knows the tables `contents` and `turns`. How many contents one requestor may have is decided by
-model/content_state.py."""
+Knows the tables `contents` and `turns`. Shares are decided by model/content_state.py."""
 
 import sqlite3
 from typing import Any, Final
@@ -72,8 +71,7 @@ class Leasing:
         self.is_complete = True
 
     def run(self) -> None:
-        """Lease what *quota* allows. First tries come last: they use what the bounded queues
-        leave."""
+        """Lease by *quota*. First tries come last: they use what the bounded queues leave."""
         if self._quota.releases and self._room.left:
             limit = min(self._quota.releases, self._room.left)
             for item in self._lease(_RELEASES, {"limit": limit}):
@@ -128,8 +126,8 @@ class Leasing:
         return items
 
     def _requeue(self, queue: Queue, requestor: int, place: int) -> None:
-        """Move a line to *place* microseconds from now, or to the time its first content is due;
-        delete it if it is empty."""
+        """Move a line to *place* microseconds from now, or its first due time; delete an empty
+        one."""
         (first,) = self._connection.execute(_FIRST, (queue, requestor)).fetchone()
         if first is None:
             self._connection.execute(

@@ -124,8 +124,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """A content in the ledger: its *number*, whether somebody holds it, and the *replicas* of
-    *wanted* at its last status check."""
+    """A content in the ledger: its *number*, *is_held* by somebody, *replicas* of *wanted*."""
 
     number: int
     is_held: bool
@@ -159,8 +158,8 @@ class WorkItem:
     *is_held*: whether somebody held it when it was leased. *generation* changes with every first
     pin and last release; an outcome of an older one is dropped. *status_checks*: since the last
     event. *attempts*: since it was last pinned. *last_request* was sent at *requested_at* (seconds
-    since 1970). *requestor*: the number of the requestor in whose line it waited. *is_shared*:
-    whether others hold it too."""
+    since 1970). *requestor*: the number of the one in whose line it waited. *is_shared*: others
+    hold it too."""
 
     id: int
     cid: Cid
@@ -207,8 +206,7 @@ def fair_share(free: int, held: int) -> int:
     of what it then has stays free. The last free worker goes only to a requestor that has none.
 
     One requestor alone gets two thirds of all workers, the next one two thirds of the rest (dynamic
-    thresholds, Choudhury and Hahne 1998). So a newcomer finds a free worker at once, however long
-    the others' work takes."""
+    thresholds, Choudhury and Hahne 1998). So a newcomer finds a free worker at once."""
     if free == 1:
         return 0 if held else 1
     return max(0, min((2 * free - held + 2) // 3, free - 1))

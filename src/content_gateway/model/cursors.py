@@ -1,7 +1,6 @@
 """Cursors: where the next page of a requestor's pins begins, as text.
 
-Knows that pins are ordered by their creation time, which is unique for a requestor. The content of
-a page is in model/pins.py."""
+Knows that pins are ordered by their creation time, which is unique for a requestor."""
 
 import re
 from datetime import datetime

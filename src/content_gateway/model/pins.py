@@ -71,10 +71,9 @@ class Pin:
 class PinStatus:
     """A requestor's pin and how far the backend is with its content.
 
-    *replicas* of *wanted* peers hold it. *blocks* and *size* (bytes): fetched so far, 0 if the
-    backend does not say. *error*: why it is not pinned, None if nothing went wrong. *attempts*:
-    since it was last pinned. *next_at*: when it is reconciled next, None if final or in
-    progress."""
+    *replicas* of *wanted* peers hold it. *blocks* and *size* (bytes): fetched so far, 0 if unknown.
+    *error*: why it is not pinned, None if nothing went wrong. *attempts*: since it was last pinned.
+    *next_at*: when it is reconciled next, None if final or in progress."""
 
     pin: Pin
     state: ContentState
@@ -121,8 +120,7 @@ class Match(StrEnum):
 class Search:
     """A search for a requestor's pins: those that pass every filter that is set.
 
-    *before* and *after*: creation times, exclusive. *cursor* is no filter: the page begins behind
-    the pin that was created then."""
+    *before* and *after*: creation times, exclusive. *cursor*: the page begins behind that pin."""
 
     states: frozenset[ContentState] | None = None
     cids: tuple[Cid, ...] = ()
@@ -139,9 +137,9 @@ class Search:
 class Page:
     """A page of the pins that a search finds, newest first.
 
-    Has the limit of the search, or fewer if their text exceeds MAX_PAGE_BYTES. *count*: all pins
-    that pass the filters, wherever the page begins. *more*: whether older ones follow. The
-    statuses have no *peers*."""
+    Has the limit of the search, or fewer if their text exceeds MAX_PAGE_BYTES. *count*: all that
+    pass the filters, wherever the page begins. *more*: older ones follow. Statuses have no
+    *peers*."""
 
     count: int
     pins: Sequence[PinStatus]

@@ -189,8 +189,7 @@ class StoredEntry:
 
 @dataclass(frozen=True, slots=True)
 class Staleness:
-    """How old a cached answer is, and by how much it has outlived its freshness (or, where that is
-    negative, will be fresh for)."""
+    """How old a cached answer is, and how long ago (or, negative, until) its freshness ended."""
 
     age: timedelta
     overdue: timedelta

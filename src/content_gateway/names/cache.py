@@ -113,8 +113,7 @@ class Cache:
     ) -> CachedName:
         """The entry to serve after *records*, some of which failed, were resolved just now.
 
-        That is the previous one where it is whole and may still be served, and the failure is
-        temporary. Logs whose fault it is."""
+        That is the previous one if it is whole and may be served, and the failure is temporary."""
         known = self.get(question)
         for record, failed in records.failures.items():
             tell = log.warning if failed.is_temporary else log.info

@@ -90,8 +90,7 @@ class IpnsLookup(Protocol):
     ) -> IpfsPath | None:
         """The path that *name* was last verified to resolve to, None if unknown.
 
-        Starts a resolution, charged to *requestor*, where the last one has expired, or with
-        *force_refresh*. Raises Blocked."""
+        Starts a resolution, charged to *requestor*, of an expired one or with *force_refresh*."""
 
     def known(self, name: IpnsName) -> IpfsPath | None:
         """The last verified path that is still valid, without asking anybody; raises Blocked."""

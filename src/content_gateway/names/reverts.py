@@ -59,9 +59,8 @@ def read_refusal(data: bytes) -> GatewayError:
 
 
 def read_resolver_error(data: bytes) -> GatewayError:
-    """What it means that the name's own resolver reverts with *data*: NameNotFound for absence,
-    UpstreamUnavailable, UpstreamTimeout or InvalidUpstreamResponse for a gateway, or
-    ResolverFailed."""
+    """What it means that the name's own resolver reverts with *data*: NameNotFound for absence, an
+    outage or InvalidUpstreamResponse for a failed gateway, and else ResolverFailed."""
     for _ in range(MAX_WRAPPINGS):  # a resolver may have asked the Universal Resolver itself
         if data[:4] != RESOLVER_ERROR:
             break

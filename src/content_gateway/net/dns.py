@@ -22,8 +22,7 @@ PORT: Final = 53
 class Dns:
     """Asks *nameservers* (IP addresses), or those of the file *system*; *seconds* bound a question.
 
-    Without *over_tcp* an answer is what fits into one datagram. Raises ValueError for a nameserver
-    that is not an address."""
+    Without *over_tcp* an answer is what fits into one datagram. ValueError for a bad address."""
 
     def __init__(
         self,

@@ -116,8 +116,8 @@ class Download:
 class HttpClient:
     """One connection pool with its *limits*; open it with `async with`.
 
-    Without a *guard* it is for the operator's own upstreams only; with one, for URLs that others
-    chose. The two never share a pool."""
+    Without a *guard* it is for the operator's own upstreams; with one, for URLs that others
+    chose."""
 
     _session: aiohttp.ClientSession
     _turns: Turns
@@ -169,8 +169,8 @@ class HttpClient:
         Waits for a connection first, in the turn of *requestor*, which no server is blamed for, and
         calls *begun* then. Raises Overloaded where none was free, UpstreamTimeout after *seconds*,
         AnswerTooLarge above *max_bytes*, InvalidUpstreamResponse when it is not HTTP or the guard
-        does not allow the URL, UpstreamUnavailable when the server cannot be reached (or may not,
-        says the guard) or hangs up."""
+        does not allow the URL, UpstreamUnavailable without a connection, or if it ends too
+        early."""
         with self._room.hold() as hold:
             sent = len(body or b"")
             hold.resize(sent)
@@ -209,8 +209,7 @@ class HttpClient:
         """The answer to one request, to be read piece by piece: for what may be long.
 
         Raises as `ask` does, on entering, while reading and where the body ends too early; the
-        caller caps the bytes. *seconds* bounds all of it, *idle_seconds* the wait for each
-        piece and for the head."""
+        caller caps the bytes. *seconds* bounds all of it, *idle_seconds* each wait for bytes."""
         end = asyncio.get_running_loop().time() + seconds
         async with self._exchange(
             method, url, seconds=seconds, headers=headers, idle_seconds=idle_seconds

@@ -70,8 +70,7 @@ class Availability:
         return True
 
     def record_success(self, *, is_write: bool) -> bool:
-        """A status check or a write was answered; returns whether that ends an outage, in which
-        the backend may have lost something."""
+        """A status check or a write was answered; returns whether that ends an outage."""
         if not self._failures or (self._failed_on_write and not is_write):
             return False
         was_real = self._failures >= _OUTAGE_AFTER

@@ -35,8 +35,8 @@ class PinBackend(Protocol):
 
         *ages*: how many seconds old the answer may be; a content that is not in it is asked for
         now. *unsent*: contents that were never requested, for which an old listing without them
-        will do. TrackerStatus.UNKNOWN: it could not be found out. Raises UpstreamError if that is
-        so for all."""
+        will do. TrackerStatus.UNKNOWN: it could not be found out; UpstreamError if that is so for
+        all."""
 
     async def pin(
         self,
@@ -48,8 +48,7 @@ class PinBackend(Protocol):
         """Ask the backend to pin *cid* and return its status after that; may take as long as the
         retrieval. *seen* is the status just before.
 
-        *origins*: nodes that have it, as its requestors say. They are tried too, and it is no
-        failure if one cannot be reached.
+        *origins*: nodes that have it, as its requestors say. One that is unreachable is no failure.
 
         Never drops what is pinned already, whatever *seen* says. Raises PinFailed when the backend
         tried and cannot, PinDeferred when it accepts no more now or failed temporarily,

@@ -3,8 +3,7 @@
 All processes share the due times in the ledger, so these are times of the wall clock, which
 somebody may set. The monotonic clock shows when that has happened. A step forward makes contents
 due early, which costs a status check. A step back would delay them: by the step, where a process
-saw it; and where nobody did, until a due time is further ahead than any backoff. How due times are
-corrected is left to the ledger."""
+saw it; and where nobody did, until a due time is further ahead than any backoff."""
 
 import time
 from collections.abc import Callable
@@ -22,8 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 class ClockWatch:
-    """Ensures that nothing in *ledger* waits for more than *longest* seconds from now, or is leased
-    for more than *lease* seconds."""
+    """Ensures that no wait in *ledger* is over *longest* seconds, and no lease over *lease*."""
 
     def __init__(
         self,

@@ -31,8 +31,7 @@ def owner_name() -> str:
 def lease_quota(
     policy: ReconcilePolicy, under_way: Collection[WorkItem], availability: Availability
 ) -> LeaseQuota:
-    """How many contents may be leased now, by queue and requestor: as many as workers are free; in
-    an outage one probe per backoff."""
+    """How many may be leased now, by queue and requestor; in an outage one probe per backoff."""
     most = policy.workers
     held = [(item.requestor, item.queue) for item in under_way]
     free = max(0, shared_by_all(most) - len(held))

@@ -21,8 +21,7 @@ class Outcomes:
         self._waiting: dict[Cid, set[asyncio.Future[None]]] = {}
 
     async def first(self, cid: Cid, seconds: float) -> bool:
-        """Whether a status of *cid* was recorded within *seconds* of this call; False at once if
-        *limit* callers wait already."""
+        """As `Reconciler.first_outcome`; False at once if *limit* callers wait already."""
         if not self._free:
             return False
         self._free -= 1

@@ -1,8 +1,8 @@
 """Pinning: a pin exists from the moment the ledger holds it durably.
 
 Knows that a pin belongs to a requestor, and that many may pin one content; declares the PinLedger
-that it writes to. Asking the backend is left to the reconciler, which is only woken here: no
-request waits for a cluster."""
+that it writes to. The reconciler asks the backend, and is only woken here: no request waits for
+it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -50,8 +50,7 @@ class PinLedger(Protocol):
         """The requestor's pin of *cid* and how far its content is; None if there is none."""
 
     async def search(self, requestor: str, search: Search, shown: Callable[[Page], T]) -> T:
-        """The result of *shown* for the page of pins that *search* finds. *shown* is called in
-        another thread, as a page may be large."""
+        """The result of *shown*, called in another thread, for the page that *search* finds."""
 
 
 class PinDenylist(Protocol):

@@ -51,8 +51,8 @@ class QueueWatch:
         waiting_requestors: Callable[[int], Sequence[int]],
         clock: Callable[[], float],
     ) -> None:
-        """*waiting_requestors(limit)* gives requestors that have due contents in the ledger,
-        whichever process accepted their pins."""
+        """*waiting_requestors(limit)*: those with due contents, whichever process took their
+        pins."""
         self.windows = SubmissionWindows(queue.workers, rules, clock)
         self._queue = queue
         self._waiting_requestors = waiting_requestors
@@ -93,8 +93,7 @@ class QueueWatch:
             return None
 
     async def wait_for_room(self, item: WorkItem, seen: BackendStatus) -> bool:
-        """Wait until there is room for *item*, whose status is *seen*, and take it; False where
-        there was none in time."""
+        """Wait until there is room for *item* (*seen* is its status); False for none in time."""
         if is_retry(item, seen):
             return True  # `adjust` has taken a place for it already
         self.windows.record_arrival(item.requestor)

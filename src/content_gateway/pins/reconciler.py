@@ -1,8 +1,7 @@
 """The reconciler: makes the pin backend hold exactly what the ledger has promised.
 
 Theory of operation. It works as a Kubernetes controller does: compare the desired state (the
-ledger) with the observed one (the backend's status), do one step towards the desired state, and
-check again later.
+ledger) with the observed one (the backend's status), do one step towards the desired, check again.
 
 Leases. A content is *due* when it is promised and not known to be pinned, or when its last
 requestor has released it. The reconciler leases due contents for thirty seconds and renews the
@@ -12,8 +11,8 @@ CID never overlap. When a worker dies, its lease expires and another worker cont
 
 Generations. Requestors do not wait for leases. The first promise of a content and its last release
 give it a new *generation*. An outcome that was observed under an older generation is dropped, and
-the content is due at once. So a pin that is added while its content is being unpinned is never
-mistaken for the old pin.
+the content is due at once. So a pin added while its content is unpinned is never taken for the old
+one.
 
 One round. Ask the backend for the status of many contents in one call. For each content, either
 record an outcome or send one request. What the backend holds already is not requested again; what
@@ -36,19 +35,17 @@ Failures. An unreachable backend says nothing about a content: states stay, only
 reason changes. The reconciler then leases one content at a time, as a probe, until the backend
 answers. Where the backend rejects writes only, released contents are still leased. After an outage
 it triggers a resync, since the backend may have lost what it had confirmed. A content that the
-backend cannot pin becomes *failed*, with the reason, and is retried with a longer backoff, for
-ever.
+backend cannot pin becomes *failed*, with the reason, and is retried for ever, with a longer
+backoff.
 
 Slow contents must not block others. The first attempt has five seconds, the second thirty, each
 later one twice as long; the backend keeps what it fetched before. There are three queues: at most
-half of the workers serve retries and later status checks, at most a quarter serve slow contents,
-which were tried many times.
+half of the workers serve retries and later status checks, at most a quarter slow contents.
 
 One requestor must not block others. Contents are leased in turn by requestor, and a requestor gets
 only so many free workers that half of its number stays free, in each queue and in total. So a
 newcomer finds a free worker at once. A single requestor still has `ReconcilePolicy.workers`. The
-same holds for the workers of a backend that queues requests, once two requestors use it
-(submission_window.py)."""
+same holds for a backend's own queue, once two requestors use it (submission_window.py)."""
 
 import asyncio
 import math

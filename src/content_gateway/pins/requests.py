@@ -33,8 +33,7 @@ log = structlog.get_logger(__name__)
 
 
 class Submitter:
-    """Sends requests for contents leased by *owner*; *origins* has addresses of nodes that have
-    it."""
+    """Sends requests for contents leased by *owner*; *origins* has nodes that have them."""
 
     def __init__(
         self,

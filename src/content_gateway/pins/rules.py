@@ -238,8 +238,8 @@ class DecisionRules:
         )
 
     def postponed(self, item: WorkItem) -> Outcome:
-        """The outcome when the backend was unreachable or its queue was full. The content is not
-        the cause, so it is checked again soon."""
+        """The outcome of an unreachable backend or full queue: no fault of the content, checked
+        soon."""
         is_uncounted = item.status_checks >= _MAX_COUNTED_POSTPONES
         return Outcome(
             None, self.backoffs.unreachable_backoff(item.status_checks), is_uncounted=is_uncounted

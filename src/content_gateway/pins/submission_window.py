@@ -12,8 +12,7 @@ requestors have sent something within ten minutes, three rules hold:
 - Withdrawal: if the queue is more than half full by then, what has been there for longer than its
   attempt timeout is withdrawn, and retried later.
 
-Knows what was sent and what the backend says is in progress. Asking, sending and writing is left to
-queue_watch.py and the reconciler."""
+Knows what was sent and what the backend has in progress; queue_watch.py asks and sends."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -46,8 +45,7 @@ _MAX_REPORTED: Final = 1_000
 
 @dataclass(slots=True)
 class _Window:
-    """One requestor's places in the queue: *held* in all, *retries* among them; *used* is *held*
-    at the time of the last answer."""
+    """One requestor's places: *held* in all, *retries* among them, *used* at the last answer."""
 
     active_at: float
     moved_at: float = 0.0  # when a content last left, or the first one entered

@@ -18,12 +18,12 @@ class WorkQueue(Protocol):
         """At most *limit* requestors, by number, that have contents in a queue."""
 
     async def lease(self, owner: str, seconds: float, quota: LeaseQuota) -> Sequence[WorkItem]:
-        """Lease as many due contents as *quota* allows to *owner*, for *seconds*, in turn by
-        requestor."""
+        """Lease as many due contents as *quota* allows to *owner*, for *seconds*, by requestor in
+        turn."""
 
     async def renew(self, owner: str, items: Sequence[WorkItem], seconds: float) -> set[int]:
-        """Extend *owner*'s leases; returns the numbers of the contents that it still has, with the
-        generation it knows."""
+        """Extend *owner*'s leases; returns the numbers it still has, with the generation it
+        knows."""
 
     async def release(self, owner: str) -> None:
         """Give up all of *owner*'s leases."""

@@ -1,7 +1,6 @@
 """The settings as a whole, and the rules that hold between them.
 
-Knows which groups there are; each setting by itself is in groups.py, where values come from in
-sources.py, what they do in wiring/."""
+Knows the groups; their settings are in groups.py, the sources of values in sources.py."""
 
 from collections.abc import Iterator
 from ipaddress import ip_address

@@ -1,7 +1,6 @@
 """Unstoppable Domains as deployed: the contracts to ask, and the endings that are theirs.
 
-Values only. They have a file because they change when somebody else deploys or sells something,
-and the other defaults when we decide."""
+A file of their own: they change when somebody else deploys or sells something."""
 
 from typing import Final
 

@@ -63,8 +63,7 @@ def connect(
 def _use_wal(connection: sqlite3.Connection, busy_ms: int) -> None:
     """Switch the database to WAL mode, waiting *busy_ms* for others. Raises sqlite3.Error.
 
-    The busy timeout has no effect on this pragma: SQLite gives up at once where another connection
-    makes the same switch at the same time."""
+    The busy timeout has no effect here: SQLite gives up where another connection switches too."""
     end = time.monotonic() + busy_ms / 1000
     while True:
         try:

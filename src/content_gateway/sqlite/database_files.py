@@ -160,8 +160,7 @@ class DatabaseFiles:
 
     def check_before(self, *, follows: bool) -> None:
         """As `check`, before a commit. Only the path is checked where the commit *follows* another
-        at once: its writes were asked for before the check after that one, which found all
-        sound."""
+        at once: its writes were asked for before the check after that one."""
         was_sound, self._is_sound = self._is_sound, False
         if follows and was_sound:
             self.check_path()

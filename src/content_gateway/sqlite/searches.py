@@ -1,8 +1,7 @@
 """Long reads of a SQLite file: in threads beside the event loop, in turn by requestor.
 
 Each search reads one snapshot, on a connection that is reused. Knows how long a search may take,
-and that the WAL cannot restart while searches overlap. What is read is left to the stores, the
-turns to concurrency/fair_semaphore.py."""
+and that the WAL cannot restart while searches overlap. Turns are left to fair_semaphore.py."""
 
 import asyncio
 import sqlite3
@@ -145,8 +144,7 @@ class Searches:
             raise self._files.unreadable(wrong) from wrong
 
     def _connect(self) -> sqlite3.Connection:
-        """An idle connection, else a new one. Opening takes a dozen statements, after each of which
-        the thread waits for the interpreter."""
+        """An idle connection, else a new one, which takes a dozen statements to open."""
         try:
             return self._idle.pop()
         except IndexError:

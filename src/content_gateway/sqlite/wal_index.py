@@ -18,8 +18,7 @@ INDEX_BYTES: Final = _BACKFILL.size
 
 class WalIndex(NamedTuple):
     """What must be in the files: a WAL of *frames* with *page_bytes* each, under *salts*, and a
-    database of *pages*. The first *checkpointed* frames are in the database; a checkpoint has
-    begun to write as many as *attempted*."""
+    database of *pages*. *checkpointed* frames are in it; *attempted* ones may be partly."""
 
     page_bytes: int
     frames: int

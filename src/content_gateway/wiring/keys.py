@@ -1,7 +1,6 @@
 """The part of the composition root that issues keys: the ledger's database, and nothing else.
 
-A key can be revoked whatever is wrong with a denylist, a zone file or the blocks, and at once:
-nothing of names or pins is imported."""
+A key can be revoked at once, whatever is wrong with the denylist, zone file or blocks."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -33,8 +33,7 @@ CONNECTIONS: Final = PoolLimits(in_all=256, per_server=64, waiting=4096, seconds
 
 @dataclass(frozen=True, slots=True)
 class WiredPins:
-    """The open parts that keep pins; *store* is the embedded one, where that is the backend, and
-    *blocks* what it keeps them in."""
+    """The open parts that keep pins; *store* and its *blocks* where the backend is embedded."""
 
     pinning: Pinning
     contents: SqliteWorkQueue

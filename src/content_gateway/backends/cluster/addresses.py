@@ -16,8 +16,7 @@ def read_origins(pin: Mapping[str, Any]) -> list[Multiaddr]:
 
 
 def read_addresses(peer: Mapping[str, Any]) -> list[str]:
-    """Where the IPFS node of *peer*, a line of `/peers`, can be reached; nowhere where the peer or
-    its node could not say."""
+    """Where the IPFS node of *peer*, a line of `/peers`, is reachable; empty if it did not say."""
     node = peer.get("ipfs")
     found = multiaddrs(node.get("addresses") if isinstance(node, dict) else None)
     return [address.text for address in found]

@@ -89,8 +89,7 @@ class Wanted:
     async def read(
         self, cid: Cid, at_once: asyncio.Semaphore | None = None
     ) -> Allocation | UpstreamError | None:
-        """The pin of *cid* as one peer has it now, None where it has none, or why that is not
-        known; its turn comes by *at_once*."""
+        """As `allocations`, for one *cid*, asked of a peer in its turn by *at_once*."""
         errors: list[UpstreamError] = []
         async with at_once or nullcontext():
             for peer in self._peers.order():

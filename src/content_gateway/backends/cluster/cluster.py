@@ -1,9 +1,8 @@
 """IPFS Cluster over its REST API, as a pin backend.
 
-Knows the API's calls and their traps (docs/facts/pins.md): what is not in the pinset
-looks like what is not begun until `/allocations` was asked, a pin that failed is recovered and
-never sent again, and an accepted change may be lost while a batch is open. When to look and when
-to ask is the reconciler's business."""
+Knows the API's calls and their traps (docs/facts/pins.md): what is not in the pinset looks like
+what has not begun until `/allocations` is asked, a failed pin is recovered and never sent again,
+and an accepted change may be lost while a batch is open. The reconciler decides when to ask."""
 
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence

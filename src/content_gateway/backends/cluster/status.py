@@ -42,16 +42,14 @@ class Allocation:
     def suffices(self, least: int) -> bool:
         """Whether it keeps as much as was promised, on *least* peers (0: as the cluster likes).
 
-        Pinned by somebody else, or by us with other settings, it may be on fewer peers, without
-        what it links to, or for a time only."""
+        Pinned by others, or with other settings, it may be on fewer peers, or without its links."""
         is_few = least > 0 and self.wanted is not None and self.wanted < least
         return self.is_pin and self.keeps_all and not is_few
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the allocated peers say of a content; *allocations* of them are named in its pin, as the
-    peer knows it that has spoken last.
+    """What the allocated peers say of a content; *allocations* are named in the newest pin seen.
 
     Without allocations, every peer should hold it, or it is not in the pinset. *silent* has the ids
     of the peers that did not answer; *remote*, by id, those that say that others should hold it."""
@@ -63,8 +61,7 @@ class Status:
     remote: Mapping[str, Peer] = field(default_factory=dict)
 
     def as_named(self, named: Collection[str]) -> "Status":
-        """What it means where the pin names the peers with these ids: one of them that leaves it to
-        others has not heard of that."""
+        """The verdict where the pin names the peers with these ids: a remote one is out of date."""
         unheard = [peer for peer_id, peer in self.remote.items() if peer_id in named]
         if not unheard:
             return self
@@ -121,8 +118,8 @@ class Status:
         return len(self.peers) >= self.allocations
 
     def _reason(self, words: Collection[str]) -> str | None:
-        """What the peers complain of, each complaint once, with who has it: their errors, and
-        those *words* of theirs."""
+        """What the peers complain of: each error, and those *words* of theirs, once, with their
+        names."""
         complaints: dict[str, list[str]] = {}
         for peer in self.peers:
             if peer.error or peer.status in words:

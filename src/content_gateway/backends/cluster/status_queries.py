@@ -182,8 +182,7 @@ class StatusQueries:
         return queued | self._listed_as_held(mine, ages)
 
     async def _done(self, under_way: Mapping[Cid, float]) -> int:
-        """How many of these seem to be done, where that is most of them: before, a listing would
-        soon be followed by the next."""
+        """How many seem to be done, where most are: before, a listing would soon need another."""
         done = await self._listings.in_progress.done(under_way)
         return done if done >= _MOST_OF_THEM * len(under_way) else 0
 

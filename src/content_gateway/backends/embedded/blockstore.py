@@ -2,8 +2,7 @@
 
 A block is stored in one transaction with the reference of the pin that needs it. So a block is
 garbage exactly when no pin refers to it, and no DAG is walked to find that out. Knows the order of
-the steps in ingest.py and garbage.py; which blocks belong to a DAG is left to wantlist.py, where
-they come from to retrieval.py."""
+the steps in ingest.py and garbage.py; fetching is left to wantlist.py and retrieval.py."""
 
 import asyncio
 import sqlite3

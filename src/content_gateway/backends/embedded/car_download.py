@@ -45,8 +45,8 @@ async def receive(
     """Store the CAR of *root* from *gateway*, as far as it is valid.
 
     Shares *parts* with other streams: so many parts are verified and stored at a time, each with
-    some 8 MiB of memory, while the other streams do not read. Raises what *store* raises; faults of
-    the gateway are in the result."""
+    some 8 MiB of memory, while the other streams do not read. Faults of the gateway are in the
+    result."""
     stream = _CarStream(gateway.seconds, store, parts)
     try:
         try:

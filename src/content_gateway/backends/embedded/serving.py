@@ -1,8 +1,7 @@
 """Reading what is kept: one block, or the CAR of a DAG.
 
 Knows the scopes and the order of a CAR (ipfs/specs `trustless-gateway.md`: depth first, parents
-before children, no duplicates), and that every block is verified again before it leaves. HTTP is
-left to whoever serves it."""
+before children, no duplicates), and that every block is verified again before it leaves."""
 
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Iterator

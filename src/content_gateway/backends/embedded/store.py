@@ -1,9 +1,8 @@
 """The embedded pin store, as a pin backend: keeps whole DAGs on this machine, and serves them.
 
 Knows the order of work: a pin is begun, what is missing is brought in, and it is marked complete,
-durably, only when nothing lacks; so a crash costs what was under way and no more. Replication is
-1, and nothing is announced to the DHT. How blocks are kept, fetched and read is left to the
-modules beside this one."""
+durably, only when nothing lacks; so a crash costs what was under way and no more. Replication is 1,
+and nothing is announced to the DHT. Blocks are left to the modules beside this one."""
 
 import asyncio
 import traceback
@@ -44,8 +43,7 @@ _ABSENT: Final = BackendStatus(TrackerStatus.ABSENT, 0, 1, (Peer("embedded", "un
 
 
 class EmbeddedStore:
-    """Pins kept in *blocks*, fetched from *gateways*, and from origins where *to_origins* is
-    the guarded client that reaches them."""
+    """Pins in *blocks*, fetched from *gateways*, and from origins by the guarded *to_origins*."""
 
     def __init__(
         self,
@@ -151,8 +149,7 @@ class EmbeddedStore:
         return self._gateways.joined_by(self._to_origins, asked)
 
     async def unpin(self, cid: Cid) -> None:
-        """Unpin *cid*, durably; blocks that no other pin needs are deleted in the background.
-        Raises StorageUnavailable."""
+        """Unpin *cid*, durably; blocks that no other pin needs are deleted in the background."""
         await self._blocks.unpin(cid)
 
     async def pinset(self) -> AsyncGenerator[Listed, None]:
@@ -173,8 +170,8 @@ class EmbeddedStore:
     def car(self, cid: Cid, scope: Scope = "all") -> AsyncGenerator[bytes, None]:
         """The CAR (version 1, order=dfs, dups=n) of what is below *cid*, piece by piece.
 
-        Raises NotFound for a missing block and Blocked for a blocked one, before the first piece if
-        it is the root; StorageUnavailable."""
+        Raises NotFound for a missing block and Blocked, before the first piece if it is the
+        root."""
         most = max(MAX_LINKS, self._limits.blocks)
         return read_car(self._blocks, cid, scope, most, self._checker)
 
@@ -182,8 +179,7 @@ class EmbeddedStore:
 def _drop_locals(failed: BaseException) -> None:
     """Clear the frames that *failed* has passed, and those of the errors it was raised from.
 
-    A task and its error hold each other, and the frames megabytes of blocks: what failed would
-    be kept until a collection comes."""
+    A task and its error hold each other, and the frames megabytes of blocks, until a collection."""
     ahead, seen = [failed], set[int]()
     while ahead:
         error = ahead.pop()

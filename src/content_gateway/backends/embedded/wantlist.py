@@ -73,8 +73,8 @@ class Wantlist:
 
     Methods raise ValueError, with the reason in words, when the DAG is over a limit, malformed, or
     of a kind that cannot be kept, and Overloaded when it is too much beside others. *check* is
-    asked about each CID before it is followed, and raises what it raises. Use it by `with`: it
-    gives back its *room* in the end."""
+    asked about each CID before it is followed. Use it by `with`: it gives back its *room* in the
+    end."""
 
     def __init__(
         self,
@@ -158,8 +158,7 @@ class Wantlist:
             self._wanted -= 1
 
     def accept_links(self, cid: bytes, links: NodeLinks) -> list[bytes]:
-        """Take note that a wanted node is here, and of its *links*; the multihashes that are
-        wanted because of them."""
+        """A wanted node is here, with its *links*; returns the multihashes that are wanted now."""
         level = self._known[cid]
         if level == _HERE:
             return []

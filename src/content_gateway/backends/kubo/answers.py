@@ -155,9 +155,9 @@ def refusal(message: str) -> PinFailed | PinDeferred:
 class PinsetReader:
     """The CIDs in one whole answer of `pin/ls`, as its bytes come: `feed` them, then `end`.
 
-    Left out are CIDs that can be no pin of ours: of codecs we do not accept, and of version 0.
-    To Kubo a version 0 pin is another pin than the version 1 pin that we ask for, and must not
-    hide that ours is gone."""
+    Left out are CIDs that can be no pin of ours: of codecs we do not accept, and of version 0,
+    which Kubo pins apart from the version 1 that we ask for, so that it must not hide that ours is
+    gone."""
 
     def __init__(self) -> None:
         self._rest = bytearray()  # the unfinished entry

@@ -152,8 +152,8 @@ class Kubo:
                 read_unpinned(answer.status, answer.body, cid)
 
     async def pinset(self) -> AsyncGenerator[Listed, None]:
-        """Every recursive pin of version 1 and of a codec we accept. The blocks of fifty of them,
-        at random, are looked for on its disk.
+        """Every recursive pin of version 1 and of a codec we accept. Fifty, at random, are
+        verified.
 
         The list is asked for whole, not streamed: an error in the middle of a streamed one shows in
         a trailer only, which our client cannot see. A node that is shutting down ends its lists

@@ -1,8 +1,7 @@
 """The handlers of the Pinning Service API 1.0.0, which clients find under /psa.
 
-Puts the API's words on the same pins that the native operations show: one ledger, two faces.
-Knows its operations and its PinStatus object; what clients send is read by
-pinning_service_query.py."""
+Puts the API's words on the same pins that the native operations show: one ledger, two faces. Knows
+its operations and its PinStatus object; requests are parsed by pinning_service_query.py."""
 
 from contextlib import suppress
 from datetime import datetime
@@ -47,8 +46,7 @@ class Work(Protocol):
 class PsaHandlers:
     """Answers clients of the Pinning Service API.
 
-    *delegates* has the multiaddrs they should connect to; *origins* says which of theirs are
-    used."""
+    *delegates* has the multiaddrs they should connect to; *origins* filters theirs."""
 
     def __init__(
         self, pinning: Pinning, *, delegates: Delegates, origins: OriginRules, work: Work

@@ -51,8 +51,7 @@ _META: Final = msgspec.json.Decoder(dict[str, _Text])
 
 
 def parse_pin(body: bytes, rules: OriginRules) -> tuple[str, Label]:
-    """The CID as it is spelt in the Pin object *body*, and what is said of the pin, with the
-    origins that *rules* take.
+    """CID and label of the Pin object *body*, with the origins that *rules* take.
 
     Raises InvalidBody."""
     if not body:

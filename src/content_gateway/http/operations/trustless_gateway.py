@@ -1,8 +1,7 @@
 """The trustless gateway: what the embedded store holds, for clients that verify it themselves.
 
-Knows ipfs/specs trustless-gateway.md: raw blocks and CARs by their CID, how the form is asked
-for, and the header fields of what never changes. Only what is held is served; what a CAR
-consists of is left to the store."""
+Knows ipfs/specs trustless-gateway.md: raw blocks and CARs by their CID, how the form is asked for,
+and the header fields of what never changes. Only what is held is served."""
 
 import re
 from collections.abc import AsyncGenerator, Iterable, Mapping
@@ -85,8 +84,7 @@ class _Wanted:
 class TrustlessHandlers:
     """Serves *store*; None: nothing is served, and there is nothing at these paths.
 
-    Each answer is one of the large *answers* that are sent at once, from before its first block is
-    read until its client has taken it."""
+    Each answer is one of the *answers* sent at once, until its client has taken it."""
 
     def __init__(self, store: Store | None, denylist: PinDenylist, answers: FairSemaphore) -> None:
         self._store = store

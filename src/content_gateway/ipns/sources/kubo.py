@@ -43,8 +43,7 @@ class KuboSource:
 
 
 def read_value(body: bytes) -> bytes:
-    """The record in Kubo's events, which are one JSON object a line; raises
-    InvalidUpstreamResponse."""
+    """The record in Kubo's events, a JSON object a line; raises InvalidUpstreamResponse."""
     found: Any = None
     for line in body.splitlines():
         event = json_object(line, who="Kubo")
