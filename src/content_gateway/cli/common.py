@@ -58,6 +58,18 @@ def data_option(function: F) -> F:
     )(function)
 
 
+def ledger_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The options `--config`, `--data` and `--json` of a command that works on a service's ledger.
+
+    *function* gets `loaded`, the settings, and `as_json`. Raises WrongSettings."""
+
+    @wraps(function)
+    def with_settings(*, config: Path | None, data: Path | None, **others: Any) -> None:
+        function(loaded=load(config, {"data_dir": data}, _QUIET), **others)
+
+    return config_option(data_option(json_option(with_settings)))
+
+
 def key_option(function: F) -> F:
     """The option `--key KEY`, which the environment can give instead."""
     return click.option(
@@ -115,17 +127,28 @@ def load(
     return loaded
 
 
-def load_beside(config: Path | None, data: Path | None) -> Loaded:
-    """The settings of a command that works beside a service; raises WrongSettings."""
-    return load(config, {"data_dir": data}, _QUIET)
-
-
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """The result of *coroutine*, on uvloop."""
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(coroutine)
+
+
+def run_on(
+    chosen: Settings,
+    work: "Callable[[Application], Coroutine[Any, Any, T]]",
+    zones: "Sequence[ZoneFile]" = (),
+) -> T:
+    """The result of *work* on the parts of a service with these settings."""
+
+    async def opened_for_it() -> T:
+        from content_gateway.wiring.app import opened
+
+        async with opened(chosen, zones) as gateway:
+            return await work(gateway)
+
+    return run(opened_for_it())
 
 
 def requestor_of(gateway: "Application", loaded: Loaded, key: str | None) -> str:

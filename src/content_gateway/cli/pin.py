@@ -5,7 +5,6 @@ backend. Without `--key` it belongs to the operator, a requestor of its own."""
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -56,19 +55,16 @@ command.add_command(pin_import.import_pins)
     metavar="SECONDS",
     help="Wait so long at most, and end with status 1 then; the pin is kept.",
 )
-@common.config_option
-@common.data_option
 @common.key_option
-@common.json_option
+@common.ledger_options
 def add(
     *,
     cid: str,
     name: str | None,
     wait: bool,
     timeout: float | None,
-    config: Path | None,
-    data: Path | None,
     key: str | None,
+    loaded: Loaded,
     as_json: bool,
 ) -> None:
     """Pin CID; a running service brings the content in.
@@ -77,10 +73,11 @@ def add(
     that exists takes the place of its old one."""
     if timeout is not None and not wait:
         raise click.UsageError("--timeout goes with --wait.")
-    loaded = common.load_beside(config, data)
     adding = _Adding(loaded, key, cid, name)
     try:
-        status = common.run(adding.run(wait=wait, seconds=timeout))
+        status = common.run_on(
+            loaded.settings, lambda gateway: adding.run(gateway, wait=wait, seconds=timeout)
+        )
     except KeyboardInterrupt:
         if adding.is_kept:
             click.echo("Interrupted. The pin is kept, and a service goes on with it.", err=True)
@@ -97,28 +94,25 @@ class _Adding:
 
     def __init__(self, loaded: Loaded, key: str | None, text: str, name: str | None) -> None:
         self._loaded, self._key, self._text, self._name = loaded, key, text, name
+        self._cid = Cid.parse(text)
         self.is_kept = False
 
-    async def run(self, *, wait: bool, seconds: float | None) -> PinStatus:
-        from content_gateway.wiring.app import opened
+    async def run(self, gateway: "Application", *, wait: bool, seconds: float | None) -> PinStatus:
+        cid, requestor = self._cid, common.requestor_of(gateway, self._loaded, self._key)
+        await self._add(gateway, requestor)
 
-        cid = Cid.parse(self._text)
-        async with opened(self._loaded.settings) as gateway:
-            requestor = common.requestor_of(gateway, self._loaded, self._key)
-            await self._add(gateway, requestor, cid)
+        def read_status() -> PinStatus:
+            return common.with_backend_reason(gateway, gateway.pinning.status(requestor, cid))
 
-            def read_status() -> PinStatus:
-                return common.with_backend_reason(gateway, gateway.pinning.status(requestor, cid))
+        if not wait:
+            return read_status()
+        reconciling = ReconcileIfIdle(gateway, self._loaded.settings)
+        with StatusLine() as line:
+            return await until_pinned(
+                read_status, reconciling=reconciling, seconds=seconds, line=line
+            )
 
-            if not wait:
-                return read_status()
-            reconciling = ReconcileIfIdle(gateway, self._loaded.settings)
-            with StatusLine() as line:
-                return await until_pinned(
-                    read_status, reconciling=reconciling, seconds=seconds, line=line
-                )
-
-    async def _add(self, gateway: "Application", requestor: str, cid: Cid) -> None:
+    async def _add(self, gateway: "Application", requestor: str) -> None:
         label = label_of(self._name)
         pin = await gateway.pinning.add(requestor, self._text, label)
         self.is_kept = True
@@ -127,56 +121,40 @@ class _Adding:
             return
         click.echo("A pin already exists for this CID and key", err=True)
         if self._name is not None:
-            label = replace(gateway.pinning.status(requestor, cid).pin.label, name=self._name)
+            label = replace(gateway.pinning.status(requestor, self._cid).pin.label, name=self._name)
             await gateway.pinning.describe(requestor, self._text, label)
 
 
 @command.command("status", epilog="Example: content-gateway pin status bafy... --json")
 @click.argument("cid")
-@common.config_option
-@common.data_option
 @common.whose_options
-@common.json_option
-def status(
-    *, cid: str, config: Path | None, data: Path | None, whose: common.Whose, as_json: bool
-) -> None:
+@common.ledger_options
+def status(*, cid: str, whose: common.Whose, loaded: Loaded, as_json: bool) -> None:
     """Print how far the backend is with the pin of CID."""
+    parsed = Cid.parse(cid)
 
-    async def ask() -> PinStatus:
-        from content_gateway.wiring.app import opened
+    async def ask(gateway: "Application") -> PinStatus:
+        requestor = common.requestor_meant(gateway, loaded, whose)
+        return common.with_backend_reason(gateway, gateway.pinning.status(requestor, parsed))
 
-        parsed = Cid.parse(cid)
-        async with opened(loaded.settings) as gateway:
-            requestor = common.requestor_meant(gateway, loaded, whose)
-            return common.with_backend_reason(gateway, gateway.pinning.status(requestor, parsed))
-
-    loaded = common.load_beside(config, data)
-    _print(common.run(ask()), as_json)
+    _print(common.run_on(loaded.settings, ask), as_json)
 
 
 @command.command("rm", epilog="Example: content-gateway pin rm bafy... --key-name wallet-team")
 @click.argument("cid")
-@common.config_option
-@common.data_option
 @common.whose_options
-@common.json_option
-def remove(
-    *, cid: str, config: Path | None, data: Path | None, whose: common.Whose, as_json: bool
-) -> None:
+@common.ledger_options
+def remove(*, cid: str, whose: common.Whose, loaded: Loaded, as_json: bool) -> None:
     """Remove the pin of CID; the content leaves the backend with its last pin.
 
     Whether it does is told to the operator, not to whoever gives a key."""
+    parsed = Cid.parse(cid)
 
-    async def ask() -> Removal:
-        from content_gateway.wiring.app import opened
+    async def ask(gateway: "Application") -> Removal:
+        requestor = common.requestor_meant(gateway, loaded, whose)
+        return await gateway.pinning.remove(requestor, parsed)
 
-        parsed = Cid.parse(cid)
-        async with opened(loaded.settings) as gateway:
-            requestor = common.requestor_meant(gateway, loaded, whose)
-            return await gateway.pinning.remove(requestor, parsed)
-
-    loaded = common.load_beside(config, data)
-    removal = common.run(ask())
+    removal = common.run_on(loaded.settings, ask)
     # Whether others hold the content is the operator's business, and not a requestor's.
     is_requestor = whose.key is not None and whose.key_name is None
     content, words = _RELEASED if is_requestor else _REMOVED[removal]
@@ -200,19 +178,16 @@ def remove(
 )
 @click.option("--cursor", help="Where the page before said that this one begins.")
 @click.option("--all", "every", is_flag=True, help="All of them, page after page.")
-@common.config_option
-@common.data_option
 @common.whose_options
-@common.json_option
+@common.ledger_options
 def list_pins(
     *,
     states: tuple[str, ...],
     limit: int,
     cursor: str | None,
     every: bool,
-    config: Path | None,
-    data: Path | None,
     whose: common.Whose,
+    loaded: Loaded,
     as_json: bool,
 ) -> None:
     """List pins, newest first: status, replicas, time, CID and name.
@@ -223,32 +198,32 @@ def list_pins(
         cursor=None if cursor is None else parse_cursor(cursor),
         limit=_PAGE_OF_ALL if every else limit,
     )
-    loaded = common.load_beside(config, data)
-    page = common.run(_list(loaded, whose, search, every=every, as_json=as_json))
+
+    async def ask(gateway: "Application") -> Page:
+        requestor = common.requestor_meant(gateway, loaded, whose)
+        return await _list(gateway, requestor, search, every=every, as_json=as_json)
+
+    page = common.run_on(loaded.settings, ask)
     if page.more:
         following = cursor_behind(page.pins[-1].pin)
         click.echo(f"{page.count:,} in all; more: --cursor {following}", err=True)
 
 
 async def _list(
-    loaded: Loaded, whose: common.Whose, search: Search, *, every: bool, as_json: bool
+    gateway: "Application", requestor: str, search: Search, *, every: bool, as_json: bool
 ) -> Page:
     """Print the page that *search* finds, and with *every* all behind it; the last one."""
-    from content_gateway.wiring.app import opened
-
-    async with opened(loaded.settings) as gateway:
-        requestor = common.requestor_meant(gateway, loaded, whose)
-        while True:
-            page = await gateway.pinning.search(requestor, search, lambda page: page)
-            if as_json:
-                lines = [msgspec.json.encode(pin_view.listed(pin)).decode() for pin in page.pins]
-            else:
-                lines = [pin_view.table_line(pin) for pin in page.pins]
-            if lines:
-                click.echo("\n".join(lines))  # at once: every echo is a write
-            if not (every and page.more):
-                return page
-            search = replace(search, cursor=page.pins[-1].pin.created_at)
+    while True:
+        page = await gateway.pinning.search(requestor, search, lambda page: page)
+        if as_json:
+            lines = [msgspec.json.encode(pin_view.listed(pin)).decode() for pin in page.pins]
+        else:
+            lines = [pin_view.table_line(pin) for pin in page.pins]
+        if lines:
+            click.echo("\n".join(lines))  # at once: every echo is a write
+        if not (every and page.more):
+            return page
+        search = replace(search, cursor=page.pins[-1].pin.created_at)
 
 
 def _print(status: PinStatus, as_json: bool) -> None:

@@ -7,8 +7,7 @@ import asyncio
 import os
 import sys
 import time
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -19,6 +18,9 @@ from content_gateway.cli.lines import lines_of
 from content_gateway.cli.status_line import StatusLine, plain
 from content_gateway.errors import GatewayError
 from content_gateway.settings.sources import Loaded
+
+if TYPE_CHECKING:
+    from content_gateway.wiring.app import Application
 
 _BETWEEN_LINES: Final = 0.2
 
@@ -32,22 +34,17 @@ def checked_name(ctx: click.Context, param: click.Parameter, value: str | None) 
 
 @click.command("import", epilog="Example: content-gateway pin import cids.txt")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@common.config_option
-@common.data_option
 @common.key_option
-@common.json_option
-def import_pins(
-    file: str, config: Path | None, data: Path | None, key: str | None, as_json: bool
-) -> None:
+@common.ledger_options
+def import_pins(*, file: str, key: str | None, loaded: Loaded, as_json: bool) -> None:
     """Pin every CID in FILE (`-`: standard input), one a line.
 
     A name may follow a CID after white space; blank lines and those that begin with # are passed
     over. What is pinned already stays as it is, so an import that broke off is run again. Ends
     with status 1 if a line cannot be pinned; all the others are."""
-    loaded = common.load_beside(config, data)
     tally = Tally()
     try:
-        common.run(_import(loaded, key, file, tally))
+        common.run_on(loaded.settings, lambda gateway: _import(gateway, loaded, key, file, tally))
     except KeyboardInterrupt:
         click.echo("Interrupted. Run it again: it goes on where it was.", err=True)
         _report(tally, as_json)
@@ -60,20 +57,19 @@ def import_pins(
     sys.exit(1 if tally.invalid else 0)
 
 
-async def _import(loaded: Loaded, key: str | None, file: str, tally: Tally) -> None:
-    from content_gateway.wiring.app import opened
-
-    async with opened(loaded.settings) as gateway:
-        requestor = common.requestor_of(gateway, loaded, key)
-        importing = Import(lambda cid, label: gateway.pinning.add(requestor, cid, label), tally)
-        source = sys.stdin.fileno() if file == "-" else os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-        with StatusLine() as line:
-            showing = asyncio.create_task(_show(line, tally), name="progress")
-            try:
-                await importing.run(lines_of(source))
-            finally:
-                showing.cancel()
-                await asyncio.gather(showing, return_exceptions=True)
+async def _import(
+    gateway: "Application", loaded: Loaded, key: str | None, file: str, tally: Tally
+) -> None:
+    requestor = common.requestor_of(gateway, loaded, key)
+    importing = Import(lambda cid, label: gateway.pinning.add(requestor, cid, label), tally)
+    source = sys.stdin.fileno() if file == "-" else os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    with StatusLine() as line:
+        showing = asyncio.create_task(_show(line, tally), name="progress")
+        try:
+            await importing.run(lines_of(source))
+        finally:
+            showing.cancel()
+            await asyncio.gather(showing, return_exceptions=True)
 
 
 async def _show(line: StatusLine, tally: Tally) -> None:

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -29,6 +28,7 @@ from content_gateway.model.backend_health import BackendHealth
 from content_gateway.model.backlog import PENDING, Backlog, Waiting
 from content_gateway.model.content_state import ContentState, ResyncReport
 from content_gateway.settings.model import Settings
+from content_gateway.settings.sources import Loaded
 
 if TYPE_CHECKING:
     from content_gateway.wiring.app import Application
@@ -53,20 +53,10 @@ def command() -> None:
 
 
 @command.command("report", epilog="Example: content-gateway reconcile report --json")
-@common.config_option
-@common.data_option
-@common.json_option
-def report(config: Path | None, data: Path | None, as_json: bool) -> None:
+@common.ledger_options
+def report(*, loaded: Loaded, as_json: bool) -> None:
     """Print how the backend is, the contents by state, why they wait, and the last resync."""
-
-    async def ask() -> _Report:
-        from content_gateway.wiring.app import opened
-
-        async with opened(loaded.settings) as gateway:
-            return await _report_of(gateway)
-
-    loaded = common.load_beside(config, data)
-    _print(common.run(ask()), as_json)
+    _print(common.run_on(loaded.settings, _report_of), as_json)
 
 
 @command.command("now", epilog="Example: content-gateway reconcile now --timeout 60")
@@ -78,17 +68,15 @@ def report(config: Path | None, data: Path | None, as_json: bool) -> None:
     metavar="SECONDS",
     help="Stop after that; what is under way then goes on with the next service.",
 )
-@common.config_option
-@common.data_option
-@common.json_option
-def now(timeout: float, config: Path | None, data: Path | None, as_json: bool) -> None:
+@common.ledger_options
+def now(*, timeout: float, loaded: Loaded, as_json: bool) -> None:
     """Try everything that waits again, compare the ledger with the backend, and report.
 
     Beside a running service that one does the work. Ends with status 1 when something is left
     that is not pinned, or when the backend is unreachable."""
-    loaded = common.load_beside(config, data)
+    chosen = loaded.settings
     try:
-        backlog, found, is_late = common.run(_now(loaded.settings, timeout))
+        backlog, found, is_late = common.run_on(chosen, lambda it: _now(it, chosen, timeout))
     except KeyboardInterrupt:
         click.echo("Interrupted. What is due stays due, and a service goes on with it.", err=True)
         sys.exit(common.INTERRUPTED)
@@ -98,25 +86,24 @@ def now(timeout: float, config: Path | None, data: Path | None, as_json: bool) -
         sys.exit(1)
 
 
-async def _now(chosen: Settings, seconds: float) -> tuple[Backlog, _Report, bool]:
+async def _now(
+    gateway: "Application", chosen: Settings, seconds: float
+) -> tuple[Backlog, _Report, bool]:
     """What is left, the report, and whether the time was too short."""
-    from content_gateway.wiring.app import opened
-
     began, limit = datetime.now(UTC), asyncio.timeout(seconds)
-    async with opened(chosen) as gateway:
-        reconciling = ReconcileIfIdle(gateway, chosen)
-        reconciling.check_backend()
-        with StatusLine() as line:
-            await gateway.contents.expedite()
-            try:
-                async with limit:
-                    await _resync(gateway, line)
-                    await _work_off(gateway, reconciling, began, line)
-            except TimeoutError:
-                if not limit.expired():
-                    raise
-        backlog = await gateway.contents.backlog(began)
-        return backlog, await _report_of(gateway), limit.expired()
+    reconciling = ReconcileIfIdle(gateway, chosen)
+    reconciling.check_backend()
+    with StatusLine() as line:
+        await gateway.contents.expedite()
+        try:
+            async with limit:
+                await _resync(gateway, line)
+                await _work_off(gateway, reconciling, began, line)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+    backlog = await gateway.contents.backlog(began)
+    return backlog, await _report_of(gateway), limit.expired()
 
 
 async def _resync(gateway: "Application", line: StatusLine) -> None:

@@ -1,12 +1,15 @@
 """`content-gateway resolve`: one name, through the same directory as the server's."""
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from content_gateway.cli import common
 from content_gateway.model.records import IpfsContent, IpnsContent, OtherContent, Resolution
-from content_gateway.settings.model import Settings
+from content_gateway.settings.sources import Loaded
+
+if TYPE_CHECKING:
+    from content_gateway.wiring.app import Application
 
 
 @click.command("resolve", epilog="Example: content-gateway resolve vitalik.eth --json")
@@ -18,33 +21,24 @@ from content_gateway.settings.model import Settings
     help="Print the address for this coin (SLIP-44; EVM chains: 2147483648 + chain id).",
 )
 @click.option("--fresh", is_flag=True, help="Ask the name service even if the answer is known.")
-@common.config_option
-@common.data_option
-@common.json_option
-def command(
-    *, name: str, coin_type: str, fresh: bool, config: Path | None, data: Path | None, as_json: bool
-) -> None:
+@common.ledger_options
+def command(*, name: str, coin_type: str, fresh: bool, loaded: Loaded, as_json: bool) -> None:
     """Print what the domain NAME points at."""
     from content_gateway.http.operations.domain_answers import resolution_body
+    from content_gateway.model.domain import DomainName
+    from content_gateway.model.wallet import parse_coin_type
 
-    resolution = common.run(
-        _resolve(common.load_beside(config, data).settings, name, coin_type, fresh)
-    )
+    domain, coin = DomainName.parse(name), parse_coin_type(coin_type)
+
+    async def ask(gateway: "Application") -> Resolution:
+        return await gateway.directory.resolve(domain, coin, force_refresh=fresh)
+
+    resolution = common.run_on(loaded.settings, ask, common.zones_of(loaded.settings))
     if as_json:
         click.echo(resolution_body(resolution))
         return
     for label, value in described(resolution):
         click.echo(f"{label:8} {value}")
-
-
-async def _resolve(chosen: Settings, text: str, coin_type: str, fresh: bool) -> Resolution:
-    from content_gateway.model.domain import DomainName
-    from content_gateway.model.wallet import parse_coin_type
-    from content_gateway.wiring.app import opened
-
-    name, coin = DomainName.parse(text), parse_coin_type(coin_type)
-    async with opened(chosen, common.zones_of(chosen)) as gateway:
-        return await gateway.directory.resolve(name, coin, force_refresh=fresh)
 
 
 def described(resolution: Resolution) -> list[tuple[str, str]]:
