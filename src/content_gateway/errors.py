@@ -1,36 +1,7 @@
 """Everything that can go wrong, sorted by whose fault it is.
 
-    GatewayError
-    ├─ CallerError            the request cannot be right, whatever the world looks like
-    │  ├─ InvalidDomain
-    │  ├─ InvalidCid
-    │  ├─ InvalidIpnsName
-    │  ├─ InvalidCoinType
-    │  ├─ InvalidQuery
-    │  ├─ InvalidCursor
-    │  ├─ InvalidBody
-    │  ├─ UnexpectedBody
-    │  ├─ KeyRefused          no key, or none that lets anybody in; the reason is for the log only
-    │  └─ ScopeMissing        a good key that may not do this
-    ├─ Blocked                the operator does not serve this
-    ├─ NotFound               we looked, and there is nothing
-    │  ├─ NameNotFound
-    │  ├─ TaskNotFound
-    │  └─ PinNotFound
-    ├─ UpstreamError          somebody we depend on
-    │  ├─ UpstreamUnavailable   cannot be reached, or says that it cannot
-    │  ├─ UpstreamTimeout       did not answer in time
-    │  ├─ InvalidUpstreamResponse      answered, and the answer cannot be right
-    │  │  ├─ AnswerTooLarge       has more bytes than are read
-    │  │  ├─ NoContract           only an address without code answers so
-    │  │  └─ ResolverFailed       the name's own resolver, or its gateway, refuses; ENS is well
-    │  ├─ PinFailed             the pin backend has tried, and could not pin that content
-    │  └─ PinDeferred           the pin backend is well, and does not take that content now
-    └─ OwnFault               us
-       ├─ Overloaded          more work is waiting here than we take; nobody else was asked
-       ├─ StorageUnavailable
-       ├─ ContractBroken      spec.yaml is missing or is not a description
-       └─ WrongSettings
+A `CallerError`'s request cannot be right; `NotFound` is what we looked for, and is not there; an
+`UpstreamError` is somebody we depend on, and an `OwnFault` us.
 
 Absence (NotFound) and outage (UpstreamError) are never confused: only absence lets a search
 go on. Knows no HTTP; http/problems.py writes the words that people read."""

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from content_gateway.sqlite.connection import FileOptions, connect
 from content_gateway.sqlite.database import Database, DatabaseOptions, Job
-from content_gateway.sqlite.searches import SEARCH_SECONDS, Searches
+from content_gateway.sqlite.searches import Searches
 
 T = TypeVar("T")
 
@@ -29,12 +29,13 @@ _READER_BUSY_MS: Final = 50  # reads run on the event loop: they must not wait
 
 
 class LedgerDatabase(Database):
-    """The ledger's file at *path*, opened on entering."""
+    """The ledger's file at *path*, opened on entering. Reads that may take long are a `search`."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, LEDGER)
         self._reader: sqlite3.Connection
         self._searches = Searches(path, LEDGER.file, self._files)
+        self.search = self._searches.run
 
     def _open(self) -> None:
         super()._open()
@@ -55,18 +56,3 @@ class LedgerDatabase(Database):
             raise self._files.unreadable(wrong) from wrong
         self._files.check_turn()
         return result
-
-    async def search(
-        self,
-        job: Job[T],
-        *,
-        seconds: float = SEARCH_SECONDS,
-        is_ours: bool = False,
-        requestor: str = "",
-    ) -> T:
-        """What *job* returns. For reads that may take long: beside the event loop, of one snapshot.
-
-        They run in turn by *requestor*. Raises StorageUnavailable, also after *seconds* and, unless
-        it *is_ours*, when other searches have kept the WAL from being checkpointed; Overloaded when
-        too many wait."""
-        return await self._searches.run(job, seconds=seconds, is_ours=is_ours, requestor=requestor)

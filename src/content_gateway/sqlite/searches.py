@@ -65,7 +65,7 @@ class Searches:
         is_ours: bool = False,
         requestor: str = "",
     ) -> T:
-        """What *job* returns, given a connection on which it reads one snapshot.
+        """What *job* returns, given a connection on which it reads one snapshot in a thread.
 
         Where the WAL has grown long searches run one after the other, unless the search *is_ours*,
         the service's own. Raises StorageUnavailable, also after *seconds* of searching or of
