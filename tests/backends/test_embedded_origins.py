@@ -11,7 +11,7 @@ from content_gateway.errors import InvalidUpstreamResponse, PinFailed, UpstreamE
 from content_gateway.model.content_state import TrackerStatus
 from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.net.http_client import HttpClient
-from content_gateway.net.origin_guard import OriginGuard
+from content_gateway.net.ssrf_guard import OriginGuard
 from tests.backends.backends import ABSENT, silent, status
 from tests.fakes.origin import Origin, running_origin
 from tests.ipld.dags import file, raw

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from content_gateway.errors import InvalidCursor
-from content_gateway.model.cursors import parse_cursor
+from content_gateway.model.pins import parse_cursor
 from tests.cli.command import cids, content, run
 from tests.process import running
 

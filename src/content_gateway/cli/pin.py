@@ -17,8 +17,7 @@ from content_gateway.cli.reconcile_if_idle import ReconcileIfIdle
 from content_gateway.cli.status_line import StatusLine, plain
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import PIN_STATES, ContentState
-from content_gateway.model.cursors import cursor_behind, parse_cursor
-from content_gateway.model.pins import Page, PinStatus, Removal, Search
+from content_gateway.model.pins import Page, PinStatus, Removal, Search, cursor_behind, parse_cursor
 from content_gateway.settings.sources import Loaded
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import Any, Final
 from content_gateway.cli.status_line import bar, bytes_text, moving_bar, plain
 from content_gateway.codecs.timestamps import rfc3339, rfc3339_or_none
 from content_gateway.model.content_state import ContentState, Peer
-from content_gateway.model.cursors import cursor_behind
-from content_gateway.model.pins import PinStatus
+from content_gateway.model.pins import PinStatus, cursor_behind
 
 _STATE_WIDTH: Final = max(len(state) for state in ContentState)
 

@@ -1,8 +1,9 @@
-"""Pins, as their requestors see them. No I/O.
+"""Pins, as their requestors see them, and the cursors of their pages. No I/O.
 
 Knows the fields of spec.yaml and of the Pinning Service API's Pin object. The states of the content
 behind a pin are in model/content_state.py; decisions are left to `pins/`."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,7 +12,8 @@ from typing import Final
 
 import msgspec
 
-from content_gateway.codecs.timestamps import rfc3339
+from content_gateway.codecs.timestamps import at_microseconds, microseconds, rfc3339
+from content_gateway.errors import InvalidCursor
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState, Peer
 
@@ -144,3 +146,21 @@ class Page:
     count: int
     pins: Sequence[PinStatus]
     more: bool
+
+
+_CURSOR: Final = re.compile(r"[0-9a-f]{1,15}", re.ASCII)
+
+
+def cursor_behind(pin: Pin) -> str:
+    """The cursor of the page that begins behind *pin*: its creation time in hexadecimal."""
+    return f"{microseconds(pin.created_at):x}"
+
+
+def parse_cursor(text: str) -> datetime:
+    """The creation time behind which the page begins; raises InvalidCursor."""
+    try:
+        if _CURSOR.fullmatch(text):
+            return at_microseconds(int(text, 16))
+    except OverflowError:
+        pass
+    raise InvalidCursor("The cursor is not one that was given out.")

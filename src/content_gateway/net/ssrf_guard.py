@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MAX_URL_CHARS: Final = 16 * 1024
 _HTTPS: Final = 443
+_WEB: Final = (80, 443)
+_FIRST_FREE: Final = 1024  # below are the well-known services (RFC 6335)
 
 # The characters of RFC 3986 and no others: nothing that two parsers could read in two ways. A
 # host holds no `@`, so that there is no user; and `#` is missing, so that there is no fragment.
@@ -112,6 +114,29 @@ class Guard:
             return False
 
 
+class OriginGuard(Guard):
+    """Admits HTTP gateways that a requestor names as having the content of its pin.
+
+    They may speak plain HTTP, and listen on the ports of the web, or on one that no well-known
+    service has; with *private* also on addresses that are not public."""
+
+    def __init__(self, *, private: bool = False) -> None:
+        super().__init__(permits=lambda address: private or is_public(address))
+
+    def check_url(self, url: str) -> URL:
+        """*url*, ready to be asked; InvalidUpstreamResponse when its form alone forbids that."""
+        allowed = URL(url, encoded=True)  # made by Multiaddr, which leaves nothing odd in it
+        if allowed.port is None or not _is_open(allowed.port):
+            raise InvalidUpstreamResponse("The origin's port is not one that gateways listen on.")
+        return allowed
+
+    def _socket(self, target: "AddrInfoType") -> socket.socket:
+        family, kind, protocol, _, sockaddr = target
+        if not (_is_open(int(sockaddr[1])) and self._allows(str(sockaddr[0]))):
+            raise AddressRefused
+        return open_socket(family, kind, protocol)
+
+
 def _local_socket(origin: str) -> tuple[str, int]:
     """Address and port of a local gateway's *origin*; ValueError if it is not on loopback."""
     found = _LOCAL.fullmatch(origin)
@@ -131,3 +156,7 @@ def _is_host(host: str) -> bool:
         return bool(IPv4Address(host))
     except ValueError:
         return False
+
+
+def _is_open(port: int) -> bool:
+    return port in _WEB or port >= _FIRST_FREE

@@ -17,7 +17,7 @@ from content_gateway.denylist.denylist import Denylist
 from content_gateway.ipld.block import refusal
 from content_gateway.model.cid import Cid
 from content_gateway.net.http_client import HttpClient
-from content_gateway.net.origin_guard import OriginGuard
+from content_gateway.net.ssrf_guard import OriginGuard
 from content_gateway.pins.backend import PinBackend
 from content_gateway.pins.backoff import ReconcilePolicy
 from content_gateway.pins.delegates import Addressed

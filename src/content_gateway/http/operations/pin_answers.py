@@ -12,8 +12,7 @@ from content_gateway.codecs.timestamps import rfc3339
 from content_gateway.http.messages import Response, confirmed, keyed
 from content_gateway.http.redaction import without_addresses
 from content_gateway.model.content_state import ContentState, Peer
-from content_gateway.model.cursors import cursor_behind
-from content_gateway.model.pins import MAX_PAGE_BYTES, Page, Pin, PinStatus
+from content_gateway.model.pins import MAX_PAGE_BYTES, Page, Pin, PinStatus, cursor_behind
 
 _ENVELOPE_BYTES: Final = 256  # of a page beside its results
 _EXISTS: Final = keyed(

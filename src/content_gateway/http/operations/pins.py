@@ -17,8 +17,7 @@ from content_gateway.http.operations.pin_answers import (
 from content_gateway.http.query import choices, number, parse_query
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import PIN_STATES, ContentState
-from content_gateway.model.cursors import parse_cursor
-from content_gateway.model.pins import Search
+from content_gateway.model.pins import Search, parse_cursor
 from content_gateway.pins.pinning import Pinning
 
 _LISTED: Final = ("status", "cursor", "limit")
