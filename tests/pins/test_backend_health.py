@@ -1,27 +1,21 @@
 """An outage of the backend: every pin that waits says why and until when, and it is kept once."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from structlog.testing import capture_logs
 
-from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import UpstreamUnavailable
 from content_gateway.ledger.backend_health import SqliteBackendHealth
-from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
 from content_gateway.model.backend_health import BackendHealth
 from content_gateway.model.content_state import BackendStatus, ContentState, Peer, TrackerStatus
 from content_gateway.model.pins import Page, PinStatus, Search
 from content_gateway.pins.availability import Availability
 from content_gateway.pins.backend_health import HealthMonitor
-from content_gateway.pins.pinning import Pinning
-from content_gateway.pins.reconciler import Reconciler
-from tests.ledgers import Clock, cid
-from tests.pins.test_reconciler import QUICK, Backend
+from tests.ledgers import Clock
+from tests.pins.reconciled import Backend, Pins
 from tests.waiting import until
 
 NOW = datetime(2026, 11, 22, 3, 0, tzinfo=UTC)
@@ -40,87 +34,62 @@ class CountedWords:
 
 
 @pytest.fixture
-def backend() -> Backend:
-    return Backend()
-
-
-@pytest.fixture
 def words(database: LedgerDatabase) -> CountedWords:
     return CountedWords(SqliteBackendHealth(database))
 
 
 @pytest.fixture
-async def reconciler(
+async def pins(
     database: LedgerDatabase, backend: Backend, words: CountedWords
-) -> AsyncIterator[Reconciler]:
-    reconciler = Reconciler(SqliteWorkQueue(database), backend, policy=QUICK, health=words)
-    yield reconciler
-    await reconciler.close()
+) -> AsyncIterator[Pins]:
+    async with Pins(database, backend, health=words) as pins:
+        yield pins
 
 
-@pytest.fixture
-def pinning(database: LedgerDatabase, reconciler: Reconciler) -> Pinning:
-    ledger = SqlitePins(database, grace=0.2)
-    return Pinning(ledger, denylist=Denylist(None, None), wake=reconciler.wake)
-
-
-async def all_of(pinning: Pinning) -> list[PinStatus]:
-    page: Page = await pinning.search("a", Search(limit=1000), lambda page: page)
+async def all_of(pins: Pins) -> list[PinStatus]:
+    page: Page = await pins.pinning.search("a", Search(limit=1000), lambda page: page)
     return list(page.pins)
 
 
 @pytest.mark.parametrize("is_rejecting_writes", [False, True])
 async def test_every_waiting_pin_says_why_and_until_when(
-    *,
-    pinning: Pinning,
-    reconciler: Reconciler,
-    backend: Backend,
-    words: CountedWords,
-    database: LedgerDatabase,
-    is_rejecting_writes: bool,
+    pins: Pins, backend: Backend, words: CountedWords, is_rejecting_writes: bool
 ) -> None:
     """Asked for alone or in a list, by any process of the ledger; no row of a content holds it,
     and when the backend is back nothing of it is left."""
-    backend.is_unreachable, backend.is_rejecting_writes = (
-        not is_rejecting_writes,
-        is_rejecting_writes,
-    )
-    await asyncio.gather(*(pinning.add("a", str(cid(number))) for number in range(200)))
-    reconciler.start()
+    backend.is_unreachable = not is_rejecting_writes
+    backend.is_rejecting_writes = is_rejecting_writes
+    await pins.add(*range(200))
+    pins.start()
     await until(lambda: words.kept and words.kept[-1].since is not None)
-    other = SqlitePins(database, grace=0.2)
     what = "takes no pins since 2" if is_rejecting_writes else "cannot be reached since 2"
-    for status in (*await all_of(pinning), other.status("a", cid(199))):
-        assert status is not None
+    told = await all_of(pins)
+    assert len(told) == 200
+    for status in (*told, pins.status(199)):
         assert status.error is not None
         assert what in status.error
         assert "; the next try is at 2" in status.error
         assert status.next_at is not None
         assert status.next_at > datetime.now(UTC) - timedelta(seconds=30)
-    assert await SqliteWorkQueue(database).reasons(9) == {None: 200}
+    assert await pins.contents.reasons(9) == {None: 200}
     backend.is_unreachable = backend.is_rejecting_writes = False
-    for number in range(200):
-        await until(
-            lambda number=number: (  # type: ignore[misc]
-                pinning.status("a", cid(number)).state is ContentState.PINNED
-            )
-        )
+    await pins.pinned(*range(200))
     await until(lambda: words.kept[-1].since is None)
-    assert {status.error for status in await all_of(pinning)} == {None}
+    assert {status.error for status in await all_of(pins)} == {None}
 
 
 async def test_an_outage_is_a_few_words_however_many_wait(
-    pinning: Pinning, reconciler: Reconciler, backend: Backend, words: CountedWords
+    pins: Pins, backend: Backend, words: CountedWords
 ) -> None:
     """In the log as in the ledger: a warning at the first try and after twice as many each, none
     for a content; and one word for each try."""
     backend.is_unreachable = True
     with capture_logs() as logged:
-        reconciler.start()
-        await asyncio.gather(*(pinning.add("a", str(cid(number))) for number in range(300)))
+        pins.start()
+        await pins.add(*range(300))
         await until(lambda: backend.calls >= 20)
     told = [line for line in logged if line["event"] == "pin backend is unreachable"]
-    assert all(line["log_level"] == "warning" for line in told)
+    assert {line["log_level"] for line in told} == {"warning"}
     assert [line["tries"] for line in told] == [1, 2, 4, 8, 16][: len(told)]
     assert not [line for line in logged if line["event"] == "not pinned yet"]
     assert len(words.kept) <= backend.calls + 1
@@ -130,11 +99,11 @@ def waiting(state: ContentState, error: str | None, pin: PinStatus) -> PinStatus
     return PinStatus(pin.pin, state, error=error, next_at=NOW)
 
 
-async def test_what_has_a_verdict_keeps_it(pinning: Pinning) -> None:
+async def test_what_has_a_verdict_keeps_it(pins: Pins) -> None:
     """A content that failed says so, and that it is tried when the backend is back; what is pinned
     has nothing to wait for."""
-    await pinning.add("a", str(cid(1)))
-    pin = pinning.status("a", cid(1))
+    await pins.add(1)
+    pin = pins.status(1)
     again = NOW + timedelta(seconds=8)
     health = BackendHealth(NOW, since=NOW, next_at=again, reason="http://10.0.0.7:9094 refused")
     failed = health.explain_pin(waiting(ContentState.FAILED, "no such block", pin))

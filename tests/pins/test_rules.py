@@ -63,44 +63,15 @@ KEEPING = [
     (QUEUED, LastRequest.PIN, JUST, TrackerStatus.PINNING, Event.SEEN_PINNING),
     (QUEUED, LastRequest.PIN, JUST, TrackerStatus.UNKNOWN, LATER),
     (QUEUED, LastRequest.PIN, JUST, TrackerStatus.FAILED, Event.SEEN_FAILED),
-    (
-        FAILED,
-        LastRequest.PIN,
-        LONG_AGO,
-        TrackerStatus.FAILED,
-        Action.PIN,
-    ),  # its backoff is over: retried
-    (
-        PINNED,
-        LastRequest.PIN,
-        LONG_AGO,
-        TrackerStatus.ABSENT,
-        Action.PIN,
-    ),  # the backend has lost it
+    (FAILED, LastRequest.PIN, LONG_AGO, TrackerStatus.FAILED, Action.PIN),  # its backoff is over
+    (PINNED, LastRequest.PIN, LONG_AGO, TrackerStatus.ABSENT, Action.PIN),  # it was lost
     (PINNED, LastRequest.PIN, JUST, TrackerStatus.ABSENT, LATER),
     (PINNED, LastRequest.PIN, LONG_AGO, TrackerStatus.LOST, Action.PIN),  # its nodes have
-    (
-        QUEUED,
-        LastRequest.PIN,
-        JUST,
-        TrackerStatus.LOST,
-        Event.SEEN_QUEUED,
-    ),  # they may not have begun
-    (QUEUED, LastRequest.PIN, NOW - 20, TrackerStatus.LOST, Action.PIN),  # it changed nothing
-    (
-        QUEUED,
-        LastRequest.PIN,
-        JUST,
-        TrackerStatus.UNTRACKED,
-        Event.SEEN_QUEUED,
-    ),  # as is usual for a moment
-    (
-        QUEUED,
-        LastRequest.PIN,
-        NOW - 20,
-        TrackerStatus.UNTRACKED,
-        Action.PIN,
-    ),  # its peers are out of touch
+    # Right after a request its peers may not have begun; later they are out of touch.
+    (QUEUED, LastRequest.PIN, JUST, TrackerStatus.LOST, Event.SEEN_QUEUED),
+    (QUEUED, LastRequest.PIN, NOW - 20, TrackerStatus.LOST, Action.PIN),
+    (QUEUED, LastRequest.PIN, JUST, TrackerStatus.UNTRACKED, Event.SEEN_QUEUED),
+    (QUEUED, LastRequest.PIN, NOW - 20, TrackerStatus.UNTRACKED, Action.PIN),
 ]
 
 
@@ -129,30 +100,15 @@ def test_what_is_held_is_asked_for_when_it_is_surely_not_there(
         assert not action.attempted
 
 
+SENT_BEFORE = {"last_request": LastRequest.PIN, "requested_at": NOW - AGE - 7}
 OLD_WORDS = [
     # what is due: how old a word about it may be
     ({}, AGE),  # nothing was ever sent, or it went a batch ago
     ({"last_request": LastRequest.PIN, "requested_at": NOW - 20}, 20.0),  # from after the request
-    ({"last_request": LastRequest.PIN, "requested_at": NOW - AGE - 7}, 7.0),  # from after its batch
+    (SENT_BEFORE, 7.0),  # from after its batch
     ({"last_request": LastRequest.PIN, "requested_at": NOW + 500}, 0.0),  # a clock was set back
-    (
-        {
-            "state": PINNED,
-            "last_request": LastRequest.PIN,
-            "requested_at": NOW - AGE - 7,
-            "status_checks": 1,
-        },
-        7.0,
-    ),
-    (
-        {
-            "state": PINNED,
-            "last_request": LastRequest.PIN,
-            "requested_at": NOW - AGE - 7,
-            "status_checks": 2,
-        },
-        None,
-    ),  # in doubt
+    (SENT_BEFORE | {"state": PINNED, "status_checks": 1}, 7.0),
+    (SENT_BEFORE | {"state": PINNED, "status_checks": 2}, None),  # in doubt
     ({"state": UNPINNING, "last_request": LastRequest.PIN, "requested_at": NOW - 20}, 0.0),
     ({"state": UNPINNING}, 0.0),
     ({"state": PINNED, "status_checks": 2}, None),  # it was there before we asked
@@ -176,12 +132,7 @@ LETTING_GO = [
     (LastRequest.PIN, LONG_AGO, TrackerStatus.ABSENT, Action.UNPIN),  # half of it may be here
     (LastRequest.PIN, LONG_AGO, TrackerStatus.QUEUED, Action.UNPIN),
     (LastRequest.PIN, LONG_AGO, TrackerStatus.FAILED, Action.UNPIN),
-    (
-        LastRequest.UNPIN,
-        JUST,
-        TrackerStatus.ABSENT,
-        LATER,
-    ),  # what was sent before may come after it
+    (LastRequest.UNPIN, JUST, TrackerStatus.ABSENT, LATER),  # an earlier pin may come after it
     (LastRequest.UNPIN, JUST, TrackerStatus.PINNED, LATER),
     (LastRequest.UNPIN, LONG_AGO, TrackerStatus.PINNED, Action.UNPIN),  # that batch was lost
     (LastRequest.UNPIN, LONG_AGO, TrackerStatus.ABSENT, Event.SEEN_ABSENT),
@@ -210,29 +161,21 @@ def test_what_nobody_holds_is_forgotten_when_it_is_surely_gone(
         assert (action.again_in is None) == (wanted is Event.SEEN_ABSENT)
 
 
-def test_a_pin_is_settled_once_it_can_no_longer_be_lost(rules: DecisionRules) -> None:
+@pytest.mark.parametrize(
+    ("facts", "again_in"),
+    [
+        ({"last_request": LastRequest.PIN, "requested_at": NOW - 20}, AGE - 20),
+        ({"last_request": LastRequest.PIN, "requested_at": LONG_AGO}, None),
+        ({}, None),  # where nothing was ever sent, nothing can be lost with a batch
+    ],
+)
+def test_a_pin_is_final_once_it_can_no_longer_be_lost(
+    rules: DecisionRules, facts: dict[str, Any], again_in: float | None
+) -> None:
     """Seen pinned inside the batch age it is checked once more when that is over; then not."""
-    young = rules.decide(
-        item(last_request=LastRequest.PIN, requested_at=NOW - 20),
-        BackendStatus(TrackerStatus.PINNED),
-        NOW,
-    )
-    old = rules.decide(
-        item(last_request=LastRequest.PIN, requested_at=LONG_AGO),
-        BackendStatus(TrackerStatus.PINNED),
-        NOW,
-    )
-    assert isinstance(young, Outcome)
-    assert isinstance(old, Outcome)
-    assert (young.event, young.again_in) == (Event.SEEN_PINNED, AGE - 20)
-    assert (old.event, old.again_in) == (Event.SEEN_PINNED, None)
-
-
-def test_what_was_pinned_already_is_settled_at_first_sight(rules: DecisionRules) -> None:
-    """Where nothing was ever sent, nothing can be lost with a batch."""
-    action = rules.decide(item(), BackendStatus(TrackerStatus.PINNED), NOW)
+    action = rules.decide(item(**facts), BackendStatus(TrackerStatus.PINNED), NOW)
     assert isinstance(action, Outcome)
-    assert (action.event, action.again_in) == (Event.SEEN_PINNED, None)
+    assert (action.event, action.again_in) == (Event.SEEN_PINNED, again_in)
 
 
 def test_a_replica_that_does_not_answer_is_left_to_the_resync(
@@ -257,18 +200,12 @@ def test_a_store_without_batches_is_believed_at_once() -> None:
     """With a batch age of 0 its first word counts, whatever was sent just now."""
     rules = DecisionRules(ReconcilePolicy(), 0.0)
     pinned, absent = BackendStatus(TrackerStatus.PINNED), BackendStatus(TrackerStatus.ABSENT)
-    assert (
-        rules.decide(item(last_request=LastRequest.PIN, requested_at=NOW), absent, NOW)
-        is Action.PIN
-    )
-    assert (
-        rules.after_pin(item(last_request=LastRequest.PIN, requested_at=NOW), pinned).again_in
-        is None
-    )
+    asked = item(last_request=LastRequest.PIN, requested_at=NOW)
+    assert rules.decide(asked, absent, NOW) is Action.PIN
+    assert rules.after_pin(asked, pinned).again_in is None
     kept = rules.decide(item(last_request=LastRequest.UNPIN, requested_at=NOW), pinned, NOW)
-    gone = rules.decide(
-        item(UNPINNING, last_request=LastRequest.UNPIN, requested_at=NOW), absent, NOW
-    )
+    released = item(UNPINNING, last_request=LastRequest.UNPIN, requested_at=NOW)
+    gone = rules.decide(released, absent, NOW)
     assert isinstance(kept, Outcome)
     assert isinstance(gone, Outcome)
     assert kept.again_in is None
@@ -293,27 +230,21 @@ BROKEN = [
 def test_only_a_failure_is_a_verdict(
     rules: DecisionRules, error: Exception, event: Event | None, attempted: bool
 ) -> None:
-    """Whatever goes wrong is tried again, with a reason; an outage says nothing of a content."""
+    """Whatever goes wrong is tried again, with a reason; an outage says nothing of a content. What
+    nobody holds stays known until the backend says that it is gone."""
+    released = rules.after_error(item(UNPINNING), error, attempted=True)
+    assert released.event is not Event.SEEN_ABSENT
     outcome = rules.after_error(item(), error, attempted=True)
     assert (outcome.event, outcome.attempted) == (event, attempted)
-    assert outcome.again_in is not None
-    assert outcome.again_in > 0
+    for again_in in (released.again_in, outcome.again_in):
+        assert again_in is not None
+        assert again_in > 0
     if is_unreachable(error, is_write=True):
         assert outcome.error is None  # it is the backend's, and kept once
         return
     assert outcome.error
     if isinstance(error, GatewayError):
         assert outcome.error == error.detail
-
-
-@pytest.mark.parametrize(("error", "event", "attempted"), BROKEN)
-def test_no_error_makes_what_leaves_look_gone(
-    rules: DecisionRules, error: Exception, event: Event | None, attempted: bool
-) -> None:
-    """A content that nobody holds stays known until the backend says that it is gone."""
-    outcome = rules.after_error(item(UNPINNING), error, attempted=True)
-    assert outcome.event is not Event.SEEN_ABSENT
-    assert outcome.again_in is not None
 
 
 def test_backoffs_grow_to_their_limits() -> None:
