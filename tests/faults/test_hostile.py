@@ -34,7 +34,8 @@ from tests.waiting import eventually, until
 
 pytestmark = pytest.mark.deep
 
-MOST_LAG = 0.05  # seconds of CPU
+# Seconds of CPU; 0.04 at most on a quiet machine. Neighbours that empty the caches double them.
+MOST_LAG = 0.1
 MOST_MEMORY = 400 * 2**20
 HOSTILE_GATEWAYS = 64
 KEYS = ("one", "two", "three")
