@@ -112,7 +112,7 @@ class IssuedKeys:
         record = self._store.find(secret_hash)
         if record is None:
             raise KeyRefused("unknown")
-        if refusal := record.refusal(self._moment()):
+        if refusal := record.refusal(self._now()):
             raise KeyRefused(refusal)
         requestor = Requestor(record.id, record.scopes)
         if len(self._remembered) >= self.MAX_REMEMBERED:
@@ -140,7 +140,7 @@ class IssuedKeys:
         """A new key in place of the old one, which stops working; the pins stay.
 
         None if there is no such key, or it is revoked or expired."""
-        key, now = mint(), self._moment()
+        key, now = mint(), self._now()
         replaced = await self._store.replace_secret(name, hashed(key), _shown(key), now)
         return key if replaced else None
 
@@ -148,7 +148,7 @@ class IssuedKeys:
         """Stop a key for good; its pins stay. False if there is none, or it is revoked."""
         return await self._store.revoke(name, self._today())
 
-    def _moment(self) -> datetime:
+    def _now(self) -> datetime:
         """Now, but never earlier than before: an expired key stays so if the clock is set back."""
         (latest, at), ticks = self._latest, self._clock()
         now = max(self._today(), latest + timedelta(seconds=max(0.0, ticks - at)))

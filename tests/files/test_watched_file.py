@@ -11,8 +11,8 @@ import structlog
 
 from content_gateway.errors import WrongSettings
 from content_gateway.files.watched_file import (
+    CHECK_SECONDS,
     IN_PLACE_BYTES,
-    LOOK_SECONDS,
     WatchedFile,
     lines,
     read_bytes,
@@ -88,7 +88,7 @@ def put(path: Path, text: str) -> None:
 
 
 def look(file: Watched, clock: Clock) -> str:
-    clock.pass_(LOOK_SECONDS)
+    clock.pass_(CHECK_SECONDS)
     return file.current()
 
 
@@ -106,7 +106,7 @@ def test_the_file_is_looked_at_once_a_second(
 ) -> None:
     """A change shows at the next look; between two looks the file is not even touched."""
     put(path, "second")
-    clock.pass_(LOOK_SECONDS - 0.01)
+    clock.pass_(CHECK_SECONDS - 0.01)
     assert file.current() == "first"
     clock.pass_(0.01)
     assert file.current() == "second"

@@ -117,7 +117,7 @@ def test_a_probe_that_was_given_up_makes_room_for_another(breaker: Breaker, cloc
     fail(breaker, 3)
     clock.pass_(2)
     for _ in range(3):
-        enter(breaker).left()
+        enter(breaker).abandoned()
     succeed(breaker)
     assert not breaker.is_open
 
@@ -130,7 +130,7 @@ def test_calls_from_before_do_not_decide_for_the_probe(breaker: Breaker, clock: 
     probe = enter(breaker)
     early[0].succeeded()
     assert breaker.enter() is None, "an old success has closed it"
-    early[1].left()
+    early[1].abandoned()
     assert breaker.enter() is None, "an old call has made room for a second probe"
     early[2].failed()
     probe.succeeded()
@@ -155,7 +155,7 @@ def test_the_first_word_on_a_call_counts(breaker: Breaker, clock: Clock) -> None
     probe = enter(breaker)
     probe.failed()
     probe.succeeded()
-    probe.left()
+    probe.abandoned()
     assert breaker.enter() is None
 
 
@@ -186,9 +186,9 @@ def test_there_is_never_more_than_one_probe_and_always_a_way_back(steps: list[st
                 open_since_then.append(attempt)
         elif open_since_then:
             attempt = open_since_then.pop(0)
-            {"good": attempt.succeeded, "bad": attempt.failed, "left": attempt.left}[step]()
+            {"good": attempt.succeeded, "bad": attempt.failed, "left": attempt.abandoned}[step]()
     for attempt in open_since_then:
-        attempt.left()
+        attempt.abandoned()
     clock.pass_(2)
     enter(breaker).succeeded()
     assert not breaker.is_open

@@ -113,8 +113,8 @@ async def _resync(gateway: "Application", line: StatusLine) -> None:
         while await gateway.resync.now() is None:
             line.show("waiting for the resync of another process", news=True)
             await asyncio.sleep(_BETWEEN_RESYNCS)
-    except UpstreamError as away:
-        raise GatewayError(f"The pin backend is unreachable: {away.detail}") from away
+    except UpstreamError as unreachable:
+        raise GatewayError(f"The pin backend is unreachable: {unreachable.detail}") from unreachable
 
 
 async def _work_off(

@@ -9,7 +9,7 @@ from typing import Final
 
 # New objects before a collection of generation 0; how many of those before one of generation 1; how
 # many of these before a whole one. Python 3.11's own (700, 10, 10) take a sixth of the time of a
-# new pin. (10,000, 20, 20) held the loop for 120 ms; these look at 10,000 objects at most, but for
+# new pin. (10,000, 20, 20) held the loop for 120 ms; these visit 10,000 objects at most, but for
 # the rare whole collections. With 1,000 as the first number, the objects of requests under way are
 # checked again and again, in three per cent of a new pin's time.
 _THRESHOLDS: Final = (5_000, 1, 500)
@@ -27,6 +27,6 @@ def collect_if_many_new() -> None:
 
     Python counts objects made minus objects freed. Where a thousand requests come as a thousand
     others end, that count stays near zero however many objects are new, and the collection that
-    comes at last looked at 75,000 of them, for 50 ms."""
+    comes at last visited 75,000 of them, for 50 ms."""
     if len(gc.get_objects(generation=0)) > _MANY_NEW:
         gc.collect(generation=1)

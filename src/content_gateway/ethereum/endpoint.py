@@ -30,7 +30,7 @@ from content_gateway.net.http_client import HttpClient, host_of, json_object
 MAX_ANSWER_BYTES: Final = 1024 * 1024 + 64 * 1024
 _REVERT_CODE: Final = 3  # as geth and its kin report a revert
 _LIMIT_EXCEEDED: Final = -32005  # EIP-1474
-_FAMILIAR: Final = 0.2  # how much the newest answer weighs in the usual latency
+_NEWEST_WEIGHT: Final = 0.2  # of the newest answer in the usual latency
 _QUANTITY: Final = re.compile(r"0x[0-9a-fA-F]{1,16}")
 
 T = TypeVar("T")
@@ -39,9 +39,8 @@ log = structlog.get_logger(__name__)
 
 
 class NodeRefused(UpstreamUnavailable):
-    """The node says itself that it cannot answer the call; *said* is for the log only.
-
-    A provider's own words may name the operator's project or plan."""
+    """The node says itself that it cannot answer the call; *said* is for the log only, as a
+    provider's words may name the operator's project or plan."""
 
     def __init__(self, said: str) -> None:
         super().__init__("The Ethereum endpoint answered with an error.")
@@ -63,16 +62,16 @@ class Endpoint:
         # Host and port name an endpoint in the log: its path may carry the operator's secret.
         self.name = host_of(url)
         self.usual_latency: float | None = None
-        self.patience = seconds / 4  # what keeps a caller waiting for longer is not well
+        self.patience = seconds / 4  # a node that takes longer may be unhealthy
         self.clock = clock
         self.answers = 0  # so far, to whatever was asked
-        self.is_knocked_at = False
+        self.is_being_checked = False
         self._outbound = outbound
         self._url = url
         self._seconds = seconds
 
     def enter(self) -> "CallAttempt | None":
-        """The turn of a call that may be made now; None while the node is not well."""
+        """The attempt of a call that may be made now; None while its breaker is open."""
         attempt = self.breaker.enter()
         return None if attempt is None else CallAttempt(self, attempt)
 
@@ -101,27 +100,26 @@ class Endpoint:
         took = self.clock() - start
         self.answers += 1
         usual = took if self.usual_latency is None else self.usual_latency
-        self.usual_latency = usual + _FAMILIAR * (took - usual)
+        self.usual_latency = usual + _NEWEST_WEIGHT * (took - usual)
         return answer.body
 
-    async def knock(self) -> None:
-        """Ask something harmless, to see whether the node answers at all."""
-        self.is_knocked_at = True
+    async def check_health(self) -> None:
+        """Ask for the newest block, to see whether the node answers at all."""
+        self.is_being_checked = True
         try:
             with suppress(UpstreamError, Overloaded):
                 await self.ask(_BLOCK_NUMBER, lambda: None)
         finally:
-            self.is_knocked_at = False
+            self.is_being_checked = False
 
 
 class CallAttempt:
     """One call of an endpoint, from the moment its breaker has let it in until it ends.
 
-    A contract may be anybody's, and it can make every node refuse, answer what cannot be read, or
-    not answer at all. Such an end counts against a node only if another one does better: else
-    whoever asks a few times for a name of that kind would have all nodes taken for dead. That it is
-    the call that hangs, and not the node, shows in what the node has answered meanwhile; a node
-    that is to prove itself is asked something harmless first."""
+    A contract may be anybody's: it can make every node refuse, answer invalid bytes, or not answer
+    at all. Such an outcome counts against a node only if another one does better, or a few requests
+    for such a name would open all breakers. That the call hangs, and not the node, shows in what
+    the node has answered meanwhile; a probe asks for the newest block first."""
 
     def __init__(self, endpoint: Endpoint, attempt: BreakerAttempt) -> None:
         self.endpoint = endpoint
@@ -129,7 +127,7 @@ class CallAttempt:
         self._begun: float | None = None  # while it waits for a connection
         self._answers = 0  # of the node, when it began
         self._late: asyncio.TimerHandle | None = None  # when it takes too long
-        self._knocking: asyncio.Task[None] | None = None
+        self._check: asyncio.Task[None] | None = None
         self._is_over = False
 
     async def call(self, request: bytes) -> bytes:
@@ -145,9 +143,9 @@ class CallAttempt:
         finally:
             if self._late is not None:
                 self._late.cancel()
-            if self._knocking is not None:
-                self._knocking.cancel()
-                await asyncio.gather(self._knocking, return_exceptions=True)
+            if self._check is not None:
+                self._check.cancel()
+                await asyncio.gather(self._check, return_exceptions=True)
 
     async def block_number(self) -> int:
         """The number of the newest block the node knows; raises as `call` does."""
@@ -161,15 +159,15 @@ class CallAttempt:
         if self._late is not None:
             self._late.cancel()
         loop = asyncio.get_running_loop()
-        self._late = loop.call_later(self.endpoint.patience, self._knock)
+        self._late = loop.call_later(self.endpoint.patience, self._check_health)
 
-    def _knock(self) -> None:
-        if not self.endpoint.is_knocked_at:
-            self._knocking = asyncio.create_task(self.endpoint.knock(), name="knock")
+    def _check_health(self) -> None:
+        if not self.endpoint.is_being_checked:
+            self._check = asyncio.create_task(self.endpoint.check_health(), name="rpc check")
 
     @property
-    def _is_alone(self) -> bool:
-        """Whether the node has answered others since it was asked this."""
+    def _hangs_alone(self) -> bool:
+        """Whether the node has answered other calls since it was asked this."""
         return self._begun is not None and self.endpoint.answers > self._answers
 
     def answered(self) -> None:
@@ -177,17 +175,17 @@ class CallAttempt:
         self._attempt.succeeded()
 
     def failed(self, failure: UpstreamError | Overloaded) -> bool:
-        """The node failed; False if that may be the contract's doing: then tell the rest later."""
+        """The node failed; False if that may be the contract's doing: `lost_race` may follow."""
         self._is_over = True
         if isinstance(failure, Overloaded):
-            self._attempt.left()
+            self._attempt.abandoned()
             return True
         said = failure.said if isinstance(failure, NodeRefused) else None
         name = self.endpoint.name
         log.warning("rpc endpoint failed", endpoint=name, reason=failure.detail, said=said)
         if isinstance(failure, InvalidUpstreamResponse | NodeRefused):
             return False
-        if isinstance(failure, UpstreamTimeout) and self._is_alone:
+        if isinstance(failure, UpstreamTimeout) and self._hangs_alone:
             return False
         self._attempt.failed()
         return True
@@ -195,21 +193,21 @@ class CallAttempt:
     def lost_race(self) -> None:
         """Another node has answered what this one could not, or not in time."""
         if self._begun is None:
-            self._attempt.left()  # it was not asked yet
+            self._attempt.abandoned()  # it was not asked yet
         else:
             self._attempt.failed()
 
-    def left(self) -> None:
-        """Nobody waits any more, and that is the node's fault only if somebody did for long."""
+    def abandoned(self) -> None:
+        """Nobody waits any more; the node's failure only if somebody waited for long."""
         begun, endpoint = self._begun, self.endpoint
         if (
             not self._is_over
             and begun is not None
             and endpoint.clock() - begun >= endpoint.patience
-            and not self._is_alone
+            and not self._hangs_alone
         ):
             self._attempt.failed()
-        self._attempt.left()
+        self._attempt.abandoned()
 
 
 def encode_call(to: str, data: bytes, block: str = "latest") -> bytes:

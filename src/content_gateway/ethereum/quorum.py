@@ -61,7 +61,7 @@ class EthereumQuorum:
         self._block_until = float("-inf")
         self._refreshing = asyncio.Lock()
         self._refreshes = 0
-        self._failure: UpstreamError | Overloaded | None = None  # of the last look
+        self._failure: UpstreamError | Overloaded | None = None  # the last one
 
     async def call(
         self, to: str, data: bytes, read: Callable[[bytes], T], *, requestor: str = ""
@@ -164,7 +164,7 @@ class _Questions(Generic[T]):
     async def __aexit__(self, *exc_info: object) -> None:
         for task, attempt in self._running.items():
             task.cancel()
-            attempt.left()
+            attempt.abandoned()
         await asyncio.gather(*self._running, return_exceptions=True)
 
     async def next(self, seconds: float | None = None) -> tuple[str, T] | None:
@@ -186,7 +186,7 @@ class _Questions(Generic[T]):
                 return attempt.endpoint.name, answer
             attempt = self._running.pop(task)
             if not attempt.failed(error):
-                attempt.left()
+                attempt.abandoned()
         return None
 
     def lost_race(self) -> None:

@@ -133,7 +133,7 @@ async def _end(
 ) -> None:
     """Cancel what is still *running*, and wait until it has ended."""
     for attempt in [*running.values(), *doubtful]:
-        attempt.left()
+        attempt.abandoned()
     for task in running:
         task.cancel()
     if running:

@@ -17,7 +17,7 @@ import structlog
 
 from content_gateway.errors import WrongSettings
 
-LOOK_SECONDS: Final = 1.0
+CHECK_SECONDS: Final = 1.0
 # Parsed between two requests, in 30 ms at most. What is larger goes to a thread.
 IN_PLACE_BYTES: Final = 32 * 1024
 _LINES_A_TURN: Final = 256  # one to three milliseconds
@@ -31,13 +31,12 @@ log = structlog.get_logger(__name__)
 
 
 class WatchedFile(Generic[T]):
-    """The file at *path* as *read* understands it, looked at once a second while in use.
+    """The file at *path* as *read* parses it, checked once a second while in use.
 
     *read* is a pure parser of the bytes that raises ValueError, and nothing else, for a file
-    that is wrong. Small files are parsed where `current` is called, so that an edit shows in
-    the next answer after the look; larger ones in a thread, once two looks have seen the same
-    version, since a large file takes a while to write. A file is best replaced in one step
-    (written beside, then renamed): then nobody ever reads the half of it."""
+    that is wrong. Small files are parsed where `current` is called; larger ones in a thread,
+    once two checks have seen the same version, since a large file takes a while to write. A
+    file is best replaced in one step (written beside, then renamed): no half of it is read."""
 
     def __init__(
         self,
@@ -54,10 +53,10 @@ class WatchedFile(Generic[T]):
         self._setting = setting
         self._max_bytes = max_bytes
         self._clock = clock
-        self._look_at = clock() + LOOK_SECONDS
+        self._check_at = clock() + CHECK_SECONDS
         self._closed = False
         self._reader: Thread | None = None
-        self._seen: Stamp | None = None  # by the last look
+        self._seen: Stamp | None = None  # by the last check
         self._tried: Stamp | None = None  # the version that was last parsed, or could not be
         self._alarm: tuple[Stamp | None, str] | None = None
         try:
@@ -67,16 +66,16 @@ class WatchedFile(Generic[T]):
 
     def current(self) -> T:
         """The last good value. Call it from one thread only."""
-        if self._clock() >= self._look_at:
-            self._look()
+        if self._clock() >= self._check_at:
+            self._check()
         return self._value
 
     def close(self) -> None:
-        """Look no more. A reading under way is left behind: it changes and logs nothing."""
+        """Stop. A thread that reads now is left behind: it changes and logs nothing."""
         self._closed = True
 
-    def _look(self) -> None:
-        self._look_at = self._clock() + LOOK_SECONDS
+    def _check(self) -> None:
+        self._check_at = self._clock() + CHECK_SECONDS
         if self._closed or (self._reader is not None and self._reader.is_alive()):
             return
         try:
@@ -124,7 +123,7 @@ class WatchedFile(Generic[T]):
         )
 
     def _bytes(self) -> bytes:
-        """What the file holds; raises OSError, or ValueError if that cannot be its content."""
+        """The file's content; raises as `read_bytes`."""
         return read_bytes(self._path, self._max_bytes, self._opened)
 
     def _opened(self, stamp: Stamp) -> None:
@@ -134,7 +133,7 @@ class WatchedFile(Generic[T]):
 def read_bytes(
     path: Path, max_bytes: int, opened: Callable[[Stamp], None] = lambda _: None
 ) -> bytes:
-    """What the file at *path* holds; *opened* is told which version of it that is.
+    """The content of the file at *path*; *opened* gets its version.
 
     Raises OSError, and ValueError where it is no regular file (to open a FIFO would wait for
     somebody to write to it), has more than *max_bytes*, or changes while it is read."""
@@ -159,7 +158,7 @@ def read_bytes(
 
 
 def stamp_of(path: Path) -> Stamp | None:
-    """Which version of a file is at *path* now; None where none can be seen."""
+    """The version of the file at *path* now; None without one."""
     try:
         return _stamp(path.stat())
     except OSError:

@@ -20,7 +20,7 @@ class Refusals:
     that clients which were refused together do not retry together."""
 
     def __init__(self) -> None:
-        self._next: dict[str, float] = {}  # when each requestor's next one is told
+        self._next: dict[str, float] = {}  # when each requestor's next one is sent
 
     async def wait(self, requestor: str) -> None:
         """Return when the refusal may be sent to *requestor*."""

@@ -52,7 +52,7 @@ class Basenames:
     ) -> Records:
         """As EnsNames.resolve. A Basename costs two round trips on Base beside one of ENS.
 
-        Where one chain could not be asked, the other's records are told; without Base the wallet,
+        Where one chain could not be asked, this is what the other has; without Base the wallet,
         with content of a kind that is not served."""
         if not name.text.endswith(SUFFIX):
             return await self._ens.resolve(name, coin, requestor=requestor)

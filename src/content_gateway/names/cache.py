@@ -132,7 +132,7 @@ class Cache:
             return
         entry.asked_at = asked_at
         if entry.records is not None:
-            # Nobody may be told the old answer past its time because of a pause in asking, and a
+            # Nobody may get the old answer past its time because of a pause in asking, and a
             # fresh answer stays one although somebody has demanded a fresher one in vain.
             pause_ends = min(self._clock() + hold_back, entry.stored_at + self._ages.if_error)
             entry.ask_again_at = max(pause_ends, entry.stored_at + self._freshness(entry.records))

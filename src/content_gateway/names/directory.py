@@ -27,7 +27,7 @@ one is never refused. Its result replaces the entry, absence included. When it f
 may be served instead, that entry is served at once from then on, and look-ups in the background, a
 few seconds apart, find out when the outage is over. Without such an entry a request fails as fast
 as the service does. A caller may demand a refresh. Each name gets one every five seconds, whoever
-demands it; all others are told how old the answer is.
+demands it; all others get the age of the answer.
 
 What the denylist names is refused before anything is looked up, and again once the content is
 known. Knows nothing of HTTP, chains or files; IPNS is started here and resolved by `ipns/`."""

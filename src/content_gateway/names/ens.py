@@ -110,7 +110,7 @@ class EnsNames:
         if coin == ETHEREUM and silence == b"":
             # A function that is missing, INVALID, no gas left, a bare revert: all leave an empty
             # element, and none of them is an address that is unset. Asked alone they differ. For
-            # other coins a missing function is common, and nobody is told a stand-in.
+            # other coins a missing function is common, and no stand-in is given.
             if has_content:
                 alone = self.address(name, coin, requestor=requestor)
                 address, owner = await both(alone, self._owner(node))

@@ -38,7 +38,7 @@ _ABSENT: Final = {
 _DNS_DECODING_FAILED: Final = bytes.fromhex("ba4adc23")  # DNSDecodingFailed(bytes), ENSIP-23
 _ERROR: Final = bytes.fromhex("08c379a0")  # Error(string), Solidity
 _PANIC: Final = bytes.fromhex("4e487b71")  # Panic(uint256), Solidity
-# Errors that are told by name: those of ens-contracts' resolvers of DNS names.
+# Errors that are named in answers: those of ens-contracts' resolvers of DNS names.
 _NAMES: Final = {
     bytes.fromhex("398d4d32"): "InvalidOperation()",
     bytes.fromhex("c9e47ee5"): "InvalidAddressFormat()",

@@ -1,8 +1,7 @@
 """Whether the configured Universal Resolver is one of today, asked once when the service starts.
 
-One of the days before ENSIP-23 answers in other shapes, so that names which are there look absent,
-and nobody is told. Knows the interface that it must have; what is asked of it otherwise is left to
-ens.py, and how a node is reached to the EthereumCalls."""
+One from before ENSIP-23 answers in other shapes, so that names which exist would seem absent. Knows
+the interface that it must have; calls of names are left to ens.py."""
 
 import asyncio
 from dataclasses import dataclass
@@ -45,7 +44,7 @@ class UniversalResolverCheck:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to ask, behind the back of whoever starts; once."""
+        """Begin to ask, in the background; once."""
         if self._task is None:
             self._task = asyncio.create_task(self._ask_until_right(), name="universal resolver")
 

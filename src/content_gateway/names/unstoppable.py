@@ -191,7 +191,7 @@ def read_answer(returned: bytes, keys: Sequence[str] = KEYS) -> TokenRecords:
     """What `getData` returned: `(address resolver, address owner, string[])`, a text for each key.
 
     ValueError for what the ProxyReader cannot have said. What the name's owner wrote is never
-    an error: an unreadable wallet has failed, unreadable content is told as such."""
+    an error: an unreadable wallet has failed, unreadable content is a value of that kind."""
     abi.read_address(returned)
     owner = abi.read_address(returned, abi.WORD)
     values = abi.read_bytes_array(returned, 2 * abi.WORD)

@@ -1,4 +1,4 @@
-"""Byte room: how many bytes all who share it may hold at once.
+"""Byte budget: how many bytes all who share it may hold at once.
 
 The first 64 KiB of each are free, so that ordinary work never finds it full; what is larger is
 counted, and refused when there is no room. Knows numbers only."""
@@ -13,21 +13,21 @@ FREE_BYTES: Final = 64 * 1024
 
 
 class Hold:
-    """What one of them holds."""
+    """The bytes that one user holds."""
 
-    def __init__(self, room: "ByteBudget") -> None:
-        self._room = room
+    def __init__(self, budget: "ByteBudget") -> None:
+        self._budget = budget
         self._bytes = 0
 
     def resize(self, number: int) -> None:
-        """Hold *number* bytes from now on; raises Overloaded when there is no room for them."""
+        """Hold *number* bytes from now on; raises Overloaded when the budget is used up."""
         more = max(0, number - FREE_BYTES) - self._bytes
-        self._room.take(more)
+        self._budget.take(more)
         self._bytes += more
 
 
 class ByteBudget:
-    """Room for *limit* bytes."""
+    """At most *limit* bytes, beside the free ones."""
 
     def __init__(self, limit: int) -> None:
         self._left = limit

@@ -1,8 +1,8 @@
 """The breaker: stops asking a server that fails, and tries it again with one request.
 
 Closed while fewer than half of the last calls failed (at most 20, none older than 10 s); then
-open, and nobody is let through, for two seconds; then one probe decides. Knows no network: what
-counts as a failure is told by whoever asks (docs/facts/edge.md, Outbound)."""
+open, and no call is let in, for two seconds; then one probe decides (half-open). Knows no network:
+the caller decides what counts as a failure (docs/facts/edge.md, Outbound)."""
 
 import time
 from collections import deque
@@ -11,9 +11,9 @@ from typing import Final
 
 
 class BreakerAttempt:
-    """One call that a breaker has let in. The first thing that is told of it counts.
+    """One call that a breaker has let in. Its first outcome counts.
 
-    Each must be told something in the end: nobody is let in beside a probe."""
+    Each must get an outcome in the end: no call is let in beside a probe."""
 
     def __init__(self, breaker: "Breaker") -> None:
         self._breaker: Breaker | None = breaker
@@ -24,21 +24,21 @@ class BreakerAttempt:
         return self._breaker is not None and self._breaker.is_decided_by(self)
 
     def succeeded(self) -> None:
-        """The call was answered: whatever went before is forgiven if it was the probe."""
-        self._tell(good=True)
+        """The call was answered; the breaker closes if it was the probe."""
+        self._record(good=True)
 
     def failed(self) -> None:
         """The call was not answered, or too late to be of use."""
-        self._tell(good=False)
+        self._record(good=False)
 
-    def left(self) -> None:
+    def abandoned(self) -> None:
         """The call was given up for reasons that are not the server's."""
-        self._tell(good=None)
+        self._record(good=None)
 
-    def _tell(self, *, good: bool | None) -> None:
+    def _record(self, *, good: bool | None) -> None:
         breaker, self._breaker = self._breaker, None
         if breaker is not None:
-            breaker.told(self, good)
+            breaker.record(self, good)
 
 
 class Breaker:
@@ -75,8 +75,8 @@ class Breaker:
         """Whether *attempt* is the probe."""
         return attempt is self._probe
 
-    def told(self, attempt: BreakerAttempt, good: bool | None) -> None:
-        """Take note of how *attempt* has ended; None: it tells nothing."""
+    def record(self, attempt: BreakerAttempt, good: bool | None) -> None:
+        """Record the outcome of *attempt*; None: it says nothing about the server."""
         is_probe = self.is_decided_by(attempt)
         if is_probe:
             self._probe = None

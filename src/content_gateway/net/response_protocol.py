@@ -55,7 +55,7 @@ class ResponseProtocol(ResponseHandler):
         self._is_waiting = False  # for a turn
         self._is_held = False  # by whoever reads the body, until there is room again
         self._rest = memoryview(b"")  # of the last read, for the next turn or until there is room
-        self._lost: tuple[BaseException | None] | None = None  # what is to be told behind it
+        self._lost: tuple[BaseException | None] | None = None  # reported behind it
         self._begin()
 
     def _begin(self) -> None:
@@ -106,7 +106,7 @@ class ResponseProtocol(ResponseHandler):
             return
         self._rest = left
         if not self._is_behind:
-            self._tell_lost()
+            self._report_lost()
         elif left:
             self._wait_for_a_turn()
 
@@ -140,13 +140,13 @@ class ResponseProtocol(ResponseHandler):
             transport.resume_reading()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The connection is gone, which is told behind what came before."""
+        """The connection is gone; reported when all that came before it is parsed."""
         self._idle.pop(self, None)
         self._lost = (exc,)
         if not self._is_behind:
-            self._tell_lost()
+            self._report_lost()
 
-    def _tell_lost(self) -> None:
+    def _report_lost(self) -> None:
         lost, self._lost = self._lost, None
         if lost is not None:
             super().connection_lost(*lost)
@@ -155,13 +155,13 @@ class ResponseProtocol(ResponseHandler):
         """Whoever asked wants no more of it."""
         self._idle.pop(self, None)
         super().close()
-        self._tell_lost()
+        self._report_lost()
 
     def abort(self) -> None:
         """The same, at once."""
         self._idle.pop(self, None)
         super().abort()
-        self._tell_lost()
+        self._report_lost()
 
     def _feed(self, piece: bytes) -> None:
         if piece and not self._is_open:
@@ -184,7 +184,7 @@ class ResponseProtocol(ResponseHandler):
             self._judge(len(piece), self._body)
 
     def _judge(self, received: int, body: aiohttp.StreamReader) -> None:
-        """Count what was *received* beside the *body*, unless some of it was not looked at yet."""
+        """Count what was *received* beside the *body*, unless some of it is not parsed yet."""
         self._unjudged += received
         if self._is_held:
             return

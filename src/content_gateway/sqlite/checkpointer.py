@@ -84,7 +84,7 @@ class Checkpointer:
                     if self._files.has_all:
                         self._checkpoint()
                     else:
-                        self._is_written.set()  # look again: the files may come back
+                        self._is_written.set()  # check again: the files may come back
             except (sqlite3.Error, OSError) as wrong:
                 log.error("the WAL was not checkpointed", reason=str(wrong))
 

@@ -26,7 +26,7 @@ _SEARCHERS: Final = 4
 _PER_REQUESTOR: Final = 1  # while others search too: each search keeps a processor busy
 _MAX_WAL_BYTES: Final = 256 * 1024 * 1024
 _BUSY_MS: Final = 3_000
-_STEPS_PER_CHECK: Final = 10_000  # of SQLite's virtual machine, between two looks at the clock
+_STEPS_PER_CHECK: Final = 10_000  # of SQLite's virtual machine, between two checks of the clock
 
 
 class Searches:

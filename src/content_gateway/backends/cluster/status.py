@@ -252,7 +252,7 @@ def _read_peer(peer_id: str, value: Any) -> Peer:
     return Peer(
         clean(name) if isinstance(name, str) and name else peer_id[-8:],
         clean(value["status"]),
-        _moment(value.get("timestamp")),
+        _timestamp(value.get("timestamp")),
         clean(error) or None if isinstance(error, str) else None,
     )
 
@@ -260,10 +260,10 @@ def _read_peer(peer_id: str, value: Any) -> Peer:
 def _keeps_all(value: Mapping[str, Any]) -> bool:
     """Whether the pin *value* is recursive and has no end."""
     is_recursive = value.get("mode", "recursive") == "recursive"
-    return is_recursive and _moment(value.get("expire_at")) is None
+    return is_recursive and _timestamp(value.get("expire_at")) is None
 
 
-def _moment(value: Any) -> datetime | None:
+def _timestamp(value: Any) -> datetime | None:
     """Go's times have nanoseconds, and the year 1 for none."""
     try:
         moment = datetime.fromisoformat(value)

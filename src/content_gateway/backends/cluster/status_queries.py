@@ -127,9 +127,9 @@ class StatusQueries:
             elif status is not None and (doubtful := await self._doubtful(cid, status, errors)):
                 seen[cid] = doubtful
         seen |= await self._gone(seen, pins, statuses)
-        for cid, told in seen.items():
-            if told.status is TrackerStatus.PINNED:
-                self.submissions.seen_held(cid, told)
+        for cid, status in seen.items():
+            if status.status is TrackerStatus.PINNED:
+                self.submissions.seen_held(cid, status)
         return seen
 
     async def _gone(

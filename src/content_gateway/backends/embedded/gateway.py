@@ -171,10 +171,10 @@ class TrustlessGateway:
             raise
         except UpstreamError as late:
             # Gateways hold the line while they search: one that finds nothing is not down.
-            attempt.left()
+            attempt.abandoned()
             raise PinDeferred(late.detail) from late
         except BaseException:
-            attempt.left()
+            attempt.abandoned()
             raise
         attempt.succeeded()
 

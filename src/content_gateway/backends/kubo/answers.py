@@ -18,7 +18,7 @@ from content_gateway.net.http_client import json_object
 
 MAX_ENTRY_BYTES: Final = 64 * 1024
 _MAX_WORDS: Final = 300
-_WHO: Final = "Kubo"
+_BLAMED: Final = "Kubo"
 _REFUSES_US: Final = (401, 403)
 _ERRORS: Final = (400, 500)  # go-ipfs-cmds writes its errors with these two and no other
 _NOT_THERE: Final = ("not pinned or pinned indirectly", "not pinned")  # boxo ErrNotPinned
@@ -54,7 +54,7 @@ def read_pinned(status: int, body: bytes, cid: Cid) -> bool:
 
     Raises UpstreamUnavailable when Kubo says that it cannot tell, InvalidUpstreamResponse."""
     if status == 200:
-        keys = json_object(body, who=_WHO).get("Keys")
+        keys = json_object(body, who=_BLAMED).get("Keys")
         if isinstance(keys, dict) and any(
             _is(text, cid) and _is_recursive(pin) for text, pin in keys.items()
         ):
@@ -71,7 +71,7 @@ def read_unpinned(status: int, body: bytes, cid: Cid) -> None:
 
     Raises PinDeferred with Kubo's reason, UpstreamUnavailable, InvalidUpstreamResponse."""
     if status == 200:
-        if not _names(json_object(body, who=_WHO).get("Pins"), cid):
+        if not _names(json_object(body, who=_BLAMED).get("Pins"), cid):
             raise InvalidUpstreamResponse("Kubo's answer is not about the CID it was asked for.")
         return
     message = read_error(status, body)
@@ -83,7 +83,7 @@ def read_line(line: bytes, cid: Cid) -> Fetched | None:
     """How far Kubo is, from one line of `pin/add`; None: all of *cid* is there and pinned.
 
     Raises PinFailed or PinDeferred for an error, InvalidUpstreamResponse."""
-    value = json_object(line, who=_WHO)
+    value = json_object(line, who=_BLAMED)
     if "Pins" in value:
         if not _names(value["Pins"], cid):
             raise InvalidUpstreamResponse("Kubo has pinned something else.")
@@ -100,7 +100,7 @@ def read_ref(line: bytes) -> str | None:
     """What is wrong, from one line of `refs`; None where it names a block that was read.
 
     Raises InvalidUpstreamResponse."""
-    value = json_object(line, who=_WHO)
+    value = json_object(line, who=_BLAMED)
     error = value.get("Err")
     if isinstance(error, str) and error:
         return _words(error)
@@ -112,7 +112,7 @@ def read_ref(line: bytes) -> str | None:
 def read_name(status: int, body: bytes) -> str | None:
     """The peer id in the answer to `id`, None when there is none."""
     try:
-        name = json_object(body, who=_WHO).get("ID") if status == 200 else None
+        name = json_object(body, who=_BLAMED).get("ID") if status == 200 else None
     except InvalidUpstreamResponse:
         return None
     return name if isinstance(name, str) and 0 < len(name) <= 128 and name.isalnum() else None
@@ -124,21 +124,21 @@ def read_addresses(status: int, body: bytes) -> list[str]:
     Raises UpstreamUnavailable and InvalidUpstreamResponse."""
     if status != 200:
         raise UpstreamUnavailable(f"Kubo did not say who it is: {read_error(status, body)[:300]}")
-    addresses = json_object(body, who=_WHO).get("Addresses") or []
+    addresses = json_object(body, who=_BLAMED).get("Addresses") or []
     if not isinstance(addresses, list):
         raise InvalidUpstreamResponse("Kubo's addresses are no list.")
     return [text for text in addresses if isinstance(text, str)]
 
 
 def read_error(status: int, body: bytes) -> str:
-    """Kubo's own words in an answer that is not 200.
+    """Kubo's message in an answer that is not 200.
 
-    Raises UpstreamUnavailable when they are not Kubo's: a proxy's, or those of its door."""
+    Raises UpstreamUnavailable when they are a proxy's, or of its access control."""
     if status in _REFUSES_US:
         raise UpstreamUnavailable("Kubo refuses us: its API.Authorizations do not let us in.")
     if status in _ERRORS:
         try:
-            return _message(json_object(body, who=_WHO))
+            return _message(json_object(body, who=_BLAMED))
         except InvalidUpstreamResponse:
             pass
     raise UpstreamUnavailable(f"The Kubo node answered {status}.")
@@ -197,7 +197,7 @@ class PinsetReader:
             return None
         if self._open != 2:
             raise InvalidUpstreamResponse("Kubo's list of pins goes on behind its end.")
-        entry = json_object(b"{" + piece.removeprefix(b",") + b"}}", who=_WHO)
+        entry = json_object(b"{" + piece.removeprefix(b",") + b"}}", who=_BLAMED)
         if len(entry) != 1:
             raise InvalidUpstreamResponse("Kubo's list of pins cannot be read.")
         ((text, pin),) = entry.items()
