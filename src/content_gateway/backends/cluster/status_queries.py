@@ -127,9 +127,9 @@ class StatusQueries:
             elif status is not None and (doubtful := await self._doubtful(cid, status, errors)):
                 seen[cid] = doubtful
         seen |= await self._gone(seen, pins, statuses)
-        for cid, status in seen.items():
-            if status.status is TrackerStatus.PINNED:
-                self.submissions.seen_held(cid, status)
+        for cid, held in seen.items():
+            if held.status is TrackerStatus.PINNED:
+                self.submissions.seen_held(cid, held)
         return seen
 
     async def _gone(
