@@ -128,7 +128,9 @@ async def test_a_report_beside_a_service_opens_with_its_outage(tmp_path: Path) -
     assert shown["reasons"] == {"the backend cannot be reached": 40}
     assert shown["backend"]["since"] <= shown["backend"]["nextAttempt"]
     assert shown["oldestWaiting"] is not None
-    assert all("cannot be reached since" in each["reason"] for each in shown["waiting"])
+    reasons = [each["reason"] for each in shown["waiting"]]
+    assert reasons
+    assert all("cannot be reached since" in reason for reason in reasons)
     assert report.stdout.startswith("backend cannot be reached since 2")
     assert "  40: the backend cannot be reached" in report.stdout
     one = json.loads(status.stdout)

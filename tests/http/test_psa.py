@@ -133,6 +133,7 @@ async def test_a_stale_request_id_removes_nothing(service: Service) -> None:
 async def test_a_pin_can_be_removed(service: Service, cluster: MiniCluster) -> None:
     """With an answer that has no body; it is gone at once, and its content soon after."""
     shown = await add(service, V1)
+    await becomes(service, V1, "pinned")
     answer = await service.psa("DELETE", f"/pins/{shown['requestid']}")
     assert (answer.status, answer.body) == (202, b"")
     for method in ("DELETE", "GET"):

@@ -10,6 +10,7 @@ import pytest
 from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState
+from tests.fakes.cluster_parts import MiniPeer
 from tests.ledgers import Clock
 from tests.pins.fed import Fed
 from tests.pins.promises import raw
@@ -39,6 +40,13 @@ def are_two(fed: Fed, cid: Cid) -> bool:
     """Whether two peers that run hold it, and a requestor reads so."""
     held = [peer for peer in fed.cluster.peers if peer.is_up and str(cid) in peer.pinned]
     return len(held) == 2 and replicas(fed, cid) == (ContentState.PINNED, 2, 2)
+
+
+def held_by(peer: MiniPeer) -> list[Cid]:
+    """What the cluster wants *peer* to hold, which is not everything."""
+    held = [cid for cid in CIDS if peer.id in peer.state[str(cid)].allocations]
+    assert 0 < len(held) < len(CIDS)
+    return held
 
 
 async def test_content_that_every_node_lost_is_told_and_fetched_again(make: Any) -> None:
@@ -120,8 +128,7 @@ async def test_for_a_peer_that_is_gone_another_one_is_found(make: Any) -> None:
     fed = make(replication_min=2)
     await pinned(fed)
     dead = fed.cluster.peers[0]
-    affected = [cid for cid in CIDS if dead.id in dead.state[str(cid)].allocations]
-    assert 0 < len(affected) < len(CIDS)
+    affected = held_by(dead)
     fed.cluster.kill(dead)
     fed.clock.now += 100.0
     assert (await fed.resync()).under_replicated == len(affected)
@@ -140,7 +147,7 @@ async def test_a_peer_that_is_gone_and_still_has_room_is_given_up_soon(make: Any
     fed.cluster.batch_age = 0.0
     await pinned(fed)
     dead = fed.cluster.peers[0]
-    affected = [cid for cid in CIDS if dead.id in dead.state[str(cid)].allocations]
+    affected = held_by(dead)
     fed.cluster.metric_seconds, fed.cluster.room_seconds = 5.0, 25.0
     fed.cluster.kill(dead)
     fed.clock.now += 6.0
@@ -166,7 +173,7 @@ async def test_a_peer_that_hears_of_no_change_is_told_by_us(make: Any, *, was_kn
     dead, _, isolated = fed.cluster.peers
     if was_known:
         await pinned(fed)
-        affected = [cid for cid in CIDS if dead.id in dead.state[str(cid)].allocations]
+        affected = held_by(dead)
         isolated.is_partitioned = True
         fed.cluster.kill(dead)
         fed.clock.now += 100.0

@@ -3,7 +3,6 @@
 import asyncio
 import sqlite3
 import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -107,12 +106,13 @@ async def test_the_settings_that_make_it_durable_are_on(database: Database) -> N
 
 async def test_a_waiting_caller_does_not_stop_the_loop(database: Database) -> None:
     """While the writer thread is busy the event loop goes on."""
-    slow = asyncio.create_task(database.write(lambda _: time.sleep(0.3)))
-    turns = 0
-    while not slow.done():
+    goes_on = threading.Event()
+    slow = asyncio.create_task(database.write(lambda _: goes_on.wait(60)))
+    for _ in range(10):
         await asyncio.sleep(0.01)
-        turns += 1
-    assert turns > 5
+    assert not slow.done()
+    goes_on.set()
+    assert await slow
 
 
 async def test_a_queue_that_is_full_refuses(tmp_path: Path, options: DatabaseOptions) -> None:
