@@ -20,7 +20,6 @@ OUTAGES: list[Mood] = [
 
 
 def origin(number: int) -> Multiaddr:
-    """The address of a node."""
     return Multiaddr.parse(f"/ip4/8.8.8.{number}/tcp/4001/p2p/{PEER}")
 
 
@@ -28,14 +27,14 @@ def silent(blocks: int, size: int) -> None:
     """Progress that nobody watches."""
 
 
-async def look(backend: PinBackend, cid: Cid) -> BackendStatus:
+async def status_of(backend: PinBackend, cid: Cid) -> BackendStatus:
     """What a status check at *cid* shows."""
     return (await backend.status([cid]))[cid]
 
 
 async def status(backend: PinBackend, cid: Cid) -> TrackerStatus:
     """Whether *cid* is pinned, as a status check shows it."""
-    return (await look(backend, cid)).status
+    return (await status_of(backend, cid)).status
 
 
 async def pin(backend: PinBackend, cid: Cid, seen: BackendStatus = ABSENT) -> BackendStatus:
@@ -44,12 +43,10 @@ async def pin(backend: PinBackend, cid: Cid, seen: BackendStatus = ABSENT) -> Ba
 
 
 async def refused(backend: PinBackend, cid: Cid) -> str:
-    """Why *cid* cannot be pinned."""
     with pytest.raises(PinFailed) as failed:
         await pin(backend, cid)
     return failed.value.detail
 
 
 async def pinset(backend: PinBackend) -> set[Cid]:
-    """All that is pinned."""
     return {listed.cid async for listed in backend.pinset()}

@@ -26,7 +26,6 @@ class World:
         return IpfsCluster(self._outbound, urls or self.urls, **options)
 
     def content(self, number: int = 0) -> Cid:
-        """A raw block that somebody has."""
         data = b"content %d" % number
         cid = Cid(RAW, SHA2_256, sha256(data).digest())
         self.cluster.provide(cid, data)

@@ -21,7 +21,6 @@ from tests.fakes.origin import Origin
 
 @pytest.fixture
 async def node() -> AsyncIterator[Node]:
-    """A miniature Kubo."""
     async with running_kubo() as node:
         yield node
 

@@ -32,7 +32,7 @@ async def collected(blocks: Blockstore) -> None:
 
 
 async def corrupt(blocks: Blockstore, cid: Cid, data: bytes) -> None:
-    """Let the block *cid* corruption on disk to *data*."""
+    """Make the stored bytes of the block *cid* be *data*."""
     await blocks.write(
         lambda file: file.execute(
             "UPDATE blocks SET data = ? WHERE multihash = ?", (data, cid.multihash)

@@ -27,7 +27,6 @@ T = TypeVar("T")
 
 
 async def put(blocks: Blockstore, dag: Dag) -> None:
-    """Pin *dag* without any gateway."""
     begun, wantlist = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
     await blocks.store_blocks(
         begun, wantlist, [(cid.multihash, data) for cid, data in in_order(dag)]

@@ -39,7 +39,6 @@ async def test_peers_that_are_named_are_counted_and_no_others(world: World) -> N
 
 
 async def test_an_outage_is_not_an_empty_queue(world: World) -> None:
-    """Whoever asks hears that it is not known."""
     for peer in world.cluster.peers:
         peer.is_dark = True
     with pytest.raises(UpstreamError):
@@ -57,6 +56,5 @@ def test_a_line_says_how_many_have_it_in_hand() -> None:
 
 @pytest.mark.parametrize("wrong", [{"cid": 7}, {"peer_map": []}, {"allocations": "a"}])
 def test_a_line_that_is_none_is_told(wrong: dict[str, object]) -> None:
-    """Whatever is sent there, it is not taken for an empty queue."""
     with pytest.raises(InvalidUpstreamResponse):
         read_line({"cid": CID, "allocations": [], "peer_map": {}} | wrong)

@@ -5,13 +5,12 @@ from urllib.parse import quote
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import TrackerStatus
 from content_gateway.model.multiaddr import Multiaddr
-from tests.backends.backends import ABSENT, FAILED, PEER, look, origin, pin, silent
+from tests.backends.backends import ABSENT, FAILED, PEER, origin, pin, silent, status_of
 from tests.backends.cluster_world import World
 from tests.fakes.cluster_rest import MOST_HEADER_BYTES
 
 
 def kept(world: World, cid: Cid) -> tuple[str, ...]:
-    """The origins of the pin in the cluster."""
     return world.cluster.peers[0].state[str(cid)].origins
 
 
@@ -29,7 +28,7 @@ async def test_origins_go_with_the_pin(world: World) -> None:
     backend = world.backend(replication_min=2)
     await backend.pin(cid, ABSENT, silent, [origin(1)])
     assert kept(world, cid) == (origin(1).text,)
-    assert (await look(backend, cid)).status is TrackerStatus.PINNED
+    assert (await status_of(backend, cid)).status is TrackerStatus.PINNED
 
 
 async def test_what_the_cluster_would_not_use_is_not_sent(world: World) -> None:
@@ -51,12 +50,12 @@ async def test_a_pin_that_failed_hears_of_new_origins(world: World) -> None:
     world.cluster.pin_timeout = 0.0
     backend = world.backend()
     await pin(backend, cid)
-    assert (await look(backend, cid)).status is TrackerStatus.FAILED
+    assert (await status_of(backend, cid)).status is TrackerStatus.FAILED
     await backend.pin(cid, FAILED, silent, [])
     assert world.rest.counts["recover"] == 1
     await backend.pin(cid, FAILED, silent, [origin(1)])
     assert (world.rest.counts["recover"], world.rest.counts["pin"]) == (1, 2)
-    assert (await look(backend, cid)).status is TrackerStatus.PINNED
+    assert (await status_of(backend, cid)).status is TrackerStatus.PINNED
     world.cluster.origins.clear()
     await backend.pin(cid, FAILED, silent, [origin(1)])
     assert (world.rest.counts["recover"], world.rest.counts["pin"]) == (2, 2)

@@ -16,14 +16,13 @@ from content_gateway.errors import (
 )
 from content_gateway.model.content_state import TrackerStatus
 from content_gateway.net.http_client import HttpClient
-from tests.backends.backends import FAILED, look, pin, pinset
+from tests.backends.backends import FAILED, pin, pinset, status_of
 from tests.backends.cluster_world import World
 from tests.fakes.miniature import Mood
 from tests.waiting import until
 
 
 def test_a_cluster_without_peers_is_a_wrong_setting() -> None:
-    """There is nobody to ask."""
     with pytest.raises(WrongSettings):
         IpfsCluster(HttpClient(), [])
 
@@ -40,7 +39,7 @@ async def test_all_writes_go_to_the_first_peer(world: World) -> None:
     assert {peer for _, _, peer in world.rest.writes} == {"peer0"}
 
 
-async def test_a_look_asks_the_peer_that_was_written_to(world: World) -> None:
+async def test_a_status_check_asks_the_peer_that_was_written_to(world: World) -> None:
     """The others see a change later: with them it would look as if the pin were lost."""
     world.cluster.spread_seconds = 3600
     backend = world.backend()
@@ -84,7 +83,7 @@ async def test_a_peer_that_failed_is_left_alone_for_a_while(world: World) -> Non
     assert len(world.servers[0].requests) > asked
     world.servers[1].go_dark()
     world.servers[2].go_dark()
-    assert (await look(backend, cids[0])).status is TrackerStatus.ABSENT
+    assert (await status_of(backend, cids[0])).status is TrackerStatus.ABSENT
 
 
 @pytest.mark.parametrize("mood", ["dark", "hang", "garbage", "html", "503", "429", "404", "cut"])
@@ -95,7 +94,7 @@ async def test_an_outage_is_never_absence(world: World, mood: Mood) -> None:
     for server in world.servers:
         server.misbehave(mood)
     with pytest.raises(UpstreamError):
-        await look(backend, cid)
+        await status_of(backend, cid)
     for call in (backend.unpin(cid), pin(backend, cid), pin(backend, cid, FAILED)):
         with pytest.raises((UpstreamUnavailable, UpstreamTimeout)):
             await call
@@ -104,14 +103,14 @@ async def test_an_outage_is_never_absence(world: World, mood: Mood) -> None:
             await pinset(backend)
     for server in world.servers:
         server.come_back()
-    assert (await look(backend, cid)).status is TrackerStatus.PINNED
+    assert (await status_of(backend, cid)).status is TrackerStatus.PINNED
 
 
 async def test_a_url_that_is_no_cluster_is_not_absence(world: World) -> None:
     """A 404 in other words than the cluster's own says nothing about the pinset."""
     backend = world.backend([world.urls[0] + "/elsewhere"])
     with pytest.raises(UpstreamError):
-        await look(backend, world.content())
+        await status_of(backend, world.content())
     with pytest.raises(UpstreamUnavailable):
         await backend.unpin(world.content())
 
@@ -122,7 +121,7 @@ async def test_peers_that_are_away_leave_doubt_and_not_failure(world: World) -> 
     await pin(backend, cid)
     dead = world.cluster.peers[1]
     world.cluster.kill(dead)
-    seen = await look(backend, cid)
+    seen = await status_of(backend, cid)
     assert (seen.status, seen.replicas, seen.wanted) == (TrackerStatus.UNKNOWN, 2, 3)
     assert seen.reason == "the peer of the cluster could not say what it has (peer1)"
     assert [peer.status for peer in seen.peers].count("pinned") == 2
@@ -138,7 +137,7 @@ async def test_every_way_of_login_is_understood(world: World, kind: str) -> None
         login = {"token": signed_token(username, password, time.time())}
     backend, cid = world.backend(**login), world.content()
     await pin(backend, cid)
-    assert (await look(backend, cid)).status is TrackerStatus.PINNED
+    assert (await status_of(backend, cid)).status is TrackerStatus.PINNED
     assert await pinset(backend) == {cid}
 
 
@@ -147,7 +146,7 @@ async def test_a_token_of_our_own_ends_soon(world: World) -> None:
     world.cluster.login = ("gateway", "secret")
     old = signed_token("gateway", "secret", time.time() - 3600)
     with pytest.raises(UpstreamUnavailable, match="refuses our token"):
-        await look(world.backend(token=old), world.content())
+        await status_of(world.backend(token=old), world.content())
 
 
 @pytest.mark.parametrize(
@@ -166,7 +165,7 @@ async def test_a_refused_login_is_an_outage_that_says_so(
     world.cluster.login = ("gateway", "right")
     world.servers[0].go_dark()
     backend, cid = world.backend(**login), world.content()
-    for call in (look(backend, cid), pin(backend, cid), backend.unpin(cid), pinset(backend)):
+    for call in (status_of(backend, cid), pin(backend, cid), backend.unpin(cid), pinset(backend)):
         with pytest.raises(UpstreamUnavailable, match=words) as caught:
             await call
         assert "wrong" not in caught.value.detail
@@ -179,10 +178,10 @@ async def test_an_answer_that_gets_lost_is_an_outage_and_the_pin_is_there(world:
     with pytest.raises(UpstreamUnavailable):
         await pin(backend, cid)
     world.cluster.peers[0].loses_answers = False
-    assert (await look(backend, cid)).status is TrackerStatus.PINNED
+    assert (await status_of(backend, cid)).status is TrackerStatus.PINNED
 
 
-async def test_a_cancelled_look_leaves_nothing_behind(world: World) -> None:
+async def test_a_cancelled_status_check_leaves_nothing_behind(world: World) -> None:
     """Its calls end with it, and its connections are free again."""
     backend = world.backend()
     for server in world.servers:
@@ -196,7 +195,7 @@ async def test_a_cancelled_look_leaves_nothing_behind(world: World) -> None:
     for server in world.servers:
         server.come_back()
     await until(lambda: len(asyncio.all_tasks()) <= before + 6)
-    assert (await look(backend, world.content())).status is TrackerStatus.ABSENT
+    assert (await status_of(backend, world.content())).status is TrackerStatus.ABSENT
 
 
 @pytest.mark.parametrize("mood", ["dark", "503", "429", "garbage"])

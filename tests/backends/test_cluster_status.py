@@ -75,7 +75,6 @@ def test_many_words_make_one(
 
 
 def test_remote_peers_are_no_part_of_it() -> None:
-    """Peers that are not to hold a content say nothing about it."""
     seen = read_status(status("pinned", "remote", "remote")).status(None)
     assert (seen.wanted, [peer.name for peer in seen.peers]) == (1, ["peer0"])
 
@@ -131,7 +130,6 @@ def test_errors_are_told_in_words_and_without_addresses(error: str, words: str) 
 
 
 def test_the_reason_of_a_failure_names_the_peers_of_each_complaint() -> None:
-    """Each complaint once, with those who have it."""
     seen = read_status(status("pin_error", "pin_error", errors="context canceled")).status(1)
     assert seen.reason == "not found in time (peer0, peer1)"
 
@@ -159,7 +157,6 @@ def test_only_a_status_of_nothing_but_unpinned_may_be_absence() -> None:
     ],
 )
 def test_what_is_no_status_is_garbage(body: bytes) -> None:
-    """It is not taken for an answer about any content."""
     with pytest.raises(InvalidUpstreamResponse):
         read_statuses(body)
 

@@ -37,7 +37,6 @@ class Lists:
         self.denylist = Denylist(self._path, None, clock=lambda: self._now)
 
     def block(self, *rules: str) -> None:
-        """From now on these rules hold, and no others."""
         self._path.write_text("".join(f"{rule}\n" for rule in ("# now", *rules)))
         self._now += 10.0
         assert self.denylist.checker() is not None
@@ -104,7 +103,6 @@ async def test_a_blocked_block_ends_a_car_of_what_is_above_it(
 async def test_a_list_that_changes_while_a_car_is_sent_ends_it(
     store: EmbeddedStore, lists: Lists, origin: Origin, other: Origin
 ) -> None:
-    """In the middle, too: each piece asks the list of its moment."""
     dag = file(600, 5_000)
     origin.blocks, other.blocks = dag[1], dag[1]
     await pin(store, dag[0])
@@ -178,7 +176,6 @@ async def test_asking_about_each_block_is_cheap(lists: Lists) -> None:
 
 
 async def test_no_list_costs_nothing(tmp_path: Path) -> None:
-    """Without rules about content nobody is asked."""
     assert Denylist(None, None).checker() is None
     (tmp_path / "names.deny").write_text("/ipns/example.com\n")
     denylist = Denylist(tmp_path / "names.deny", None)

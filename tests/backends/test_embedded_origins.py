@@ -18,21 +18,20 @@ from tests.ipld.dags import file, raw
 
 
 @pytest.fixture
-async def stranger() -> AsyncIterator[Origin]:
+async def named() -> AsyncIterator[Origin]:
     """A gateway that only a requestor knows."""
-    async with running_origin() as stranger:
-        yield stranger
+    async with running_origin() as named:
+        yield named
 
 
 @pytest.fixture
-async def strangers() -> AsyncIterator[HttpClient]:
+async def permissive() -> AsyncIterator[HttpClient]:
     """The client that reaches loopback too, as an operator may allow."""
-    async with HttpClient(OriginGuard(private=True)) as strangers:
-        yield strangers
+    async with HttpClient(OriginGuard(private=True)) as permissive:
+        yield permissive
 
 
 def address_of(origin: Origin) -> Multiaddr:
-    """Its multiaddr."""
     port = origin.url.rpartition(":")[2]
     return Multiaddr.parse(f"/ip4/127.0.0.1/tcp/{port}/http")
 
@@ -40,7 +39,6 @@ def address_of(origin: Origin) -> Multiaddr:
 def store_of(
     blocks: Blockstore, outbound: HttpClient, origin: Origin, via: HttpClient
 ) -> EmbeddedStore:
-    """A store whose own gateway is *origin*."""
     return EmbeddedStore(blocks, TrustlessGateways(outbound, [origin.url]), to_origins=via)
 
 
@@ -48,50 +46,50 @@ async def test_an_origin_is_asked_for_its_content(
     blocks: Blockstore,
     outbound: HttpClient,
     origin: Origin,
-    stranger: Origin,
-    strangers: HttpClient,
+    named: Origin,
+    permissive: HttpClient,
 ) -> None:
     """What only it has is pinned; other contents never reach it."""
-    root, stranger.blocks = file(40, 50)
-    store = store_of(blocks, outbound, origin, strangers)
-    await store.pin(root, ABSENT, silent, [address_of(stranger)])
+    root, named.blocks = file(40, 50)
+    store = store_of(blocks, outbound, origin, permissive)
+    await store.pin(root, ABSENT, silent, [address_of(named)])
     assert await status(store, root) is TrackerStatus.PINNED
-    asked = len(stranger.requests)
+    asked = len(named.requests)
     with pytest.raises(PinFailed):
         await store.pin(raw(b"another")[0], ABSENT, silent)
-    assert len(stranger.requests) == asked
+    assert len(named.requests) == asked
 
 
 async def test_an_origin_that_lies_or_is_gone_stops_nobody(
     blocks: Blockstore,
     outbound: HttpClient,
     origin: Origin,
-    stranger: Origin,
-    strangers: HttpClient,
+    named: Origin,
+    permissive: HttpClient,
 ) -> None:
-    """The gateways have it, and where the stranger is stands in no answer."""
+    """The gateways have it, and no answer says where that gateway is."""
     root, origin.blocks = file(5, 50)
-    stranger.blocks, stranger.corrupt = origin.blocks, set(origin.blocks)
+    named.blocks, named.corrupt = origin.blocks, set(origin.blocks)
     gone = Multiaddr.parse("/ip4/127.0.0.1/tcp/9/http")
-    store = store_of(blocks, outbound, origin, strangers)
-    await store.pin(root, ABSENT, silent, [address_of(stranger), gone])
+    store = store_of(blocks, outbound, origin, permissive)
+    await store.pin(root, ABSENT, silent, [address_of(named), gone])
     assert await status(store, root) is TrackerStatus.PINNED
     with pytest.raises(UpstreamError) as failed:
-        await store.pin(raw(b"nobody has it")[0], ABSENT, silent, [address_of(stranger)])
-    assert stranger.url.removeprefix("http://") not in failed.value.detail
+        await store.pin(raw(b"nobody has it")[0], ABSENT, silent, [address_of(named)])
+    assert named.url.removeprefix("http://") not in failed.value.detail
     assert "an origin" in failed.value.detail
 
 
 async def test_without_leave_no_private_address_is_reached(
-    blocks: Blockstore, outbound: HttpClient, origin: Origin, stranger: Origin
+    blocks: Blockstore, outbound: HttpClient, origin: Origin, named: Origin
 ) -> None:
     """Whatever name or address leads there: it is checked when the socket is made."""
-    root, stranger.blocks = raw(b"on a private address")
+    root, named.blocks = raw(b"on a private address")
     async with HttpClient(OriginGuard()) as guarded:
         store = store_of(blocks, outbound, origin, guarded)
         with pytest.raises(UpstreamError):
-            await store.pin(root, ABSENT, silent, [address_of(stranger)])
-    assert stranger.requests == []
+            await store.pin(root, ABSENT, silent, [address_of(named)])
+    assert named.requests == []
 
 
 PORTS = {

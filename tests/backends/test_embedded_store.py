@@ -48,7 +48,7 @@ TREES: dict[str, Dag] = {
 async def test_every_block_of_a_dag_is_kept(
     store: EmbeddedStore, origin: Origin, other: Origin, tree: Dag, cars: bool
 ) -> None:
-    """After a pin the whole DAG is here, and look says pinned."""
+    """After a pin the whole DAG is here, and its status is pinned."""
     root, origin.blocks = tree
     other.blocks = tree[1]
     origin.cars = other.cars = cars
@@ -258,7 +258,6 @@ async def test_a_dag_over_a_limit_is_not_kept(
 async def test_a_block_that_cannot_be_walked_fails_the_pin(
     store: EmbeddedStore, origin: Origin, codec: int, data: bytes
 ) -> None:
-    """Right bytes that are no DAG cannot be kept whole."""
     cid = block(codec, data)
     origin.blocks = {cid: data}
     origin.cars = False
@@ -288,7 +287,6 @@ async def test_kinds_that_cannot_be_kept_are_named(
 
 
 async def limit(blocks: Blockstore, pages: int) -> None:
-    """Let the disk be full at so many pages."""
     await blocks.write(lambda file: file.execute(f"PRAGMA max_page_count = {pages}").fetchall())
 
 
@@ -411,14 +409,14 @@ async def test_progress_counts_what_is_here(
     """Blocks and bytes only grow, and end at the whole DAG; not one call for each block."""
     root, origin.blocks = file(300, 100)
     other.blocks = origin.blocks
-    told: list[tuple[int, int]] = []
-    await store.pin(root, ABSENT, lambda blocks, size: told.append((blocks, size)))
-    assert told == sorted(told)
-    assert told[-1] == (len(origin.blocks), sum(map(len, origin.blocks.values())))
-    assert len(told) < 100
+    seen: list[tuple[int, int]] = []
+    await store.pin(root, ABSENT, lambda blocks, size: seen.append((blocks, size)))
+    assert seen == sorted(seen)
+    assert seen[-1] == (len(origin.blocks), sum(map(len, origin.blocks.values())))
+    assert len(seen) < 100
 
 
-async def test_a_node_that_has_rotted_is_fetched_again(
+async def test_a_corrupt_node_is_fetched_again(
     store: EmbeddedStore, blocks: Blockstore, origin: Origin, other: Origin
 ) -> None:
     """While a pin is taken up again, a node whose bytes are wrong counts as missing."""
@@ -439,7 +437,6 @@ async def test_a_node_that_has_rotted_is_fetched_again(
 async def test_two_pins_of_overlapping_dags_at_once(
     store: EmbeddedStore, blocks: Blockstore, origin: Origin, other: Origin
 ) -> None:
-    """They share what they have in common, and both are whole."""
     one, first = directory(FILES)
     two, second = directory(FILES | {"more": b"more"})
     origin.blocks = other.blocks = first | second
@@ -465,7 +462,6 @@ async def test_a_pin_that_is_unpinned_while_it_comes_in_is_not_called_complete(
 
 
 async def test_the_pinset_has_complete_pins_only(store: EmbeddedStore, origin: Origin) -> None:
-    """In pages, each once."""
     leaves = [raw(b"%d" % index) for index in range(30)]
     for cid, data in leaves:
         origin.blocks |= data

@@ -31,7 +31,6 @@ async def fetch(gateways: TrustlessGateways, cid: Cid = CID) -> bytes:
 
 
 async def test_a_block_is_asked_for_in_the_raw_form(outbound: HttpClient, origin: Origin) -> None:
-    """By the trustless gateway's form, once."""
     origin.blocks[CID] = b"hello"
     assert await fetch(TrustlessGateways(outbound, [origin.url])) == b"hello"
     assert origin.requests == [f"/ipfs/{CID}?format=raw"]
@@ -44,7 +43,6 @@ async def test_a_block_is_asked_for_in_the_raw_form(outbound: HttpClient, origin
 async def test_the_next_gateway_helps_out(
     gateways: TrustlessGateways, origin: Origin, other: Origin, mood: Mood
 ) -> None:
-    """However one gateway fails, the other one's block is taken."""
     origin.misbehave(mood)
     for number in range(4):  # whoever is first
         cid, block = raw(b"%d" % number)
@@ -69,7 +67,6 @@ async def test_a_slow_gateway_is_not_waited_for(
 async def test_blocks_are_spread_over_the_gateways(
     gateways: TrustlessGateways, origin: Origin, other: Origin
 ) -> None:
-    """Those that are well take turns."""
     for number in range(10):
         cid, block = raw(b"%d" % number)
         origin.blocks |= block
@@ -81,7 +78,6 @@ async def test_blocks_are_spread_over_the_gateways(
 async def test_a_gateway_that_has_not_what_a_pin_needs_is_asked_last(
     gateways: TrustlessGateways, origin: Origin, other: Origin
 ) -> None:
-    """One pin learns which of the gateways has its content."""
     score = PeerScore()
     for number in range(20):
         cid, block = raw(b"%d" % number)
@@ -117,7 +113,6 @@ async def test_wrong_bytes_are_refused_named_and_not_asked_for_again(
 async def test_nothing_but_the_block_is_the_block(
     gateways: TrustlessGateways, origin: Origin, wrong: bytes
 ) -> None:
-    """Shorter, longer, empty and similar bytes are all wrong bytes."""
     origin.blocks[CID] = wrong
     with pytest.raises(PinFailed, match="wrong bytes"):
         await fetch(gateways)
@@ -138,7 +133,7 @@ async def test_a_block_that_nobody_has_is_a_failed_pin(
 async def test_one_gateway_that_answers_makes_it_a_failed_pin(
     gateways: TrustlessGateways, origin: Origin
 ) -> None:
-    """One is down, the other has looked: there is an answer, and it is 'no'."""
+    """One is down, the other answers, and its answer is 'no'."""
     origin.go_dark()
     with pytest.raises(PinFailed):
         await fetch(gateways)
@@ -158,7 +153,6 @@ async def test_gateways_that_are_slow_or_busy_put_the_pin_off(
 async def test_gateways_that_cannot_be_reached_are_an_outage(
     gateways: TrustlessGateways, origin: Origin, other: Origin
 ) -> None:
-    """Nobody was there: nothing is known about the block."""
     origin.go_dark()
     other.go_dark()
     with pytest.raises(UpstreamUnavailable):
@@ -179,13 +173,11 @@ async def test_a_gateway_that_cannot_be_reached_is_left_alone(
 
 
 async def test_without_gateways_nobody_can_be_asked(outbound: HttpClient) -> None:
-    """That is an outage, too, and says so."""
     with pytest.raises(UpstreamUnavailable):
         await fetch(TrustlessGateways(outbound, []))
 
 
 async def test_the_largest_block_is_2_mib(gateways: TrustlessGateways, origin: Origin) -> None:
-    """A block of 2 MiB is fetched; one byte more is not."""
     largest, larger = bytes(MAX_BLOCK_BYTES), bytes(MAX_BLOCK_BYTES + 1)
     for content in (largest, larger):
         origin.blocks[raw(content)[0]] = content
@@ -210,7 +202,6 @@ async def test_a_block_under_any_accepted_hash_is_verified(
 async def test_a_fetch_that_is_cancelled_leaves_nothing_running(
     gateways: TrustlessGateways, origin: Origin, other: Origin
 ) -> None:
-    """Requests under way end with it."""
     origin.misbehave("hang")
     other.misbehave("hang")
     before = asyncio.all_tasks()

@@ -207,7 +207,7 @@ async def test_a_block_that_goes_in_between_is_missing_and_nobody_else_suffers(
 ) -> None:
     """Its row may be another block's by then: that one is neither taken for it nor dropped."""
     inner = pb(raw(b"leaf"))
-    stranger = raw(b"stranger")
+    unrelated = raw(b"unrelated")
     await put(blocks, inner)
     root = pb(inner)
     begun, wantlist = await blocks.begin(root[0]), Wantlist(root[0], DagLimits())
@@ -222,13 +222,13 @@ async def test_a_block_that_goes_in_between_is_missing_and_nobody_else_suffers(
     assert [cid for cid, _ in found.complete] == [bytes(inner[0])]
     await blocks.unpin(inner[0])
     await collected(blocks)
-    await put(blocks, stranger)  # takes the first free row
+    await put(blocks, unrelated)  # takes the first free row
     fetched = ingest.PinInProgress(begun.id, begun.losses, DagLimits())
     took = await blocks.write(lambda file: ingest.store(file, fetched, [], found_block))
     assert took.gone == [bytes(inner[0])]
     step = await blocks.walk(lambda file: ingest.read(file, wantlist, found_block))
     assert (step.missing, step.corrupt, step.arrived) == ([bytes(inner[0])], [], [])
-    assert await store.block(stranger[0]) == b"stranger"
+    assert await store.block(unrelated[0]) == b"unrelated"
 
 
 async def test_a_whole_dag_below_another_is_not_walked_again(

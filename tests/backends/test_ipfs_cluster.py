@@ -14,12 +14,12 @@ from content_gateway.errors import (
 )
 from content_gateway.model.cid import DAG_PB, RAW, Cid
 from content_gateway.model.content_state import BackendStatus, TrackerStatus
-from tests.backends.backends import look, pin, pinset
+from tests.backends.backends import pin, pinset, status_of
 from tests.backends.cluster_world import World
 from tests.fakes.cluster import MiniPin
 
 
-async def test_looks_go_in_batches_and_fit_into_a_request(world: World) -> None:
+async def test_status_checks_go_in_batches_and_fit_into_a_request(world: World) -> None:
     """A hundred and twenty CIDs take few calls, none longer than the cluster reads."""
     cids = [world.content(number) for number in range(120)]
     for cid in cids:
@@ -56,7 +56,7 @@ async def test_only_doubtful_pins_are_read_one_by_one(world: World) -> None:
     cid = world.content()
     world.cluster.queue_seconds = 60
     await pin(backend, cid)
-    assert (await look(backend, cid)).status is TrackerStatus.QUEUED
+    assert (await status_of(backend, cid)).status is TrackerStatus.QUEUED
     assert world.rest.counts["allocation"] == 0
 
 
@@ -66,15 +66,15 @@ async def test_what_looks_absent_and_is_in_the_pinset_is_not_absent(world: World
     backend, cid = world.backend(), world.content()
     await pin(backend, cid)
     world.rest.blind_to.add(str(cid))
-    assert (await look(backend, cid)).status is TrackerStatus.UNTRACKED
+    assert (await status_of(backend, cid)).status is TrackerStatus.UNTRACKED
 
 
-async def test_a_sighting_tells_of_every_peer(world: World) -> None:
+async def test_a_status_tells_of_every_peer(world: World) -> None:
     """Replicas, how many are wanted, and each allocated peer's name and word."""
     backend = world.backend(replication_min=2)
     cid = world.content()
     assert await pin(backend, cid) == BackendStatus(TrackerStatus.QUEUED, 0, 2)
-    seen = await look(backend, cid)
+    seen = await status_of(backend, cid)
     assert (seen.status, seen.replicas, seen.wanted) == (TrackerStatus.PINNED, 2, 2)
     assert [peer.status for peer in seen.peers] == ["pinned", "pinned"]
     assert all(peer.at is not None for peer in seen.peers)
@@ -88,14 +88,14 @@ async def test_without_a_factor_of_ours_the_cluster_says_how_many_are_enough(
     backend, cid = world.backend(), world.content()
     assert (await pin(backend, cid)).wanted == 2
     world.cluster.lose(world.cluster.peers[0], str(cid))
-    seen = await look(backend, cid)
+    seen = await status_of(backend, cid)
     assert (seen.status, seen.replicas, seen.wanted) == (TrackerStatus.PINNED, 2, 2)
     world.cluster.factors = (-1, -1)
     everywhere = world.content(1)
     await pin(backend, everywhere)
-    assert (await look(backend, everywhere)).wanted == 3
+    assert (await status_of(backend, everywhere)).wanted == 3
     world.cluster.lose(world.cluster.peers[0], str(everywhere))
-    seen = await look(backend, everywhere)
+    seen = await status_of(backend, everywhere)
     assert (seen.status, seen.replicas) == (TrackerStatus.LOST, 2)
     assert seen.reason == "it was lost and is to be fetched again (peer0)"
 
@@ -133,12 +133,12 @@ async def test_a_failed_pin_is_recovered_and_not_sent_again(world: World) -> Non
     cid = Cid(RAW, SHA2_256, sha256(data).digest())
     await pin(backend, cid)
     world.cluster.clock.advance(60)  # type: ignore[attr-defined]
-    seen = await look(backend, cid)
+    seen = await status_of(backend, cid)
     assert seen.status is TrackerStatus.FAILED
     assert seen.reason == "not found in time (peer0, peer1, peer2)"
     assert (await pin(backend, cid, seen)).status is TrackerStatus.PINNING
     world.cluster.provide(cid, data)
-    assert (await look(backend, cid)).status is TrackerStatus.PINNED
+    assert (await status_of(backend, cid)).status is TrackerStatus.PINNED
     assert (world.rest.counts["pin"], world.rest.counts["recover"]) == (1, 1)
 
 
@@ -148,10 +148,10 @@ async def test_a_pin_in_an_open_batch_is_not_seen_and_may_be_lost(world: World) 
     backend, cid = world.backend(batch_age=60), world.content()
     assert backend.batch_age == 65  # the longest call, and the batch behind it
     assert (await pin(backend, cid)).status is TrackerStatus.QUEUED
-    assert (await look(backend, cid)).status is TrackerStatus.ABSENT
+    assert (await status_of(backend, cid)).status is TrackerStatus.ABSENT
     await backend.unpin(cid)  # 404, and no error
     world.cluster.clock.advance(61)  # type: ignore[attr-defined]
-    assert (await look(backend, cid)).status is TrackerStatus.PINNED
+    assert (await status_of(backend, cid)).status is TrackerStatus.PINNED
 
 
 async def test_what_the_cluster_cannot_take_now_is_deferred(world: World) -> None:
@@ -188,17 +188,17 @@ async def test_a_lesser_pin_of_somebody_else_is_not_enough(world: World, lesser:
     was promised. Asked for, it becomes whole."""
     backend, cid = world.backend(), world.content()
     world.cluster.pin(world.cluster.peers[0], replace(lesser, cid=str(cid)))
-    seen = await look(backend, cid)
+    seen = await status_of(backend, cid)
     assert seen.status is TrackerStatus.ABSENT
     await pin(backend, cid, seen)
-    assert (await look(backend, cid)).status is TrackerStatus.PINNED
+    assert (await status_of(backend, cid)).status is TrackerStatus.PINNED
 
 
 async def test_content_added_in_shards_is_no_pin_of_ours(world: World) -> None:
     """Its root is in the pinset as something else, which nobody can vouch for."""
     backend, cid = world.backend(), world.content()
     world.cluster.pin(world.cluster.peers[0], MiniPin(str(cid), 0, 0, kind="meta-pin"))
-    assert (await look(backend, cid)).status is TrackerStatus.UNKNOWN
+    assert (await status_of(backend, cid)).status is TrackerStatus.UNKNOWN
     assert [cid async for cid in backend.pinset()] == []
 
 

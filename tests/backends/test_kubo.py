@@ -1,4 +1,4 @@
-"""Kubo as a pin backend, before a miniature node: what is believed of looks and of unpins."""
+"""Kubo as a pin backend, before a miniature node: what is believed of status checks and unpins."""
 
 import pytest
 
@@ -15,14 +15,14 @@ from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import BackendStatus, Peer, TrackerStatus
 from content_gateway.net.connection_slots import PoolLimits
 from content_gateway.net.http_client import HttpClient
-from tests.backends.backends import ABSENT, OUTAGES, V0, look, pin, pinset
+from tests.backends.backends import ABSENT, OUTAGES, V0, pin, pinset, status_of
 from tests.fakes.kubo import NAME
 from tests.fakes.kubo import Kubo as Node
 from tests.fakes.miniature import Mood
 from tests.ipld.dags import raw
 
 
-async def test_a_look_tells_pinned_from_absent(kubo: Kubo, node: Node) -> None:
+async def test_a_status_check_tells_pinned_from_absent(kubo: Kubo, node: Node) -> None:
     """One of one replica on the node that names itself, or Kubo's own word that there is no pin."""
     here, gone = raw(b"here")[0], raw(b"gone")[0]
     node.pin(here)
@@ -33,7 +33,7 @@ async def test_a_look_tells_pinned_from_absent(kubo: Kubo, node: Node) -> None:
 
 
 async def test_the_node_is_asked_for_its_name_once(kubo: Kubo, node: Node) -> None:
-    """However many looks show a pin, and not before one does."""
+    """However many status checks show a pin, and not before one does."""
     cids = [raw(bytes([number]))[0] for number in range(20)]
     await kubo.status(cids)
     assert node.asked("id") == 0
@@ -52,7 +52,7 @@ async def test_a_node_that_keeps_its_name_is_called_kubo(
     cid = raw(b"here")[0]
     node.pin(cid)
     node.refuses["id"] = refusal
-    assert (await look(kubo, cid)).peers == (Peer("kubo", "pinned"),)
+    assert (await status_of(kubo, cid)).peers == (Peer("kubo", "pinned"),)
 
 
 async def test_every_cid_is_asked_for_alone_and_a_few_at_a_time(kubo: Kubo, node: Node) -> None:
@@ -72,7 +72,7 @@ async def test_what_kubo_calls_by_another_name_is_the_same_content(kubo: Kubo, n
     cid = Cid.parse(V0)
     for spelling in (V0, str(cid).upper()):
         node.refuses["pin/ls"] = (200, b'{"Keys":{"%s":{"Type":"recursive"}}}' % spelling.encode())
-        assert (await look(kubo, cid)).status is TrackerStatus.PINNED
+        assert (await status_of(kubo, cid)).status is TrackerStatus.PINNED
 
 
 @pytest.mark.parametrize("mood", OUTAGES)
@@ -120,18 +120,17 @@ async def test_a_node_that_is_silent_is_not_asked_to_the_end(
 async def test_only_kubos_own_word_about_that_cid_is_absence(
     kubo: Kubo, node: Node, status: int, body: bytes
 ) -> None:
-    """Anything else is no knowledge: neither pinned nor absent."""
     cid = raw(b"here")[0]
     node.refuses["pin/ls"] = (status, body.replace(b"%s", str(cid).encode()))
     with pytest.raises(UpstreamError):
-        await look(kubo, cid)
+        await status_of(kubo, cid)
 
 
 async def test_a_refusal_of_our_login_is_called_so(kubo: Kubo, node: Node) -> None:
     """Whoever runs the service learns which of Kubo's settings keeps us out."""
     node.refuses["pin/ls"] = (403, b"Kubo RPC Access Denied: Please provide a valid token")
     with pytest.raises(UpstreamUnavailable, match=r"API\.Authorizations"):
-        await look(kubo, raw(b"here")[0])
+        await status_of(kubo, raw(b"here")[0])
 
 
 async def test_one_content_without_an_answer_does_not_hide_the_others(
@@ -151,13 +150,13 @@ async def test_a_direct_pin_is_no_pin_of_ours(kubo: Kubo, node: Node) -> None:
     """It keeps one block without what it links to; `pin/rm` would take it, so none is sent."""
     cid = raw(b"somebody's")[0]
     node.pin(cid, "direct")
-    assert (await look(kubo, cid)).status is TrackerStatus.ABSENT
+    assert (await status_of(kubo, cid)).status is TrackerStatus.ABSENT
     await kubo.unpin(cid)
     assert node.pins == {str(cid): "direct"}
 
 
 async def test_a_pin_that_went_by_itself_is_no_error(kubo: Kubo, node: Node) -> None:
-    """Somebody else may unpin between our look and our request."""
+    """Somebody else may unpin between our status check and our request."""
     cid = raw(b"here")[0]
     node.pin(cid)
     node.refuses["pin/rm"] = (500, b'{"Message":"not pinned or pinned indirectly","Code":0}')
@@ -177,7 +176,6 @@ async def test_a_pin_that_went_by_itself_is_no_error(kubo: Kubo, node: Node) -> 
 async def test_an_unpin_without_kubos_yes_is_not_done(
     kubo: Kubo, node: Node, status: int, body: bytes, error: type[Exception]
 ) -> None:
-    """It is for the caller to ask again."""
     cid = raw(b"here")[0]
     node.pin(cid)
     node.refuses["pin/rm"] = (status, body)

@@ -17,7 +17,6 @@ LIST = b'{"Keys":{"bafkqablimvwgy3y":{"Type":"recursive","Name":""}}}'
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_a_list_is_read_however_it_is_cut(size: int) -> None:
-    """Bytes come in pieces of any length."""
     pins = [str(raw(bytes([number]))[0]) for number in range(9)]
     keys = ",".join(f'"{pin}":{{"Type":"recursive","Name":""}}' for pin in pins)
     body = f'{{"Keys":{{{keys}}}}}\n'.encode()
@@ -63,7 +62,6 @@ def test_reasons_are_one_short_printable_sentence(message: str, reason: str) -> 
     ],
 )
 def test_a_line_that_is_neither_progress_nor_yes_is_garbage(line: bytes) -> None:
-    """Nothing is read into it."""
     with pytest.raises(InvalidUpstreamResponse):
         answers.read_line(line, Cid.parse("bafkqablimvwgy3y"))
 

@@ -13,7 +13,6 @@ IN_DOUBT: dict[Cid, float] = {}  # no word is good enough, but the node's own, n
 
 
 async def kept(node: Node, kubo: Kubo, dag: Dag) -> Cid:
-    """The root of *dag*, pinned."""
     cid, blocks = dag
     node.findable |= blocks
     await pin(kubo, cid)
@@ -27,7 +26,6 @@ def lose(node: Node, cid: Cid) -> None:
 
 
 async def listed(kubo: Kubo) -> dict[Cid, Listed]:
-    """The pinset, by CID."""
     return {entry.cid: entry async for entry in kubo.pinset()}
 
 

@@ -13,7 +13,7 @@ from content_gateway.model.cid import DAG_PB, Cid
 from content_gateway.model.content_state import BackendStatus, Peer, TrackerStatus
 from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.net.http_client import HttpClient
-from tests.backends.backends import ABSENT, PEER, look, origin, pin, refused, silent
+from tests.backends.backends import ABSENT, PEER, origin, pin, refused, silent, status_of
 from tests.fakes.kubo import NAME, Trouble, running_kubo
 from tests.fakes.kubo import Kubo as Node
 from tests.ipld.dags import Dag, block, chain, pb, raw
@@ -35,7 +35,7 @@ async def test_a_pin_returns_when_all_of_it_is_there(kubo: Kubo, node: Node) -> 
         TrackerStatus.PINNED, 1, 1, (Peer(NAME, "pinned"),)
     )
     assert node.kept() == set(dag[1])
-    assert await look(kubo, cid) == await pin(kubo, cid)
+    assert await status_of(kubo, cid) == await pin(kubo, cid)
 
 
 async def test_progress_is_told_as_it_comes(kubo: Kubo, node: Node) -> None:
@@ -61,7 +61,7 @@ async def test_progress_is_told_as_it_comes(kubo: Kubo, node: Node) -> None:
 async def test_what_is_pinned_is_never_added_again(
     kubo: Kubo, node: Node, seen: TrackerStatus
 ) -> None:
-    """Kubo would drop the pin first; and whoever asks may have looked long ago."""
+    """Kubo would drop the pin first; and the caller's status check may be old."""
     cid = findable(node, raw(b"here"))
     node.pin(cid)
     assert (await pin(kubo, cid, BackendStatus(seen))).status is TrackerStatus.PINNED
@@ -83,7 +83,7 @@ async def test_the_miniature_has_the_trap() -> None:
         assert not node.pins
 
 
-async def test_nothing_is_sent_when_the_look_fails(kubo: Kubo, node: Node) -> None:
+async def test_nothing_is_sent_when_the_status_check_fails(kubo: Kubo, node: Node) -> None:
     """A node that cannot say what it holds is not asked to pin."""
     node.refuses["pin/ls"] = (500, b'{"Message":"pinner closed","Code":0,"Type":"error"}')
     with pytest.raises(UpstreamUnavailable):
@@ -222,7 +222,6 @@ async def test_few_origins_are_met(kubo: Kubo, node: Node) -> None:
 
 
 async def test_an_origin_that_hangs_keeps_nobody(node: Node, outbound: HttpClient) -> None:
-    """Kubo goes on without it after a while."""
     node.silent_nodes.add(origin(1).text)
     cid = findable(node, raw(b"here"))
     kubo = Kubo(outbound, node.url, connect_seconds=0.1)

@@ -56,7 +56,6 @@ async def test_half_a_list_never_passes_for_all(kubo: Kubo, node: Node, body: by
 
 
 async def test_pins_of_other_types_are_not_listed(kubo: Kubo, node: Node) -> None:
-    """Should a node list what it was not asked for."""
     node.lists = LIST.replace(b'"Name"', b'"Type":"indirect","Name"')
     assert await pinset(kubo) == set()
 
@@ -70,7 +69,6 @@ async def test_a_list_from_a_node_that_shuts_down_is_not_believed(kubo: Kubo, no
 
 
 async def test_whoever_has_read_enough_of_a_pinset_may_stop(kubo: Kubo, node: Node) -> None:
-    """Nothing of it is left running."""
     for number in range(20_000):
         node.pin(raw(b"%d" % number)[0])
     pins = kubo.pinset()

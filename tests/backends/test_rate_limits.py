@@ -30,7 +30,6 @@ NOW = datetime(2026, 11, 22, 8, 0, 0, tzinfo=UTC)
 
 @pytest.fixture
 def alone(blocks: Blockstore, outbound: HttpClient, origin: Origin) -> EmbeddedStore:
-    """A store with one gateway."""
     return EmbeddedStore(blocks, TrustlessGateways(outbound, [origin.url], seconds=30))
 
 
@@ -130,7 +129,6 @@ def test_retry_after_is_seconds_or_a_date(field: str | None, seconds: float | No
 
 
 def test_a_number_without_end_is_no_number_without_end() -> None:
-    """A gateway may say anything."""
     assert (parse_retry_after("9" * 5_000, NOW) or 0) >= LONGEST_REST
 
 
@@ -142,7 +140,6 @@ class Bucket:
         self.tokens, self.since = burst, 0.0
 
     def takes(self, now: float) -> bool:
-        """Whether it takes a request at *now*."""
         self.tokens = min(self.burst, self.tokens + (now - self.since) * self.rate)
         self.since = now
         if self.tokens < 1:

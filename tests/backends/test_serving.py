@@ -23,7 +23,6 @@ LEAF = raw(b"leaf")
 
 
 async def served(store: EmbeddedStore, cid: Cid, scope: Scope = "all") -> list[Section]:
-    """The sections of the CAR."""
     reader, sections = CarReader(), []
     async for piece in store.car(cid, scope):
         sections += reader.feed(piece)
@@ -66,7 +65,6 @@ async def test_identity_links_are_followed_and_not_sent(
 
 
 async def test_the_scope_block_is_the_root_alone(store: EmbeddedStore, blocks: Blockstore) -> None:
-    """Whatever it links to."""
     dag = file(10, 10)
     await put(blocks, dag)
     assert await served(store, dag[0], "block") == [(dag[0].multihash, dag[1][dag[0]])]
@@ -147,7 +145,6 @@ async def test_corruption_is_not_served_but_mended(
 
 
 async def test_many_readers_at_once(store: EmbeddedStore, blocks: Blockstore) -> None:
-    """Each gets all of it."""
     dag = file(300, 1000)
     await put(blocks, dag)
     cars = await asyncio.gather(*(served(store, dag[0]) for _ in range(8)))
@@ -155,7 +152,6 @@ async def test_many_readers_at_once(store: EmbeddedStore, blocks: Blockstore) ->
 
 
 async def test_one_store_feeds_another(store: EmbeddedStore, blocks: Blockstore) -> None:
-    """What one serves another takes in, whole."""
     dag = file(200, 500)
     await put(blocks, dag)
     wantlist = Wantlist(dag[0], DagLimits())

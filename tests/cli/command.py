@@ -62,7 +62,6 @@ class _Nursery:
         )
 
     def ask(self, request: Mapping[str, object]) -> int:
-        """The exit status of the command."""
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         with self._lock:
@@ -83,5 +82,4 @@ def content(number: int) -> tuple[Cid, bytes]:
 
 
 def cids(count: int) -> list[str]:
-    """The CIDs of the first *count* contents."""
     return [str(content(number)[0]) for number in range(count)]

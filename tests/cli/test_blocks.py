@@ -1,4 +1,4 @@
-"""`content-gateway blocks`: beside the service or alone, it says what has rotted."""
+"""`content-gateway blocks`: beside the service or alone, it names corrupt blocks."""
 
 import asyncio
 import json
@@ -18,8 +18,6 @@ DAG = file(30, 1000)
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A data folder with one pin."""
-
     async def fill(dag: Dag) -> None:
         async with Blockstore(tmp_path / "blocks.sqlite") as blocks:
             await put(blocks, dag)
@@ -34,7 +32,6 @@ def damage(folder: Path, number: int) -> None:
 
 
 def test_a_sound_store_passes(data: Path) -> None:
-    """Status 0, and one line."""
     done = run(data, "blocks", "verify")
     assert done.returncode == 0, done.stderr
     size = sum(map(len, DAG[1].values())) / 1e6
@@ -77,7 +74,6 @@ def test_corruption_is_reported_with_its_pins(data: Path) -> None:
 
 
 def test_the_stock_is_printed(data: Path) -> None:
-    """For people."""
     done = run(data, "blocks", "stat")
     assert done.returncode == 0, done.stderr
     assert f"blocks      {len(DAG[1])}\npins        1 complete, 0 not\n" in done.stdout
@@ -94,7 +90,6 @@ def test_without_a_store_there_is_nothing_to_check(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["blocks", "blocks verify", "blocks stat"])
 def test_help_has_an_example(tmp_path: Path, command: str) -> None:
-    """Every command explains itself and shows how it is used."""
     done = run(tmp_path, *command.split(), "--help")
     assert done.returncode == 0
     assert "content-gateway " in done.stdout.splitlines()[-1]

@@ -27,7 +27,6 @@ def zone(tmp_path: Path) -> Path:
      "reconcile now", "reconcile report", "config", "config show"],
 )  # fmt: skip
 def test_help_has_an_example(tmp_path: Path, command: str) -> None:
-    """Every command explains itself and shows how it is used."""
     done = run(tmp_path, *command.split(), "--help")
     assert done.returncode == 0
     assert "content-gateway " in done.stdout.splitlines()[-1]
@@ -65,7 +64,6 @@ def test_errors_go_to_stderr_and_show_in_the_status(tmp_path: Path, zone: Path) 
 
 
 def test_a_data_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    """Serve and dev stop at once, saying which setting and why."""
     (tmp_path / "file").write_text("")
     for command in ("serve", "dev"):
         done = run(tmp_path / "file" / "below", command, PORT="0")
@@ -121,7 +119,6 @@ def test_keys_need_nothing_but_their_database(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["90", "0d", "d", "-1d", "1w", "9999999d"])
 def test_a_lifetime_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
-    """--expires takes a number and a unit, and says so."""
     done = run(tmp_path, "keys", "create", "--name", "n", "--expires", text)
     assert done.returncode == 2
     assert "as in 90d" in done.stderr

@@ -29,7 +29,6 @@ def here(tmp_path: Path) -> Settings:
 
 
 def test_a_folder_without_a_service_has_no_mark(here: Settings) -> None:
-    """Nobody runs, and nobody knows how the last one was set."""
     assert not lockfile.is_held(here)
     assert lockfile.last(here) is None
 
@@ -70,7 +69,7 @@ def hasty_threads() -> Iterator[None]:
 
 @pytest.mark.usefixtures("hasty_threads")
 async def test_of_many_that_start_at_once_one_backend_wins(here: Settings) -> None:
-    """All of them look before anybody has begun; those that run then have one backend."""
+    """All of them check before anybody has begun; those that run then have one backend."""
     backends = ["embedded", "kubo", "ipfs-cluster"]
     chosen = [settings(here.data_dir, pins__backend=backend) for backend in 4 * backends]
     for _ in range(10):
@@ -103,7 +102,6 @@ async def test_of_many_that_start_at_once_one_backend_wins(here: Settings) -> No
 
 
 def test_a_shorter_mark_replaces_a_longer_one(here: Settings) -> None:
-    """Nothing of the old one is left behind the new one."""
     with lockfile.held(settings(here.data_dir, pins__backend="ipfs-cluster"), has_demo=False):
         pass
     with lockfile.held(settings(here.data_dir, pins__backend="kubo"), has_demo=False):
@@ -113,14 +111,12 @@ def test_a_shorter_mark_replaces_a_longer_one(here: Settings) -> None:
 
 @pytest.mark.parametrize("text", [b"", b"{", b"\xff", b'{"backend": 1}', b"[]"])
 def test_a_broken_mark_says_nothing(here: Settings, text: bytes) -> None:
-    """It is as if there were none."""
     (here.data_dir / "ledger.sqlite.service").write_bytes(text)
     assert lockfile.last(here) is None
     assert not lockfile.is_held(here)
 
 
 def test_a_mark_that_cannot_be_written_is_a_wrong_setting(tmp_path: Path) -> None:
-    """It names the folder."""
     with (
         pytest.raises(WrongSettings, match="data_dir"),
         lockfile.held(settings(tmp_path / "nothere"), has_demo=False),
@@ -128,13 +124,13 @@ def test_a_mark_that_cannot_be_written_is_a_wrong_setting(tmp_path: Path) -> Non
         pass
 
 
-async def test_many_that_look_at_once_see_no_service(here: Settings) -> None:
-    """A status check takes the lock for a moment; others that look then do not mistake it for a
+async def test_many_that_check_at_once_see_no_service(here: Settings) -> None:
+    """A status check takes the lock for a moment; others that check then do not mistake it for a
     service."""
     with lockfile.held(here, has_demo=False):
         pass
-    looks = [asyncio.to_thread(lockfile.is_held, here) for _ in range(200)]
-    assert not any(await asyncio.gather(*looks))
+    checks = [asyncio.to_thread(lockfile.is_held, here) for _ in range(200)]
+    assert not any(await asyncio.gather(*checks))
 
 
 async def test_a_killed_service_leaves_no_lock(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from tests.waiting import until
 
 
 def kept(folder: Path) -> set[str]:
-    """The CIDs of all pins in the ledger."""
     path = folder / "ledger.sqlite"
     if not path.exists():
         return set()

@@ -56,7 +56,6 @@ def test_a_list_shows_people_and_programs_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cursor", ["", "zz", "0x12", "f" * 16, "f" * 15, "1\n"])
 def test_a_cursor_that_was_not_given_out_is_refused(cursor: str) -> None:
-    """Whatever it is, it is no moment."""
     with pytest.raises(InvalidCursor):
         parse_cursor(cursor)
 
@@ -148,7 +147,7 @@ def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-def test_the_operator_tends_the_pins_of_a_revoked_key(tmp_path: Path) -> None:
+def test_the_operator_manages_the_pins_of_a_revoked_key(tmp_path: Path) -> None:
     """By the key's name: its pins are listed, told and removed, and nobody else's are."""
     key = run(tmp_path, "keys", "create", "--name", "team").stdout.strip()
     run(tmp_path, "pin", "add", CID)
@@ -167,7 +166,6 @@ def test_the_operator_tends_the_pins_of_a_revoked_key(tmp_path: Path) -> None:
 
 
 def test_the_pins_of_an_expired_and_of_a_rotated_key_keep_its_name(tmp_path: Path) -> None:
-    """Neither changes whose they are."""
     key = run(tmp_path, "keys", "create", "--name", "team", "--expires", "1d").stdout.strip()
     run(tmp_path, "pin", "add", CID, KEY=key)
     assert run(tmp_path, "keys", "rotate", "team").returncode == 0

@@ -21,7 +21,6 @@ from tests.process import running
 async def waiting(
     folder: Path, *arguments: str, **settings: str
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """`pin add` under way."""
     child = await asyncio.create_subprocess_exec(
         *COMMAND,
         *("pin", "add", *arguments),

@@ -93,14 +93,12 @@ class Batching:
 
 @asynccontextmanager
 async def embedded() -> AsyncIterator[World]:
-    """The world of the embedded store."""
     async with running_origin() as origin:
         yield Embedded(origin)
 
 
 @asynccontextmanager
 async def batching() -> AsyncIterator[World]:
-    """The world of a cluster that is killed every other second."""
     cluster = MiniCluster(1, clock=time.monotonic, batch_age=BATCH_SECONDS)
     async with running_servers(MiniRest(cluster)):
         world = Batching(cluster)

@@ -26,7 +26,6 @@ from content_gateway.wiring.pins import wire_pins
 
 
 def _around(*calls: str) -> tuple[str, ...]:
-    """The points before and after each of these calls."""
     return tuple(f"{when} {call}" for call in calls for when in ("before", "after"))
 
 
@@ -48,7 +47,6 @@ class Failpoint:
         self._left = passages
 
     def passing(self, point: str) -> None:
-        """Die here, if it is here."""
         if point == self._point:
             self._left -= 1
             if self._left == 0:

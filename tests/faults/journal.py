@@ -17,7 +17,6 @@ REQUESTORS = ("anna", "ben")
 
 
 def block(number: int) -> tuple[Cid, bytes]:
-    """A content of one raw block."""
     data = f"content {number}".encode()
     return Cid(RAW, SHA2_256, sha256(data).digest()), data
 
@@ -60,7 +59,6 @@ class Journal:
         return self._random.choice(REQUESTORS), str(block(self._next)[0])
 
     def answered(self, line: str) -> None:
-        """The service has acknowledged the request."""
         what, *pin = line.split()
         self._record((pin[0], pin[1]), what == "add")
         self.acknowledged += 1

@@ -30,7 +30,6 @@ def cpu_seconds(service: Running) -> float:
 
 
 def open_files(service: Running) -> int:
-    """How many descriptors the process has."""
     return len(os.listdir(f"/proc/{service.child.pid}/fd"))
 
 

@@ -35,7 +35,6 @@ async def _pin(url: str, root: str, path: str) -> None:
 
 
 async def start(origin: Origin, root: Cid, path: Path) -> asyncio.subprocess.Process:
-    """The child, under way."""
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.faults.test_embedded_kill"),
         *(origin.url, str(root), str(path)),

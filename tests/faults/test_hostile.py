@@ -107,7 +107,6 @@ async def watched(folder: Path, settings: Mapping[str, str]) -> AsyncIterator[Wa
 
 @asynccontextmanager
 async def session_of(key: str | None = None) -> AsyncIterator[aiohttp.ClientSession]:
-    """A client with as many connections as it likes."""
     headers = {} if key is None else {"x-api-key": key, "Authorization": f"Bearer {key}"}
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0),
@@ -248,5 +247,4 @@ async def test_readers_that_do_not_read(tmp_path: Path, origin: Origin) -> None:
 
 
 def encoded(value: Sequence[str]) -> str:
-    """A list as a setting in the environment has it."""
     return json.dumps(value)

@@ -116,7 +116,6 @@ def test_the_file_is_looked_at_once_a_second(
 
 
 def test_a_file_written_over_is_seen(file: Watched, path: Path, clock: Clock) -> None:
-    """An editor may write into the file that is there."""
     path.write_text("second")
     assert look(file, clock) == "second"
 
@@ -253,7 +252,6 @@ def test_a_version_that_arrives_during_a_reading_is_read_next(
 
 
 def test_a_large_file_that_is_broken_alarms_once(file: Watched, path: Path, clock: Clock) -> None:
-    """From a thread as from anywhere."""
     put(path, LARGE + "bad")
     with structlog.testing.capture_logs() as logs:
         for _ in range(5):

@@ -30,7 +30,6 @@ PROBLEM_FIELDS: Final = {"type", "title", "status", "detail", "code", "requestId
 
 
 def get(path: str = "/", *fields: str) -> bytes:
-    """A good request."""
     return "\r\n".join([f"GET {path} HTTP/1.1", "Host: here", *fields, "", ""]).encode("latin-1")
 
 
@@ -92,7 +91,6 @@ class Answer:
 
     @property
     def json(self) -> Any:
-        """The body, decoded."""
         return json.loads(self.body)
 
     @property
@@ -126,7 +124,7 @@ class Wire:
             # Where nobody listens, TCP lets a socket connect to itself by chance.
             is_own = self.socket.getsockname() == self.socket.getpeername()
         except OSError:
-            is_own = True  # the other side let go before anything was asked
+            is_own = True  # the other side closed before anything was asked
         if is_own:
             self.socket.close()
             raise ConnectionRefusedError
@@ -139,7 +137,6 @@ class Wire:
         self.socket.close()
 
     def send(self, data: bytes) -> None:
-        """All of *data*."""
         self.socket.sendall(data)
 
     def send_while_taken(self, data: bytes, times: int) -> None:
@@ -172,7 +169,6 @@ class Wire:
         return self._until(mark)
 
     def ask(self, request: bytes) -> Answer:
-        """The answer to *request*."""
         self.send(request)
         return self.answer()
 
@@ -230,7 +226,6 @@ class Edge:
         assert eventually(lambda: bool(self.server.server_state.default_headers))
 
     def connect(self, source: str = "127.0.0.1") -> Wire:
-        """A new connection."""
         return Wire(self.port, source)
 
     def open_gate(self) -> None:

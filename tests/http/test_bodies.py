@@ -107,7 +107,6 @@ def test_a_body_arrives_whole(echo: Echo, wire: Wire, size: int, piece: int) -> 
 
 
 def test_a_body_may_come_a_byte_at_a_time(echo: Echo, wire: Wire) -> None:
-    """As long as it is there in time."""
     for byte in post(b'{"a": 1}'):
         wire.send(bytes([byte]))
     assert wire.answer().status == 200
@@ -128,7 +127,6 @@ def test_what_comes_with_a_body_is_not_executed(echo: Echo, wire: Wire) -> None:
 def test_what_comes_before_the_answer_is_not_executed(
     echo: Echo, edge: Edge, wire: Wire, behind: bytes
 ) -> None:
-    """Not even as the beginning of the next request."""
     wire.send(post(b"{}", path="/gated"))
     assert eventually(lambda: bool(edge.server.server_state.connections))
     (connection,) = edge.server.server_state.connections
@@ -193,7 +191,6 @@ def test_a_request_that_looks_like_a_body_is_a_body(echo: Echo, wire: Wire) -> N
 
 
 def test_a_request_before_a_body_is_answered_first(echo: Echo, wire: Wire) -> None:
-    """In order, on one connection."""
     wire.send(get("/plain") * 2 + post(b"{}"))
     assert [wire.answer().json["length"] for _ in range(3)] == [0, 0, 2]
 
@@ -257,7 +254,6 @@ def test_only_json_is_taken(echo: Echo, wire: Wire, fields: tuple[str, ...]) -> 
     "field", ["application/json; charset=UTF-8", 'Application/JSON ;charset="utf-8"']
 )
 def test_json_may_say_that_it_is_utf_8(wire: Wire, field: str) -> None:
-    """Which it is anyway."""
     assert wire.ask(post(b"{}", f"Content-Type: {field}")).status == 200
 
 
@@ -295,7 +291,6 @@ def test_a_client_may_vanish_in_its_body(echo: Echo, edge: Edge) -> None:
 
 
 def test_100_continue_is_said_where_the_body_is_wanted(echo: Echo, wire: Wire) -> None:
-    """And the body that comes then is taken."""
     wire.send(post(b"", JSON, "Expect: 100-continue", length=2))
     assert wire.head().startswith("HTTP/1.1 100 ")
     wire.send(b"{}")
@@ -321,7 +316,6 @@ def test_100_continue_is_not_said_where_it_is_not(
 
 
 def test_an_operation_without_a_body_refuses_one(echo: Echo, wire: Wire) -> None:
-    """Also where another one would take it."""
     wire.send(get("/plain", JSON, "Content-Length: 2") + b"{}")
     assert is_refusal(wire, 400)
     assert not echo.heard

@@ -95,5 +95,4 @@ class Idle:
         self.is_gone = False
 
     def make_room(self) -> None:
-        """End it."""
         self.is_gone = True

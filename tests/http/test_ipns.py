@@ -31,7 +31,6 @@ async def service(tmp_path: Path, origin: FakeOrigin) -> AsyncIterator[Service]:
 
 
 async def begin(service: Service, name: str) -> dict[str, Any]:
-    """The result of a start that must succeed."""
     answer = await service.ask("POST", f"/ipns/resolve/{name}")
     assert (answer.status, answer.json["message"]) == (200, "IPNS resolution started")
     result: dict[str, Any] = answer.json["result"]
@@ -41,12 +40,12 @@ async def begin(service: Service, name: str) -> dict[str, Any]:
 async def outcome(service: Service, task: str) -> dict[str, Any]:
     """The result of *task*, once it is not pending any more."""
 
-    async def settled() -> dict[str, Any] | None:
+    async def is_over() -> dict[str, Any] | None:
         answer = await service.ask("GET", f"/ipns/result/{task}")
         assert answer.status == 200
         return None if answer.json["result"]["state"] == "pending" else answer.json["result"]
 
-    result: dict[str, Any] = await eventually(settled)
+    result: dict[str, Any] = await eventually(is_over)
     return result
 
 
@@ -117,7 +116,6 @@ async def test_a_name_without_record_fails_with_a_reason(
 
 
 async def test_a_forged_record_resolves_nothing(service: Service, origin: FakeOrigin) -> None:
-    """Signed by somebody else: the task fails, and no CID is told."""
     forger = Ed25519PrivateKey.generate()
     origin.records[NAME.text] = sign_record(forger, f"/ipfs/{CID}", sequence=99)
     started = await begin(service, NAME.text)
@@ -201,7 +199,6 @@ async def test_a_bad_name_is_400(service: Service, origin: FakeOrigin) -> None:
 
 
 async def test_both_need_a_key(service: Service, origin: FakeOrigin) -> None:
-    """Without one nothing is started and nothing told."""
     started = await begin(service, NAME.text)
     await outcome(service, started["taskId"])
     asked = len(origin.requests)

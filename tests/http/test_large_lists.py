@@ -34,7 +34,6 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 
 
 def ledger_of(database: LedgerDatabase) -> SqlitePins:
-    """The pins in *database*."""
     return SqlitePins(database, grace=0.0)
 
 

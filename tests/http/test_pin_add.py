@@ -58,7 +58,6 @@ async def test_every_spelling_is_one_pin(service: Service) -> None:
 
 
 async def test_pins_survive_a_restart(tmp_path: Path) -> None:
-    """What was acknowledged is there when the service comes back."""
     async with running_service(tmp_path) as service:
         await service.pin(V1)
     async with running_service(tmp_path) as service:

@@ -186,7 +186,7 @@ async def test_who_leaves_takes_nothing_along() -> None:
 
 
 async def test_what_is_new_is_looked_at_while_it_is_little() -> None:
-    """Where requests come as others leave, Python alone would look at all new objects at once."""
+    """Where requests come as others leave, Python alone would traverse all new objects at once."""
     turns = RequestTurns()
     turns.try_begin("other")
     old: list[list[list[int]]] = [[[] for _ in range(100)] for _ in range(1_000)]

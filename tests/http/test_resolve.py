@@ -102,7 +102,6 @@ async def test_other_networks_are_named(service: Service, ethereum: FakeEthereum
 
 
 async def test_an_unknown_name_is_not_found(service: Service) -> None:
-    """A name that ENS does not know is 404, with a code."""
     answer = await service.resolve("nobody.eth")
     assert (answer.status, answer.json["code"]) == (404, "domain-not-found")
 

@@ -199,14 +199,14 @@ async def test_any_other_query_is_no_matter(service: Service, ethereum: FakeEthe
 # -- refreshes ----------------------------------------------------------------------------
 
 
-async def test_a_fresh_look_is_had_on_demand_once(tmp_path: Path, ethereum: FakeEthereum) -> None:
-    """`Cache-Control: no-cache` looks again at what is known, and then not again for 5 seconds."""
+async def test_no_cache_forces_one_refresh(tmp_path: Path, ethereum: FakeEthereum) -> None:
+    """`Cache-Control: no-cache` refreshes what is known, and then not again for 5 seconds."""
     ethereum.names["site.eth"] = Name(address=ON_BASE)
     async with serving(tmp_path, ethereum) as service:
         await service.resolve("site.eth")
         for _ in range(5):
             await service.resolve("site.eth", headers=NO_CACHE)
-        assert ethereum.eth_calls == 1, "it was looked at moments ago"
+        assert ethereum.eth_calls == 1, "it was refreshed a moment ago"
     let_age(tmp_path, 6)
     ethereum.names["site.eth"] = Name(address=WALLET)
     async with serving(tmp_path, ethereum) as service:
@@ -249,14 +249,15 @@ async def test_only_no_cache_demands_one(
     assert ethereum.eth_calls == 1 + demands
 
 
-async def test_a_fresh_look_needs_a_key(service: Service, ethereum: FakeEthereum) -> None:
-    """Whoever has none causes no work at all."""
+async def test_a_refresh_needs_a_key(service: Service, ethereum: FakeEthereum) -> None:
     answer = await service.resolve("site.eth", key=None, headers=NO_CACHE)
     assert answer.status == 401
     assert ethereum.posts == 0
 
 
-async def test_a_look_in_vain_takes_nothing_away(tmp_path: Path, ethereum: FakeEthereum) -> None:
+async def test_a_refresh_that_fails_takes_nothing_away(
+    tmp_path: Path, ethereum: FakeEthereum
+) -> None:
     """During an outage the demand is answered with what is known, whatever the limits."""
     ethereum.names["site.eth"] = Name(address=WALLET)
     async with serving(tmp_path, ethereum) as service:
@@ -283,7 +284,6 @@ async def test_a_look_in_vain_takes_nothing_away(tmp_path: Path, ethereum: FakeE
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(values: dict[str, Any], reason: str) -> None:
-    """The start fails, naming what is wrong."""
     with pytest.raises(WrongSettings, match=reason):
         load(environ={}, command_line=values)
 
@@ -298,5 +298,4 @@ def test_settings_that_cannot_be_meant_are_refused(values: dict[str, Any], reaso
     ],
 )
 def test_settings_that_can_be_meant_are_taken(values: dict[str, Any]) -> None:
-    """Their neighbours."""
     load(environ={}, command_line=values)

@@ -416,7 +416,6 @@ def test_no_header_field_has_two_lines(loop: str, value: bytes) -> None:
 
 
 def test_a_client_that_never_reads_is_let_go(edge: Edge, wire: Wire) -> None:
-    """It cannot hold a connection, and an answer, for ever."""
     wire.send(get("/big") * 4)
     assert eventually(lambda: bool(edge.app.requests))
     assert eventually(edge.is_quiet)
@@ -448,7 +447,6 @@ def test_a_client_may_end_its_side_and_still_read(edge: Edge, wire: Wire) -> Non
 
 @pytest.mark.parametrize("sent", [b"", get()[:9], get("/gated"), get("/gated") * 50, get("/big")])
 def test_a_client_may_vanish_at_any_time(edge: Edge, sent: bytes) -> None:
-    """A reset is nobody's error."""
     for path in ("", "Content-Length: 5\r\n"):
         wire = edge.connect()
         wire.send(sent.replace(b"Host", path.encode() + b"Host"))
@@ -552,7 +550,7 @@ def test_1200_silent_connections_are_in_nobodys_way(loop: str) -> None:
 
 # -- garbage -------------------------------------------------------------------------------
 
-NONSENSE = {
+ODD_REQUESTS = {
     "options star": b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
     "absolute form": b"GET http://a HTTP/1.1\r\nHost: a\r\n\r\n",
     "absolute form, other scheme": b"GET gopher://a:99999/x HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -607,10 +605,10 @@ def ends_well(edge: Edge, sent: bytes) -> list[int]:
     return statuses
 
 
-@pytest.mark.parametrize("name", NONSENSE)
-def test_nonsense_is_answered_or_closed(edge: Edge, name: str) -> None:
+@pytest.mark.parametrize("name", ODD_REQUESTS)
+def test_an_odd_request_is_answered_or_closed(edge: Edge, name: str) -> None:
     """What is not HTTP is refused at once; what is odd but HTTP is the application's business."""
-    statuses = ends_well(edge, NONSENSE[name])
+    statuses = ends_well(edge, ODD_REQUESTS[name])
     assert statuses in ([], [200], [400], [505])
     assert len(edge.app.requests) == statuses.count(200)
     assert not any(ENCODED_SLASH in path for path in edge.app.requests)

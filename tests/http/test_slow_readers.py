@@ -107,7 +107,6 @@ async def readers(url: str, number: int) -> AsyncIterator[None]:
 
 
 async def test_unread_answers_keep_nobody_waiting(tmp_path: Path, origin: Origin) -> None:
-    """Others are answered as ever, and the loop is never held."""
     origin.blocks[CID] = BLOCK
     async with running_service(
         tmp_path, embedded__gateways=[origin.url], embedded__serve=True
@@ -147,7 +146,6 @@ async def test_little_is_kept_for_who_does_not_read(tmp_path: Path, origin: Orig
 
 
 async def whole(request: Request) -> Response:
-    """A large answer that is made at once."""
     return Response(BODY, [(b"content-type", b"text/plain"), length_of(BODY)])
 
 

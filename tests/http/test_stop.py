@@ -37,7 +37,6 @@ def wire(edge: Edge) -> Iterator[Wire]:
 
 
 def is_listening(port: int) -> bool:
-    """Whether a new connection is taken."""
     try:
         Wire(port).socket.close()
     except ConnectionError:
@@ -137,7 +136,6 @@ def test_pipelined_requests_are_answered_or_not_begun(edge: Edge, wire: Wire) ->
 
 
 def test_an_upload_does_not_hold_up_the_stop(edge: Edge, wire: Wire) -> None:
-    """Its answer arrives, and the rest of it is dropped."""
     wire.send(get("/gated", "Content-Length: 1000000000"))
     sender = threading.Thread(target=wire.send_while_taken, args=(b"a" * 65_536, 15_000))
     sender.start()
@@ -190,7 +188,6 @@ def test_no_connection_that_was_taken_is_left_without_an_answer(loop: str) -> No
 
 @pytest.fixture
 def process() -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A server on uvloop and its port."""
     command = [sys.executable, "-m", "tests.http.raw"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None

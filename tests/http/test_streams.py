@@ -102,7 +102,6 @@ def test_a_stream_arrives_whole(wire: Wire, way: str, size: int) -> None:
 
 
 def test_the_connection_stays_behind_a_stream(wire: Wire, source: Source) -> None:
-    """As behind any other answer."""
     wire.send(get("/stream/whole"))
     wire.head()
     wire.through(END)
@@ -157,7 +156,6 @@ def test_a_client_that_leaves_ends_the_stream(
 
 
 def test_a_client_that_never_reads_is_let_go(edge: Edge, wire: Wire, source: Source) -> None:
-    """It cannot hold a stream for ever."""
     wire.send(get("/stream/endless"))
     assert eventually(lambda: source.closed == 1)
     assert source.made < 1_000

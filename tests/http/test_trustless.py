@@ -29,7 +29,6 @@ PROBE = "bafkqaaa"
 
 @pytest.fixture
 async def service(tmp_path: Path, origin: Origin) -> AsyncIterator[Service]:
-    """A service that holds a file and a tree, and serves them."""
     for dag in (FILE, TREE):
         origin.blocks |= dag[1]
     async with running_service(
@@ -52,7 +51,6 @@ async def hold(service: Service, cid: Cid) -> None:
 
 
 async def get(service: Service, path: str, accept: str | None = None, **fields: str) -> Answer:
-    """The answer to a client without a key."""
     headers = [(name.replace("_", "-"), value) for name, value in fields.items()]
     headers.append(("Accept", accept or ""))
     method = "GET"
@@ -278,7 +276,6 @@ async def test_head_is_get_without_a_body(service: Service) -> None:
 
 
 async def test_blocked_content_is_451(tmp_path: Path, origin: Origin) -> None:
-    """Though it is held."""
     origin.blocks |= FILE[1]
     denylist = tmp_path / "operator.deny"
     denylist.write_text("# nothing\n")
@@ -300,7 +297,6 @@ async def test_blocked_content_is_451(tmp_path: Path, origin: Origin) -> None:
 
 
 async def test_nothing_is_served_unless_that_was_configured(tmp_path: Path, origin: Origin) -> None:
-    """There is then nothing at these paths, whatever is held."""
     origin.blocks |= FILE[1]
     async with running_service(tmp_path / "off", embedded__gateways=[origin.url]) as service:
         await hold(service, FILE[0])

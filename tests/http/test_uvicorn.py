@@ -57,7 +57,6 @@ class App:
 
 
 def connected(app: Any) -> tuple[HttpToolsProtocol, Transport, ServerState]:
-    """A connection of uvicorn's own protocol."""
     state, transport = ServerState(), Transport()
     config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None)
     protocol = HttpToolsProtocol(config=config, server_state=state, app_state={"mine": 1})

@@ -19,7 +19,6 @@ EAGER = StoreLimits(flush_seconds=0.0)
 
 
 def a_day_later() -> datetime:
-    """A day after all the answers of these tests."""
     return AT + timedelta(days=1)
 
 
@@ -27,7 +26,6 @@ def a_day_later() -> datetime:
 async def opened(
     folder: Path, bounds: StoreLimits = EAGER, *, today: Callable[[], datetime] = a_day_later
 ) -> AsyncIterator[SqliteLastKnown]:
-    """Last known answers in the database in *folder*."""
     async with (
         LedgerDatabase(folder / "ledger.sqlite") as database,
         SqliteLastKnown(database, bounds=bounds, today=today) as known,

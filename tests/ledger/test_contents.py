@@ -103,7 +103,6 @@ async def test_releases_have_a_queue_of_their_own(world: World) -> None:
 
 
 async def test_the_oldest_is_leased_first(world: World) -> None:
-    """In the order in which they became due."""
     for number in (5, 3, 9):
         await world.promise(number)
         world.clock.now += 1
@@ -114,7 +113,7 @@ async def test_the_oldest_is_leased_first(world: World) -> None:
 
 
 async def test_a_lost_lease_writes_nothing(world: World) -> None:
-    """Who slept through it neither sends nor settles, and does not disturb who came after."""
+    """Who slept through it neither sends nor records, and does not disturb who came after."""
     await world.promise(1)
     (old,) = await world.lease("slow")
     world.clock.now += LEASE + 1
@@ -148,8 +147,7 @@ async def test_an_older_generation_stores_nothing(world: World) -> None:
     assert (again.last_request, again.is_held, again.attempts) == (LastRequest.PIN, True, 0)
 
 
-async def test_a_content_let_go_of_under_a_lease_keeps_its_grace_period(world: World) -> None:
-    """The end of the lease does not end it."""
+async def test_a_content_released_under_a_lease_keeps_its_grace_period(world: World) -> None:
     await world.promise(1)
     (item,) = await world.lease()
     await world.ledger.remove("anna", cid(1))
@@ -225,8 +223,8 @@ async def test_an_orderly_end_gives_leases_back(world: World) -> None:
     assert sorted(numbers(await world.lease("d"))) == [1, 2, 3]
 
 
-async def test_attempts_and_looks_are_counted(world: World) -> None:
-    """Looks since something happened; attempts until it is pinned."""
+async def test_attempts_and_status_checks_are_counted(world: World) -> None:
+    """Status checks since something happened; attempts until it is pinned."""
     await world.promise(1)
     told = []
     for outcome in (
@@ -310,7 +308,6 @@ async def test_some_contents_can_be_triggered(world: World) -> None:
 async def test_what_is_promised_is_taken_out_of_a_queue_only_where_that_is_said(
     world: World,
 ) -> None:
-    """An unpin of what somebody holds is refused otherwise."""
     await world.promise(1)
     (item,) = await world.lease()
     assert await world.contents.begin("a", item, LastRequest.UNPIN, None) is None

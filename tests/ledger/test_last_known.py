@@ -113,7 +113,6 @@ async def test_it_is_written_while_the_service_runs(tmp_path: Path) -> None:
 
 
 async def test_whatever_waits_is_written_at_the_end(tmp_path: Path) -> None:
-    """A service that is stopped forgets nothing."""
     async with opened(tmp_path, StoreLimits(flush_seconds=3600)) as known:
         for number in range(1700):
             known.store(f"{number}.eth", ETHEREUM, Resolved(ALICE, AT))
@@ -139,7 +138,6 @@ async def test_a_later_answer_replaces_an_earlier_one(tmp_path: Path) -> None:
 async def test_a_process_that_writes_late_does_not_undo_what_another_stored(
     tmp_path: Path,
 ) -> None:
-    """Of two processes with one ledger the newest answer wins."""
     newer, older = Resolved(BOB, AT + timedelta(seconds=2)), Resolved(ALICE, AT)
     newer_link = StoredEntry("/ipfs/new", AT + timedelta(seconds=2))
     async with opened(tmp_path) as slow:

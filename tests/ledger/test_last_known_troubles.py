@@ -24,7 +24,6 @@ DOMAIN = IpnsName.parse("app.uniswap.org")
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Another process is writing for as long as this lasts."""
     with closing(sqlite3.connect(folder / "ledger.sqlite", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         yield
@@ -130,7 +129,6 @@ async def test_a_row_that_nobody_can_read_is_not_known(
 async def test_a_link_that_nobody_can_read_is_not_known(
     tmp_path: Path, column: str, value: int
 ) -> None:
-    """The same for IPNS names."""
     async with opened(tmp_path) as known:
         known.store_ipns(DOMAIN, StoredEntry("/ipfs/x", AT, ttl=timedelta(seconds=1)))
     with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as db, db:

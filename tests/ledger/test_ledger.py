@@ -26,14 +26,12 @@ SECOND = 1_000_000
 
 
 async def add(ledger: SqlitePins, number: int, who: str = "anna", label: Label = NO_LABEL) -> Pin:
-    """The new pin of content *number*."""
     pin = await ledger.add(who, cid(number), str(cid(number)), label)
     assert pin is not None
     return pin
 
 
 async def listed(ledger: SqlitePins, who: str = "anna", search: Search | None = None) -> list[Pin]:
-    """The pins that *search* finds."""
     page = await ledger.search(who, search or Search(limit=1000), as_it_is)
     return [status.pin for status in page.pins]
 
@@ -215,17 +213,15 @@ async def test_a_pin_takes_the_place_of_two(ledger: SqlitePins, database: Ledger
 async def test_a_replaced_content_stays_for_others(
     ledger: SqlitePins, database: LedgerDatabase
 ) -> None:
-    """What somebody else holds does not leave."""
     old = await add(ledger, 1)
     await add(ledger, 1, "ben")
     assert await replaced(ledger, old, 2)
     assert states(database) == {1: "queued", 2: "queued"}
 
 
-async def test_a_replacement_brings_back_what_was_leaving(
+async def test_a_replacement_brings_back_what_was_unpinning(
     ledger: SqlitePins, database: LedgerDatabase
 ) -> None:
-    """A content on its way out is queued again."""
     old = await add(ledger, 1)
     await add(ledger, 2)
     await ledger.remove("anna", cid(2))
@@ -245,7 +241,6 @@ async def test_what_is_gone_is_not_replaced(ledger: SqlitePins, database: Ledger
 
 
 async def test_one_of_two_replacements_wins(ledger: SqlitePins) -> None:
-    """Both of the same pin at once: one is told that it is gone."""
     old = await add(ledger, 1)
     first, second = await asyncio.gather(replaced(ledger, old, 2), replaced(ledger, old, 3))
     assert first is not None
@@ -256,7 +251,7 @@ async def test_one_of_two_replacements_wins(ledger: SqlitePins) -> None:
 # Removing.
 
 
-async def test_the_last_to_let_go_releases_the_content(
+async def test_the_last_removal_releases_the_content(
     ledger: SqlitePins, database: LedgerDatabase
 ) -> None:
     """Until then it stays; twice is not known."""
@@ -475,6 +470,5 @@ async def test_writes_of_one_moment_take_effect_in_their_order(
 
 
 def states(database: LedgerDatabase) -> dict[int, str]:
-    """The state of each content, by its number."""
     found = database.read(lambda c: c.execute("SELECT cid, state FROM contents").fetchall())
     return {int.from_bytes(Cid.parse(text).digest, "big"): state for text, state in found}

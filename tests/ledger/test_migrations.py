@@ -151,7 +151,6 @@ async def test_names_are_folded_for_searches(tmp_path: Path) -> None:
 
 
 def schema(path: Path) -> list[tuple[str, str]]:
-    """Every table and index, as it was made."""
     with closing(sqlite3.connect(path)) as connection:
         return connection.execute(
             "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name"

@@ -124,7 +124,7 @@ async def test_a_shared_content_is_not_held_up_by_a_flood_that_comes_later(world
     assert 1 in numbers(await world.contents.lease("a", LEASE, LeaseQuota(2, retries=2)))
 
 
-async def test_who_lets_go_leaves_no_turn_behind(world: World) -> None:
+async def test_a_removal_leaves_no_turn_behind(world: World) -> None:
     """Anna's queue is no place for what only ben holds now."""
     await world.promise(1)
     await world.promise(1, who="ben")
@@ -135,7 +135,7 @@ async def test_who_lets_go_leaves_no_turn_behind(world: World) -> None:
     assert sorted(found) == [1, 100, 300]
 
 
-async def test_letting_go_and_pinning_again_gains_no_turns(world: World) -> None:
+async def test_releasing_and_pinning_again_gains_no_turns(world: World) -> None:
     """What is pinned again is a first try again, and still one in anna's own queue."""
     await world.promise(*range(50))
     for _ in range(3):

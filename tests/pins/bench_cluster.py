@@ -52,7 +52,6 @@ class MiniClusterBench:
 
 @asynccontextmanager
 async def cluster_bench(tmp_path: Path) -> AsyncIterator[MiniClusterBench]:
-    """The miniature over HTTP."""
     cluster, clock = _miniature()
     async with running_servers(MiniRest(cluster)) as servers, HttpClient() as outbound:
         urls = [server.url for server in servers]
@@ -62,7 +61,6 @@ async def cluster_bench(tmp_path: Path) -> AsyncIterator[MiniClusterBench]:
 
 @asynccontextmanager
 async def wired_cluster_bench(tmp_path: Path) -> AsyncIterator[MiniClusterBench]:
-    """The miniature without HTTP."""
     cluster, clock = _miniature()
     wire = Wire(cluster)
     backend = IpfsCluster(wire, wire.urls, batch_age=BATCH_AGE, clock=clock)

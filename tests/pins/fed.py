@@ -48,7 +48,6 @@ class Fed:
         self.resyncing = Resync(resyncs, self._backend, wake=self.reconciler.wake, clock=clock)
 
     def another_process(self) -> Reconciler:
-        """A reconciler on the same ledger."""
         # A round ends with its batches: none of them waits for a clock that stands still.
         policy = ReconcilePolicy(
             workers=CLUSTER_WORKERS, sends=CLUSTER_REQUESTS, longest_queue_wait=0.0
@@ -81,13 +80,11 @@ class Fed:
         return status is None or status.state is not ContentState.PINNED
 
     def status(self, cid: Cid) -> PinStatus:
-        """What the requestor is told."""
         status = self.ledger.status("a", cid)
         assert status is not None
         return status
 
     async def resync(self) -> ResyncReport:
-        """Compare the ledger with the cluster."""
         report = await self.resyncing.now()
         assert report is not None
         return report

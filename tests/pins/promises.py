@@ -38,7 +38,7 @@ class Bench(Protocol):
         """Whether everything is asked of a server that can go dark.
 
         False: the backend holds its pins itself, and only content comes from elsewhere; then
-        looks, unpins and the pinset work while the world is dark, and tell the truth."""
+        status checks, unpins and the pinset work while the world is dark, and are right."""
 
     async def provide(self, cid: Cid, data: bytes) -> None:
         """From now on somebody has the block *cid*, whose bytes are *data*; it is not pinned."""
@@ -64,8 +64,7 @@ def no_progress(blocks: int, size: int) -> None:
     """Nobody watches."""
 
 
-async def look(bench: Bench, cid: Cid) -> BackendStatus:
-    """What the backend says of one content."""
+async def status_of(bench: Bench, cid: Cid) -> BackendStatus:
     return (await bench.backend.status([cid]))[cid]
 
 
@@ -80,12 +79,12 @@ async def ask_for(bench: Bench, cid: Cid, seen: BackendStatus) -> BackendStatus:
 
 
 async def pinned(bench: Bench, cid: Cid) -> None:
-    """Return once the backend says that it holds *cid*, asking for it as a keeper does."""
+    """Return once the backend says that it holds *cid*, asking for it as the reconciler does."""
     await _until(bench, cid, TrackerStatus.PINNED, asking=True)
 
 
 async def failed(bench: Bench, cid: Cid) -> BackendStatus:
-    """Return once the backend says that it cannot pin *cid*, asking for it as a keeper does."""
+    """Return once the backend cannot pin *cid*, asking for it as the reconciler does."""
     return await _until(bench, cid, TrackerStatus.FAILED, asking=True)
 
 
@@ -112,7 +111,7 @@ async def _until(bench: Bench, cid: Cid, status: TrackerStatus, *, asking: bool)
     asked_at = time.monotonic()
     end = asked_at + MOST_SECONDS
     while True:
-        seen = await look(bench, cid)
+        seen = await status_of(bench, cid)
         # Peers of a real cluster may not hear of each other for minutes.
         is_unheard = (
             seen.status is TrackerStatus.UNTRACKED and time.monotonic() > asked_at + RESEND_AFTER
@@ -126,12 +125,10 @@ async def _until(bench: Bench, cid: Cid, status: TrackerStatus, *, asking: bool)
 
 
 async def pinset(bench: Bench) -> list[Cid]:
-    """The whole pinset, sorted."""
     return sorted([listed.cid async for listed in bench.backend.pinset()], key=bytes)
 
 
 def raw(data: bytes) -> Cid:
-    """The CID of *data* as a single raw block."""
     return Cid(RAW, SHA2_256, sha256(data).digest())
 
 
@@ -151,7 +148,6 @@ def _sized(value: bytes) -> bytes:
 
 
 async def provide(bench: Bench, data: bytes) -> Cid:
-    """A raw block of *data* that somebody has."""
     cid = raw(data)
     await bench.provide(cid, data)
     return cid
@@ -164,7 +160,7 @@ class Promises:
         """Of a CID nobody has asked for the backend says positively that it is not there."""
         held = await provide(bench, b"somebody has it, nobody pinned it")
         for cid in (held, raw(b"nobody has it")):
-            seen = await look(bench, cid)
+            seen = await status_of(bench, cid)
             assert seen.status is TrackerStatus.ABSENT
             assert seen.replicas == 0
 
@@ -178,7 +174,7 @@ class Promises:
             await bench.forget(cid)
         assert await bench.keeps(root)
         assert await bench.keeps(leaf)
-        seen = await look(bench, root)
+        seen = await status_of(bench, root)
         assert seen.status is TrackerStatus.PINNED
         assert seen.replicas >= seen.wanted >= 1
 
@@ -196,7 +192,7 @@ class Promises:
         assert await bench.keeps(cid)
 
     async def test_an_unpin_leads_to_absence_and_twice_is_fine(self, bench: Bench) -> None:
-        """What is released is absent in the end; releasing of what is not there is no error."""
+        """What is released is absent in the end; releasing what is not there is no error."""
         cid = await provide(bench, b"for a while only")
         await pinned(bench, cid)
         await bench.backend.unpin(cid)
@@ -207,8 +203,7 @@ class Promises:
         await bench.forget(cid)
         await gone(bench, cid)
 
-    async def test_what_was_let_go_of_can_be_pinned_again(self, bench: Bench) -> None:
-        """Pin, unpin, pin: the last request counts."""
+    async def test_what_was_released_can_be_pinned_again(self, bench: Bench) -> None:
         cid = await provide(bench, b"again")
         await pinned(bench, cid)
         await bench.backend.unpin(cid)
@@ -244,13 +239,13 @@ class Promises:
         await bench.go_dark()
         if bench.is_remote:
             with pytest.raises(OUTAGE):
-                await look(bench, cid)
+                await status_of(bench, cid)
             with pytest.raises(OUTAGE):
                 await bench.backend.unpin(cid)
             with pytest.raises(OUTAGE):
                 await pinset(bench)
         else:
-            assert (await look(bench, cid)).status is TrackerStatus.PINNED
+            assert (await status_of(bench, cid)).status is TrackerStatus.PINNED
             assert await pinset(bench) == [cid]
         with pytest.raises((*OUTAGE, PinDeferred)):
             await bench.backend.pin(other, BackendStatus(TrackerStatus.ABSENT), no_progress)
@@ -258,7 +253,7 @@ class Promises:
         await pinned(bench, cid)
         await pinned(bench, other)
 
-    async def test_a_look_at_many_answers_all(self, bench: Bench) -> None:
+    async def test_a_status_check_at_many_answers_all(self, bench: Bench) -> None:
         """Every CID asked for is in the answer, once, and nothing else is."""
         held = [await provide(bench, b"held %d" % number) for number in range(7)]
         for cid in held:
@@ -290,7 +285,7 @@ class Promises:
         leaves = [await provide(bench, b"leaf %d" % number) for number in range(3)]
         root, data = node(leaves)
         await bench.provide(root, data)
-        seen = await look(bench, root)
+        seen = await status_of(bench, root)
         call = asyncio.ensure_future(bench.backend.pin(root, seen, no_progress))
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -315,17 +310,17 @@ class Promises:
         for cid in (one, shared):
             await bench.backend.unpin(cid)
             await absent(bench, cid)
-        assert (await look(bench, two)).status is TrackerStatus.PINNED
+        assert (await status_of(bench, two)).status is TrackerStatus.PINNED
         assert all([await bench.keeps(cid) for cid in (two, shared, own)])
         await gone(bench, one)
 
     async def test_both_spellings_of_a_content_are_one(self, bench: Bench) -> None:
-        """A CID of version 0 and its version 1 are one pin, and releasing of one releases."""
+        """A CID of version 0 and its version 1 are one pin, and releasing one releases both."""
         cid, data = node([])
         spelled = Cid.parse(BASE58BTC.encode(cid.multihash))
         await bench.provide(cid, data)
         await pinned(bench, spelled)
-        assert (await look(bench, cid)).status is TrackerStatus.PINNED
+        assert (await status_of(bench, cid)).status is TrackerStatus.PINNED
         assert await pinset(bench) == [cid]
         await bench.backend.unpin(cid)
         await absent(bench, spelled)

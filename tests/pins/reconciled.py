@@ -179,6 +179,5 @@ class Pins:
         return found
 
     async def pinned(self, *numbers: int, who: str = "a") -> None:
-        """Return once these are pinned."""
         for number in numbers:
             await self.reaches(ContentState.PINNED, number, who)

@@ -126,7 +126,6 @@ def test_a_word_that_nobody_renews_is_not_believed() -> None:
 
 
 def test_our_own_fault_is_not_blamed_on_a_backend() -> None:
-    """A full disk of ours is told as ours."""
     health = BackendHealth(NOW, since=NOW, is_ours=True, reason="The disk is full.")
     assert health.describe().startswith("This service cannot keep content since 2026-11-22T03:00")
 

@@ -105,7 +105,7 @@ async def test_what_fails_at_once_does_not_go_before(pins: Pins, backend: Backen
         before = backend.checked.total()
         await until(lambda number=number: backend.checked[cid(number)])  # type: ignore[misc]
         # Those that were leased before, those that were leased with it, and what the test's own
-        # sleep between two looks lets pass.
+        # sleep between two checks lets pass.
         assert backend.checked.total() - before < len(FLOOD) / 2
         await pins.pinned(number, who="b")
 

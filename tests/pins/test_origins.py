@@ -19,7 +19,6 @@ RULES = OriginRules()
 
 
 def node(number: int, peer: int = 0) -> str:
-    """A public address of a node."""
     return f"/ip4/8.8.{number // 256}.{number % 256}/tcp/4001/p2p/{PEERS[peer]}"
 
 
@@ -48,7 +47,6 @@ def test_only_private_ones_are_refused(texts: list[str]) -> None:
 
 
 def test_one_that_is_none_is_refused_whatever_else_is_there() -> None:
-    """It is a mistake of whoever sent it."""
     with pytest.raises(InvalidBody, match="no multiaddr"):
         RULES.taken([node(1), "/ip4/8.8.8.8"])
 

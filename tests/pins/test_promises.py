@@ -40,7 +40,6 @@ async def real_world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
 
 @pytest.fixture(params=[*BENCHES, REAL_CLUSTER])
 def factory(request: pytest.FixtureRequest) -> Callable[[Path], Any]:
-    """What makes the bench."""
     if request.param == REAL_CLUSTER:
         world = request.getfixturevalue("real_world")
         return lambda _: real_cluster_bench(world)

@@ -307,7 +307,6 @@ async def test_an_unpin_that_came_too_early_is_sent_again(database: LedgerDataba
 
 
 async def test_many_are_checked_in_one_call(pins: Pins, backend: Backend) -> None:
-    """What is due together is checked together."""
     backend.held |= {cid(number) for number in range(16)}
     await pins.add(*range(16))
     assert await pins.reconciler.round() == 16

@@ -43,7 +43,7 @@ class Pinset:
         ages: Mapping[Cid, float] | None = None,
         unsent: Collection[Cid] = (),
     ) -> Mapping[Cid, BackendStatus]:
-        raise AssertionError("a resync looks at nothing")
+        raise AssertionError("a resync checks no status")
 
     async def pin(
         self,
@@ -84,7 +84,6 @@ def pinset() -> Pinset:
 
 @pytest.fixture
 def woken() -> list[None]:
-    """One for every time the reconciler was woken."""
     return []
 
 
@@ -94,7 +93,7 @@ def resync(resyncs: SqliteResyncs, pinset: Pinset, clock: Clock, woken: list[Non
 
 
 async def hold(ledger: SqlitePins, contents: SqliteWorkQueue, numbers: Sequence[int]) -> None:
-    """These contents are held, pinned and settled."""
+    """These contents are held, pinned and final."""
     await asyncio.gather(*(ledger.add("a", cid(n), str(cid(n)), NO_LABEL) for n in numbers))
     while items := await contents.lease("test", 30.0, quota(1000)):
         seen = Outcome(Event.SEEN_PINNED, None, BackendStatus(TrackerStatus.PINNED, 1))
@@ -102,7 +101,6 @@ async def hold(ledger: SqlitePins, contents: SqliteWorkQueue, numbers: Sequence[
 
 
 async def item(contents: SqliteWorkQueue) -> set[int]:
-    """What is due now."""
     items = await contents.lease("test", 30.0, quota(MANY))
     return set(numbers(items))
 
@@ -143,10 +141,10 @@ async def test_an_empty_ledger_has_only_unmanaged_pins(resync: Resync, pinset: P
     assert (report.listed, report.missing, report.unmanaged) == (2, 0, 2)
 
 
-async def test_what_is_not_settled_is_not_missing(
+async def test_what_is_not_final_is_not_missing(
     ledger: SqlitePins, contents: SqliteWorkQueue, resync: Resync, pinset: Pinset
 ) -> None:
-    """What is on its way in or out is the reconciler's business, and no stranger either."""
+    """What is on its way in or out is the reconciler's business, and not unmanaged."""
     await hold(ledger, contents, [1])
     await ledger.add("a", cid(2), str(cid(2)), NO_LABEL)
     await ledger.remove("a", cid(1))
@@ -178,7 +176,7 @@ async def test_a_list_that_breaks_off_proves_nothing(
     assert await resyncs.acquire_job("resync", "other", 1.0, 1e6)
 
 
-async def test_one_process_sweeps_at_a_time(
+async def test_one_process_resyncs_at_a_time(
     *,
     ledger: SqlitePins,
     contents: SqliteWorkQueue,
@@ -241,14 +239,14 @@ async def test_a_resync_of_the_dead_is_taken_over(
 async def test_a_resync_waits_for_its_time(
     resyncs: SqliteResyncs, resync: Resync, clock: Clock
 ) -> None:
-    """After one that went well the next is due an interval later, unless somebody hastens it."""
+    """After one that went well the next is due an interval later, unless somebody triggers it."""
     assert await resync.now() is not None
     assert not await resyncs.acquire_job("resync", "other", 1.0, 1e6)
     clock.now += ResyncSchedule().interval + 1
     assert await resyncs.acquire_job("resync", "other", 1.0, 1e6)
 
 
-async def test_it_sweeps_at_the_start_and_when_hastened(
+async def test_it_resyncs_at_the_start_and_when_triggered(
     ledger: SqlitePins,
     contents: SqliteWorkQueue,
     resyncs: SqliteResyncs,

@@ -40,7 +40,6 @@ class Rows:
         )
 
     def send_all(self, requestor: int) -> list[WorkItem]:
-        """Send as many as may be."""
         sent: list[WorkItem] = []
         while self.windows.may_send(requestor) and len(sent) < 1_000:
             sent.append(self.item(requestor))
@@ -105,7 +104,7 @@ def test_a_few_at_a_time_do_not_save_up_for_a_flood() -> None:
     assert len(rows.send_all(1)) == 9
 
 
-def test_what_hangs_is_in_the_way_after_its_slice() -> None:
+def test_what_hangs_is_in_the_way_after_its_attempt_timeout() -> None:
     """And its requestor has room for others when it is taken back."""
     rows = Rows()
     hanging = rows.send_all(1)
@@ -218,7 +217,6 @@ def test_a_clock_that_is_set_back_makes_nothing_last() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    """However many contents and requestors there are."""
     rows = Rows()
     for requestor in range(30_000):
         rows.windows.reserve(rows.item(requestor))

@@ -24,7 +24,7 @@ def make(database: LedgerDatabase, clock: Clock) -> Any:
 
 
 async def pinned(fed: Fed, cids: Sequence[Cid] = CIDS) -> None:
-    """Promise *cids*, and return a while after they are settled."""
+    """Promise *cids*, and return a while after they are final."""
     await fed.promise(cids)
     await fed.until_final()
     fed.clock.now += 3600.0

@@ -21,7 +21,7 @@ from content_gateway.errors import PinDeferred, UpstreamUnavailable
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import BackendStatus, TrackerStatus
 from content_gateway.net.http_client import HttpClient
-from tests.backends.backends import look, pin, pinset
+from tests.backends.backends import pin, pinset, status_of
 from tests.pins.promises import node, raw
 from tests.waiting import eventually
 from tests.world.cluster import Cluster, running_clusters, wipe
@@ -78,7 +78,7 @@ async def until(backend: IpfsCluster, cid: Cid, *statuses: TrackerStatus) -> Bac
     seen: list[BackendStatus] = []
 
     async def is_so() -> bool:
-        seen.append(await look(backend, cid))
+        seen.append(await status_of(backend, cid))
         return seen[-1].status in statuses
 
     await eventually(is_so, what=f"{cid} is {statuses}", seconds=40)
@@ -103,7 +103,7 @@ async def test_what_is_not_pinned_is_absent(real: Real, make: Any) -> None:
     peers = json.loads(text)["peer_map"].values()
     assert (status, {peer["status"] for peer in peers}) == (200, {"unpinned"})
     assert (await real.do("GET", f"/allocations/{cid}"))[0] == 404
-    assert await look(make(), cid) == BackendStatus(TrackerStatus.ABSENT)
+    assert await status_of(make(), cid) == BackendStatus(TrackerStatus.ABSENT)
     await make().unpin(cid)
 
 
@@ -133,7 +133,7 @@ async def test_a_change_in_an_open_batch_is_not_seen(real: Real, make: Any) -> N
     4)."""
     backend, cid = make(), Cid.parse(await real.kubos[0].add_raw(b"in a batch"))
     await pin(backend, cid)
-    assert (await look(backend, cid)).status is TrackerStatus.ABSENT
+    assert (await status_of(backend, cid)).status is TrackerStatus.ABSENT
     await backend.unpin(cid)
     await until(backend, cid, TrackerStatus.PINNED)
 
@@ -173,7 +173,7 @@ async def test_what_a_kubo_lost_is_lost_and_says_so(real: Real, make: Any) -> No
     await pin(backend, cid)
     (holder,) = (await until(backend, cid, TrackerStatus.PINNED)).peers
     await real.kubos[int(holder.name[-1])].unpin(text)
-    seen = await look(backend, cid)
+    seen = await status_of(backend, cid)
     assert seen.status is TrackerStatus.LOST
     assert seen.reason == f"it was lost and is to be fetched again ({holder.name})"
     await pin(backend, cid, seen)
@@ -218,7 +218,7 @@ async def test_a_wrong_login_is_an_outage(real: Real, make: Any, kind: str) -> N
         token = signed_token(peer.username, peer.password, time.time() + off)
         login["token"] = token
     with pytest.raises(UpstreamUnavailable, match=r"The cluster (refuses|wants)"):
-        await look(make(**login), raw(b"secret"))
+        await status_of(make(**login), raw(b"secret"))
 
 
 async def test_more_replicas_than_peers_are_deferred(real: Real, make: Any) -> None:
@@ -258,7 +258,7 @@ async def test_a_pin_of_version_0_is_another_than_ours(real: Real, make: Any) ->
     await real.kubos[0].add_block(data, "dag-pb")
     await real.do("POST", f"/pins/{BASE58BTC.encode(cid.multihash)}")
 
-    assert (await look(backend, cid)).status is TrackerStatus.ABSENT
+    assert (await status_of(backend, cid)).status is TrackerStatus.ABSENT
     assert cid not in await pinset(backend)
     await pin(backend, cid)
     await until(backend, cid, TrackerStatus.PINNED)
@@ -301,7 +301,7 @@ async def test_a_wiped_cluster_has_nothing_and_takes_it_all_again(real: Real, ma
     await until(backend, cid, TrackerStatus.PINNED)
     await wipe(real.peers)
     assert await pinset(backend) == set()
-    assert (await look(backend, cid)).status is TrackerStatus.ABSENT
+    assert (await status_of(backend, cid)).status is TrackerStatus.ABSENT
     await pin(backend, cid)
     await until(backend, cid, TrackerStatus.PINNED)
     await until_all(backend, lambda listed: listed == {cid})
@@ -312,7 +312,7 @@ async def test_nobody_there_is_an_outage(real: Real, make: Any) -> None:
     backend, cid = make(), raw(b"in the dark")
     await asyncio.gather(*(peer.stop() for peer in real.peers))
     try:
-        for call in (look(backend, cid), pin(backend, cid), backend.unpin(cid)):
+        for call in (status_of(backend, cid), pin(backend, cid), backend.unpin(cid)):
             with pytest.raises(UpstreamUnavailable):
                 await call
         with pytest.raises(UpstreamUnavailable):

@@ -17,7 +17,7 @@ from content_gateway.errors import PinFailed, UpstreamTimeout, UpstreamUnavailab
 from content_gateway.model.cid import CODECS, DAG_CBOR, DAG_PB, RAW, Cid
 from content_gateway.model.content_state import TrackerStatus
 from content_gateway.net.http_client import HttpClient
-from tests.backends.backends import ABSENT, look, pin, pinset, refused, status
+from tests.backends.backends import ABSENT, pin, pinset, refused, status, status_of
 from tests.ipld.dags import Dag, pb, raw
 from tests.waiting import eventually
 from tests.world.kubo import Kubo as Node
@@ -87,7 +87,7 @@ async def test_a_pin_is_seen_and_listed_and_let_go_twice(kubo: Kubo, node: Node)
     assert await status(kubo, cid) is TrackerStatus.ABSENT
     assert (await pin(kubo, cid)).status is TrackerStatus.PINNED
     assert await node.is_pinned(str(cid))
-    seen = await look(kubo, cid)
+    seen = await status_of(kubo, cid)
     assert (seen.status, seen.replicas, seen.wanted) == (TrackerStatus.PINNED, 1, 1)
     assert [peer.name for peer in seen.peers] == [json.loads(await call(node, "id"))["ID"]]
     assert (own, await pinset(kubo)) == (set(), {cid})

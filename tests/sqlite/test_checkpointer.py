@@ -157,7 +157,6 @@ async def test_a_disk_that_refuses_is_told_and_asked_again(
 
 
 async def test_it_ends_at_once(tmp_path: Path) -> None:
-    """Whether it has ever had something to do, or not."""
     for writes in (0, 1):
         async with LedgerDatabase(tmp_path / f"{writes}.sqlite") as database:
             for number in range(writes):

@@ -105,7 +105,6 @@ async def test_the_settings_that_make_it_durable_are_on(database: Database) -> N
 
 
 async def test_a_waiting_caller_does_not_stop_the_loop(database: Database) -> None:
-    """While the writer thread is busy the event loop goes on."""
     goes_on = threading.Event()
     slow = asyncio.create_task(database.write(lambda _: goes_on.wait(60)))
     for _ in range(10):

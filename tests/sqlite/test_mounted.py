@@ -29,18 +29,15 @@ MEGABYTES = 4
 
 
 def mount(*arguments: str | Path) -> bool:
-    """Whether it could be mounted."""
     return subprocess.run(["mount", *arguments], check=False, capture_output=True).returncode == 0
 
 
 def unmount(*arguments: str | Path) -> None:
-    """Unmount; fails where that is not possible."""
     subprocess.run(["umount", *arguments], check=True)
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A small file system."""
     folder = tmp_path / "disk"
     folder.mkdir()
     if os.getuid() or not mount("-t", "tmpfs", "-o", f"size={MEGABYTES}m", "tmpfs", folder):

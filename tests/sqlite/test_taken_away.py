@@ -36,7 +36,6 @@ async def database(folder: Path) -> AsyncIterator[LedgerDatabase]:
 
 
 async def add(ledger: SqlitePins, *numbers: int) -> list[object]:
-    """What each of the additions came to."""
     pins = (ledger.add("anna", cid(number), str(cid(number)), NO_LABEL) for number in numbers)
     return list(await asyncio.gather(*pins, return_exceptions=True))
 
