@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from content_gateway.telemetry import BURST, LogBound
-from tests.names.services import Clock
+from tests.clock import Clock
 
 
 def test_so_many_of_a_kind_and_no_more() -> None:

@@ -7,7 +7,7 @@ from content_gateway.backends.cluster.cluster import IpfsCluster
 from content_gateway.codecs.multiformats import SHA2_256
 from content_gateway.model.cid import RAW, Cid
 from content_gateway.net.http_client import HttpClient
-from tests.fakes.cluster import Clock
+from tests.clock import Clock
 from tests.fakes.cluster_rest import MiniRest
 from tests.fakes.cluster_wire import MiniServer
 

@@ -132,7 +132,7 @@ async def test_a_failed_pin_is_recovered_and_not_sent_again(world: World) -> Non
     data = b"late"
     cid = Cid(RAW, SHA2_256, sha256(data).digest())
     await pin(backend, cid)
-    world.cluster.clock.advance(60)  # type: ignore[attr-defined]
+    world.cluster.clock.pass_(60)  # type: ignore[attr-defined]
     seen = await status_of(backend, cid)
     assert seen.status is TrackerStatus.FAILED
     assert seen.reason == "not found in time (peer0, peer1, peer2)"
@@ -150,7 +150,7 @@ async def test_a_pin_in_an_open_batch_is_not_seen_and_may_be_lost(world: World) 
     assert (await pin(backend, cid)).status is TrackerStatus.QUEUED
     assert (await status_of(backend, cid)).status is TrackerStatus.ABSENT
     await backend.unpin(cid)  # 404, and no error
-    world.cluster.clock.advance(61)  # type: ignore[attr-defined]
+    world.cluster.clock.pass_(61)  # type: ignore[attr-defined]
     assert (await status_of(backend, cid)).status is TrackerStatus.PINNED
 
 
@@ -159,7 +159,7 @@ async def test_what_the_cluster_cannot_take_now_is_deferred(world: World) -> Non
     backend = world.backend(replication_min=3)
     cid = world.content()
     world.cluster.kill(world.cluster.peers[2])
-    world.cluster.clock.advance(31)  # type: ignore[attr-defined] # its metrics are no longer good
+    world.cluster.clock.pass_(31)  # type: ignore[attr-defined] # its metrics are no longer good
     with pytest.raises(PinDeferred, match="not enough peers to allocate CID"):
         await pin(backend, cid)
     world.cluster.refusal = "error batching item: batching max_queue_size reached."
@@ -242,10 +242,10 @@ async def test_an_older_pin_that_is_about_to_go_is_no_proof_of_the_newer_one(wor
     world.cluster.pin_seconds = 2.0
     backend, cid = world.backend(batch_age=60, clock=clock), world.content()
     await pin(backend, cid)
-    clock.advance(100)  # type: ignore[attr-defined]
+    clock.pass_(100)  # type: ignore[attr-defined]
     world.cluster.batch_age = 60
     await backend.unpin(cid)
     await pin(backend, cid)
     assert (await backend.status([cid], {cid: 1.0}))[cid].status is TrackerStatus.PINNED
-    clock.advance(66)  # type: ignore[attr-defined]
+    clock.pass_(66)  # type: ignore[attr-defined]
     assert (await backend.status([cid], {cid: 1.0}))[cid].status is TrackerStatus.PINNING

@@ -11,8 +11,8 @@ from content_gateway.errors import Blocked, WrongSettings
 from content_gateway.model.cid import Cid
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
+from tests.clock import Clock
 from tests.denylist.spelling import legacy
-from tests.names.services import Clock
 
 CID = Cid.parse("bafybeihvvulpp4evxj7x7armbqcyg6uezzuig6jp3lktpbovlqfkuqeuoq")
 KEY = IpnsName.parse("k51qzi5uqu5dhmzyv3zac033i7rl9hkgczxyl81lwoukda2htteop7d3x0y1mf")

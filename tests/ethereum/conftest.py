@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from tests.clock import Clock
 from tests.fakes.ethereum import Ethereum, running_ethereum
-from tests.names.services import Clock
 
 
 @pytest.fixture

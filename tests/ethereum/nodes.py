@@ -13,8 +13,8 @@ from content_gateway.errors import UpstreamError
 from content_gateway.ethereum.quorum import EthereumQuorum
 from content_gateway.ethereum.rpc import EthereumRpc
 from content_gateway.net.http_client import HttpClient
+from tests.clock import Clock
 from tests.fakes.ethereum import REGISTRY, Ethereum, selector
-from tests.names.services import Clock
 from tests.waiting import until
 
 ROOT_OWNER = selector("owner(bytes32)") + bytes(32)

@@ -10,6 +10,7 @@ from content_gateway.errors import InvalidUpstreamResponse, UpstreamError, Upstr
 from content_gateway.ethereum.quorum import EthereumQuorum
 from content_gateway.ethereum.rpc import EthereumRpc
 from content_gateway.net.http_client import HttpClient
+from tests.clock import Clock
 from tests.ethereum.nodes import (
     LONG,
     ROOT_OWNER,
@@ -23,7 +24,6 @@ from tests.ethereum.nodes import (
 )
 from tests.fakes.ethereum import REGISTRY, Ethereum
 from tests.fakes.miniature import Mood
-from tests.names.services import Clock
 
 
 def unreadable(_: bytes) -> bytes:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from content_gateway.errors import InvalidUpstreamResponse, UpstreamUnavailable
 from content_gateway.ethereum.quorum import EthereumQuorum, common_block
 from content_gateway.net.http_client import HttpClient
+from tests.clock import Clock
 from tests.ethereum.nodes import LONG, ask
 from tests.fakes.ethereum import Ethereum
-from tests.names.services import Clock
 
 NOW = 20_000_000
 FAR = 2**64 - 1

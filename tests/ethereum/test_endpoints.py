@@ -8,6 +8,7 @@ import pytest
 from content_gateway.errors import InvalidUpstreamResponse, UpstreamUnavailable
 from content_gateway.ethereum.endpoint import read_block_number
 from content_gateway.net.http_client import HttpClient
+from tests.clock import Clock
 from tests.ethereum.nodes import (
     LONG,
     ROOT_OWNER,
@@ -20,7 +21,6 @@ from tests.ethereum.nodes import (
 )
 from tests.fakes.ethereum import REGISTRY, Ethereum, Revert, running_ethereum
 from tests.fakes.miniature import Mood
-from tests.names.services import Clock
 from tests.waiting import until
 
 

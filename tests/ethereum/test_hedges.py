@@ -6,9 +6,9 @@ import pytest
 
 from content_gateway.ethereum.rpc import EthereumRpc
 from content_gateway.net.http_client import HttpClient
+from tests.clock import Clock
 from tests.ethereum.nodes import LONG, answered, ask, held, rpc_of, until_asked, work_of_ours
 from tests.fakes.ethereum import Ethereum
-from tests.names.services import Clock
 
 
 async def warm(rpc: EthereumRpc) -> None:

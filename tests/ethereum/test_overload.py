@@ -8,9 +8,9 @@ import pytest
 from content_gateway.errors import Overloaded
 from content_gateway.net.connection_slots import PoolLimits
 from content_gateway.net.http_client import HttpClient
+from tests.clock import Clock
 from tests.ethereum.nodes import ask, held, quorum_of, rpc_of
 from tests.fakes.ethereum import Ethereum, running_ethereum
-from tests.names.services import Clock
 from tests.waiting import until
 
 

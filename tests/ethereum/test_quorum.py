@@ -9,10 +9,10 @@ from content_gateway.codecs.abi import Reverted
 from content_gateway.errors import InvalidUpstreamResponse, UpstreamError, UpstreamUnavailable
 from content_gateway.ethereum.quorum import EthereumQuorum
 from content_gateway.net.http_client import HttpClient
+from tests.clock import Clock
 from tests.ethereum.nodes import LONG, ROOT_OWNER, ask, held, quorum_of, until_asked
 from tests.fakes.ethereum import REGISTRY, Ethereum, Revert
 from tests.fakes.miniature import Mood
-from tests.names.services import Clock
 
 LIE = b"\x01" * 32
 OTHER_LIE = b"\x02" * 32

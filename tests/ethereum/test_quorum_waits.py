@@ -6,10 +6,10 @@ import pytest
 
 from content_gateway.errors import InvalidUpstreamResponse, UpstreamUnavailable
 from content_gateway.net.http_client import HttpClient
+from tests.clock import Clock
 from tests.ethereum.nodes import LONG, answered, ask, held, quorum_of, until_asked, work_of_ours
 from tests.fakes.ethereum import REGISTRY, Ethereum
 from tests.fakes.miniature import Mood
-from tests.names.services import Clock
 from tests.waiting import until
 
 

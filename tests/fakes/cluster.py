@@ -10,8 +10,9 @@ from dataclasses import replace
 from hashlib import sha256
 
 from content_gateway.model.cid import Cid
+from tests.clock import Clock
 
-from .cluster_parts import Change, Clock, MiniPeer, MiniPin
+from .cluster_parts import Change, MiniPeer, MiniPin
 from .cluster_workers import Workers
 from .supply import Supply
 

@@ -3,20 +3,6 @@
 from dataclasses import dataclass, field
 
 
-class Clock:
-    """Seconds, which pass when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def advance(self, seconds: float) -> None:
-        """Let time pass."""
-        self.now += seconds
-
-
 @dataclass(frozen=True)
 class MiniPin:
     """A pin in the pinset, under the CID as it was spelled; no *allocations*: every peer."""

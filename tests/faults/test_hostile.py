@@ -27,6 +27,7 @@ from tests.fakes.origin import Origin
 from tests.http.large import hold_large, sizes_of_lists
 from tests.http.test_slow_readers import BLOCK, CID, pinned, readers
 from tests.ipld.dags import pb
+from tests.lag import MOST_LAG
 from tests.ledgers import cid
 from tests.net.test_http_client_hostile import HOSTILE, PROMISES
 from tests.process import Running, running
@@ -34,8 +35,6 @@ from tests.waiting import eventually, until
 
 pytestmark = pytest.mark.deep
 
-# Seconds of CPU; 0.04 at most on a quiet machine. Neighbours that empty the caches double them.
-MOST_LAG = 0.1
 MOST_MEMORY = 400 * 2**20
 HOSTILE_GATEWAYS = 64
 KEYS = ("one", "two", "three")

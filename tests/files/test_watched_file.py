@@ -17,7 +17,7 @@ from content_gateway.files.watched_file import (
     lines,
     read_bytes,
 )
-from tests.names.services import Clock
+from tests.clock import Clock
 
 LARGE = "x" * IN_PLACE_BYTES + "\n"
 MAX_BYTES = 4 * IN_PLACE_BYTES

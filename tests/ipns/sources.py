@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import UpstreamUnavailable
@@ -11,25 +11,7 @@ from content_gateway.ipns.link_cache import LinkCache, RecordSource
 from content_gateway.ipns.resolver import IpnsDenylist, IpnsResolver
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import StoredEntry
-from tests.ipns.signing import NOW
-
-
-class Clock:
-    """Both clocks of the resolver, which only move when told to."""
-
-    def __init__(self) -> None:
-        self._passed = timedelta()
-
-    def __call__(self) -> float:
-        return 1_000.0 + self._passed.total_seconds()
-
-    def today(self) -> datetime:
-        """The time of day."""
-        return NOW + self._passed
-
-    def pass_(self, seconds: float) -> None:
-        """Let *seconds* go by."""
-        self._passed += timedelta(seconds=seconds)
+from tests.clock import Clock
 
 
 class Source:
@@ -126,9 +108,3 @@ def resolver_of(
         today=clock.today,
     )
     return IpnsResolver(links, denylist or Denylist(None, None))
-
-
-async def let_tasks_run() -> None:
-    """Let every task run as far as it can."""
-    for _ in range(20):
-        await asyncio.sleep(0)

@@ -11,18 +11,8 @@ from content_gateway.codecs.multiformats import IDENTITY
 from content_gateway.demo.publisher import ipns_name, sign_record
 from content_gateway.ipns.record import IpnsRecord, verify
 from content_gateway.model.cid import Cid
-from tests.ipns.signing import (
-    CURVES,
-    LATER,
-    NOW,
-    PATH,
-    EcSigner,
-    RsaSigner,
-    Signer,
-    data,
-    field,
-    when,
-)
+from tests.clock import NOW
+from tests.ipns.signing import CURVES, LATER, PATH, EcSigner, RsaSigner, Signer, data, field, when
 
 WHOLE = IpnsRecord(PATH.decode(), 7, LATER, timedelta(minutes=5))
 SIGNERS: dict[str, Callable[[], Signer]] = {

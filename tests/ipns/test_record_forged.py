@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from content_gateway.errors import InvalidUpstreamResponse
 from content_gateway.ipns.record import verify
 from content_gateway.model.ipns_name import IpnsName
-from tests.ipns.signing import NOW, PATH, RsaSigner, Signer, data, field, when
+from tests.clock import NOW
+from tests.ipns.signing import PATH, RsaSigner, Signer, data, field, when
 
 SIGNER = Signer()
 OTHER = Signer(2)

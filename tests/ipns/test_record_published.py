@@ -12,7 +12,8 @@ from content_gateway.codecs.multiformats import read_varint
 from content_gateway.errors import InvalidUpstreamResponse
 from content_gateway.ipns.record import IpnsRecord, verify
 from content_gateway.model.ipns_name import IpnsName
-from tests.ipns.signing import NOW, PUBLIC_KEY, SIGNATURE_V1
+from tests.clock import NOW
+from tests.ipns.signing import PUBLIC_KEY, SIGNATURE_V1
 from tests.world.peers import absent, require_peer
 
 HELLO = "/ipfs/bafkreicysg23kiwv34eg2d7qweipxwosdo2py4ldv42nbauguluen5v6am"

@@ -10,8 +10,9 @@ from content_gateway.ipns.resolver import MAX_DEPTH
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import MAX_PATH, IpfsPath
 from content_gateway.model.ipns_name import IpnsName
-from tests.ipns.signing import NOW, Signer, data, when
-from tests.ipns.sources import Clock, Dns, Memory, Source, Txt, let_tasks_run, resolver_of
+from tests.clock import NOW, Clock, let_tasks_run
+from tests.ipns.signing import Signer, data, when
+from tests.ipns.sources import Dns, Memory, Source, Txt, resolver_of
 
 FIRST = IpfsPath(Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"))
 SECOND = IpfsPath(Cid.parse("bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi"))

@@ -14,7 +14,7 @@ from content_gateway.ipns.cache_entry import IpnsPolicy
 from content_gateway.ipns.link_cache import LinkCache
 from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.model.ipns_name import IpnsName
-from tests.ipns.signing import NOW
+from tests.clock import NOW
 from tests.ipns.sources import Dns, Memory, Txt
 from tests.virtual import run_virtually
 

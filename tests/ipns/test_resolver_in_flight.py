@@ -10,8 +10,9 @@ from content_gateway.ipns.cache_entry import IpnsPolicy
 from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import IpfsPath
+from tests.clock import let_tasks_run
 from tests.ipns.signing import Signer, data
-from tests.ipns.sources import Memory, Source, let_tasks_run, resolver_of
+from tests.ipns.sources import Memory, Source, resolver_of
 
 SIGNER = Signer()
 NAME = SIGNER.name

@@ -19,9 +19,9 @@ from content_gateway.model.records import (
     StoredEntry,
 )
 from content_gateway.model.wallet import ETHEREUM, CoinType
-from tests.ipns.signing import NOW, RsaSigner, Signer, data
+from tests.clock import NOW, Clock
+from tests.ipns.signing import RsaSigner, Signer, data
 from tests.ledger.answers import ALICE, AT, BOB, WALLET, opened, wait_for_rows
-from tests.names.services import Clock
 
 BITCOIN = CoinType(0)
 SIGNER = Signer()

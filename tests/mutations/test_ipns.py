@@ -26,10 +26,10 @@ from content_gateway.names.cache import Cache
 from content_gateway.names.directory import Directory
 from content_gateway.net.http_client import Answer
 from content_gateway.wiring.names import ipns_resolver
+from tests.clock import let_tasks_run
 from tests.fakes.origin import Origin
 from tests.ipns.signing import DATA, SIGNATURE_V2, RsaSigner, Signer, data, field, when
 from tests.ipns.sources import Memory as IpnsMemory
-from tests.ipns.sources import let_tasks_run
 from tests.mutations.cases import Case, Wrong, run, share
 from tests.mutations.changes import respell, spoil_bytes
 from tests.mutations.json_changes import spoil_json

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from content_gateway.names.directory import Directory
-from tests.names.services import Blocks, Clock, Ipns, Memory, Service, Zone, directory_of
+from tests.clock import Clock
+from tests.names.services import Blocks, Ipns, Memory, Service, Zone, directory_of
 
 
 @pytest.fixture

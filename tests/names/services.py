@@ -3,7 +3,6 @@ and a denylist."""
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 
 from content_gateway.errors import Blocked, NameNotFound, UpstreamUnavailable
 from content_gateway.model.cid import Cid
@@ -14,32 +13,7 @@ from content_gateway.model.records import Records, Resolved
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.cache import Cache, CachePolicy
 from content_gateway.names.directory import Directory, DirectoryPolicy, LocalNames, NameService
-
-TODAY = datetime(2026, 11, 21, tzinfo=UTC)
-
-
-async def let_tasks_run() -> None:
-    """Let every task run as far as it can."""
-    for _ in range(10):
-        await asyncio.sleep(0)
-
-
-class Clock:
-    """A clock that only moves when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def today(self) -> datetime:
-        """The time of day."""
-        return TODAY + timedelta(seconds=self.now)
-
-    def pass_(self, seconds: float) -> None:
-        """Let *seconds* go by."""
-        self.now += seconds
+from tests.clock import Clock
 
 
 class Service:

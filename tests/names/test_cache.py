@@ -7,7 +7,8 @@ import pytest
 from content_gateway.model.records import Records, Resolved, Staleness
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.cache import Cache, CachedName, CachePolicy, Question
-from tests.names.services import Clock, Memory
+from tests.clock import Clock
+from tests.names.services import Memory
 
 ALICE = Records("0x" + "aa" * 20)
 BOB = Records("0x" + "bb" * 20)

@@ -12,7 +12,8 @@ from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import IpfsContent, IpnsContent, Records, Resolution, Staleness
 from content_gateway.names.cache import CachePolicy
 from content_gateway.names.directory import Directory
-from tests.names.services import Clock, Ipns, Memory, Service, Zone, directory_of, let_tasks_run
+from tests.clock import Clock, let_tasks_run
+from tests.names.services import Ipns, Memory, Service, Zone, directory_of
 
 SITE = DomainName.parse("site.eth")
 CID = Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4")

@@ -8,7 +8,8 @@ from content_gateway.errors import NameNotFound, Overloaded, UpstreamUnavailable
 from content_gateway.model.domain import DomainName
 from content_gateway.model.records import Records, Resolution
 from content_gateway.names.directory import Directory, DirectoryPolicy
-from tests.names.services import Clock, Ipns, Service, directory_of, let_tasks_run
+from tests.clock import Clock, let_tasks_run
+from tests.names.services import Ipns, Service, directory_of
 
 SITE = DomainName.parse("site.eth")
 OTHER = DomainName.parse("other.eth")

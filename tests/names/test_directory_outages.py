@@ -14,7 +14,8 @@ from content_gateway.model.domain import DomainName
 from content_gateway.model.records import Records, Resolution, Resolved, Staleness
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.directory import Directory, DirectoryPolicy
-from tests.names.services import Clock, Ipns, Memory, Service, directory_of, let_tasks_run
+from tests.clock import Clock, let_tasks_run
+from tests.names.services import Ipns, Memory, Service, directory_of
 
 SITE = DomainName.parse("site.eth")
 ALICE = Records("0x" + "aa" * 20)

@@ -24,7 +24,8 @@ from content_gateway.model.records import (
 )
 from content_gateway.model.wallet import ETHEREUM
 from content_gateway.names.directory import Directory
-from tests.names.services import Clock, Memory, Service, directory_of
+from tests.clock import Clock
+from tests.names.services import Memory, Service, directory_of
 
 SITE = DomainName.parse("site.eth")
 WALLET = "0x" + "aa" * 20

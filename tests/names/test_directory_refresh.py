@@ -12,7 +12,8 @@ from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import IpfsContent, IpnsContent, Records, Resolution, Resolved
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.directory import Directory
-from tests.names.services import Blocks, Clock, Ipns, Memory, Service, Zone
+from tests.clock import Clock
+from tests.names.services import Blocks, Ipns, Memory, Service, Zone
 
 SITE = DomainName.parse("site.eth")
 CID = Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4")

@@ -45,7 +45,7 @@ IPNS_NAME = IpnsName.parse("k51qzi5uqu5dihst24f3rp2ej4co9berxohfkxaenbq1wjty7nrd
 @pytest.fixture
 async def rpc(ethereum: Ethereum) -> AsyncIterator[EthereumRpc]:
     async with HttpClient() as outbound:
-        yield EthereumRpc(outbound, [ethereum.url], seconds=0.5)
+        yield EthereumRpc(outbound, [ethereum.url], seconds=2)
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ async def chains() -> AsyncIterator[list[UnstoppableChain]]:
 
 @pytest.fixture
 def names(outbound: HttpClient, chains: list[UnstoppableChain]) -> UnstoppableNames:
-    return service(outbound, chains, seconds=0.5)
+    return service(outbound, chains, seconds=2)
 
 
 def service(

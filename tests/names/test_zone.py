@@ -13,7 +13,7 @@ from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import IpfsContent, IpnsContent, Records
 from content_gateway.names.zone import ZoneFile, parse_zone
-from tests.names.services import Clock
+from tests.clock import Clock
 
 WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
 CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from content_gateway.net.circuit_breaker import Breaker, BreakerAttempt
-from tests.names.services import Clock
+from tests.clock import Clock
 
 
 @pytest.fixture

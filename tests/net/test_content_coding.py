@@ -11,7 +11,7 @@ from content_gateway.net.content_coding import MAX_MEMBERS, PIECE, decoder_of
 from content_gateway.net.http_client import HttpClient
 from content_gateway.net.ssrf_guard import Guard
 from tests.fakes.flood import flooding
-from tests.lag import loop_lag
+from tests.lag import MOST_LAG, loop_lag
 
 TEXT = b'{"data":"0x' + bytes(range(48, 58)) * 40_000 + b'"}'
 
@@ -47,7 +47,7 @@ async def ask(coding: str, sent: bytes, *, max_bytes: int = 1 << 20) -> bytes:
                 url = server.url + "/"
                 answer = await outbound.ask("GET", url, seconds=60, max_bytes=max_bytes)
             finally:
-                assert lag.worst < 0.05
+                assert lag.worst < MOST_LAG
             return answer.body
 
 

@@ -23,14 +23,12 @@ from content_gateway.net.response_protocol import (
 )
 from content_gateway.net.ssrf_guard import Guard
 from tests.fakes.flood import Flood, flooding
-from tests.lag import loop_lag
+from tests.lag import MOST_LAG, loop_lag
 from tests.waiting import until
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 SMALL = OK + b"Content-Length: 1\r\n\r\nx"
-# Seconds of CPU; 0.04 at most on a quiet machine. Neighbours that empty the caches double them.
-MOST_LAG = 0.1
 MOST_BYTES = 1 << 20
 PER_SERVER = 4  # requests at once, as to off-chain gateways
 

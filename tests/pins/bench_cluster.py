@@ -10,7 +10,8 @@ from pathlib import Path
 from content_gateway.backends.cluster.cluster import IpfsCluster
 from content_gateway.model.cid import CODECS, Cid
 from content_gateway.net.http_client import HttpClient
-from tests.fakes.cluster import Clock, MiniCluster
+from tests.clock import Clock
+from tests.fakes.cluster import MiniCluster
 from tests.fakes.cluster_rest import MiniRest
 from tests.fakes.cluster_wire import Wire, running_servers
 from tests.waiting import eventually
@@ -44,7 +45,7 @@ class MiniClusterBench:
             peer.is_dark = False
 
     async def record_outcomes(self) -> None:
-        self.clock.advance(BATCH_AGE)
+        self.clock.pass_(BATCH_AGE)
 
     async def keeps(self, cid: Cid) -> bool:
         return self.cluster.keeps(cid)
