@@ -13,9 +13,8 @@ from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import BackendStatus, Event, Listed, Outcome, TrackerStatus
 from content_gateway.model.multiaddr import Multiaddr
-from content_gateway.model.pins import NO_LABEL
 from content_gateway.pins.resync import Resync, ResyncSchedule
-from tests.ledgers import Clock, cid, numbers, quota
+from tests.ledgers import Clock, World, cid, numbers
 from tests.waiting import until
 
 MANY = 10_000
@@ -73,8 +72,8 @@ def resyncs(database: LedgerDatabase, clock: Clock) -> SqliteResyncs:
 
 
 @pytest.fixture
-def ledger(database: LedgerDatabase, clock: Clock) -> SqlitePins:
-    return SqlitePins(database, grace=0.0, clock=clock)
+def world(database: LedgerDatabase, contents: SqliteWorkQueue, clock: Clock) -> World:
+    return World(SqlitePins(database, grace=0.0, clock=clock), contents, clock)
 
 
 @pytest.fixture
@@ -92,25 +91,24 @@ def resync(resyncs: SqliteResyncs, pinset: Pinset, clock: Clock, woken: list[Non
     return Resync(resyncs, pinset, wake=lambda: woken.append(None), clock=clock)
 
 
-async def hold(ledger: SqlitePins, contents: SqliteWorkQueue, numbers: Sequence[int]) -> None:
+async def hold(world: World, numbers: Sequence[int]) -> None:
     """These contents are held, pinned and final."""
-    await asyncio.gather(*(ledger.add("a", cid(n), str(cid(n)), NO_LABEL) for n in numbers))
-    while items := await contents.lease("test", 30.0, quota(1000)):
-        seen = Outcome(Event.SEEN_PINNED, None, BackendStatus(TrackerStatus.PINNED, 1))
-        await contents.record_outcomes("test", [(item, seen) for item in items])
+    await asyncio.gather(*(world.promise(number) for number in numbers))
+    while items := await world.lease(first_tries=1000, retries=0):
+        seen = BackendStatus(TrackerStatus.PINNED, 1)
+        await world.record(Outcome(Event.SEEN_PINNED, None, seen), *items)
 
 
-async def item(contents: SqliteWorkQueue) -> set[int]:
-    items = await contents.lease("test", 30.0, quota(MANY))
-    return set(numbers(items))
+async def due(world: World) -> set[int]:
+    return set(numbers(await world.lease(first_tries=MANY, retries=MANY)))
 
 
 async def test_ten_thousand_contents_are_compared(
-    ledger: SqlitePins, contents: SqliteWorkQueue, resync: Resync, pinset: Pinset
+    world: World, resync: Resync, pinset: Pinset
 ) -> None:
     """Fifty that are lost are due, and nothing else; thirty unmanaged pins are told, in a
     sample."""
-    await hold(ledger, contents, range(MANY))
+    await hold(world, range(MANY))
     lost = set(range(7, MANY, 200))
     unmanaged = [cid(STRANGE + number) for number in range(130)]
     pinset.cids = [*(cid(n) for n in reversed(range(MANY)) if n not in lost), *unmanaged]
@@ -118,18 +116,18 @@ async def test_ten_thousand_contents_are_compared(
     assert report is not None
     assert (report.listed, report.missing, report.unmanaged) == (MANY + 80, 50, 130)
     assert list(report.sample) == unmanaged[:100]
-    assert await item(contents) == lost
+    assert await due(world) == lost
 
 
 async def test_a_wiped_backend_is_asked_for_everything(
-    ledger: SqlitePins, contents: SqliteWorkQueue, resync: Resync, woken: list[None]
+    world: World, resync: Resync, woken: list[None]
 ) -> None:
     """An empty list from a backend that answers means that all is gone."""
-    await hold(ledger, contents, range(2500))
+    await hold(world, range(2500))
     report = await resync.now()
     assert report is not None
     assert (report.listed, report.missing) == (0, 2500)
-    assert len(await item(contents)) == 2500
+    assert len(await due(world)) == 2500
     assert woken
 
 
@@ -142,12 +140,12 @@ async def test_an_empty_ledger_has_only_unmanaged_pins(resync: Resync, pinset: P
 
 
 async def test_what_is_not_final_is_not_missing(
-    ledger: SqlitePins, contents: SqliteWorkQueue, resync: Resync, pinset: Pinset
+    world: World, resync: Resync, pinset: Pinset
 ) -> None:
     """What is on its way in or out is the reconciler's business, and not unmanaged."""
-    await hold(ledger, contents, [1])
-    await ledger.add("a", cid(2), str(cid(2)), NO_LABEL)
-    await ledger.remove("a", cid(1))
+    await hold(world, [1])
+    await world.promise(2)
+    await world.ledger.remove("anna", cid(1))
     pinset.cids = [cid(1)]
     report = await resync.now()
     assert report is not None
@@ -155,41 +153,29 @@ async def test_what_is_not_final_is_not_missing(
 
 
 async def test_a_list_that_breaks_off_proves_nothing(
-    *,
-    ledger: SqlitePins,
-    contents: SqliteWorkQueue,
-    resync: Resync,
-    resyncs: SqliteResyncs,
-    pinset: Pinset,
-    clock: Clock,
+    world: World, resync: Resync, resyncs: SqliteResyncs, pinset: Pinset
 ) -> None:
     """Nothing is missing because half of a list was read; it is tried again soon."""
-    await hold(ledger, contents, range(3000))
+    await hold(world, range(3000))
     pinset.cids = [cid(n) for n in range(3000)]
     pinset.breaks_after = 1500
     with pytest.raises(UpstreamUnavailable):
         await resync.now()
-    assert await item(contents) == set()
+    assert await due(world) == set()
     assert resyncs.last_report() is None
     assert not await resyncs.acquire_job("resync", "other", 1.0, 1e6)
-    clock.now += ResyncSchedule().after_failure + 1
+    world.clock.now += ResyncSchedule().after_failure + 1
     assert await resyncs.acquire_job("resync", "other", 1.0, 1e6)
 
 
 async def test_one_process_resyncs_at_a_time(
-    *,
-    ledger: SqlitePins,
-    contents: SqliteWorkQueue,
-    resyncs: SqliteResyncs,
-    resync: Resync,
-    pinset: Pinset,
-    clock: Clock,
+    world: World, resyncs: SqliteResyncs, resync: Resync, pinset: Pinset
 ) -> None:
     """A second one that wants to is told that somebody is at it; afterwards it may."""
-    await hold(ledger, contents, [1, 2])
+    await hold(world, [1, 2])
     pinset.cids = [cid(1), cid(2)]
     pinset.is_open.clear()
-    second = Resync(resyncs, pinset, wake=lambda: None, clock=clock)
+    second = Resync(resyncs, pinset, wake=lambda: None, clock=world.clock)
     first = asyncio.create_task(resync.now())
 
     await until(lambda: pinset.listings == 1)
@@ -201,22 +187,16 @@ async def test_one_process_resyncs_at_a_time(
 
 
 async def test_a_resync_that_lost_its_lease_stops(
-    *,
-    ledger: SqlitePins,
-    contents: SqliteWorkQueue,
-    resyncs: SqliteResyncs,
-    resync: Resync,
-    pinset: Pinset,
-    clock: Clock,
+    world: World, resyncs: SqliteResyncs, resync: Resync, pinset: Pinset
 ) -> None:
     """Asleep for longer than it lasts, it reports nothing: another process has begun again."""
-    await hold(ledger, contents, [1, 2])
+    await hold(world, [1, 2])
     pinset.cids = [cid(2)]
     pinset.is_open.clear()
     first = asyncio.create_task(resync.now())
 
     await until(lambda: pinset.listings == 1)
-    clock.now += ResyncSchedule().lease + 1
+    world.clock.now += ResyncSchedule().lease + 1
     assert await resyncs.acquire_job("resync", "other", 100.0, 1e6)
     pinset.is_open.set()
     with pytest.raises(StorageUnavailable):
@@ -247,23 +227,19 @@ async def test_a_resync_waits_for_its_time(
 
 
 async def test_it_resyncs_at_the_start_and_when_triggered(
-    ledger: SqlitePins,
-    contents: SqliteWorkQueue,
-    resyncs: SqliteResyncs,
-    pinset: Pinset,
-    clock: Clock,
+    world: World, resyncs: SqliteResyncs, pinset: Pinset
 ) -> None:
     """Nobody knows what a backend has been through while nobody watched."""
     schedule = ResyncSchedule(interval=3600.0, least=0.01)
-    resync = Resync(resyncs, pinset, wake=lambda: None, schedule=schedule, clock=clock)
-    await hold(ledger, contents, [1])
+    resync = Resync(resyncs, pinset, wake=lambda: None, schedule=schedule, clock=world.clock)
+    await hold(world, [1])
     resync.start()
 
     await until(lambda: pinset.listings == 1)
     resync.trigger()
     await until(lambda: pinset.listings == 2)
     await resync.close()
-    assert await item(contents) == {1}
+    assert await due(world) == {1}
 
 
 async def test_a_resync_goes_on_after_a_failure(resyncs: SqliteResyncs, pinset: Pinset) -> None:
