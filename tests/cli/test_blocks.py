@@ -88,13 +88,6 @@ def test_without_a_store_there_is_nothing_to_check(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", ["blocks", "blocks verify", "blocks stat"])
-def test_help_has_an_example(tmp_path: Path, command: str) -> None:
-    done = run(tmp_path, *command.split(), "--help")
-    assert done.returncode == 0
-    assert "content-gateway " in done.stdout.splitlines()[-1]
-
-
 @pytest.mark.parametrize(
     "command",
     [

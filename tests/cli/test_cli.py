@@ -24,7 +24,8 @@ def zone(tmp_path: Path) -> Path:
     "command",
     ["", "dev", "serve", "keys", "keys create", "keys list", "keys rotate", "keys revoke",
      "resolve", "pin", "pin add", "pin status", "pin ls", "pin rm", "pin import", "reconcile",
-     "reconcile now", "reconcile report", "config", "config show"],
+     "reconcile now", "reconcile report", "config", "config show", "blocks", "blocks verify",
+     "blocks stat", "blocks denied"],
 )  # fmt: skip
 def test_help_has_an_example(tmp_path: Path, command: str) -> None:
     done = run(tmp_path, *command.split(), "--help")

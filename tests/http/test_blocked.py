@@ -14,14 +14,11 @@ from tests.denylist.spelling import legacy
 from tests.fakes.ethereum import Ethereum as FakeEthereum
 from tests.fakes.ethereum import Name
 from tests.fakes.origin import Origin as FakeOrigin
-from tests.http.restarts import serving
+from tests.http.restarts import CID, IPFS, WALLET, serving
 from tests.service import Service
 from tests.waiting import eventually
 
-WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
-CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
 CID_V0 = "QmRAQB6YaCyidP37UdDnjFY5vQuiBrcqdyoW1CuDgwxkD4"
-IPFS = bytes.fromhex("e3010170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f")
 KEY = Ed25519PrivateKey.generate()
 IPNS = ipns_name(KEY)
 

@@ -10,10 +10,9 @@ from aiohttp.test_utils import TestServer
 from content_gateway.wiring.pins import CONNECTIONS
 from tests.cli.command import cids
 from tests.fakes.ethereum import Ethereum, Name
+from tests.http.restarts import WALLET
 from tests.service import running_service
 from tests.waiting import until
-
-WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
 
 
 class OneHost:

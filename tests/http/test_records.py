@@ -10,15 +10,7 @@ from content_gateway.demo.publisher import ipns_name, sign_record
 from tests.fakes.ethereum import Ethereum as FakeEthereum
 from tests.fakes.ethereum import Name
 from tests.fakes.origin import Origin as FakeOrigin
-from tests.http.restarts import let_age, serving
-
-WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
-CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
-IPFS = bytes.fromhex("e3010170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f")
-SWARM = bytes.fromhex(
-    "e40101fa011b20d1de9994b4d039f6548d191eb26786769f580809256b4685ef316805265ea162"
-)
-NO_CACHE = [("Cache-Control", "no-cache")]
+from tests.http.restarts import CID, IPFS, NO_CACHE, SWARM, WALLET, let_age, serving
 
 
 async def test_records_of_a_name_that_nobody_asked_for_are_not_known(

@@ -13,15 +13,8 @@ from tests.fakes.ethereum import Ethereum as FakeEthereum
 from tests.fakes.ethereum import Name
 from tests.fakes.miniature import Mood
 from tests.fakes.origin import Origin as FakeOrigin
+from tests.http.restarts import ADDRESS, CID, IPFS, SWARM, WALLET
 from tests.service import Service, running_service
-
-WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
-CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
-IPFS = bytes.fromhex("e3010170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f")
-SWARM = bytes.fromhex(
-    "e40101fa011b20d1de9994b4d039f6548d191eb26786769f580809256b4685ef316805265ea162"
-)
-ADDRESS = {"type": "address", "addr": WALLET}
 
 
 @pytest.fixture

@@ -8,13 +8,9 @@ from eth_abi.abi import encode
 
 from tests.fakes.ethereum import Ethereum as FakeEthereum
 from tests.fakes.ethereum import Name, selector
-from tests.http.restarts import let_age, serving
+from tests.http.restarts import ADDRESS, CID, IPFS, WALLET, let_age, serving
 from tests.service import Service
 
-WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
-ADDRESS = {"type": "address", "addr": WALLET}
-CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
-IPFS = bytes.fromhex("e3010170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f")
 NOT_TODAY = selector("Error(string)") + encode(["string"], ["not today"])
 GATEWAY = selector("HttpError(uint16,string)") + encode(["uint16", "string"], [503, ""])
 

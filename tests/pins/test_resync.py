@@ -1,7 +1,7 @@
 """The resync: what the backend has lost is checked again, and what is not ours is only told."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
@@ -12,49 +12,30 @@ from content_gateway.ledger.pins import SqlitePins
 from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import BackendStatus, Event, Listed, Outcome, TrackerStatus
-from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.pins.resync import Resync, ResyncSchedule
 from tests.ledgers import Clock, World, cid, numbers
+from tests.pins.reconciled import Backend
 from tests.waiting import until
 
 MANY = 10_000
 STRANGE = 1_000_000
 
 
-class Pinset:
-    """A backend that can be listed, and breaks off after *breaks_after* CIDs if that is set.
+class Pinset(Backend):
+    """A backend that can be listed, and does nothing else: whoever tries is refused.
 
-    *meanwhile* is called before the first is listed."""
-
-    batch_age = 0.0
+    It breaks off after *breaks_after* CIDs, if that is set, and waits in the middle of a list while
+    *is_open* is not."""
 
     def __init__(self) -> None:
+        super().__init__()
+        self.is_unreachable = True
         self.cids: list[Cid] = []
         self.replicas: dict[Cid, int] = {}  # where it is not one
         self.breaks_after: int | None = None
         self.is_open = asyncio.Event()
         self.is_open.set()
         self.listings = 0
-
-    async def status(
-        self,
-        cids: Sequence[Cid],
-        ages: Mapping[Cid, float] | None = None,
-        unsent: Collection[Cid] = (),
-    ) -> Mapping[Cid, BackendStatus]:
-        raise AssertionError("a resync checks no status")
-
-    async def pin(
-        self,
-        cid: Cid,
-        seen: BackendStatus,
-        progress: Callable[[int, int], None],
-        origins: Sequence[Multiaddr] = (),
-    ) -> BackendStatus:
-        raise AssertionError("a resync pins nothing")
-
-    async def unpin(self, cid: Cid) -> None:
-        raise AssertionError("a resync touches nothing")
 
     async def pinset(self) -> AsyncGenerator[Listed, None]:
         self.listings += 1

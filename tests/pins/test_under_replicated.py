@@ -36,10 +36,19 @@ def replicas(fed: Fed, cid: Cid) -> tuple[ContentState, int, int]:
     return status.state, status.replicas, status.wanted
 
 
-def are_two(fed: Fed, cid: Cid) -> bool:
-    """Whether two peers that run hold it, and a requestor reads so."""
-    held = [peer for peer in fed.cluster.peers if peer.is_up and str(cid) in peer.pinned]
-    return len(held) == 2 and replicas(fed, cid) == (ContentState.PINNED, 2, 2)
+async def until_two_hold(fed: Fed, cids: Sequence[Cid]) -> None:
+    """Within a minute of the clock two peers that run hold each of *cids*, and a requestor reads
+    so."""
+
+    def are_two(cid: Cid) -> bool:
+        held = [peer for peer in fed.cluster.peers if peer.is_up and str(cid) in peer.pinned]
+        return len(held) == 2 and replicas(fed, cid) == (ContentState.PINNED, 2, 2)
+
+    begun = fed.clock.now
+    while not all(are_two(cid) for cid in cids):
+        assert fed.clock.now < begun + 60.0
+        if not await fed.reconciler.round():
+            fed.clock.now += 0.25
 
 
 def held_by(peer: MiniPeer) -> list[Cid]:
@@ -151,14 +160,10 @@ async def test_a_peer_that_is_gone_and_still_has_room_is_given_up_soon(make: Any
     fed.cluster.metric_seconds, fed.cluster.room_seconds = 5.0, 25.0
     fed.cluster.kill(dead)
     fed.clock.now += 6.0
-    begun = fed.clock.now
     await fed.resync()
     await fed.reconciler.round()
     assert fed.wire.rest.counts["pin"] == len(CIDS) + len(affected)
-    while fed.clock.now < begun + 60.0 and not all(are_two(fed, cid) for cid in affected):
-        if not await fed.reconciler.round():
-            fed.clock.now += 0.25
-    assert fed.clock.now < begun + 60.0
+    await until_two_hold(fed, affected)
     assert fed.wire.rest.counts["pin"] <= len(CIDS) + 6 * len(affected)
     alive = fed.cluster.peers[1:]
     assert all(str(cid) in peer.pinned for peer in alive for cid in affected)
@@ -182,11 +187,8 @@ async def test_a_peer_that_hears_of_no_change_is_told_by_us(make: Any, *, was_kn
         affected = CIDS
         isolated.is_partitioned = True
         await fed.promise(CIDS)
-    begun, before = fed.clock.now, fed.wire.rest.counts["pin"]
-    while fed.clock.now < begun + 60.0 and not all(are_two(fed, cid) for cid in affected):
-        if not await fed.reconciler.round():
-            fed.clock.now += 0.25
-    assert fed.clock.now < begun + 60.0
+    before = fed.wire.rest.counts["pin"]
+    await until_two_hold(fed, affected)
     assert fed.wire.rest.counts["pin"] - before <= 2 * len(affected)
 
 
