@@ -1,6 +1,6 @@
 """The links of blocks: all of them found, in every codec, and broken blocks refused."""
 
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 import cbor2
@@ -167,10 +167,10 @@ def doubling(levels: int) -> bytes:
 def test_a_small_block_cannot_hold_us_up() -> None:
     """CBOR can share values; 200 bytes of it would take days to walk. dag-cbor forbids it."""
     data = doubling(21)
-    begun = perf_counter()
+    begun = thread_time()
     with pytest.raises(ValueError, match=r".+"):
         links(block(DAG_CBOR, data), data)
-    assert perf_counter() - begun < 5
+    assert thread_time() - begun < 5
 
 
 LEAVES = st.none() | st.booleans() | st.integers(-(2**64), 2**64 - 1) | st.floats() | st.text()

@@ -6,7 +6,7 @@ ENSIP-15 normalises label by label, and a plain neighbour can neither save nor s
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -102,7 +102,10 @@ def test_every_published_case_comes_out_as_published(
 
 def test_a_normal_name_is_normal_for_ever(published: tuple[Case, ...]) -> None:
     """Parsing what parse returned changes nothing: nobody can be sent in circles."""
-    for text in _accepted(published):
+    verdicts = [verdict(case.name + ".eth") for case in published if case.normal is not None]
+    accepted = [text for text in verdicts if text is not None]
+    assert len(accepted) > 10_000
+    for text in accepted:
         assert verdict(text) == text, ascii(text)
 
 
@@ -116,11 +119,3 @@ def test_the_fast_path_decides_as_the_standard_does(published: tuple[Case, ...])
             assert case.normal is not None, ascii(case.name)
             assert plain.text == case.normal + ".eth"
     assert decided > 100
-
-
-def _accepted(published: tuple[Case, ...]) -> Iterator[str]:
-    return (
-        text
-        for case in published
-        if case.normal is not None and (text := verdict(case.name + ".eth")) is not None
-    )

@@ -144,6 +144,7 @@ async def test_a_good_certificate_is_a_round_trip(authority: Authority) -> None:
         answer = await ask(server, authority.client(), "Gateway.Example")
     assert (answer.status, answer.body) == (200, b"hello")
     assert set(server.names) == {"gateway.example"}
+    assert len(server.heads) == 2
     for head in server.heads:
         lines = head.lower().split("\r\n")
         assert lines[0] == "get /a?b http/1.1"

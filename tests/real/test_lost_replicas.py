@@ -93,6 +93,7 @@ async def test_the_replicas_of_a_peer_that_is_gone_are_reported_and_replaced(
         # The cluster gives them to whoever has the most room, which may be the same two.
         dead = max(range(3), key=lambda number: sum(number in each for each in keepers.values()))
         affected = [cid for cid in some if dead in keepers[cid]]
+        assert affected
         alive = [kubo for number, kubo in enumerate(kubos) if number != dead]
         await peers[dead].kill9()
         await kubos[dead].stop()
