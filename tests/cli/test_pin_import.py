@@ -24,21 +24,26 @@ def kept(folder: Path) -> set[str]:
             return set()  # its tables are being made
 
 
-async def test_a_killed_import_goes_on_where_it_was(tmp_path: Path) -> None:
-    """Kill -9 in the middle of 5,000 lines: the second run adds exactly what the first had not."""
-    wanted = cids(5_000)
+async def begin_import(folder: Path, lines: str) -> asyncio.subprocess.Process:
+    """An import that waits for more than *lines*."""
     child = await asyncio.create_subprocess_exec(
         *COMMAND,
         *("pin", "import", "-"),
-        env=environment_of(tmp_path, {}),
+        env=environment_of(folder, {}),
         stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     assert child.stdin is not None
-    child.stdin.write("\n".join(wanted[:3_000]).encode())
+    child.stdin.write(lines.encode())
     await child.stdin.drain()
+    return child
 
+
+async def test_a_killed_import_goes_on_where_it_was(tmp_path: Path) -> None:
+    """Kill -9 in the middle of 5,000 lines: the second run adds exactly what the first had not."""
+    wanted = cids(5_000)
+    child = await begin_import(tmp_path, "\n".join(wanted[:3_000]))
     await until(lambda: len(kept(tmp_path)) >= 2_000, seconds=60)
     child.kill()
     await child.wait()
@@ -103,20 +108,9 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 async def test_ctrl_c_ends_an_import_that_waits_for_its_input(tmp_path: Path) -> None:
     """Interrupted while nothing more arrives: it ends at once, keeps what came, and says how to
     go on. (What was kept in that very moment may not be counted yet.)"""
-    child = await asyncio.create_subprocess_exec(
-        *COMMAND,
-        *("pin", "import", "-"),
-        env=environment_of(tmp_path, {}),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert child.stdin is not None
+    child = await begin_import(tmp_path, "\n".join([*cids(3), "half of a li"]))
     assert child.stdout is not None
     assert child.stderr is not None
-    child.stdin.write("\n".join([*cids(3), "half of a li"]).encode())
-    await child.stdin.drain()
-
     await until(lambda: len(kept(tmp_path)) == 3, seconds=60)
     child.send_signal(signal.SIGINT)
     async with asyncio.timeout(60):

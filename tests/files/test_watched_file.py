@@ -92,6 +92,17 @@ def look(file: Watched, clock: Clock) -> str:
     return file.current()
 
 
+def begin_reading(
+    file: Watched, path: Path, parser: Parser, clock: Clock, text: str = LARGE
+) -> None:
+    """Return once a thread is parsing *text*, which it does until `let_go`."""
+    put(path, text)
+    parser.hold()
+    look(file, clock)
+    look(file, clock)
+    parser.reached.wait()
+
+
 def readers() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "read a.setting"]
 
@@ -203,11 +214,7 @@ def test_a_large_file_is_read_while_the_old_version_serves(
     file: Watched, path: Path, parser: Parser, clock: Clock
 ) -> None:
     """Nobody waits for it: it is parsed in a thread, by one at a time, and then takes over."""
-    put(path, LARGE)
-    parser.hold()
-    look(file, clock)
-    look(file, clock)
-    parser.reached.wait()
+    begin_reading(file, path, parser, clock)
     for _ in range(3):
         assert look(file, clock) == "first"
     assert (len(readers()), parser.reads) == (1, 2)
@@ -237,11 +244,7 @@ def test_a_version_that_arrives_during_a_reading_is_read_next(
     file: Watched, path: Path, parser: Parser, clock: Clock
 ) -> None:
     """The reading under way ends first; then the newer version takes over."""
-    put(path, LARGE)
-    parser.hold()
-    look(file, clock)
-    look(file, clock)
-    parser.reached.wait()
+    begin_reading(file, path, parser, clock)
     put(path, "newer")
     assert look(file, clock) == "first"
     reading = readers()
@@ -265,11 +268,7 @@ def test_a_closed_file_changes_no_more(
     file: Watched, path: Path, parser: Parser, clock: Clock, text: str
 ) -> None:
     """Neither by a reading that was under way, which logs nothing either, nor by a new look."""
-    put(path, text)
-    parser.hold()
-    look(file, clock)
-    look(file, clock)
-    parser.reached.wait()
+    begin_reading(file, path, parser, clock, text)
     file.close()
     reading = readers()
     with structlog.testing.capture_logs() as logs:

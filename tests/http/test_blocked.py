@@ -112,11 +112,6 @@ async def becomes_refused(service: Service, expected: set[str]) -> None:
     await eventually(shows)
 
 
-async def test_while_nothing_is_blocked_everything_is_served(service: Service) -> None:
-    """Lists of comments block nothing."""
-    assert await refused(service) == set()
-
-
 @pytest.mark.parametrize("line", ["site.eth", "SITE.eth", "# why\nsite.eth # because"])
 async def test_a_listed_name_is_451(service: Service, names: Path, line: str) -> None:
     """For resolve and records, however it is spelt; its content may still be pinned."""

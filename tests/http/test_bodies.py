@@ -87,12 +87,6 @@ def edge(shared: Edge, echo: Echo, caplog: pytest.LogCaptureFixture) -> Iterator
     assert not lines_of(caplog.records)
 
 
-@pytest.fixture
-def wire(edge: Edge) -> Iterator[Wire]:
-    with edge.connect() as wire:
-        yield wire
-
-
 @pytest.mark.parametrize("size", [0, 1, 1_000, 16_385, MAX_BODY_BYTES])
 @pytest.mark.parametrize("piece", [7_919, 1 << 20])
 def test_a_body_arrives_whole(echo: Echo, wire: Wire, size: int, piece: int) -> None:
@@ -313,12 +307,6 @@ def test_100_continue_is_not_said_where_it_is_not(
     """The final answer comes first and alone."""
     wire.send(post(b"", *fields, "Expect: 100-continue", path=path))
     assert is_refusal(wire, status)
-
-
-def test_an_operation_without_a_body_refuses_one(echo: Echo, wire: Wire) -> None:
-    wire.send(get("/plain", JSON, "Content-Length: 2") + b"{}")
-    assert is_refusal(wire, 400)
-    assert not echo.heard
 
 
 def test_the_key_comes_before_the_body(echo: Echo, edge: Edge) -> None:

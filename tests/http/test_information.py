@@ -29,12 +29,6 @@ async def service(tmp_path: Path, spec_file: Path) -> AsyncIterator[Service]:
         yield service
 
 
-async def test_the_version_needs_no_key(service: Service) -> None:
-    """GET /version answers the version of the description, and nothing else."""
-    answer = await service.ask("GET", "/version", key=None)
-    assert (answer.status, answer.json) == (200, {"version": "0.1.0"})
-
-
 async def test_the_spec_is_the_whole_description(service: Service, spec_file: Path) -> None:
     """GET /spec is spec.yaml converted to JSON, member for member."""
     answer = await service.ask("GET", "/spec", key=None)

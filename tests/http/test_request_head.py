@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 
 from content_gateway.http.limits import ClientLimits
-from content_gateway.http.request_head import is_loopback
 from tests.http.raw import Edge, Wire, get, running_edge
 
 BOUNDS = ClientLimits(head_seconds=5, idle=5, linger=0.3, drain=0.1, stop=2)
@@ -24,12 +23,6 @@ def local() -> Iterator[Edge]:
         "uvloop", ClientLimits(head_seconds=5, idle=5, linger=0.3, is_local=True)
     ) as edge:
         yield edge
-
-
-@pytest.fixture
-def wire(edge: Edge) -> Iterator[Wire]:
-    with edge.connect() as wire:
-        yield wire
 
 
 @pytest.mark.parametrize(
@@ -107,12 +100,6 @@ def test_a_service_that_takes_any_key_answers_to_this_machine_only(
         if not is_here:
             assert "localhost" in answer.json["detail"]
     assert local.app.requests == (["/"] if is_here else [])
-
-
-def test_a_service_of_issued_keys_answers_to_any_host(wire: Wire) -> None:
-    """It stands behind names of the operator's."""
-    assert wire.ask(b"GET / HTTP/1.1\r\nHost: api.example\r\n\r\n").status == 200
-    assert not is_loopback(b"api.example")
 
 
 @pytest.mark.parametrize(

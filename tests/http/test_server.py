@@ -52,12 +52,6 @@ def edge(shared: Edge, caplog: pytest.LogCaptureFixture) -> Iterator[Edge]:
     assert not lines_of(caplog.records)
 
 
-@pytest.fixture
-def wire(edge: Edge) -> Iterator[Wire]:
-    with edge.connect() as wire:
-        yield wire
-
-
 # -- the size of a head ---------------------------------------------------------------------
 
 

@@ -162,16 +162,11 @@ def edge(request: pytest.FixtureRequest) -> Iterator[Edge]:
 
 
 def test_a_large_answer_arrives_whole(edge: Edge) -> None:
-    """In pieces for us, in one for its client; the connection stays."""
+    """In pieces for us, in one for its client; the connection stays. HTTP/1.0 gets it too."""
     with edge.connect() as wire:
         for _ in range(2):
             answer = wire.ask(get("/whole"))
             assert (answer.status, answer.body) == (200, BODY)
-
-
-def test_http_1_0_gets_a_large_answer_too(edge: Edge) -> None:
-    """Its length says when it is whole."""
-    with edge.connect() as wire:
         assert wire.ask(b"GET /whole HTTP/1.0\r\n\r\n").body == BODY
 
 

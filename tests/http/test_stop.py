@@ -30,12 +30,6 @@ def edge(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> It
     assert not [line for line in lines_of(caplog.records) if "running task" not in line]
 
 
-@pytest.fixture
-def wire(edge: Edge) -> Iterator[Wire]:
-    with edge.connect() as wire:
-        yield wire
-
-
 def is_listening(port: int) -> bool:
     try:
         Wire(port).socket.close()

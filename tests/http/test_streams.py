@@ -82,12 +82,6 @@ def edge(shared: Edge, source: Source, caplog: pytest.LogCaptureFixture) -> Iter
     assert not lines_of(caplog.records)
 
 
-@pytest.fixture
-def wire(edge: Edge) -> Iterator[Wire]:
-    with edge.connect() as wire:
-        yield wire
-
-
 @pytest.mark.parametrize(("way", "size"), [("whole", 300_000), ("gaps", 200_000)])
 def test_a_stream_arrives_whole(wire: Wire, way: str, size: int) -> None:
     """In chunks, with the end that says that it was all; an empty piece is not that end."""

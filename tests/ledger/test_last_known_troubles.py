@@ -99,42 +99,39 @@ async def test_what_cannot_be_read_is_not_known(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "value"),
+    ("table", "column", "value"),
     [
-        ("content", "ipfs://bafy"),
-        ("content", "ipns://not a name"),
-        ("content", "ipfs://"),
-        ("stored_at", 2**62),
-        ("stored_at", -(2**62)),
+        ("resolutions", "content", "ipfs://bafy"),
+        ("resolutions", "content", "ipns://not a name"),
+        ("resolutions", "content", "ipfs://"),
+        ("resolutions", "stored_at", 2**62),
+        ("resolutions", "stored_at", -(2**62)),
+        ("ipns", "ttl", 2**62),
+        ("ipns", "stored_at", 2**62),
     ],
 )
 async def test_a_row_that_nobody_can_read_is_not_known(
-    tmp_path: Path, column: str, value: object
+    tmp_path: Path, table: str, column: str, value: object
 ) -> None:
     """Whoever wrote it: the name is looked up again, and the new answer replaces the row."""
+    later = AT + timedelta(seconds=1)
     async with opened(tmp_path) as known:
         known.store("site.eth", ETHEREUM, Resolved(ALICE, AT))
-    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as db, db:
-        db.execute(f"UPDATE resolutions SET {column} = ?", (value,))
-    async with opened(tmp_path) as known:
-        with structlog.testing.capture_logs() as logs:
-            assert known.load("site.eth", ETHEREUM) is None
-        assert [entry["key"] for entry in logs] == ["site.eth"]
-        known.store("site.eth", ETHEREUM, Resolved(BOB, AT + timedelta(seconds=1)))
-    async with opened(tmp_path) as known:
-        assert known.load("site.eth", ETHEREUM) == Resolved(BOB, AT + timedelta(seconds=1))
-
-
-@pytest.mark.parametrize(("column", "value"), [("ttl", 2**62), ("stored_at", 2**62)])
-async def test_a_link_that_nobody_can_read_is_not_known(
-    tmp_path: Path, column: str, value: int
-) -> None:
-    async with opened(tmp_path) as known:
         known.store_ipns(DOMAIN, StoredEntry("/ipfs/x", AT, ttl=timedelta(seconds=1)))
     with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as db, db:
-        db.execute(f"UPDATE ipns SET {column} = ?", (value,))
+        db.execute(f"UPDATE {table} SET {column} = ?", (value,))
     async with opened(tmp_path) as known:
-        assert known.load_ipns(DOMAIN) is None
+        with structlog.testing.capture_logs() as logs:
+            assert (known.load("site.eth", ETHEREUM) is None) == (table == "resolutions")
+            assert (known.load_ipns(DOMAIN) is None) == (table == "ipns")
+        assert [entry["key"] for entry in logs] == [
+            "site.eth" if table == "resolutions" else DOMAIN.text
+        ]
+        known.store("site.eth", ETHEREUM, Resolved(BOB, later))
+        known.store_ipns(DOMAIN, StoredEntry("/ipfs/y", later))
+    async with opened(tmp_path) as known:
+        assert known.load("site.eth", ETHEREUM) == Resolved(BOB, later)
+        assert known.load_ipns(DOMAIN) == StoredEntry("/ipfs/y", later)
 
 
 async def test_what_cannot_be_written_stands_in_nobodys_way(tmp_path: Path) -> None:
