@@ -12,7 +12,7 @@ from typing import Final
 
 from content_gateway.cli.lines import MAX_LINE
 from content_gateway.errors import Blocked, GatewayError, InvalidCid, StorageUnavailable
-from content_gateway.model.pins import NO_LABEL, Label, Pin
+from content_gateway.model.pins import Label, Pin
 
 UNDER_WAY: Final = 256  # as many as the ledger commits in one group
 MAX_NAME: Final = 255
@@ -62,11 +62,6 @@ def parse_line(line: bytes | None) -> tuple[str, str | None] | None:
     return cid, name
 
 
-def label_of(name: str | None) -> Label:
-    """What is said of a pin with that name."""
-    return NO_LABEL if name is None else Label(name)
-
-
 class Import:
     """One import through *add*, counted in *tally*; gives up after *patience* seconds of outage."""
 
@@ -111,7 +106,7 @@ class Import:
 
     async def _pin(self, number: int, cid: str, name: str | None) -> None:
         try:
-            pin = await self._kept(cid, label_of(name))
+            pin = await self._kept(cid, Label(name))
         except InvalidCid as wrong:
             self.tally.refuse(number, wrong.detail)
         except Blocked:

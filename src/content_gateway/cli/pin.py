@@ -3,7 +3,9 @@
 A pin made here is kept like any other: a running service finds it in the ledger and tells the
 backend. Without `--key` it belongs to the operator, a requestor of its own."""
 
+import asyncio
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -11,18 +13,27 @@ import click
 import msgspec
 
 from content_gateway.cli import common, pin_import, pin_view
-from content_gateway.cli.bulk_import import label_of
-from content_gateway.cli.pin_wait import until_pinned
 from content_gateway.cli.reconcile_if_idle import ReconcileIfIdle
 from content_gateway.cli.status_line import StatusLine, plain
+from content_gateway.errors import StorageUnavailable
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import PIN_STATES, ContentState
-from content_gateway.model.pins import Page, PinStatus, Removal, Search, cursor_behind, parse_cursor
+from content_gateway.model.pins import (
+    Label,
+    Page,
+    PinStatus,
+    Removal,
+    Search,
+    cursor_behind,
+    parse_cursor,
+)
 from content_gateway.settings.sources import Loaded
 
 if TYPE_CHECKING:
     from content_gateway.wiring.app import Application
 
+_POLL_SECONDS: Final = 0.2
+_MOST_FAILED_POLLS: Final = 100  # twenty seconds, one after the other
 _PAGE_OF_ALL: Final = 10_000  # each page counts all that pass, so few and large ones
 _REMOVED: Final = {
     Removal.RELEASED: (
@@ -31,8 +42,6 @@ _REMOVED: Final = {
     ),
     Removal.STILL_HELD: ("stays", "Pin removed; the content stays on the backend: others hold it"),
 }
-
-
 _RELEASED: Final = ("released", "Pin removed")
 
 
@@ -107,12 +116,12 @@ class _Adding:
             return read_status()
         reconciling = ReconcileIfIdle(gateway, self._loaded.settings)
         with StatusLine() as line:
-            return await until_pinned(
+            return await _until_pinned(
                 read_status, reconciling=reconciling, seconds=seconds, line=line
             )
 
     async def _add(self, gateway: "Application", requestor: str) -> None:
-        label = label_of(self._name)
+        label = Label(self._name)
         pin = await gateway.pinning.add(requestor, self._text, label)
         self.is_kept = True
         if pin is not None:
@@ -223,6 +232,38 @@ async def _list(
         if not (every and page.more):
             return page
         search = replace(search, cursor=page.pins[-1].pin.created_at)
+
+
+async def _until_pinned(
+    read_status: Callable[[], PinStatus],
+    *,
+    reconciling: ReconcileIfIdle,
+    seconds: float | None,
+    line: StatusLine,
+) -> PinStatus:
+    """The pin that *read_status* returns, once it is pinned, or as it is after *seconds*.
+
+    Raises PinNotFound when it is removed meanwhile, WrongSettings when nobody reconciles it and we
+    must not, and StorageUnavailable when the ledger cannot be read for long."""
+    clock = asyncio.get_running_loop().time
+    end = None if seconds is None else clock() + seconds
+    step, failed_polls, last = 0, 0, ("", 0, "")
+    while True:
+        reconciling.ensure_reconciled()
+        try:
+            status, failed_polls = read_status(), 0
+        except StorageUnavailable:
+            failed_polls += 1
+            if failed_polls > _MOST_FAILED_POLLS:
+                raise
+        else:
+            text = pin_view.progress(status, step) if line.is_terminal else pin_view.how_far(status)
+            seen = (status.state, status.replicas, status.error or "")
+            line.show(text, news=seen != last)
+            if status.state is ContentState.PINNED or (end is not None and clock() >= end):
+                return status
+            step, last = step + 1, seen
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 def _print(status: PinStatus, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 Knows just enough UnixFS (dag-pb) to write a directory of small files, and the fields of an IPNS
 record (ipfs/specs `ipns-record.md`). Serving them is the origin's business."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -38,7 +38,7 @@ def directory(files: Mapping[str, bytes]) -> tuple[Cid, dict[Cid, bytes]]:
 
 def site() -> tuple[Cid, dict[Cid, bytes]]:
     """The packaged site: its root and all blocks."""
-    return directory({path.name: path.read_bytes() for path in _files(SITE)})
+    return directory({path.name: path.read_bytes() for path in SITE.iterdir() if path.is_file()})
 
 
 def ipns_name(key: Ed25519PrivateKey) -> IpnsName:
@@ -71,10 +71,6 @@ def sign_record(
     )
     signature = key.sign(SIGNATURE_PREFIX + signed)
     return _field(SIGNATURE_V2, signature) + _field(DATA, signed)
-
-
-def _files(folder: Path) -> Iterable[Path]:
-    return (path for path in folder.iterdir() if path.is_file())
 
 
 def _cid(codec: int, data: bytes) -> Cid:

@@ -31,10 +31,6 @@ _PORT: Final = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
 _HTTP_PATH: Final = re.compile(r"(?:[0-9A-Za-z._~+-]|%[0-9A-Fa-f]{2})+", re.ASCII)
 
 
-def _ip4(text: str) -> None:
-    IPv4Address(text)
-
-
 def _ip6(text: str) -> None:
     if "%" in text:
         raise ValueError("a zone is known on one machine only")
@@ -79,8 +75,8 @@ def _http_path(text: str) -> None:
 
 _HOSTS: Final = ("ip4", "ip6", "dns", "dns4", "dns6", "dnsaddr")
 # The check of each protocol's value; None: it has none.
-_PROTOCOLS: Final[Mapping[str, Callable[[str], None] | None]] = {
-    "ip4": _ip4,
+_PROTOCOLS: Final[Mapping[str, Callable[[str], object] | None]] = {
+    "ip4": IPv4Address,
     "ip6": _ip6,
     **dict.fromkeys(("dns", "dns4", "dns6", "dnsaddr"), _host),
     **dict.fromkeys(("tcp", "udp"), _port),

@@ -119,10 +119,11 @@ class Records:
         raise min(failures, key=_hopelessness).error()
 
     @staticmethod
+    @lru_cache(maxsize=10_000)
     def content_alone(content: ContentRecord | Failed) -> "Records":
         """The records of a name with this content and no wallet. Always the same object for one
         content, since rendered answers are cached by identity."""
-        return _content_alone(content)
+        return Records(None, content)
 
     @property
     def known_wallet(self) -> str | None:
@@ -154,11 +155,6 @@ _KINDS: Final[tuple[type[UpstreamError], ...]] = (
     UpstreamUnavailable,
     UpstreamError,
 )
-
-
-@lru_cache(maxsize=10_000)
-def _content_alone(content: ContentRecord | Failed) -> Records:
-    return Records(None, content)
 
 
 def _hopelessness(failed: Failed) -> int:

@@ -51,7 +51,7 @@ def read_refusal(data: bytes) -> GatewayError:
     ResolverFailed or an outage where the name's resolver or its gateway did, and else
     InvalidUpstreamResponse, which is ENS's own."""
     selector = data[:4]
-    if selector == RESOLVER_ERROR or selector in _ABSENT or _is_off_chain(selector):
+    if selector in (RESOLVER_ERROR, http_error.SELECTOR, abi.OFFCHAIN_LOOKUP, *_ABSENT):
         return read_resolver_error(data)
     if selector == _DNS_DECODING_FAILED:
         return InvalidUpstreamResponse("ENS could not read the name.")
@@ -76,10 +76,6 @@ def read_resolver_error(data: bytes) -> GatewayError:
     if selector == abi.OFFCHAIN_LOOKUP:
         return UpstreamUnavailable("The name is held off-chain, out of reach.")
     return ResolverFailed(f"The name's resolver reverted {_cause(data)}.")
-
-
-def _is_off_chain(selector: bytes) -> bool:
-    return selector in (http_error.SELECTOR, abi.OFFCHAIN_LOOKUP)
 
 
 def _gateway_failure(status: int) -> GatewayError:

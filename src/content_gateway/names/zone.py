@@ -19,7 +19,7 @@ from typing import Any, Final
 from content_gateway.errors import CallerError, NameNotFound
 from content_gateway.files.watched_file import WatchedFile
 from content_gateway.model.domain import DomainName
-from content_gateway.model.records import ContentRecord, Records, parse_content
+from content_gateway.model.records import Records, parse_content
 from content_gateway.model.wallet import checksummed, parse_evm_address
 
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
@@ -91,10 +91,10 @@ def _parse_entry(entry: Any) -> Records:
     if not isinstance(entry, dict) or not entry or entry.keys() - {"address", "content"}:
         raise ValueError("an entry has address, content, or both")
     address, content = entry.get("address"), entry.get("content")
-    return Records(
-        None if address is None else _parse_address(address),
-        None if content is None else _parse_content(content),
-    )
+    record = None if content is None else parse_content(str(content))
+    if content is not None and record is None:
+        raise ValueError("content must be ipfs://CID or ipns://NAME")
+    return Records(None if address is None else _parse_address(address), record)
 
 
 def _parse_address(text: Any) -> str:
@@ -104,9 +104,3 @@ def _parse_address(text: Any) -> str:
     if not any(address):
         raise ValueError("address is the zero address, which means none")
     return checksummed(address)
-
-
-def _parse_content(content: Any) -> ContentRecord:
-    if (linked := parse_content(str(content))) is None:
-        raise ValueError("content must be ipfs://CID or ipns://NAME")
-    return linked

@@ -38,7 +38,7 @@ class Loaded:
                 value = getattr(value, part)
             hidden = value and (info.json_schema_extra or {}).get("secret")
             if hidden:
-                value = [mask(item) for item in value] if _is_list(value) else mask(value)
+                value = [mask(item) for item in value] if isinstance(value, tuple) else mask(value)
             text = json.dumps(value, default=str)
             yield name, text, self.origins.get(name, "default")
 
@@ -51,10 +51,6 @@ def mask(value: str) -> str:
         open_part = f"{parts.scheme}://{parts.hostname}{port}"
         return open_part if value in (open_part, open_part + "/") else f"{open_part}/{_MASK}"
     return value if parts.scheme == "sqlite" else _MASK
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, tuple)
 
 
 @dataclass(slots=True)

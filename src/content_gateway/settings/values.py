@@ -63,13 +63,9 @@ def _multiaddr(text: str) -> str:
     raise ValueError("must be a multiaddr with a peer id: /ip4/192.0.2.1/tcp/4001/p2p/12D3...")
 
 
-def _optional_http_url(text: str) -> str:
-    return _http_url(text) if text else text
-
-
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 LocalOrigin = Annotated[str, AfterValidator(_local_origin)]
-OptionalHttpUrl = Annotated[str, AfterValidator(_optional_http_url)]
+OptionalHttpUrl = Annotated[str, AfterValidator(lambda text: text and _http_url(text))]
 Replicas = Annotated[int, AfterValidator(_replicas)]
 Multiaddr = Annotated[str, AfterValidator(_multiaddr)]
 IpAddress = Annotated[str, AfterValidator(_ip_address)]

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import structlog
 
-from content_gateway.backends.cluster.addresses import read_addresses, read_origins
 from content_gateway.backends.cluster.listings import UNWELL, ListingHealth, Listings, lines_of
 from content_gateway.backends.cluster.peers import ClusterPeers, Login
 from content_gateway.backends.cluster.requests import pin_options, useful, with_origins
@@ -21,9 +20,11 @@ from content_gateway.backends.cluster.status import (
     first_object,
     good,
     is_absent,
+    read_addresses,
     read_allocation,
     read_cid,
     read_entry,
+    read_origins,
     read_status,
 )
 from content_gateway.backends.cluster.status_queries import STATUS_SECONDS, StatusQueries

@@ -4,6 +4,7 @@ Knows the JSON of its REST API (docs/facts/pins.md) and which words of many peer
 one. Asks nobody; when to ask and whom is the adapter's business."""
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -12,6 +13,7 @@ from content_gateway.backends.cluster.error_texts import MAX_REASON, clean, in_w
 from content_gateway.errors import InvalidCid, InvalidUpstreamResponse, UpstreamUnavailable
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import BackendStatus, Peer, TrackerStatus
+from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.net.http_client import Answer, json_object
 
 WHO: Final = "The cluster"
@@ -103,7 +105,9 @@ class Status:
             status = TrackerStatus.QUEUED
         elif words & UNTRACKED:
             status = TrackerStatus.UNTRACKED
-        elif "pin_error" in words and words <= {"pin_error", "pinned"} and self._all_spoke:
+        elif (
+            "pin_error" in words <= {"pin_error", "pinned"} and len(self.peers) >= self.allocations
+        ):
             status = TrackerStatus.FAILED
         else:
             status = TrackerStatus.UNKNOWN
@@ -113,23 +117,16 @@ class Status:
             reason = reason or "The cluster does not say how far it is."
         return BackendStatus(status, replicas, max(goal, 1), self.peers, reason)
 
-    @property
-    def _all_spoke(self) -> bool:
-        return len(self.peers) >= self.allocations
-
     def _reason(self, words: Collection[str]) -> str | None:
         """What the peers complain of: each error, and those *words* of theirs, once, with their
         names."""
         complaints: dict[str, list[str]] = {}
         for peer in self.peers:
             if peer.error or peer.status in words:
-                complaints.setdefault(_complaint(peer), []).append(peer.name)
+                complaint = _COMPLAINTS.get(peer.status) or in_words(peer.error or "")
+                complaints.setdefault(complaint, []).append(peer.name)
         lines = (f"{complaint} ({', '.join(names)})" for complaint, names in complaints.items())
         return "; ".join(sorted(lines))[:MAX_REASON] or None
-
-
-def _complaint(peer: Peer) -> str:
-    return _COMPLAINTS.get(peer.status) or in_words(peer.error or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,3 +269,24 @@ def _timestamp(value: Any) -> datetime | None:
     if moment.year == 1:
         return None
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def read_origins(pin: Mapping[str, Any]) -> list[Multiaddr]:
+    """The origins in *pin*, as `/allocations` has it."""
+    return _multiaddrs(pin.get("origins"))
+
+
+def read_addresses(peer: Mapping[str, Any]) -> list[str]:
+    """Where the IPFS node of *peer*, a line of `/peers`, is reachable; empty if it did not say."""
+    node = peer.get("ipfs")
+    found = _multiaddrs(node.get("addresses") if isinstance(node, dict) else None)
+    return [address.text for address in found]
+
+
+def _multiaddrs(listed: Any) -> list[Multiaddr]:
+    """The multiaddrs in the JSON value *listed*; none where it is no list."""
+    found = []
+    for text in listed if isinstance(listed, list) else ():
+        with suppress(ValueError):
+            found.append(Multiaddr.parse(text if isinstance(text, str) else ""))
+    return found

@@ -84,7 +84,8 @@ class TrustlessGateway:
             async for chunk in answer.chunks():
                 data += chunk
                 if len(data) > MAX_BLOCK_BYTES:
-                    raise _too_large() if is_raw else _files_only("not blocks")
+                    large = NotGiven(f"Its answer has more than {MAX_BLOCK_BYTES} bytes.")
+                    raise large if is_raw else _files_only("not blocks")
             block = bytes(data)
         # Milliseconds for a large one, and many may come at once: not on the event loop.
         is_right = (
@@ -186,7 +187,3 @@ class _Down(PinDeferred):
 def _files_only(why: str) -> NotGiven:
     """The error for a gateway that knows no other answer than a file or a page."""
     return NotGiven(f"It serves files only, {why}.")
-
-
-def _too_large() -> NotGiven:
-    return NotGiven(f"Its answer has more than {MAX_BLOCK_BYTES} bytes.")

@@ -113,9 +113,13 @@ class Kubo:
             raise failures[0]
         pinned = await self._pinned() if True in seen.values() else None
         held = [cid for cid, one in seen.items() if one is True]
-        await self._check([cid for cid in held if _is_in_doubt(cid, ages)])
-        lost = {cid: _lost(self._lacking[cid]) for cid in held if cid in self._lacking}
-        return {cid: _sighting(one, pinned) for cid, one in seen.items()} | lost
+        await self._check([cid for cid in held if ages is not None and cid not in ages])
+        lost = {
+            cid: BackendStatus(TrackerStatus.LOST, 0, 1, reason=f"Kubo has lost some of it: {lack}")
+            for cid in held
+            if (lack := self._lacking.get(cid)) is not None
+        }
+        return {cid: _status_of(one, pinned) for cid, one in seen.items()} | lost
 
     async def pin(
         self,
@@ -297,15 +301,7 @@ class Kubo:
         )
 
 
-def _is_in_doubt(cid: Cid, ages: Mapping[Cid, float] | None) -> bool:
-    return ages is not None and cid not in ages
-
-
-def _lost(lack: str) -> BackendStatus:
-    return BackendStatus(TrackerStatus.LOST, 0, 1, reason=f"Kubo has lost some of it: {lack}")
-
-
-def _sighting(one: bool | UpstreamError, pinned: BackendStatus | None) -> BackendStatus:
+def _status_of(one: bool | UpstreamError, pinned: BackendStatus | None) -> BackendStatus:
     if isinstance(one, UpstreamError):
         return BackendStatus(TrackerStatus.UNKNOWN, reason=one.detail)
     return pinned if one and pinned else BackendStatus(TrackerStatus.ABSENT)
