@@ -94,10 +94,10 @@ async def test_the_log_beside_the_file_is_bounded(tmp_path: Path, blocks: Blocks
 async def test_a_file_of_the_version_before_is_taken_over(tmp_path: Path) -> None:
     """What an unfinished pin has brought in is counted, and it goes on from there."""
     path, dag = tmp_path / "blocks.sqlite", file(20, 100)
-    some = [(cid.multihash, data) for cid, data in in_order(dag)][:15]
+    sections = [(cid.multihash, data) for cid, data in in_order(dag)][:15]
     async with Blockstore(path) as blocks:
         begun = await blocks.begin(dag[0])
-        await blocks.store_blocks(begun, Wantlist(dag[0], DagLimits()), some)
+        await blocks.store_blocks(begun, Wantlist(dag[0], DagLimits()), sections)
     with closing(sqlite3.connect(path)) as earlier, earlier:
         for statement in (
             "DROP INDEX pins_unpinning",
@@ -111,7 +111,7 @@ async def test_a_file_of_the_version_before_is_taken_over(tmp_path: Path) -> Non
             earlier.execute(statement)
     async with Blockstore(path) as blocks:
         begun = await blocks.begin(dag[0])
-        assert (begun.blocks, begun.size) == (15, sum(len(data) for _, data in some))
+        assert (begun.blocks, begun.size) == (15, sum(len(data) for _, data in sections))
         await put(blocks, dag)
         assert await number(blocks, "SELECT blocks FROM pins") == len(dag[1])
 
@@ -150,14 +150,14 @@ async def test_a_store_that_is_taken_away_is_unavailable_until_it_is_back(
     tmp_path: Path, name: str
 ) -> None:
     """Nothing is called kept, or held, in a file that nobody will find; no restart is needed."""
-    wanted = cid(1)
+    root = cid(1)
     async with Blockstore(tmp_path / "blocks.sqlite") as blocks:
-        await blocks.begin(wanted)
+        await blocks.begin(root)
         (tmp_path / name).rename(tmp_path / "away")
         with pytest.raises(StorageUnavailable):
-            await blocks.unpin(wanted)
+            await blocks.unpin(root)
         with pytest.raises(StorageUnavailable):
-            await blocks.complete([wanted])
+            await blocks.complete([root])
         (tmp_path / "away").rename(tmp_path / name)
-        assert await blocks.complete([wanted]) == set()
-        await blocks.unpin(wanted)
+        assert await blocks.complete([root]) == set()
+        await blocks.unpin(root)

@@ -150,7 +150,7 @@ async def test_a_token_of_our_own_ends_soon(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("login", "words"),
+    ("login", "message"),
     [
         ({}, "wants a user name and password, and we have none"),
         ({"username": "gateway", "password": "wrong"}, "refuses our user name and password"),
@@ -159,14 +159,14 @@ async def test_a_token_of_our_own_ends_soon(world: World) -> None:
     ],
 )
 async def test_a_refused_login_is_an_outage_that_says_so(
-    world: World, login: dict[str, Any], words: str
+    world: World, login: dict[str, Any], message: str
 ) -> None:
     """Nothing is known of any content; a person learns what to mend, also beside an outage."""
     world.cluster.login = ("gateway", "right")
     world.servers[0].go_dark()
     backend, cid = world.backend(**login), world.content()
     for call in (status_of(backend, cid), pin(backend, cid), backend.unpin(cid), pinset(backend)):
-        with pytest.raises(UpstreamUnavailable, match=words) as caught:
+        with pytest.raises(UpstreamUnavailable, match=message) as caught:
             await call
         assert "wrong" not in caught.value.detail
 

@@ -24,11 +24,11 @@ from tests.ipld.dags import raw
 
 async def test_a_status_check_tells_pinned_from_absent(kubo: Kubo, node: Node) -> None:
     """One of one replica on the node that names itself, or Kubo's own word that there is no pin."""
-    here, gone = raw(b"here")[0], raw(b"gone")[0]
-    node.pin(here)
+    present, gone = raw(b"here")[0], raw(b"gone")[0]
+    node.pin(present)
     held = BackendStatus(TrackerStatus.PINNED, 1, 1, (Peer(NAME, "pinned"),))
     assert (await kubo.status([]), node.requests) == ({}, [])
-    assert await kubo.status([here, gone]) == {here: held, gone: ABSENT}
+    assert await kubo.status([present, gone]) == {present: held, gone: ABSENT}
     assert kubo.batch_age == 0
 
 
@@ -79,11 +79,11 @@ async def test_what_kubo_calls_by_another_name_is_the_same_content(kubo: Kubo, n
 async def test_an_outage_is_not_absence(kubo: Kubo, node: Node, mood: Mood) -> None:
     """Whatever a server says that is not Kubo's own word raises, and no content is blamed."""
     node.misbehave(mood)
-    here, there = raw(b"here")[0], raw(b"there")[0]
-    for call in (kubo.status([here, there]), pinset(kubo)):
+    present, there = raw(b"here")[0], raw(b"there")[0]
+    for call in (kubo.status([present, there]), pinset(kubo)):
         with pytest.raises((UpstreamUnavailable, InvalidUpstreamResponse)):
             await call
-    for write in (pin(kubo, here), kubo.unpin(here)):
+    for write in (pin(kubo, present), kubo.unpin(present)):
         with pytest.raises(UpstreamUnavailable):
             await write
 
@@ -137,11 +137,11 @@ async def test_one_content_without_an_answer_does_not_hide_the_others(
     kubo: Kubo, node: Node
 ) -> None:
     """It is UNKNOWN, with the reason; what was said of the others counts."""
-    here, broken = raw(b"here")[0], raw(b"broken")[0]
-    node.pin(here)
+    present, broken = raw(b"here")[0], raw(b"broken")[0]
+    node.pin(present)
     node.broken[str(broken)] = "could not read the index"
-    seen = await kubo.status([broken, here])
-    assert seen[here].status is TrackerStatus.PINNED
+    seen = await kubo.status([broken, present])
+    assert seen[present].status is TrackerStatus.PINNED
     assert seen[broken].status is TrackerStatus.UNKNOWN
     assert "could not read the index" in (seen[broken].reason or "")
 

@@ -43,16 +43,16 @@ async def test_progress_is_told_as_it_comes(kubo: Kubo, node: Node) -> None:
     dag = chain(4)
     sizes = [len(data) for data in dag[1].values()]
     node.patient.add(dag[0])
-    told: list[tuple[int, int]] = []
+    lines: list[tuple[int, int]] = []
 
     def progress(blocks: int, size: int) -> None:
-        told.append((blocks, size))
+        lines.append((blocks, size))
         findable(node, dag)  # it is found while Kubo waits
 
     await kubo.pin(dag[0], ABSENT, progress)
-    assert told[0] == (0, 0)
-    assert [blocks for blocks, _ in told if blocks] == [1, 2, 3, 4]
-    assert told[-1] == (4, sum(sizes))
+    assert lines[0] == (0, 0)
+    assert [blocks for blocks, _ in lines if blocks] == [1, 2, 3, 4]
+    assert lines[-1] == (4, sum(sizes))
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ async def test_a_node_that_goes_away_in_the_middle_is_an_outage(kubo: Kubo, node
 
 async def test_a_full_disk_is_not_the_contents_fault(kubo: Kubo, node: Node) -> None:
     """The pin is put off with the reason; where the disk is stays unsaid."""
-    words = b'{"Message":"pin: write /data/ipfs/x: no space left on device","Code":0}'
-    node.refuses["pin/add"] = (500, words)
+    body = b'{"Message":"pin: write /data/ipfs/x: no space left on device","Code":0}'
+    node.refuses["pin/add"] = (500, body)
     with pytest.raises(PinDeferred) as put_off:
         await pin(kubo, raw(b"here")[0])
     assert "disk of the Kubo node is full" in put_off.value.detail

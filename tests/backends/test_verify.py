@@ -20,10 +20,10 @@ async def test_a_sound_store_has_nothing_to_say(blocks: Blockstore) -> None:
     """Every block is checked, once."""
     dag = file(300, 1000)
     await put(blocks, dag)
-    told: list[tuple[int, int]] = []
-    assert await verify(blocks, lambda *now: told.append(now), _unexpected) == 0
-    assert told[-1] == (len(dag[1]), sum(map(len, dag[1].values())))
-    assert told == sorted(set(told))
+    progress: list[tuple[int, int]] = []
+    assert await verify(blocks, lambda *now: progress.append(now), _unexpected) == 0
+    assert progress[-1] == (len(dag[1]), sum(map(len, dag[1].values())))
+    assert progress == sorted(set(progress))
 
 
 def _unexpected(corrupt: CorruptBlock) -> None:

@@ -24,38 +24,38 @@ def settings(folder: Path, **chosen: Any) -> Settings:
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Settings:
+def current(tmp_path: Path) -> Settings:
     return settings(tmp_path)
 
 
-def test_a_folder_without_a_service_has_no_mark(here: Settings) -> None:
-    assert not lockfile.is_held(here)
-    assert lockfile.last(here) is None
+def test_a_folder_without_a_service_has_no_mark(current: Settings) -> None:
+    assert not lockfile.is_held(current)
+    assert lockfile.last(current) is None
 
 
-def test_a_service_is_seen_until_the_last_one_ends(here: Settings) -> None:
+def test_a_service_is_seen_until_the_last_one_ends(current: Settings) -> None:
     """Several may have one ledger; how the latest was set is known afterwards too."""
-    with lockfile.held(here, has_demo=False):
-        assert lockfile.is_held(here)
-        other = settings(here.data_dir, keys__mode="open")
+    with lockfile.held(current, has_demo=False):
+        assert lockfile.is_held(current)
+        other = settings(current.data_dir, keys__mode="open")
         with lockfile.held(other, has_demo=True):
-            assert lockfile.is_held(here)
-        assert lockfile.is_held(here)
-    assert not lockfile.is_held(here)
-    assert lockfile.last(here) == Lockfile("embedded", "open", has_demo=True)
+            assert lockfile.is_held(current)
+        assert lockfile.is_held(current)
+    assert not lockfile.is_held(current)
+    assert lockfile.last(current) == Lockfile("embedded", "open", has_demo=True)
 
 
-def test_a_ledger_has_one_backend_at_a_time(here: Settings) -> None:
+def test_a_ledger_has_one_backend_at_a_time(current: Settings) -> None:
     """A second service with another backend would find everything missing: it is refused."""
-    other = settings(here.data_dir, pins__backend="kubo")
+    other = settings(current.data_dir, pins__backend="kubo")
     with (
-        lockfile.held(here, has_demo=False),
+        lockfile.held(current, has_demo=False),
         pytest.raises(WrongSettings, match="embedded"),
         lockfile.held(other, has_demo=False),
     ):
         pass
     with lockfile.held(other, has_demo=False):
-        assert lockfile.is_held(here)
+        assert lockfile.is_held(current)
 
 
 @pytest.fixture
@@ -68,10 +68,10 @@ def hasty_threads() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("hasty_threads")
-async def test_of_many_that_start_at_once_one_backend_wins(here: Settings) -> None:
+async def test_of_many_that_start_at_once_one_backend_wins(current: Settings) -> None:
     """All of them check before anybody has begun; those that run then have one backend."""
     backends = ["embedded", "kubo", "ipfs-cluster"]
-    chosen = [settings(here.data_dir, pins__backend=backend) for backend in 4 * backends]
+    chosen = [settings(current.data_dir, pins__backend=backend) for backend in 4 * backends]
     for _ in range(10):
         gate, running, end = threading.Barrier(len(chosen)), list[str](), threading.Event()
 
@@ -94,26 +94,26 @@ async def test_of_many_that_start_at_once_one_backend_wins(here: Settings) -> No
             starts = [pool.submit(start, one) for one in chosen]
             while sum(one.done() for one in starts) + len(running) < len(starts):
                 await asyncio.sleep(0.01)
-            last = lockfile.last(here)
+            last = lockfile.last(current)
             end.set()
         assert len(set(running)) == 1, running
         assert last is not None
         assert last.backend == running[0]
 
 
-def test_a_shorter_mark_replaces_a_longer_one(here: Settings) -> None:
-    with lockfile.held(settings(here.data_dir, pins__backend="ipfs-cluster"), has_demo=False):
+def test_a_shorter_mark_replaces_a_longer_one(current: Settings) -> None:
+    with lockfile.held(settings(current.data_dir, pins__backend="ipfs-cluster"), has_demo=False):
         pass
-    with lockfile.held(settings(here.data_dir, pins__backend="kubo"), has_demo=False):
+    with lockfile.held(settings(current.data_dir, pins__backend="kubo"), has_demo=False):
         pass
-    assert lockfile.last(here) == Lockfile("kubo", "issued", has_demo=False)
+    assert lockfile.last(current) == Lockfile("kubo", "issued", has_demo=False)
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"\xff", b'{"backend": 1}', b"[]"])
-def test_a_broken_mark_says_nothing(here: Settings, text: bytes) -> None:
-    (here.data_dir / "ledger.sqlite.service").write_bytes(text)
-    assert lockfile.last(here) is None
-    assert not lockfile.is_held(here)
+def test_a_broken_mark_says_nothing(current: Settings, text: bytes) -> None:
+    (current.data_dir / "ledger.sqlite.service").write_bytes(text)
+    assert lockfile.last(current) is None
+    assert not lockfile.is_held(current)
 
 
 def test_a_mark_that_cannot_be_written_is_a_wrong_setting(tmp_path: Path) -> None:
@@ -124,20 +124,20 @@ def test_a_mark_that_cannot_be_written_is_a_wrong_setting(tmp_path: Path) -> Non
         pass
 
 
-async def test_many_that_check_at_once_see_no_service(here: Settings) -> None:
+async def test_many_that_check_at_once_see_no_service(current: Settings) -> None:
     """A status check takes the lock for a moment; others that check then do not mistake it for a
     service."""
-    with lockfile.held(here, has_demo=False):
+    with lockfile.held(current, has_demo=False):
         pass
-    checks = [asyncio.to_thread(lockfile.is_held, here) for _ in range(200)]
+    checks = [asyncio.to_thread(lockfile.is_held, current) for _ in range(200)]
     assert not any(await asyncio.gather(*checks))
 
 
 async def test_a_killed_service_leaves_no_lock(tmp_path: Path) -> None:
     """Kill -9 ends the lock with the process, and what the service was stays known."""
     async with running("serve", tmp_path / "data") as service:
-        here = settings(tmp_path / "data")
-        assert lockfile.is_held(here)
+        current = settings(tmp_path / "data")
+        assert lockfile.is_held(current)
         service.kill()
-        assert not lockfile.is_held(here)
-        assert lockfile.last(here) == Lockfile("embedded", "issued", has_demo=False)
+        assert not lockfile.is_held(current)
+        assert lockfile.last(current) == Lockfile("embedded", "issued", has_demo=False)

@@ -42,22 +42,22 @@ async def begin_import(folder: Path, lines: str) -> asyncio.subprocess.Process:
 
 async def test_a_killed_import_goes_on_where_it_was(tmp_path: Path) -> None:
     """Kill -9 in the middle of 5,000 lines: the second run adds exactly what the first had not."""
-    wanted = cids(5_000)
-    child = await begin_import(tmp_path, "\n".join(wanted[:3_000]))
+    everything = cids(5_000)
+    child = await begin_import(tmp_path, "\n".join(everything[:3_000]))
     await until(lambda: len(kept(tmp_path)) >= 2_000, seconds=60)
     child.kill()
     await child.wait()
     before = kept(tmp_path)
-    assert len(before) < len(wanted)
+    assert len(before) < len(everything)
     path = tmp_path / "cids.txt"
-    path.write_text("\n".join(wanted))
+    path.write_text("\n".join(everything))
     done = await asyncio.to_thread(run, tmp_path, "pin", "import", str(path), "--json")
     assert done.returncode == 0, done.stderr
     counts = json.loads(done.stdout)
     assert (counts["lines"], counts["invalid"]) == (5_000, 0)
     assert counts["there"] == len(before)
     assert counts["added"] == 5_000 - len(before)
-    assert kept(tmp_path) == set(wanted)
+    assert kept(tmp_path) == set(everything)
 
 
 def test_lines_that_cannot_be_pinned_are_named(tmp_path: Path) -> None:
@@ -67,11 +67,11 @@ def test_lines_that_cannot_be_pinned_are_named(tmp_path: Path) -> None:
     done = run(tmp_path, "pin", "import", "-", given="\n".join(lines))
     assert done.returncode == 1
     assert done.stdout == "4 added, 0 already there, 23 invalid\n"
-    told = [line for line in done.stderr.splitlines() if not line.endswith("/s")]
-    assert [line.split(":")[0] for line in told[:20]] == [
+    complaints = [line for line in done.stderr.splitlines() if not line.endswith("/s")]
+    assert [line.split(":")[0] for line in complaints[:20]] == [
         f"line {number}" for number in (5, *range(7, 26))
     ]
-    assert told[20:] == ["and 3 more"]
+    assert complaints[20:] == ["and 3 more"]
     assert len(kept(tmp_path)) == 4
     named = json.loads(run(tmp_path, "pin", "status", str(content(2)[0]), "--json").stdout)
     assert named["name"] == "My site"

@@ -24,8 +24,8 @@ def objects(text: str) -> list[dict[str, Any]]:
 
 def test_a_cursor_leads_through_all_pages(tmp_path: Path) -> None:
     """Page after page shows every pin once, newest first; --all shows the same."""
-    wanted = cids(7)
-    imported = run(tmp_path, "pin", "import", "-", given="\n".join(wanted))
+    expected = cids(7)
+    imported = run(tmp_path, "pin", "import", "-", given="\n".join(expected))
     assert imported.returncode == 0, imported.stderr
     found: list[dict[str, Any]] = []
     more: list[str] = []
@@ -36,7 +36,7 @@ def test_a_cursor_leads_through_all_pages(tmp_path: Path) -> None:
         following = re.search(r"--cursor (\w+)", done.stderr)
         more = ["--cursor", following[1]] if following else []
     assert more == []
-    assert sorted(pin["cid"] for pin in found) == sorted(wanted)
+    assert sorted(pin["cid"] for pin in found) == sorted(expected)
     times = [pin["timestamp"] for pin in found]
     assert times == sorted(times, reverse=True)
     whole = run(tmp_path, "pin", "ls", "--json", "--all")
@@ -157,8 +157,8 @@ def test_the_operator_manages_the_pins_of_a_revoked_key(tmp_path: Path) -> None:
     # The name wins over a key that the environment happens to have.
     (listed,) = objects(run(tmp_path, "pin", "ls", "--json", "--key-name", "team", KEY=key).stdout)
     assert (listed["cid"], listed["name"]) == (CID, "theirs")
-    told = run(tmp_path, "pin", "status", CID, "--key-name", "team", "--json")
-    assert json.loads(told.stdout)["name"] == "theirs"
+    described = run(tmp_path, "pin", "status", CID, "--key-name", "team", "--json")
+    assert json.loads(described.stdout)["name"] == "theirs"
     removed = run(tmp_path, "pin", "rm", CID, "--key-name", "team", "--json")
     assert json.loads(removed.stdout) == {"cid": CID, "content": "stays"}
     assert run(tmp_path, "pin", "ls", "--key-name", "team").stdout == ""
@@ -177,12 +177,12 @@ def test_the_pins_of_an_expired_and_of_a_rotated_key_keep_its_name(tmp_path: Pat
     assert run(tmp_path, "pin", "rm", CID, "--key-name", "team").returncode == 0
 
 
-@pytest.mark.parametrize("words", [["ls"], ["status", CID], ["rm", CID]])
-def test_a_name_that_no_key_has_is_told(tmp_path: Path, words: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["ls"], ["status", CID], ["rm", CID]])
+def test_a_name_that_no_key_has_is_told(tmp_path: Path, arguments: list[str]) -> None:
     """In one line, status 1; and a key and a name at once are refused."""
-    done = run(tmp_path, "pin", *words, "--key-name", "nobody")
+    done = run(tmp_path, "pin", *arguments, "--key-name", "nobody")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "There is no key named nobody.\n"
-    both = run(tmp_path, "pin", *words, "--key-name", "nobody", "--key", "cg_x")
+    both = run(tmp_path, "pin", *arguments, "--key-name", "nobody", "--key", "cg_x")
     assert both.returncode == 2
     assert "do not go together" in both.stderr

@@ -36,12 +36,12 @@ async def waiting(
         await child.wait()
 
 
-async def said(child: asyncio.subprocess.Process, words: str) -> str:
-    """What it has printed on standard error, up to the line with *words*."""
+async def said(child: asyncio.subprocess.Process, ending: str) -> str:
+    """What it has printed on standard error, up to the line with *ending*."""
     assert child.stderr is not None
     text = ""
     async with asyncio.timeout(60):
-        while words not in text:
+        while ending not in text:
             line = (await child.stderr.readline()).decode()
             assert line, text
             text += line

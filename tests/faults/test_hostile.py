@@ -44,19 +44,19 @@ INTERFACES = bytes.fromhex("01ffc9a7")  # supportsInterface(bytes4)
 class Watched:
     """A service under attack, whose figures are read from outside."""
 
-    def __init__(self, service: Running, told: Path) -> None:
+    def __init__(self, service: Running, figures_file: Path) -> None:
         self.url = service.url
-        self._service, self._told = service, told
+        self._service, self._figures = service, figures_file
 
     def begin(self) -> None:
         """What the start has cost is over."""
         self._service.child.send_signal(signal.SIGUSR1)
-        self._told.write_text("0 0")
+        self._figures.write_text("0 0")
 
     @property
     def lags(self) -> tuple[float, float]:
         """The two worst so far, in seconds of CPU, the worst last."""
-        second, worst = self._told.read_text().split()
+        second, worst = self._figures.read_text().split()
         return float(second), float(worst)
 
     def check(self, attack: str) -> None:
@@ -91,15 +91,15 @@ class Watched:
 @asynccontextmanager
 async def watched(folder: Path, settings: Mapping[str, str]) -> AsyncIterator[Watched]:
     """`content-gateway serve` with *settings*, and the defaults for the rest."""
-    told = folder / "lag"
-    program = [sys.executable, "-m", "tests.watched", str(told)]
+    figures_file = folder / "lag"
+    program = [sys.executable, "-m", "tests.watched", str(figures_file)]
     chosen = {"CONTENT_GATEWAY_KEYS__MODE": "open"} | {
         f"CONTENT_GATEWAY_{name}": value for name, value in settings.items()
     }
     async with running("serve", folder / "data", chosen, program) as service:
-        await until(told.exists)
+        await until(figures_file.exists)
         await asyncio.sleep(0.5)  # what is done once, after the start
-        attacked = Watched(service, told)
+        attacked = Watched(service, figures_file)
         attacked.begin()
         yield attacked
 

@@ -88,10 +88,10 @@ async def test_a_revoked_key_is_out_within_a_second(service: Service) -> None:
     assert (await service.pin(CID, key=key)).status == 200
     await service.gateway.issued_keys.revoke("k")
 
-    async def is_out() -> bool:
+    async def is_refused() -> bool:
         return (await service.pin(CID, key=key)).status == 401
 
-    await eventually(is_out, seconds=10)
+    await eventually(is_refused, seconds=10)
 
 
 async def test_rotation_keeps_the_pins(service: Service) -> None:

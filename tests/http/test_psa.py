@@ -310,7 +310,7 @@ async def test_clients_are_told_the_addresses_of_the_backend(
     allowed."""
     for peer in cluster.peers:
         peer.addresses = [LOCAL, ORIGIN]
-    told = {False: [ORIGIN], True: [LOCAL, ORIGIN]}
+    expected = {False: [ORIGIN], True: [LOCAL, ORIGIN]}
     for private in (False, True):
         settings: dict[str, Any] = {"pins__delegates": [], "pins__private_origins": private}
         async with before(cluster, tmp_path / str(private), **settings) as service:
@@ -320,7 +320,7 @@ async def test_clients_are_told_the_addresses_of_the_backend(
             async def are_told(service: Service = service, path: str = path) -> Any:
                 return (await service.psa("GET", path)).json["delegates"]
 
-            assert await eventually(are_told) == told[private]
+            assert await eventually(are_told) == expected[private]
 
 
 # -- keys and errors ------------------------------------------------------------------------

@@ -34,23 +34,23 @@ HOSTS = [
 
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize(
-    "words",
+    "text",
     ["dial tcp {}: connect: connection refused", "No gateway gave it. {}: It answered 404."],
 )
-def test_no_address_is_left(host: str, words: str) -> None:
+def test_no_address_is_left(host: str, text: str) -> None:
     """Of an error in whatever words only those that name no server are left."""
-    told = without_addresses(words.format(host))
-    assert told.replace(" ", "") == words.format("a server").replace(" ", "")
+    redacted = without_addresses(text.format(host))
+    assert redacted.replace(" ", "") == text.format("a server").replace(" ", "")
 
 
 def test_a_host_of_one_label_is_one() -> None:
     """Where a resolver says which it did not find."""
-    told = without_addresses("dial tcp: lookup cluster0 on 127.0.0.11:53: no such host")
-    assert told == "dial tcp: lookup a server on a server: no such host"
+    redacted = without_addresses("dial tcp: lookup cluster0 on 127.0.0.11:53: no such host")
+    assert redacted == "dial tcp: lookup a server on a server: no such host"
 
 
 @pytest.mark.parametrize(
-    "words",
+    "text",
     [
         "The cluster did not find the content within its time limit.",
         "No complete answer within 2.5 s.",
@@ -63,9 +63,9 @@ def test_a_host_of_one_label_is_one() -> None:
         "block 5:6 of 7:8",
     ],
 )
-def test_other_words_stay(words: str) -> None:
+def test_other_words_stay(text: str) -> None:
     """What helps a requestor is not taken away."""
-    assert without_addresses(words) == words
+    assert without_addresses(text) == text
 
 
 def test_an_upstream_is_not_named_in_a_problem() -> None:
@@ -91,9 +91,9 @@ async def test_rows_of_earlier_versions_are_told_discreetly(tmp_path: Path) -> N
             )
             ledger.commit()
         status = await service.ask("GET", f"/ipfs/pin/status/{cid}")
-        told = "a server: It answered 404; dial tcp a server: refused"
-        assert status.json["result"]["reason"] == told
+        redacted = "a server: It answered 404; dial tcp a server: refused"
+        assert status.json["result"]["reason"] == redacted
         (peer,) = status.json["result"]["peers"]
         assert peer["error"] == "lookup a server on a server: no such host"
         (pin,) = (await service.psa("GET", "/pins?status=failed")).json["results"]
-        assert pin["info"]["status_details"] == told
+        assert pin["info"]["status_details"] == redacted

@@ -42,15 +42,15 @@ def test_the_first_is_told_at_once() -> None:
 @pytest.mark.parametrize(("clients", "most"), [(1, 101), (64, 101), (1_000, 800)])
 def test_the_rest_comes_at_a_pace(clients: int, most: int) -> None:
     """However many ask again at once: a hundred a second, or each within two seconds."""
-    told = 0
+    refused = 0
     longest = 0.0
 
     async def insist(refusals: Refusals) -> None:
-        nonlocal told, longest
+        nonlocal refused, longest
         while True:
             longest = max(longest, await waited(refusals, "hog"))
-            told += 1
-            assert await waited(refusals, f"quiet {told}") == 0
+            refused += 1
+            assert await waited(refusals, f"quiet {refused}") == 0
 
     async def run() -> None:
         refusals = Refusals()
@@ -61,7 +61,7 @@ def test_the_rest_comes_at_a_pace(clients: int, most: int) -> None:
         await asyncio.gather(*clamouring, return_exceptions=True)
 
     run_virtually(run())
-    assert 0.9 * min(clients, 1) <= told / SECONDS <= most
+    assert 0.9 * min(clients, 1) <= refused / SECONDS <= most
     assert longest <= 2.01
 
 

@@ -90,7 +90,7 @@ async def test_a_block_is_served_as_it_is(service: Service) -> None:
     root, blocks = FILE
     answer = await get(service, f"{root}?format=raw")
     assert (answer.status, answer.body) == (200, blocks[root])
-    wanted = {
+    expected = {
         "content-type": RAW,
         "content-length": str(len(blocks[root])),
         "content-disposition": f'attachment; filename="{root}.bin"',
@@ -102,7 +102,7 @@ async def test_a_block_is_served_as_it_is(service: Service) -> None:
         "x-ipfs-roots": str(root),
         "vary": "accept",
     }
-    assert {name: answer.headers.get(name) for name in wanted} == wanted
+    assert {name: answer.headers.get(name) for name in expected} == expected
     for cid, data in blocks.items():
         assert (await get(service, f"{cid}?format=raw")).body == data
 

@@ -226,7 +226,7 @@ async def test_an_orderly_end_gives_leases_back(world: World) -> None:
 async def test_attempts_and_status_checks_are_counted(world: World) -> None:
     """Status checks since something happened; attempts until it is pinned."""
     await world.promise(1)
-    told = []
+    counted = []
     for outcome in (
         Outcome(None, 0.0),
         Outcome(None, 0.0, is_uncounted=True),
@@ -238,9 +238,9 @@ async def test_attempts_and_status_checks_are_counted(world: World) -> None:
         Outcome(Event.SEEN_PINNED, 0.0),
     ):
         (item,) = await world.lease()
-        told.append((item.status_checks, item.attempts))
+        counted.append((item.status_checks, item.attempts))
         await world.record(outcome, item)
-    assert told == [(0, 0), (1, 0), (1, 0), (2, 0), (1, 1), (2, 1), (1, 2), (2, 1)]
+    assert counted == [(0, 0), (1, 0), (1, 0), (2, 0), (1, 1), (2, 1), (1, 2), (2, 1)]
     (item,) = await world.lease()
     assert (item.status_checks, item.attempts, item.state) == (1, 0, ContentState.PINNED)
 

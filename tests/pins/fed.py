@@ -65,8 +65,8 @@ class Fed:
     async def ask_for(self, who: str, cids: Sequence[Cid]) -> None:
         """The requestor *who* pins them all, whoever has them."""
         for start in range(0, len(cids), AT_ONCE):  # more writes than that may not wait
-            some = cids[start : start + AT_ONCE]
-            await asyncio.gather(*(self.ledger.add(who, cid, str(cid), NO_LABEL) for cid in some))
+            batch = cids[start : start + AT_ONCE]
+            await asyncio.gather(*(self.ledger.add(who, cid, str(cid), NO_LABEL) for cid in batch))
 
     async def until_final(self) -> None:
         """Reconcile everything until nothing is left to do."""

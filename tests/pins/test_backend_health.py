@@ -21,28 +21,28 @@ from tests.waiting import until
 NOW = datetime(2026, 11, 22, 3, 0, tzinfo=UTC)
 
 
-class CountedWords:
-    """The word in the ledger, and how often it was left."""
+class CountedHealth:
+    """The health in the ledger, and every one that was stored."""
 
     def __init__(self, ledger: SqliteBackendHealth) -> None:
         self._ledger = ledger
-        self.kept: list[BackendHealth] = []
+        self.stored: list[BackendHealth] = []
 
     async def store(self, health: BackendHealth) -> None:
         await self._ledger.store(health)
-        self.kept.append(health)
+        self.stored.append(health)
 
 
 @pytest.fixture
-def words(database: LedgerDatabase) -> CountedWords:
-    return CountedWords(SqliteBackendHealth(database))
+def health_ledger(database: LedgerDatabase) -> CountedHealth:
+    return CountedHealth(SqliteBackendHealth(database))
 
 
 @pytest.fixture
 async def pins(
-    database: LedgerDatabase, backend: Backend, words: CountedWords
+    database: LedgerDatabase, backend: Backend, health_ledger: CountedHealth
 ) -> AsyncIterator[Pins]:
-    async with Pins(database, backend, health=words) as pins:
+    async with Pins(database, backend, health=health_ledger) as pins:
         yield pins
 
 
@@ -53,7 +53,7 @@ async def all_of(pins: Pins) -> list[PinStatus]:
 
 @pytest.mark.parametrize("is_rejecting_writes", [False, True])
 async def test_every_waiting_pin_says_why_and_until_when(
-    pins: Pins, backend: Backend, words: CountedWords, is_rejecting_writes: bool
+    pins: Pins, backend: Backend, health_ledger: CountedHealth, is_rejecting_writes: bool
 ) -> None:
     """Asked for alone or in a list, by any process of the ledger; no row of a content holds it,
     and when the backend is back nothing of it is left."""
@@ -61,11 +61,11 @@ async def test_every_waiting_pin_says_why_and_until_when(
     backend.is_rejecting_writes = is_rejecting_writes
     await pins.add(*range(200))
     pins.start()
-    await until(lambda: words.kept and words.kept[-1].since is not None)
+    await until(lambda: health_ledger.stored and health_ledger.stored[-1].since is not None)
     what = "takes no pins since 2" if is_rejecting_writes else "cannot be reached since 2"
-    told = await all_of(pins)
-    assert len(told) == 200
-    for status in (*told, pins.status(199)):
+    listed = await all_of(pins)
+    assert len(listed) == 200
+    for status in (*listed, pins.status(199)):
         assert status.error is not None
         assert what in status.error
         assert "; the next try is at 2" in status.error
@@ -74,32 +74,32 @@ async def test_every_waiting_pin_says_why_and_until_when(
     assert await pins.contents.reasons(9) == {None: 200}
     backend.is_unreachable = backend.is_rejecting_writes = False
     await pins.pinned(*range(200))
-    await until(lambda: words.kept[-1].since is None)
+    await until(lambda: health_ledger.stored[-1].since is None)
     assert {status.error for status in await all_of(pins)} == {None}
 
 
-async def test_an_outage_is_a_few_words_however_many_wait(
-    pins: Pins, backend: Backend, words: CountedWords
+async def test_an_outage_is_a_few_lines_however_many_wait(
+    pins: Pins, backend: Backend, health_ledger: CountedHealth
 ) -> None:
     """In the log as in the ledger: a warning at the first try and after twice as many each, none
-    for a content; and one word for each try."""
+    for a content; and one row for each try."""
     backend.is_unreachable = True
     with capture_logs() as logged:
         pins.start()
         await pins.add(*range(300))
         await until(lambda: backend.calls >= 20)
-    told = [line for line in logged if line["event"] == "pin backend is unreachable"]
-    assert {line["log_level"] for line in told} == {"warning"}
-    assert [line["tries"] for line in told] == [1, 2, 4, 8, 16][: len(told)]
+    warned = [line for line in logged if line["event"] == "pin backend is unreachable"]
+    assert {line["log_level"] for line in warned} == {"warning"}
+    assert [line["tries"] for line in warned] == [1, 2, 4, 8, 16][: len(warned)]
     assert not [line for line in logged if line["event"] == "not pinned yet"]
-    assert len(words.kept) <= backend.calls + 1
+    assert len(health_ledger.stored) <= backend.calls + 1
 
 
 def waiting(state: ContentState, error: str | None, pin: PinStatus) -> PinStatus:
     return PinStatus(pin.pin, state, error=error, next_at=NOW)
 
 
-async def test_what_has_a_verdict_keeps_it(pins: Pins) -> None:
+async def test_a_failure_keeps_its_reason_in_an_outage(pins: Pins) -> None:
     """A content that failed says so, and that it is tried when the backend is back; what is pinned
     has nothing to wait for."""
     await pins.add(1)
@@ -115,7 +115,7 @@ async def test_what_has_a_verdict_keeps_it(pins: Pins) -> None:
     assert "10.0.0.7" not in health.describe()
 
 
-def test_a_word_that_nobody_renews_is_not_believed() -> None:
+def test_a_health_that_nobody_renews_is_not_believed() -> None:
     """Of a process that died in an outage nothing follows for what is now; nor of a clock that was
     wrong."""
     health = BackendHealth(NOW, since=NOW, next_at=NOW + timedelta(seconds=8))
@@ -130,19 +130,19 @@ def test_our_own_fault_is_not_blamed_on_a_backend() -> None:
     assert health.describe().startswith("This service cannot keep content since 2026-11-22T03:00")
 
 
-class Kept:
-    """Words that are only counted."""
+class InMemory:
+    """Health that is stored in memory only."""
 
     def __init__(self) -> None:
-        self.kept: list[BackendHealth] = []
+        self.stored: list[BackendHealth] = []
 
     async def store(self, health: BackendHealth) -> None:
-        self.kept.append(health)
+        self.stored.append(health)
 
 
-async def test_a_backend_that_answers_costs_a_word_in_ten_seconds() -> None:
+async def test_a_backend_that_answers_costs_a_row_in_ten_seconds() -> None:
     """With the last answer, the peers that took part in it, and how many were pinned."""
-    clock, ledger = Clock(), Kept()
+    clock, ledger = Clock(), InMemory()
     availability = Availability(lambda _: 1.0, clock)
     health = HealthMonitor(availability, ledger, returned=lambda: None, clock=clock, ticks=clock)
     peers = (Peer("one", "pinned"), Peer("two", "cluster_error"))
@@ -153,13 +153,13 @@ async def test_a_backend_that_answers_costs_a_word_in_ten_seconds() -> None:
         health.record_peers([seen])
         health.record_outcomes([seen, BackendStatus(TrackerStatus.QUEUED), None])
         await health.store()
-    assert len(ledger.kept) == 10
-    last = ledger.kept[-1]
+    assert len(ledger.stored) == 10
+    last = ledger.stored[-1]
     assert last.answered_at == datetime.fromtimestamp(clock.now - 9, UTC)
     assert [(node.name, node.answers) for node in last.nodes] == [("one", True), ("two", False)]
     assert (last.pinned, round(last.seconds)) == (91, 91)
     health.record_answer(UpstreamUnavailable("away"), is_write=False)
     await health.store()
-    assert ledger.kept[-1].since == datetime.fromtimestamp(clock.now, UTC)
+    assert ledger.stored[-1].since == datetime.fromtimestamp(clock.now, UTC)
     await health.store()
-    assert len(ledger.kept) == 11
+    assert len(ledger.stored) == 11

@@ -125,7 +125,7 @@ async def test_a_step_back_is_told_from_time_that_passes() -> None:
     any case the first time and every *longest* seconds."""
     wall, ticks, ledger = Clock(), Clock(), Rebased()
     watch = ClockWatch(ledger, longest=LONGEST, lease=LEASE, clock=wall, monotonic=ticks)  # type: ignore[arg-type]
-    told = []
+    rebased = []
     for walled, passed in (
         *((0.0, 0.0), (1.0, 1.0), (1.0, 1.5), (YEAR, 1.0), (-YEAR, 1.0), (1.0, 1.0)),
         *((-1.5, 0.0), (-300.0, 1.0), (LONGEST, LONGEST), (1.0, 1.0)),
@@ -133,9 +133,9 @@ async def test_a_step_back_is_told_from_time_that_passes() -> None:
         wall.now, ticks.now = wall.now + walled, ticks.now + passed
         before = len(ledger.asked)
         await watch.check()
-        told.append([round(back) for back in ledger.asked[before:]])
+        rebased.append([round(back) for back in ledger.asked[before:]])
     year = round(YEAR)
-    assert told == [[0], [], [], [], [year + 1], [], [], [301], [0], []]
+    assert rebased == [[0], [], [], [], [year + 1], [], [], [301], [0], []]
 
 
 # The ledger.

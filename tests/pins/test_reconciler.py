@@ -73,8 +73,8 @@ async def test_an_outage_only_delays(pins: Pins, backend: Backend) -> None:
     assert pins.status(0).state is ContentState.QUEUED
     backend.is_unreachable = False
     await pins.pinned(*range(30))
-    told = [pins.status(number) for number in range(30)]
-    assert {(status.attempts, status.error) for status in told} == {(0, None)}
+    statuses = [pins.status(number) for number in range(30)]
+    assert {(status.attempts, status.error) for status in statuses} == {(0, None)}
     assert set(backend.sent.values()) == {1}
 
 

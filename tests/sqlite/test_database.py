@@ -86,8 +86,8 @@ async def test_a_full_disk_is_unavailable_and_recovers(database: Database) -> No
     def pages(limit: int) -> Callable[[sqlite3.Connection], int]:
         return lambda c: c.execute(f"PRAGMA max_page_count = {limit}").fetchone()[0]
 
-    here = await database.write(lambda c: c.execute("PRAGMA page_count").fetchone()[0])
-    await database.write(pages(here))
+    size = await database.write(lambda c: c.execute("PRAGMA page_count").fetchone()[0])
+    await database.write(pages(size))
     with pytest.raises(StorageUnavailable):
         await database.write(
             lambda c: c.executemany("INSERT INTO numbers VALUES (?)", ((n,) for n in range(10_000)))
