@@ -1,4 +1,4 @@
-"""What the tests of all pin backends ask of one, in few words, and how its server can be ill."""
+"""Short calls that the tests of all pin backends share, and the ways in which a server can fail."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the tests of the embedded store ask of it, in few words."""
+"""Short calls that the tests of the embedded store share."""
 
 import asyncio
 

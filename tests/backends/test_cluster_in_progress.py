@@ -1,4 +1,4 @@
-"""What the peers of a cluster have in hand, over the miniature: a few of them, or most."""
+"""What the peers of a cluster have in progress: at a few of them, or at most."""
 
 import pytest
 

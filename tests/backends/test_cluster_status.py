@@ -1,4 +1,4 @@
-"""What many peers of a cluster say becomes one word, and what they complain of becomes a reason."""
+"""The statuses of many peers become one status, and their errors become one reason."""
 
 import json
 from datetime import UTC, datetime

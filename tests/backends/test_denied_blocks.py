@@ -1,4 +1,4 @@
-"""What the operator's list blocks below a root: it is neither brought in nor served."""
+"""Blocks below a root that the denylist names: they are neither fetched nor served."""
 
 import asyncio
 import time

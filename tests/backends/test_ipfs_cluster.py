@@ -1,4 +1,5 @@
-"""The cluster adapter over a miniature cluster: what it asks, sends, and believes."""
+"""The cluster adapter over a miniature cluster: what it asks and sends, and which answers it
+accepts."""
 
 from dataclasses import replace
 from hashlib import sha256

@@ -1,4 +1,4 @@
-"""The words of Kubo, from bytes alone: lines, lists and reasons."""
+"""Kubo's answers, parsed from bytes alone: lines, lists and reasons."""
 
 from hashlib import sha256
 

@@ -1,5 +1,4 @@
-"""TrustlessGateways that take so many requests a second: what they hold is brought in, in one
-try."""
+"""Gateways with a rate limit: what they hold is fetched in one attempt."""
 
 import asyncio
 import time

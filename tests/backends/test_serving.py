@@ -1,4 +1,4 @@
-"""Serving what is kept: verified once more, in the order that others can check as it comes."""
+"""Serving stored blocks: verified again, in the order in which a client can check them."""
 
 import asyncio
 from collections.abc import AsyncIterator

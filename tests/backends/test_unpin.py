@@ -1,4 +1,4 @@
-"""Letting go: blocks go when no pin needs them, all of them, and no others."""
+"""Unpinning: a block is deleted when no pin needs it any more, and not before."""
 
 import asyncio
 import random

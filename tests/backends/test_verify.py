@@ -1,4 +1,4 @@
-"""Verifying the store: corruption is found, named with its pins, taken away, and brought in
+"""Verifying the store: corrupt blocks are found, named with their pins, deleted, and fetched
 again."""
 
 import pytest

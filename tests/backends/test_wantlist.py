@@ -1,4 +1,4 @@
-"""The wantlist: only what is linked belongs to a DAG, whatever order it comes in."""
+"""The wantlist: only linked blocks belong to a DAG, in whatever order they arrive."""
 
 import random
 

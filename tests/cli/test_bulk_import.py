@@ -1,4 +1,5 @@
-"""An import by itself: how lines are cut, how many pins are under way, what a bad ledger means."""
+"""An import by itself: how lines are cut, how many pins are in progress, and a ledger that
+fails."""
 
 import asyncio
 import io

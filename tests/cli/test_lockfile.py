@@ -1,4 +1,4 @@
-"""The mark beside a ledger: who runs, and how the last service was set."""
+"""The lockfile beside a ledger: whether a service runs, and how the last one was set."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Watched files: when a change shows, and that nothing that goes wrong takes a good value away."""
+"""Watched files: when a change shows, and that the last good value stays whatever goes wrong."""
 
 import os
 import threading
@@ -115,7 +115,7 @@ def finish(*threads: threading.Thread) -> None:
 def test_the_file_is_looked_at_once_a_second(
     file: Watched, path: Path, parser: Parser, clock: Clock
 ) -> None:
-    """A change shows at the next look; between two looks the file is not even touched."""
+    """A change shows at the next check; between two checks the file is not touched."""
     put(path, "second")
     clock.pass_(CHECK_SECONDS - 0.01)
     assert file.current() == "first"
@@ -227,7 +227,7 @@ def test_a_large_file_is_read_while_the_old_version_serves(
 def test_a_large_file_that_still_grows_is_left_alone(
     file: Watched, path: Path, parser: Parser, clock: Clock
 ) -> None:
-    """Only what two looks have seen alike is read: the half of a list blocks the half."""
+    """It is read only when two checks have seen it alike: half of a list blocks half."""
     with path.open("a") as growing:
         growing.write(LARGE)
         for _ in range(4):
@@ -267,7 +267,7 @@ def test_a_large_file_that_is_broken_alarms_once(file: Watched, path: Path, cloc
 def test_a_closed_file_changes_no_more(
     file: Watched, path: Path, parser: Parser, clock: Clock, text: str
 ) -> None:
-    """Neither by a reading that was under way, which logs nothing either, nor by a new look."""
+    """Neither by a reading that was in progress, which logs nothing, nor by a later check."""
     begin_reading(file, path, parser, clock, text)
     file.close()
     reading = readers()

@@ -1,4 +1,4 @@
-"""Who is let in: `security` in spec.yaml, before anything else is looked at."""
+"""Who is let in: `security` in spec.yaml is checked before anything else."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta

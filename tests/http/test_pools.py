@@ -1,4 +1,4 @@
-"""Names and pins go their own ways out: neither waits for a connection behind the other."""
+"""Names and pins have connections of their own: neither waits for the other's."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What requestors are told of the operator's servers: nothing, whoever wrote the words."""
+"""No answer to a requestor names the operator's servers, whoever wrote the text."""
 
 import sqlite3
 from contextlib import closing

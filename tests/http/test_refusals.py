@@ -1,4 +1,5 @@
-"""Who is refused and asks again at once is refused at a pace, and nobody else waits for that."""
+"""A client that is refused and asks again at once is refused at a pace, and nobody else waits for
+that."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,5 @@
-"""Requests begin in turn by requestor, so that nobody waits behind all that another has ready."""
+"""Requests begin in turn by requestor, so that nobody waits behind all that another one has
+sent."""
 
 import asyncio
 import gc

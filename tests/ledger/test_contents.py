@@ -1,4 +1,5 @@
-"""What is owed, in SQLite: leases that one worker has at a time, and outcomes of their holders."""
+"""The work queue in SQLite: a lease is held by one worker at a time, and only its holder records
+outcomes."""
 
 import asyncio
 import sqlite3
@@ -113,7 +114,7 @@ async def test_the_oldest_is_leased_first(world: World) -> None:
 
 
 async def test_a_lost_lease_writes_nothing(world: World) -> None:
-    """Who slept through it neither sends nor records, and does not disturb who came after."""
+    """Its former holder neither sends nor records, and does not disturb the new holder."""
     await world.promise(1)
     (old,) = await world.lease("slow")
     world.clock.now += LEASE + 1

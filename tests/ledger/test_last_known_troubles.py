@@ -1,4 +1,5 @@
-"""Last known answers in trouble: nothing is raised, nothing grows, and writing goes on after it."""
+"""Last known answers when the database fails: nothing is raised, memory is bounded, and writing
+goes on afterwards."""
 
 import sqlite3
 from collections.abc import Callable, Iterator

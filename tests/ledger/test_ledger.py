@@ -136,7 +136,8 @@ def test_moments_only_grow() -> None:
 
 
 async def test_a_burst_gives_every_pin_its_own_moment(ledger: SqlitePins, clock: Clock) -> None:
-    """Three thousand pins at one moment of the clock: none shares a created_at, all stay near."""
+    """Three thousand pins at one time of the clock have three thousand values of created_at, within
+    a second."""
     await asyncio.gather(*(add(ledger, number) for number in range(3000)))
     page = await ledger.search("anna", Search(limit=5000), as_it_is)
     moments = [status.pin.created_at for status in page.pins]
@@ -254,7 +255,7 @@ async def test_one_of_two_replacements_wins(ledger: SqlitePins) -> None:
 async def test_the_last_removal_releases_the_content(
     ledger: SqlitePins, database: LedgerDatabase
 ) -> None:
-    """Until then it stays; twice is not known."""
+    """Until then it stays; a second removal finds nothing."""
     await add(ledger, 1)
     await add(ledger, 1, "ben")
     assert await ledger.remove("anna", cid(1)) is Removal.STILL_HELD
@@ -278,7 +279,7 @@ async def test_a_released_content_waits_for_the_grace_period(world: World) -> No
 
 
 async def test_a_new_pin_ends_the_grace_period(world: World) -> None:
-    """It is due at once, as a promise that was never reconciled, of a new generation."""
+    """The content is due at once, as a first try of a new generation."""
     await world.promise(1)
     (before,) = await world.lease()
     await world.record(Outcome(Event.SEEN_FAILED, 600.0, error="no"), before)
@@ -432,7 +433,8 @@ async def test_status_tells_what_was_seen(world: World) -> None:
 
 
 async def test_a_new_origin_is_tried_at_once(world: World) -> None:
-    """Of a content that waits out a long backoff; other words are no reason."""
+    """A content in a long backoff becomes due when a pin of it gets a new origin, but not for a new
+    name."""
     await world.promise(1)
     (item,) = await world.lease()
     await world.record(Outcome(Event.SEEN_FAILED, 600.0, None, "no"), item)
@@ -443,7 +445,7 @@ async def test_a_new_origin_is_tried_at_once(world: World) -> None:
 
 
 async def test_origins_are_those_of_the_newest_pins(ledger: SqlitePins, clock: Clock) -> None:
-    """By pin, of that content only, and not of all who hold it."""
+    """One list for each of the twenty newest pins of that content."""
     for number in range(30):
         clock.now += 1
         await ledger.add(f"{number}", cid(1), "x", Label(origins=(f"/{number}/a", f"/{number}/b")))

@@ -1,4 +1,4 @@
-"""Leases in turn by requestor, in SQLite: who has much that waits does not stand before others."""
+"""Leases in turn by requestor: a requestor with many waiting contents does not delay others."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ def test_one_alone_has_all_its_workers_and_others_find_room(workers: int) -> Non
 
 
 async def test_a_requestor_whose_share_is_used_up_is_passed_over(world: World) -> None:
-    """What it has under way counts, in the queue and in all; and nobody is asked in vain."""
+    """Its work in progress counts, of the queue and of all queues; `any_due` knows it as well."""
     await world.promise(*range(100))
     first = await lease(world, 12)
     assert len(first) == 8
@@ -100,8 +100,8 @@ async def test_retries_are_leased_in_turn_too(world: World) -> None:
 
 
 async def test_a_shared_content_waits_in_the_turn_that_comes_first(world: World) -> None:
-    """Ben pins what stands at the end of anna's queue: it is his turn that it is served in; the
-    other way round nothing is moved."""
+    """Ben pins the last content of anna's queue: it is leased in ben's turn. The other way round it
+    is not moved."""
     await world.promise(*range(100))
     await world.promise(99, who="ben")
     assert 99 in numbers(await world.lease(first_tries=2, retries=0))
@@ -125,7 +125,7 @@ async def test_a_shared_content_is_not_held_up_by_a_flood_that_comes_later(world
 
 
 async def test_a_removal_leaves_no_turn_behind(world: World) -> None:
-    """Anna's queue is no place for what only ben holds now."""
+    """What only ben holds now is not leased in anna's turn."""
     await world.promise(1)
     await world.promise(1, who="ben")
     await world.ledger.remove("anna", cid(1))
@@ -152,8 +152,8 @@ async def test_releasing_and_pinning_again_gains_no_turns(world: World) -> None:
 async def test_queues_that_turn_out_to_be_empty_are_passed_over(
     world: World, database: LedgerDatabase
 ) -> None:
-    """A thousand requestors whose contents are pinned by now do not hide the one that waits; their
-    lines are gone when that one was found."""
+    """The queues of a thousand requestors whose contents are pinned do not hide the one that waits,
+    and their rows are deleted on the way."""
     for number in range(1_000):
         await world.promise(number, who=f"who {number}")
     while items := await world.contents.lease("a", LEASE, quota(1_000)):
@@ -166,7 +166,7 @@ async def test_queues_that_turn_out_to_be_empty_are_passed_over(
 
 
 async def test_whatever_waits_stands_in_the_line(world: World, database: LedgerDatabase) -> None:
-    """No content is due before its queue is: after pins, outcomes, releases and removals alike."""
+    """After pins, outcomes, releases and removals no content is due before its requestor's turn."""
     for number in range(60):
         await world.promise(number % 40, who=f"who {number % 7}")
         if number % 3 == 0:

@@ -1,4 +1,4 @@
-"""A miniature cluster that is fed from a ledger by the real reconciler, on one clock."""
+"""A miniature cluster and the real reconciler of a ledger, on one clock."""
 
 import asyncio
 from collections.abc import Callable, Sequence

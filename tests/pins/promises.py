@@ -157,7 +157,7 @@ class Promises:
     """The suite. A test file inherits it and has a fixture `bench`."""
 
     async def test_what_was_never_pinned_is_absent(self, bench: Bench) -> None:
-        """Of a CID nobody has asked for the backend says positively that it is not there."""
+        """The status of a CID that nobody has pinned is ABSENT, not UNKNOWN."""
         held = await provide(bench, b"somebody has it, nobody pinned it")
         for cid in (held, raw(b"nobody has it")):
             seen = await status_of(bench, cid)
@@ -165,7 +165,7 @@ class Promises:
             assert seen.replicas == 0
 
     async def test_a_pin_leads_to_a_pinned_content(self, bench: Bench) -> None:
-        """What is asked for once becomes pinned, all of it, and stays when nobody else has it."""
+        """After a pin request all blocks are pinned, and they stay when nobody else has them."""
         leaf = await provide(bench, b"a leaf")
         root, data = node([leaf])
         await bench.provide(root, data)
@@ -232,7 +232,8 @@ class Promises:
         assert await bench.keeps(raw(leaf))
 
     async def test_an_outage_is_never_absence(self, bench: Bench) -> None:
-        """While nothing can be reached nothing is known: no call says so of a content."""
+        """While nothing can be reached no call says that a content is absent: it raises, unless the
+        backend holds its pins itself."""
         cid = await provide(bench, b"through the dark")
         other = await provide(bench, b"asked for in the dark")
         await pinned(bench, cid)
@@ -281,7 +282,7 @@ class Promises:
     async def test_a_pin_cancelled_in_the_middle_and_repeated_is_pinned(
         self, bench: Bench, turns: int
     ) -> None:
-        """However far a call has come when it is cancelled, the next ones end it well."""
+        """Whenever a pin call is cancelled, later calls complete the pin."""
         leaves = [await provide(bench, b"leaf %d" % number) for number in range(3)]
         root, data = node(leaves)
         await bench.provide(root, data)

@@ -55,8 +55,8 @@ async def all_of(pins: Pins) -> list[PinStatus]:
 async def test_every_waiting_pin_says_why_and_until_when(
     pins: Pins, backend: Backend, health_ledger: CountedHealth, is_rejecting_writes: bool
 ) -> None:
-    """Asked for alone or in a list, by any process of the ledger; no row of a content holds it,
-    and when the backend is back nothing of it is left."""
+    """Alone and in a list. The reason is not stored in the rows of contents, and it is gone when
+    the backend is back."""
     backend.is_unreachable = not is_rejecting_writes
     backend.is_rejecting_writes = is_rejecting_writes
     await pins.add(*range(200))
@@ -81,8 +81,8 @@ async def test_every_waiting_pin_says_why_and_until_when(
 async def test_an_outage_is_a_few_lines_however_many_wait(
     pins: Pins, backend: Backend, health_ledger: CountedHealth
 ) -> None:
-    """In the log as in the ledger: a warning at the first try and after twice as many each, none
-    for a content; and one row for each try."""
+    """The log has a warning at tries 1, 2, 4, 8 and so on, and none for a content; the ledger has
+    one row for each try."""
     backend.is_unreachable = True
     with capture_logs() as logged:
         pins.start()
@@ -100,8 +100,8 @@ def waiting(state: ContentState, error: str | None, pin: PinStatus) -> PinStatus
 
 
 async def test_a_failure_keeps_its_reason_in_an_outage(pins: Pins) -> None:
-    """A content that failed says so, and that it is tried when the backend is back; what is pinned
-    has nothing to wait for."""
+    """A failed content keeps its own reason, and its next try is when the backend is back; a pinned
+    one is not changed."""
     await pins.add(1)
     pin = pins.status(1)
     again = NOW + timedelta(seconds=8)
@@ -116,8 +116,7 @@ async def test_a_failure_keeps_its_reason_in_an_outage(pins: Pins) -> None:
 
 
 def test_a_health_that_nobody_renews_is_not_believed() -> None:
-    """Of a process that died in an outage nothing follows for what is now; nor of a clock that was
-    wrong."""
+    """The process that stored it may have died, or its clock was wrong."""
     health = BackendHealth(NOW, since=NOW, next_at=NOW + timedelta(seconds=8))
     assert health.is_unavailable(NOW + timedelta(minutes=2))
     assert not health.is_unavailable(NOW + timedelta(hours=1))

@@ -16,7 +16,8 @@ def test_it_adapts_to_how_long_contents_take() -> None:
 
 
 def test_it_forgets_when_nothing_happens() -> None:
-    """After a busy hour a single content is soon checked again; a clock set back is no matter."""
+    """After a busy hour a single content is soon checked again, also where the clock was set
+    back."""
     interval = PollInterval(0.5, 20.0)
     for _ in range(100):
         interval.record(1000.0, at_first=False)

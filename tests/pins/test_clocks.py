@@ -64,7 +64,8 @@ async def pins(database: LedgerDatabase, backend: Backend, wall: SetClock) -> As
 async def test_a_pin_of_a_clock_that_was_ahead_is_kept_when_it_is_right(
     pins: Pins, backend: Backend, wall: SetClock, jump: float
 ) -> None:
-    """Made, and waiting out a backoff, while the clock was wrong: the step back is noticed."""
+    """It was made, and waits out a backoff, under a clock that is then set back: that is noticed,
+    and the pin is kept."""
     wall.ahead = jump
     backend.deferred.add(cid(1))
     backend.is_rejecting_writes = True
@@ -121,8 +122,8 @@ class Rebased:
 
 
 async def test_a_step_back_is_told_from_time_that_passes() -> None:
-    """Of both clocks one runs away: only where the wall clock loses is anything set again, and in
-    any case the first time and every *longest* seconds."""
+    """Times in the ledger are rebased where the wall clock lost time against the monotonic clock,
+    at the first check, and every *longest* seconds."""
     wall, ticks, ledger = Clock(), Clock(), Rebased()
     watch = ClockWatch(ledger, longest=LONGEST, lease=LEASE, clock=wall, monotonic=ticks)  # type: ignore[arg-type]
     rebased = []
@@ -142,8 +143,8 @@ async def test_a_step_back_is_told_from_time_that_passes() -> None:
 
 
 async def test_what_waits_beyond_every_backoff_is_due(world: World) -> None:
-    """Queued, failed, and in a queue that was served under the wrong clock; what waits within the
-    longest backoff waits on."""
+    """A wait that is longer than the longest backoff was written by a wrong clock; a shorter one
+    goes on."""
     await world.promise(5)
     (item,) = await world.lease()
     await world.record(Outcome(Event.SEEN_FAILED, LONGEST - 1, attempted=True), item)
@@ -160,7 +161,7 @@ async def test_what_waits_beyond_every_backoff_is_due(world: World) -> None:
 
 
 async def test_a_lease_of_the_future_is_not_taken_from_who_lives(world: World) -> None:
-    """It becomes one from now, that its owner renews, or that runs out."""
+    """It is shortened to one from now, which its owner renews or which runs out."""
     world.clock.now += YEAR
     await world.promise(1, 2)
     (lives,) = await world.contents.lease("lives", LEASE, ONE)
@@ -205,7 +206,7 @@ async def test_a_step_back_takes_as_much_from_every_wait(world: World) -> None:
 
 
 async def test_what_was_sent_in_the_future_was_sent_just_now(world: World) -> None:
-    """Its batch age begins with the first lease, and ends."""
+    """The batch age of its request begins with the next lease, and ends."""
     world.clock.now += YEAR
     await world.promise(1)
     (item,) = await world.lease()

@@ -53,8 +53,8 @@ async def begin_flood(pins: Pins, hanging: Iterable[int] = FLOOD) -> None:
 async def test_contents_that_hang_leave_another_requestor_its_workers(
     pins: Pins, backend: Backend
 ) -> None:
-    """Five hundred that hang for ever: twenty of somebody else are pinned, one after the other and
-    all at once, and a third requestor's too."""
+    """Beside five hundred that hang for ever, twenty pins of another requestor are made, one after
+    the other and at once, and a third requestor's too."""
     await begin_flood(pins)
     for number in range(5):
         await pins.add(number, who="b")
@@ -69,7 +69,7 @@ async def test_contents_that_hang_leave_another_requestor_its_workers(
 async def test_another_requestor_has_a_third_of_what_it_has_alone(
     pins: Pins, backend: Backend
 ) -> None:
-    """So that many pins of its own take three times as long at most, and not by turns of one."""
+    """So its pins take at most three times as long, and are not made one at a time."""
     await begin_flood(pins, [*FLOOD, *range(100)])
     await pins.add(*range(100), who="b")
     await until(lambda: under_way(backend, range(100)) * 3 >= WORKERS)
@@ -79,7 +79,7 @@ async def test_another_requestor_has_a_third_of_what_it_has_alone(
 async def test_what_is_tried_again_for_ever_leaves_retries_to_others(
     pins: Pins, backend: Backend
 ) -> None:
-    """A flood that was tried before and hangs now: what somebody else has to try again is."""
+    """A flood of retries hangs: another requestor's retry is made all the same."""
     flood = FLOOD[:60]
     backend.deferred = {cid(number) for number in [*flood, 1]}
     pins.start()
@@ -95,8 +95,8 @@ async def test_what_is_tried_again_for_ever_leaves_retries_to_others(
 
 
 async def test_what_fails_at_once_does_not_go_before(pins: Pins, backend: Backend) -> None:
-    """A flood of contents that fail in no time, and are tried again and again: between somebody
-    else's pin and its first try there is a turn of the flood, not all of it."""
+    """A flood of contents fails at once and is retried: another requestor's pin is tried after a
+    share of them, not after all."""
     backend.refused = {cid(number) for number in FLOOD}
     pins.start()
     await pins.add(*FLOOD)

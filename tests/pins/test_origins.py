@@ -33,14 +33,14 @@ def test_origins_are_taken_as_they_are_sent() -> None:
 
 
 def test_private_ones_are_passed_over_beside_others() -> None:
-    """As a Kubo sends all that it listens on: what is left is what is of use."""
+    """A Kubo sends every address that it listens on: the public ones are used."""
     assert RULES.taken([LOCAL, LAN, node(1)]) == (node(1),)
     assert OriginRules(private=True).taken([LOCAL, node(1)]) == (LOCAL, node(1))
 
 
 @pytest.mark.parametrize("texts", [[LOCAL], [LAN, LOCAL], ["/dns4/localhost/tcp/80/http"]])
 def test_only_private_ones_are_refused(texts: list[str]) -> None:
-    """And who sent them is told why; unless the operator lets them in."""
+    """With a reason, unless the operator allows private origins."""
     with pytest.raises(InvalidBody, match="not on the public internet"):
         RULES.taken(texts)
     assert OriginRules(private=True).taken(texts) == tuple(texts)
@@ -93,7 +93,7 @@ class Backend:
 
 
 async def test_the_backends_addresses_are_kept_fresh() -> None:
-    """What it says now is told from then on; an outage changes nothing, and is got over."""
+    """They are asked for again and again; during an outage the last ones are kept."""
     backend = Backend(failures=1)
     delegates = Delegates(backend, (), refresh=0.01)
     delegates.start()
@@ -111,7 +111,7 @@ async def test_the_backends_addresses_are_kept_fresh() -> None:
 
 
 async def test_what_the_operator_names_rules() -> None:
-    """Then nobody is asked, and what is named is told as it is."""
+    """Then the backend is not asked, and the named addresses are given out unchanged."""
     backend = Backend()
     delegates = Delegates(backend, [LOCAL], refresh=0.01)
     delegates.start()

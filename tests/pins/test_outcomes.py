@@ -1,4 +1,4 @@
-"""Waiting for the first word about a content: few do, and they hear it."""
+"""Waiting for the first outcome of a content: only a few callers may wait, and those hear it."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ async def test_few_wait_and_the_others_are_not_kept() -> None:
 
 
 async def test_who_has_heard_or_gone_makes_room() -> None:
-    """However a wait has ended: by a word, by its time, or because the caller went away."""
+    """A wait ends with an outcome, with its timeout, or when the caller is cancelled."""
     outcomes = Outcomes(limit=1)
     (task,) = await waiters(outcomes, 1)
     outcomes.record_answer(cid(0))

@@ -65,7 +65,7 @@ async def test_it_is_idle_when_nothing_waits(pins: Pins, backend: Backend) -> No
 
 
 async def test_an_outage_only_delays(pins: Pins, backend: Backend) -> None:
-    """While the backend is unreachable pins stay queued; soon after, they are pinned."""
+    """While the backend is unreachable pins stay queued; when it is back, they are pinned."""
     backend.is_unreachable = True
     pins.start()
     await pins.add(*range(30))
@@ -79,8 +79,8 @@ async def test_an_outage_only_delays(pins: Pins, backend: Backend) -> None:
 
 
 async def test_many_are_checked_together(database: LedgerDatabase) -> None:
-    """Their status checks are due at moments of their own: while many are reconciled they wait for
-    each other a little, so that one question is about several."""
+    """While many are reconciled a due status check waits a little for others, so that one call asks
+    about several."""
     backend = Backend(batch_age=1.0)
     policy = replace(QUICK, batch=10, gather_many=0.2, first_backoff=0.1, longest_backoff=0.5)
     async with Pins(database, backend, policy) as pins:
@@ -121,8 +121,8 @@ async def test_workers_are_bounded(pins: Pins, backend: Backend) -> None:
 async def test_a_batch_gives_back_its_own_work_only(
     database: LedgerDatabase, backend: Backend
 ) -> None:
-    """What was final, and is under way again in a newer batch, still counts when the older batch
-    ends: two workers never are three."""
+    """A content that was final and is in a newer batch still counts as work when its older batch
+    ends: two workers never become three."""
     backend.deferred.add(cid(0))  # final at once, and due again soon
     backend.seconds = 0.4  # the other one of the batch takes longer
     async with Pins(database, backend, replace(QUICK, workers=2)) as pins:
@@ -244,7 +244,7 @@ async def test_the_last_requestor_takes_the_content_along(pins: Pins, backend: B
 async def test_what_is_pinned_again_within_the_grace_never_leaves(
     database: LedgerDatabase, backend: Backend
 ) -> None:
-    """A requestor that thinks better of it costs the backend nothing."""
+    """The backend gets no unpin and no second pin."""
     async with Pins(database, backend, grace=60.0) as pins:
         pins.start()
         await pins.add(1)

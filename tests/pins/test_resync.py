@@ -87,8 +87,8 @@ async def due(world: World) -> set[int]:
 async def test_ten_thousand_contents_are_compared(
     world: World, resync: Resync, pinset: Pinset
 ) -> None:
-    """Fifty that are lost are due, and nothing else; thirty unmanaged pins are told, in a
-    sample."""
+    """Fifty that are lost become due, and nothing else; 130 unmanaged pins are counted, a hundred
+    of them are named in the report."""
     await hold(world, range(MANY))
     lost = set(range(7, MANY, 200))
     unmanaged = [cid(STRANGE + number) for number in range(130)]
@@ -113,7 +113,7 @@ async def test_a_wiped_backend_is_asked_for_everything(
 
 
 async def test_an_empty_ledger_has_only_unmanaged_pins(resync: Resync, pinset: Pinset) -> None:
-    """And none of them is touched: the backend here fails whoever tries."""
+    """None of them is touched: this backend refuses every request."""
     pinset.cids = [cid(1), cid(2)]
     report = await resync.now()
     assert report is not None
@@ -152,7 +152,7 @@ async def test_a_list_that_breaks_off_proves_nothing(
 async def test_one_process_resyncs_at_a_time(
     world: World, resyncs: SqliteResyncs, resync: Resync, pinset: Pinset
 ) -> None:
-    """A second one that wants to is told that somebody is at it; afterwards it may."""
+    """While one runs, another one returns None; afterwards it may run."""
     await hold(world, [1, 2])
     pinset.cids = [cid(1), cid(2)]
     pinset.is_open.clear()
@@ -170,7 +170,7 @@ async def test_one_process_resyncs_at_a_time(
 async def test_a_resync_that_lost_its_lease_stops(
     world: World, resyncs: SqliteResyncs, resync: Resync, pinset: Pinset
 ) -> None:
-    """Asleep for longer than it lasts, it reports nothing: another process has begun again."""
+    """It slept longer than its lease lasts and another process has begun: it stores no report."""
     await hold(world, [1, 2])
     pinset.cids = [cid(2)]
     pinset.is_open.clear()
@@ -210,7 +210,7 @@ async def test_a_resync_waits_for_its_time(
 async def test_it_resyncs_at_the_start_and_when_triggered(
     world: World, resyncs: SqliteResyncs, pinset: Pinset
 ) -> None:
-    """Nobody knows what a backend has been through while nobody watched."""
+    """At the start, as the backend may have lost pins while no service ran."""
     schedule = ResyncSchedule(interval=3600.0, least=0.01)
     resync = Resync(resyncs, pinset, wake=lambda: None, schedule=schedule, clock=world.clock)
     await hold(world, [1])

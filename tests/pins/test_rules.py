@@ -138,7 +138,8 @@ OLD_WORDS = [
 def test_an_old_word_counts_where_it_is_from_after_the_last_request(
     rules: DecisionRules, facts: dict[str, Any], oldest: float | None
 ) -> None:
-    """What is in doubt, and what nobody holds any more, is asked for now."""
+    """How old a cached status may be. What is in doubt, and what is being unpinned, is asked for
+    now."""
     assert rules.max_status_age(item(**facts), NOW) == oldest
 
 
@@ -162,7 +163,8 @@ def test_a_pin_is_final_once_it_can_no_longer_be_lost(
 def test_a_replica_that_does_not_answer_is_left_to_the_resync(
     rules: DecisionRules,
 ) -> None:
-    """What was pinned and is still held by somebody stays pinned; nothing can be done about it."""
+    """A pinned content of which some replicas answer stays pinned, and is not checked again: no
+    request would help."""
     seen = BackendStatus(TrackerStatus.UNKNOWN, 2, 3, reason="a peer is silent")
     action = rules.decide(
         item(PINNED, last_request=LastRequest.PIN, requested_at=LONG_AGO), seen, NOW
@@ -178,7 +180,7 @@ def test_a_replica_that_does_not_answer_is_left_to_the_resync(
 
 
 def test_a_store_without_batches_is_believed_at_once() -> None:
-    """With a batch age of 0 its first word counts, whatever was sent just now."""
+    """With a batch age of 0 a status counts right after a request."""
     rules = DecisionRules(ReconcilePolicy(), 0.0)
     pinned, absent = BackendStatus(TrackerStatus.PINNED), BackendStatus(TrackerStatus.ABSENT)
     asked = item(last_request=LastRequest.PIN, requested_at=NOW)

@@ -81,7 +81,7 @@ async def test_the_log_does_not_grow_for_ever(tmp_path: Path) -> None:
 async def test_without_pauses_a_long_wal_restarts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where something new is always there before the old is checkpointed, writers wait for a
+    """Where new writes always arrive before the old ones are checkpointed, writers are held for a
     moment."""
     monkeypatch.setattr(checkpointer, "MAX_WAL_PAGES", 500)
     path = tmp_path / "ledger.sqlite"
@@ -99,7 +99,7 @@ async def test_without_pauses_a_long_wal_restarts(
 async def test_what_is_checkpointed_is_not_checkpointed_again(
     checkpoints: list[str], tmp_path: Path
 ) -> None:
-    """Not where nothing was written since, nor where what was written has changed nothing."""
+    """Neither where nothing was written since, nor where a write has changed nothing."""
     async with LedgerDatabase(tmp_path / "ledger.sqlite") as database:
         await add(database, 1)
         await until(lambda: checkpoints)
@@ -117,8 +117,8 @@ async def test_what_is_checkpointed_is_not_checkpointed_again(
 
 
 async def test_one_process_checkpoints_for_all(checkpoints: list[str], tmp_path: Path) -> None:
-    """What a second one writes is checkpointed by the first, and by itself when the first is
-    gone."""
+    """The first process checkpoints what the second writes; when the first is gone, the second does
+    it."""
     path = tmp_path / "ledger.sqlite"
     async with AsyncExitStack() as stack:
         async with LedgerDatabase(path) as first:

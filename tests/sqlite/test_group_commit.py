@@ -44,8 +44,8 @@ def _nothing() -> None:
 
 
 async def test_anothers_flood_delays_a_write_by_its_share() -> None:
-    """1,000 writes of one wait at all times. Another's write is committed with the next group or
-    the one after it, as it is alone, and those are small while two are there."""
+    """Beside 1,000 waiting writes of one requestor, a write of another one is committed with the
+    next group or the one after it; groups are small while two requestors wait."""
     ledger = Ledger()
     alone = await _commits_waited(ledger, hogs=0)
     beside = await _commits_waited(ledger, hogs=1_000)
@@ -80,7 +80,7 @@ async def _commits_waited(ledger: Ledger, hogs: int) -> list[int]:
 
 
 async def test_who_writes_alone_fills_whole_groups() -> None:
-    """A reserve for others costs nobody's throughput."""
+    """A requestor that writes alone loses no throughput to the reserve for others."""
     ledger = Ledger()
     ledger.is_free.clear()
     async with writer(ledger) as writes:
@@ -123,7 +123,7 @@ async def test_a_bug_in_a_commit_is_heard_and_survived() -> None:
 
 
 async def test_a_commit_hears_whether_it_follows_another_at_once() -> None:
-    """Only where a write had come before the last commit was over; not where it came later."""
+    """True only where a write was queued before the last commit was over."""
     ledger = Ledger()
     async with writer(ledger) as writes:
         await writes.put(_nothing, "first")

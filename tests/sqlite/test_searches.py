@@ -37,8 +37,8 @@ def searches(folder: Path, max_wal_bytes: int) -> Iterator[Searches]:
 
 
 async def test_searches_are_taken_in_turn(database: LedgerDatabase) -> None:
-    """A flood of one's searches that hold their threads leaves a thread to another, and who wants
-    more than may wait hears that it is our overload."""
+    """While one requestor's searches hold their threads another's are run; above its limit a
+    requestor gets Overloaded."""
     goes_on = threading.Event()
 
     def held(_: sqlite3.Connection) -> bool:
@@ -91,8 +91,8 @@ async def test_a_search_that_nobody_waits_for_keeps_its_place(database: LedgerDa
 async def test_where_the_log_is_long_they_wait_for_each_other(
     tmp_path: Path, database: LedgerDatabase
 ) -> None:
-    """Nobody is refused: one runs after the other, in the order in which they came, so that the
-    log can be checkpointed between. What is our own waits for nobody."""
+    """Where the WAL is long, searches run one after the other, so that it can be checkpointed in
+    between. The service's own searches do not wait."""
     at_once: list[int] = []
     most = 0
     lock = threading.Lock()
@@ -125,7 +125,8 @@ async def test_where_the_log_is_long_they_wait_for_each_other(
 async def test_each_reads_of_one_moment_and_the_next_of_a_later_one(
     tmp_path: Path, database: LedgerDatabase
 ) -> None:
-    """Also on a connection that is kept; one whose search has failed is not."""
+    """Each reads one snapshot, also on a connection that is kept; a connection whose search has
+    failed is not kept."""
 
     def count(connection: sqlite3.Connection) -> int:
         return int(connection.execute("SELECT count(*) FROM numbers").fetchone()[0])

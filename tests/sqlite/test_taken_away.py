@@ -150,8 +150,8 @@ async def test_nothing_is_promised_that_is_not_kept(
 async def test_an_older_copy_is_noticed(
     database: LedgerDatabase, folder: Path, ledger: SqlitePins
 ) -> None:
-    """Whoever copies a backup over the ledger of a running service (`cp`, the same file, as long
-    as it was) is told to stop it first, and no pin is promised in the mixture."""
+    """A backup that is copied over the ledger of a running service (`cp`: the same file, as long as
+    before): no pin is acknowledged in the mixture."""
     path = folder / "ledger.sqlite"
     assert all(await add(ledger, 1))
     await until(lambda: kept(path, "immutable=1") == 1)
@@ -193,8 +193,8 @@ async def test_what_was_in_a_log_that_was_removed_is_saved(
 async def test_what_follows_at_once_is_not_written_either(
     database: LedgerDatabase, folder: Path, ledger: SqlitePins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ledger goes between two commits that follow each other, in the moment after the files
-    were looked at for the first: the second one is refused, and not in what was taken away."""
+    """The ledger is renamed between two commits that follow at once, after the files were checked
+    for the first: the second one is refused, and is not in the renamed file."""
     path, is_queued = folder / "ledger.sqlite", threading.Event()
     check, threads = DatabaseFiles.check, []
 
