@@ -72,7 +72,6 @@ class Ethereum(Miniature):
         self.blocks: list[str] = []  # the block of every eth_call, as it was sent
         self.calls: list[tuple[str, bytes]] = []  # (contract, data) of every eth_call
         self.is_of_today = True  # the Universal Resolver has the interface of ENSIP-23
-        self.nested_errors = False  # report revert data as `error.data.data`
         self._open = asyncio.Event()
         self._open.set()
 
@@ -113,9 +112,7 @@ class Ethereum(Miniature):
             else:
                 said["result"] = "0x" + self._result(asked).hex()
         except Revert as revert:
-            data: Any = "0x" + revert.data.hex()
-            if self.nested_errors:
-                data = {"data": data, "message": "VM exception"}
+            data = "0x" + revert.data.hex()
             said["error"] = {"code": 3, "message": "execution reverted", "data": data}
         except LookupError as unknown:
             code = -32005 if self.mood == "limited" else -32000

@@ -13,6 +13,7 @@ from content_gateway.model.ipns_name import IpnsName
 from tests.clock import NOW, Clock, let_tasks_run
 from tests.ipns.signing import Signer, data, when
 from tests.ipns.sources import Dns, Memory, Source, Txt, resolver_of
+from tests.names.services import Blocks
 
 FIRST = IpfsPath(Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"))
 SECOND = IpfsPath(Cid.parse("bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi"))
@@ -324,24 +325,6 @@ async def test_a_chain_does_not_outlast_the_first_wait() -> None:
     await resolver.close()
 
 
-class Blocks:
-    """A denylist of two sets."""
-
-    def __init__(self) -> None:
-        self.names: set[IpnsName] = set()
-        self.cids: set[Cid] = set()
-
-    def check_ipns(self, name: IpnsName) -> None:
-        """Raises Blocked for a listed name."""
-        if name in self.names:
-            raise Blocked("This IPNS name is blocked.")
-
-    def check_cid(self, cid: Cid) -> None:
-        """Raises Blocked for a listed CID."""
-        if cid in self.cids:
-            raise Blocked("This content is blocked.")
-
-
 @pytest.mark.parametrize("blocked", ["first", "second", "content"])
 async def test_a_chain_through_anything_blocked_is_blocked(blocked: str) -> None:
     """Whatever is on the way; known or not, and however it is asked for."""
@@ -353,7 +336,7 @@ async def test_a_chain_through_anything_blocked_is_blocked(blocked: str) -> None
     if blocked == "content":
         blocks.cids.add(FIRST.cid)
     else:
-        blocks.names.add(SIGNERS[blocked == "second"].name)
+        blocks.ipns.add(SIGNERS[blocked == "second"].name)
     with pytest.raises(Blocked):
         await resolver.latest(name)
     with pytest.raises(Blocked):
@@ -368,7 +351,7 @@ async def test_a_chain_through_anything_blocked_is_blocked(blocked: str) -> None
 async def test_a_blocked_name_is_not_even_looked_up() -> None:
     """No source hears of it."""
     source, blocks = Source(), Blocks()
-    blocks.names.add(chain(source, 1))
+    blocks.ipns.add(chain(source, 1))
     resolver = resolver_of(source, denylist=blocks)
     with pytest.raises(Blocked):
         await resolver.latest(SIGNERS[0].name)

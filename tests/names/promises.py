@@ -5,12 +5,13 @@ each service's world is built is left to benches.py. A zone file is no name serv
 and test_zone.py has its promises."""
 
 import asyncio
-from typing import Protocol, get_args
+from typing import Protocol
 
 import pytest
 
 from content_gateway.errors import (
     InvalidCoinType,
+    InvalidUpstreamResponse,
     NameNotFound,
     UpstreamError,
     UpstreamTimeout,
@@ -28,8 +29,26 @@ WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
 OTHER_WALLET = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 CONTENT = IpfsContent(Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"))
 COINS = [CoinType(0), CoinType(2), CoinType(501), CoinType(0x80000000 | 8453)]
-# "hang" has a test of its own; "revert" is what a contract says, and services differ about it.
-FAILURES: list[Mood] = [mood for mood in get_args(Mood) if mood not in ("well", "hang", "revert")]
+# A server that cannot be asked is unavailable, one that says something else is invalid; "hang" has
+# a test of its own.
+FAILURES: dict[Mood, type[UpstreamError]] = {
+    "dark": UpstreamUnavailable,
+    "cut": UpstreamUnavailable,
+    "404": InvalidUpstreamResponse,
+    "429": UpstreamUnavailable,
+    "500": UpstreamUnavailable,
+    "503": UpstreamUnavailable,
+    "504": UpstreamUnavailable,
+    "redirect": InvalidUpstreamResponse,
+    "html": InvalidUpstreamResponse,
+    "huge": InvalidUpstreamResponse,
+    "garbage": InvalidUpstreamResponse,
+    "empty": InvalidUpstreamResponse,
+    "error": UpstreamUnavailable,
+    "limited": UpstreamUnavailable,
+    "revert": InvalidUpstreamResponse,
+    "lie": InvalidUpstreamResponse,
+}
 PATIENCE = 30.0  # seconds; each service has a deadline of half a second
 
 
@@ -97,17 +116,17 @@ class Promises:
         if exists:
             bench.put(WALLET, CONTENT)
         bench.misbehave(mood)
-        with pytest.raises(UpstreamError):
+        with pytest.raises(FAILURES[mood]):
             await resolve(bench)
         bench.misbehave("well")
         if exists:
             assert await resolve(bench) == Records(WALLET, CONTENT)
 
     async def test_silence_ends_at_the_deadline(self, bench: Bench) -> None:
-        """A server that takes the question and never answers is a timeout, or unavailable."""
+        """A server that takes the question and never answers is a timeout."""
         bench.put(WALLET, CONTENT)
         bench.misbehave("hang")
-        with pytest.raises((UpstreamTimeout, UpstreamUnavailable)):
+        with pytest.raises(UpstreamTimeout):
             await resolve(bench)
 
     @pytest.mark.parametrize("coin", COINS, ids=str)

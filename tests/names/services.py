@@ -123,16 +123,22 @@ class Memory:
 
 
 class Blocks:
-    """A denylist of two sets."""
+    """A denylist of sets."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
+        self.ipns: set[IpnsName] = set()
         self.cids: set[Cid] = set()
 
     def check_name(self, name: DomainName) -> None:
         """Raises Blocked for a listed domain."""
         if name.text in self.names:
             raise Blocked("This domain is blocked.")
+
+    def check_ipns(self, name: IpnsName) -> None:
+        """Raises Blocked for a listed IPNS name."""
+        if name in self.ipns:
+            raise Blocked("This IPNS name is blocked.")
 
     def check_cid(self, cid: Cid) -> None:
         """Raises Blocked for a listed CID."""

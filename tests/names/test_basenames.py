@@ -58,20 +58,13 @@ def names(outbound: HttpClient, ethereum: Ethereum, base: Base) -> Basenames:
     return Basenames(ens, EthereumRpc(outbound, [base.url], seconds=1), registry=BASE_REGISTRY)
 
 
-async def test_content_comes_from_base(names: Basenames, ethereum: Ethereum, base: Base) -> None:
-    """The wallet is what ENS says, the content what Base says."""
-    ethereum.names["alice.base.eth"] = Name(address=WALLET)
-    base.put(ALICE, IPFS)
-    assert await names.resolve(ALICE) == Records(WALLET, CONTENT)
-
-
 async def test_it_costs_one_call_to_ens_and_three_to_base(
     names: Basenames, ethereum: Ethereum, base: Base
 ) -> None:
     """Resolver and owner at once, then the contenthash: two round trips on Base."""
     ethereum.names["alice.base.eth"] = Name(address=WALLET)
     base.put(ALICE, IPFS)
-    await names.resolve(ALICE)
+    assert await names.resolve(ALICE) == Records(WALLET, CONTENT)
     assert (ethereum.eth_calls, base.eth_calls) == (1, 3)
 
 
@@ -125,15 +118,6 @@ async def test_where_ens_knows_of_no_address_nobody_stands_in(
     assert await names.resolve(ALICE) == Records(None, CONTENT)
 
 
-async def test_content_without_any_wallet_is_content(
-    names: Basenames, ethereum: Ethereum, base: Base
-) -> None:
-    """Nobody is made up as the owner."""
-    ethereum.names["alice.base.eth"] = Name()
-    base.put(ALICE, IPFS)
-    assert await names.resolve(ALICE) == Records(None, CONTENT, False)
-
-
 async def test_an_owner_alone_is_no_record(names: Basenames, base: Base) -> None:
     """A registered name with neither address nor content is absent, as in ENS."""
     base.put(ALICE, b"", OWNER)
@@ -171,12 +155,6 @@ async def test_other_coins_never_fall_back(
     )
     assert await names.resolve(ALICE, BASE) == Records(OWNER, CONTENT)
     assert await names.resolve(ALICE, ETHEREUM) == Records(WALLET, CONTENT)
-
-
-async def test_a_name_that_nobody_knows_is_absent(names: Basenames) -> None:
-    """Both chains were asked, and neither has anything."""
-    with pytest.raises(NameNotFound):
-        await names.resolve(ALICE)
 
 
 async def test_a_resolver_without_contenthash_has_none(

@@ -13,7 +13,7 @@ from content_gateway.model.records import IpfsContent, IpnsContent, Records, Res
 from content_gateway.names.cache import CachePolicy
 from content_gateway.names.directory import Directory
 from tests.clock import Clock, let_tasks_run
-from tests.names.services import Ipns, Memory, Service, Zone, directory_of
+from tests.names.services import Ipns, Service, Zone, directory_of
 
 SITE = DomainName.parse("site.eth")
 CID = Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4")
@@ -183,29 +183,6 @@ async def test_ipns_is_not_asked_for_other_content(
     await directory.resolve(SITE)
     await directory.resolve(DomainName.parse("other.eth"))
     assert ipns.asked == []
-
-
-async def test_the_least_recently_asked_name_is_forgotten(
-    ipns: Ipns, memory: Memory, clock: Clock
-) -> None:
-    """The cache is bounded; being asked for keeps a name in it, absent names count too."""
-    service = Service(a=ALICE, b=ALICE, c=ALICE)
-    directory = directory_of(
-        service, memory=memory, ipns=ipns, clock=clock, ages=CachePolicy(max_entries=3)
-    )
-    names = [DomainName.parse(f"{label}.eth") for label in "abcx"]
-    for name in names[:3]:
-        await directory.resolve(name)
-    await directory.resolve(names[0])  # a is now younger than b
-    with pytest.raises(NameNotFound):
-        await directory.resolve(names[3])
-    memory.kept.clear()
-    service.asked.clear()
-    for name in (names[0], names[2]):
-        await directory.resolve(name)
-    assert service.asked == []
-    await directory.resolve(names[1])
-    assert service.asked == ["b.eth"]
 
 
 async def test_other_lives_can_be_chosen(service: Service, ipns: Ipns, clock: Clock) -> None:

@@ -6,12 +6,11 @@ import pytest
 
 from content_gateway.errors import (
     NameNotFound,
-    UpstreamError,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
 from content_gateway.model.domain import DomainName
-from content_gateway.model.records import Records, Resolution, Resolved, Staleness
+from content_gateway.model.records import Records, Resolution, Staleness
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.directory import Directory, DirectoryPolicy
 from tests.clock import Clock, let_tasks_run
@@ -119,20 +118,6 @@ async def test_after_an_hour_the_last_answer_is_too_old(
         await directory.resolve(SITE)
 
 
-async def test_the_limit_holds_while_the_service_is_left_in_peace(
-    directory: Directory, service: Service, clock: Clock
-) -> None:
-    """Holding back the next look does not stretch the hour."""
-    service.names["site.eth"] = ALICE
-    await directory.resolve(SITE)
-    service.down = True
-    clock.pass_(3599)
-    assert (await directory.resolve(SITE)).stale is not None
-    clock.pass_(2)
-    with pytest.raises(UpstreamError):
-        await directory.resolve(SITE)
-
-
 async def test_a_known_absence_is_not_stretched(
     directory: Directory, service: Service, clock: Clock
 ) -> None:
@@ -225,13 +210,3 @@ async def test_a_restart_forgets_nothing_that_is_fresh(
         ALICE
     )
     assert len(service.asked) == 1
-
-
-async def test_an_answer_from_the_future_is_not_believed(
-    service: Service, memory: Memory, clock: Clock
-) -> None:
-    """It was written under a clock that was wrong: its age is not known."""
-    memory.kept["site.eth", ETHEREUM] = Resolved(ALICE, clock.today() + timedelta(seconds=9))
-    service.down = True
-    with pytest.raises(UpstreamUnavailable):
-        await directory_of(service, memory=memory, clock=clock).resolve(SITE)

@@ -9,15 +9,20 @@ from eth_utils.address import to_checksum_address
 from content_gateway.errors import (
     InvalidUpstreamResponse,
     NameNotFound,
-    UpstreamError,
-    UpstreamTimeout,
     UpstreamUnavailable,
 )
 from content_gateway.ethereum.rpc import EthereumRpc
 from content_gateway.model.cid import Cid
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
-from content_gateway.model.records import Failed, IpfsContent, IpnsContent, OtherContent, Records
+from content_gateway.model.records import (
+    ContentRecord,
+    Failed,
+    IpfsContent,
+    IpnsContent,
+    OtherContent,
+    Records,
+)
 from content_gateway.model.wallet import CoinType
 from content_gateway.names.ens import EnsNames
 from content_gateway.net.http_client import HttpClient
@@ -29,7 +34,6 @@ from tests.fakes.ethereum import (
     Name,
     selector,
 )
-from tests.fakes.miniature import Mood
 
 SITE = DomainName.parse("site.eth")
 WALLET = to_checksum_address("0xd8da6bf26964af9d7eed9e03e53415d37aa96045")
@@ -53,55 +57,43 @@ def ens(rpc: EthereumRpc) -> EnsNames:
     return EnsNames(rpc, universal_resolver=UNIVERSAL_RESOLVER, registry=REGISTRY)
 
 
-async def test_an_alias_takes_one_call(ens: EnsNames, ethereum: Ethereum) -> None:
-    """A name with only a wallet is known after one eth_call in one HTTP request."""
-    ethereum.names["site.eth"] = Name(address=WALLET)
-    assert await ens.resolve(SITE) == Records(WALLET, None)
-    assert (ethereum.eth_calls, ethereum.posts) == (1, 1)
-
-
-async def test_an_ipfs_name_takes_one_call(ens: EnsNames, ethereum: Ethereum) -> None:
-    """Wallet and CID come with the same call."""
-    ethereum.names["site.eth"] = Name(address=WALLET, contenthash=IPFS, owner=OWNER)
-    assert await ens.resolve(SITE) == Records(WALLET, IpfsContent(CID))
-    assert (ethereum.eth_calls, ethereum.posts) == (1, 1)
-
-
-async def test_an_ipns_name_takes_one_call(ens: EnsNames, ethereum: Ethereum) -> None:
-    """Wallet and IPNS name come with the same call."""
-    ethereum.names["site.eth"] = Name(address=WALLET, contenthash=IPNS)
-    assert await ens.resolve(SITE) == Records(WALLET, IpnsContent(IPNS_NAME))
-    assert (ethereum.eth_calls, ethereum.posts) == (1, 1)
-
-
-async def test_an_absent_name_takes_one_call(ens: EnsNames, ethereum: Ethereum) -> None:
-    """That there is no such name is known after one call, too."""
-    with pytest.raises(NameNotFound):
-        await ens.resolve(SITE)
-    assert (ethereum.eth_calls, ethereum.posts) == (1, 1)
-
-
-async def test_a_name_without_records_is_absent(ens: EnsNames, ethereum: Ethereum) -> None:
-    """A registered name with neither wallet nor content is not found, whoever owns it."""
-    ethereum.names["site.eth"] = Name(owner=OWNER)
-    with pytest.raises(NameNotFound):
-        await ens.resolve(SITE)
-    assert ethereum.eth_calls == 1
-
-
-async def test_the_owner_stands_in_for_a_missing_wallet(ens: EnsNames, ethereum: Ethereum) -> None:
-    """Content without an address record: the wallet that owns the name is told, and marked."""
-    ethereum.names["site.eth"] = Name(contenthash=IPFS, owner=OWNER)
-    assert await ens.resolve(SITE) == Records(OWNER, IpfsContent(CID), wallet_is_owner=True)
-    assert ethereum.calls[0][0] == UNIVERSAL_RESOLVER
-    assert {to for to, _ in ethereum.calls[1:]} == {REGISTRY, NAME_WRAPPER}
-
-
-async def test_a_wrapped_name_belongs_to_whom_the_wrapper_says(
-    ens: EnsNames, ethereum: Ethereum
+@pytest.mark.parametrize(
+    ("contenthash", "content"),
+    [
+        (None, None),
+        (IPFS, IpfsContent(CID)),
+        (IPNS, IpnsContent(IPNS_NAME)),
+        (bytes.fromhex("e40101fa011b20" + "d1" * 32), OtherContent("swarm", "d1" * 32)),
+    ],
+)
+async def test_a_name_takes_one_call(
+    ens: EnsNames, ethereum: Ethereum, contenthash: bytes | None, content: ContentRecord | None
 ) -> None:
-    """The registry knows only the NameWrapper; the owner is asked for there."""
-    ethereum.names["site.eth"] = Name(contenthash=IPFS, owner=OWNER, wrapped=True)
+    """Wallet and content of any network come with one eth_call in one HTTP request."""
+    ethereum.names["site.eth"] = Name(address=WALLET, contenthash=contenthash, owner=OWNER)
+    assert await ens.resolve(SITE) == Records(WALLET, content)
+    assert (ethereum.eth_calls, ethereum.posts) == (1, 1)
+
+
+@pytest.mark.parametrize("exists", [False, True])
+async def test_an_absent_name_takes_one_call(
+    ens: EnsNames, ethereum: Ethereum, exists: bool
+) -> None:
+    """A name that nobody has, and one with neither wallet nor content, whoever owns it."""
+    if exists:
+        ethereum.names["site.eth"] = Name(owner=OWNER)
+    with pytest.raises(NameNotFound):
+        await ens.resolve(SITE)
+    assert (ethereum.eth_calls, ethereum.posts) == (1, 1)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+async def test_the_owner_stands_in_for_a_missing_wallet(
+    ens: EnsNames, ethereum: Ethereum, wrapped: bool
+) -> None:
+    """Content without an address record: the wallet that owns the name is told, and marked. Where
+    the registry knows only the NameWrapper, the owner is asked for there."""
+    ethereum.names["site.eth"] = Name(contenthash=IPFS, owner=OWNER, wrapped=wrapped)
     assert await ens.resolve(SITE) == Records(OWNER, IpfsContent(CID), wallet_is_owner=True)
     assert ethereum.calls[0][0] == UNIVERSAL_RESOLVER
     assert {to for to, _ in ethereum.calls[1:]} == {REGISTRY, NAME_WRAPPER}
@@ -116,48 +108,12 @@ async def test_content_that_nobody_owns_has_no_wallet(
     assert await ens.resolve(SITE) == Records(None, IpfsContent(CID), wallet_is_owner=False)
 
 
-async def test_content_of_other_networks_is_told_as_such(ens: EnsNames, ethereum: Ethereum) -> None:
-    """Swarm content is a fact about the name, with the wallet beside it."""
-    swarm = bytes.fromhex("e40101fa011b20" + "d1" * 32)
-    ethereum.names["site.eth"] = Name(address=WALLET, contenthash=swarm)
-    assert await ens.resolve(SITE) == Records(WALLET, OtherContent("swarm", "d1" * 32))
-
-
 async def test_every_dotted_name_goes_to_ens(ens: EnsNames, ethereum: Ethereum) -> None:
     """DNS names are in ENS too, and names of any script reach the chain in their normal form."""
     ethereum.names["example.com"] = Name(address=WALLET)
     ethereum.names["bücher.eth"] = Name(address=OWNER)
     assert (await ens.resolve(DomainName.parse("Example.COM"))).wallet == WALLET
     assert (await ens.resolve(DomainName.parse("BÜCHER.eth"))).wallet == OWNER
-
-
-@pytest.mark.parametrize(
-    ("mood", "error"),
-    [
-        ("dark", UpstreamUnavailable),
-        ("hang", UpstreamTimeout),
-        ("html", InvalidUpstreamResponse),
-        ("huge", InvalidUpstreamResponse),
-        ("garbage", InvalidUpstreamResponse),
-        ("cut", UpstreamUnavailable),
-        ("404", InvalidUpstreamResponse),
-        ("429", UpstreamUnavailable),
-        ("500", UpstreamUnavailable),
-        ("503", UpstreamUnavailable),
-        ("redirect", InvalidUpstreamResponse),
-        ("empty", InvalidUpstreamResponse),
-        ("error", UpstreamUnavailable),
-        ("revert", InvalidUpstreamResponse),
-        ("lie", InvalidUpstreamResponse),
-    ],
-)
-async def test_an_outage_is_not_an_unknown_name(
-    ens: EnsNames, ethereum: Ethereum, mood: Mood, error: type[UpstreamError]
-) -> None:
-    """However the node fails, the caller hears how, never 'not found'."""
-    ethereum.misbehave(mood)
-    with pytest.raises(error):
-        await ens.resolve(SITE)
 
 
 async def test_an_outage_behind_the_owner_is_a_wallet_that_failed(

@@ -12,10 +12,11 @@ import pytest_asyncio
 from eth_abi.abi import encode
 
 from content_gateway.ethereum.endpoint import MAX_ANSWER_BYTES
+from tests.fakes.ethereum import namehash
 from tests.fakes.gateway import Gateway, running_gateway
 from tests.service import Service, running_service
 from tests.waiting import eventually
-from tests.world.ens import EnsWorld, Way, calldata, dns_wire, namehash
+from tests.world.ens import EnsWorld, Way, calldata, dns_wire
 from tests.world.ethereum import Anvil, CountingProxy, running_anvil
 
 WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"

@@ -27,9 +27,10 @@ from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.ens import EnsNames
 from content_gateway.net.http_client import HttpClient
 from content_gateway.net.ssrf_guard import Guard
+from tests.fakes.ethereum import namehash
 from tests.fakes.gateway import Gateway, running_gateway
 from tests.fakes.miniature import Mood
-from tests.world.ens import EnsWorld, calldata, dns_wire, namehash
+from tests.world.ens import EnsWorld, calldata, dns_wire
 from tests.world.ethereum import Anvil, CountingProxy, running_anvil
 
 WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"

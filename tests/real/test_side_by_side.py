@@ -14,13 +14,14 @@ from urllib.parse import quote
 
 import pytest
 import pytest_asyncio
+from eth_utils.address import to_checksum_address
 
 from content_gateway.codecs.multiformats import BASE58BTC
 from content_gateway.model.cid import Cid
 from content_gateway.model.ipns_name import IpnsName
 from tests.service import Service, running_service
 from tests.world.clients import ask_client
-from tests.world.ens import EnsWorld, checksummed
+from tests.world.ens import EnsWorld
 from tests.world.ethereum import running_anvil
 from tests.world.kinds import WALLET, Furnisher
 
@@ -167,7 +168,7 @@ def _spelt(value: Any) -> str | None:
         return f"ipfs://{Cid.parse(rest)}"
     if scheme == "ipns":  # a bare multihash
         return f"ipns://{IpnsName.from_multihash(BASE58BTC.decode(rest)).text}"
-    return checksummed(value) if value[:2] == "0x" and len(value) == 42 else value
+    return to_checksum_address(value) if value[:2] == "0x" and len(value) == 42 else value
 
 
 def _differences(sides: Sides) -> list[tuple[str, str, str, str]]:

@@ -14,8 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from Crypto.Hash import keccak
 from eth_abi.abi import encode
+from eth_utils.address import to_checksum_address
+
+from tests.fakes.ethereum import keccak256, namehash, selector
 
 from .ethereum import Anvil
 from .peers import absent, require_peer
@@ -36,38 +38,16 @@ process.stdout.write(solc.compile(require("fs").readFileSync(0, "utf8")));
 """
 
 
-def keccak256(data: bytes) -> bytes:
-    """The Keccak-256 hash of *data*."""
-    return keccak.new(digest_bits=256, data=data).digest()
-
-
-def namehash(name: str) -> bytes:
-    """The node of *name* (EIP-137); the root for the empty name."""
-    if not name:
-        return bytes(32)
-    label, _, parent = name.partition(".")
-    return keccak256(namehash(parent) + keccak256(label.encode()))
-
-
 def dns_wire(name: str) -> bytes:
     """*name* in DNS wire format, without compression."""
     labels = [label.encode() for label in name.split(".")]
     return b"".join(bytes([len(label)]) + label for label in labels) + b"\0"
 
 
-def checksummed(address: str) -> str:
-    """*address* with the upper and lower case of EIP-55."""
-    digits = address[2:].lower()
-    digest = keccak256(digits.encode()).hex()
-    return "0x" + "".join(
-        d.upper() if int(h, 16) > 7 else d for d, h in zip(digits, digest, strict=False)
-    )
-
-
 def calldata(signature: str, *arguments: Any) -> bytes:
     """A call of the function with this flat *signature*, such as `addr(bytes32)`."""
     types = signature[signature.index("(") + 1 : -1].split(",")
-    return keccak256(signature.encode())[:4] + encode([t for t in types if t], arguments)
+    return selector(signature) + encode([t for t in types if t], arguments)
 
 
 class EnsWorld:
@@ -207,13 +187,9 @@ class EnsWorld:
         """A new Universal Resolver of the days before ENSIP-23."""
         return await _deploy(self._anvil, self._contracts["OldUniversalResolver"])
 
-    async def owner(self, name: str) -> str:
-        """Who owns *name* in the registry; NOBODY when it does not exist."""
-        return await self._owner(namehash(name))
-
     async def _owner(self, node: bytes) -> str:
         answer = await self._anvil.call(REGISTRY, calldata("owner(bytes32)", node))
-        return checksummed("0x" + answer[12:].hex())
+        return to_checksum_address("0x" + answer[12:].hex())
 
     async def _node(self, name: str) -> bytes:
         """The node of *name*, created with its ancestors where they are missing."""
@@ -237,7 +213,7 @@ async def _deploy(anvil: Anvil, code: bytes, *, at: str | None = None) -> str:
     """Create a contract; with *at*, put a copy of its code (not its storage) there."""
     created = (await anvil.send(None, code))["contractAddress"]
     if at is None:
-        return checksummed(created)
+        return to_checksum_address(created)
     await anvil.rpc("anvil_setCode", at, await anvil.rpc("eth_getCode", created, "latest"))
     return at
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 from eth_abi.abi import encode
 
+from tests.fakes.ethereum import namehash
 from tests.fakes.gateway import Gateway, running_gateway
 
-from .ens import NOBODY, EnsWorld, Way, calldata, dns_wire, namehash
+from .ens import NOBODY, EnsWorld, Way, calldata, dns_wire
 from .ethereum import Anvil
 
 WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"

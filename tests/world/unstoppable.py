@@ -6,7 +6,11 @@ Puts names on the chain; asking for them is what the tests are about."""
 import json
 from collections.abc import Mapping
 
-from .ens import NOBODY, calldata, checksummed, namehash
+from eth_utils.address import to_checksum_address
+
+from tests.fakes.ethereum import namehash
+
+from .ens import NOBODY, calldata
 from .ethereum import Anvil
 from .peers import require_peer
 
@@ -73,4 +77,4 @@ async def _create(anvil: Anvil, contract: str) -> str:
     """A new *contract* as its authors compiled it."""
     artifact = require_peer("@unstoppabledomains/uns") / "artifacts" / f"{contract}.json"
     code = bytes.fromhex(json.loads(artifact.read_text())["bytecode"][2:])
-    return checksummed((await anvil.send(None, code))["contractAddress"])
+    return to_checksum_address((await anvil.send(None, code))["contractAddress"])
