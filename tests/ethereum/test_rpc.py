@@ -40,7 +40,7 @@ async def second() -> AsyncIterator[Ethereum]:
 
 @pytest.fixture
 def rpc(outbound: HttpClient, first: Ethereum, second: Ethereum) -> EthereumRpc:
-    return EthereumRpc(outbound, [first.url, second.url], seconds=0.3)
+    return EthereumRpc(outbound, [first.url, second.url], seconds=2)
 
 
 async def test_the_first_endpoint_answers(

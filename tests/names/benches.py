@@ -24,7 +24,7 @@ from tests.fakes.ethereum import REGISTRY, UNIVERSAL_RESOLVER, Ethereum, Name, r
 from tests.fakes.miniature import Mood, running
 from tests.names.promises import Bench
 
-SECONDS = 0.5
+SECONDS = 3.0
 IPFS_NS = bytes.fromhex("e301")  # EIP-1577
 
 

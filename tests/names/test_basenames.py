@@ -51,11 +51,11 @@ async def base() -> AsyncIterator[Base]:
 @pytest.fixture
 def names(outbound: HttpClient, ethereum: Ethereum, base: Base) -> Basenames:
     ens = EnsNames(
-        EthereumRpc(outbound, [ethereum.url], seconds=1),
+        EthereumRpc(outbound, [ethereum.url], seconds=3),
         universal_resolver=UNIVERSAL_RESOLVER,
         registry=REGISTRY,
     )
-    return Basenames(ens, EthereumRpc(outbound, [base.url], seconds=1), registry=BASE_REGISTRY)
+    return Basenames(ens, EthereumRpc(outbound, [base.url], seconds=3), registry=BASE_REGISTRY)
 
 
 async def test_it_costs_one_call_to_ens_and_three_to_base(
