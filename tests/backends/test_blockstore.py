@@ -58,7 +58,7 @@ async def test_what_was_kept_is_there_next_time(tmp_path: Path, outbound: HttpCl
 async def test_every_hash_we_can_compute_is_kept(
     blocks: Blockstore, reading: EmbeddedStore, code: int
 ) -> None:
-    """Long and short digests all find their place, blake3 (which we cannot compute) excepted."""
+    """Short and long digests; blake3 is left out, as it cannot be computed here."""
     digest = digest_of(code, b"content")
     if digest is None:
         assert HASHES[code][0] == "blake3"
@@ -81,7 +81,7 @@ async def test_two_processes_may_share_the_file(tmp_path: Path) -> None:
 
 
 async def test_the_log_beside_the_file_is_bounded(tmp_path: Path, blocks: Blockstore) -> None:
-    """However much is written, the write-ahead log is written back in time."""
+    """However much is written, the WAL is checkpointed in time."""
     wal = tmp_path / "blocks.sqlite-wal"
     most = 0
     for seed in range(4):
@@ -129,7 +129,8 @@ class Watched(Blockstore):
 
 
 async def test_what_is_promised_waits_for_the_disk_and_blocks_do_not(tmp_path: Path) -> None:
-    """That a pin is complete, or released, is synced before it is said; and all before it is."""
+    """Blocks are not synced one by one. That a pin is complete or released is synced, with all
+    before it, before it is answered."""
 
     def level(file: sqlite3.Connection) -> int:
         return int(file.execute("PRAGMA synchronous").fetchone()[0])
@@ -149,7 +150,7 @@ async def test_what_is_promised_waits_for_the_disk_and_blocks_do_not(tmp_path: P
 async def test_a_store_that_is_taken_away_is_unavailable_until_it_is_back(
     tmp_path: Path, name: str
 ) -> None:
-    """Nothing is called kept, or held, in a file that nobody will find; no restart is needed."""
+    """No call answers from a file that is no longer in its place; no restart is needed."""
     root = cid(1)
     async with Blockstore(tmp_path / "blocks.sqlite") as blocks:
         await blocks.begin(root)

@@ -11,8 +11,8 @@ from tests.fakes.cluster import MiniPin
 CID = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
 
 
-async def test_what_nobody_has_is_in_hand_at_most_peers(world: World) -> None:
-    """Whoever has sent it, and whether it is queued or begun; what is pinned is in nobody's."""
+async def test_what_nobody_has_is_in_progress_at_most_peers(world: World) -> None:
+    """Whoever sent it, queued or begun; what is pinned is not in progress."""
     backend, held = world.backend(), world.content(1)
     await pin(backend, held)
     missing = world.content(2)
@@ -21,8 +21,8 @@ async def test_what_nobody_has_is_in_hand_at_most_peers(world: World) -> None:
     assert await backend.in_progress() == {str(missing): True}
 
 
-async def test_what_hangs_at_one_peer_is_in_hand_at_a_few(world: World) -> None:
-    """Its node brings in nothing: the others have it."""
+async def test_what_hangs_at_one_peer_is_in_progress_at_a_few(world: World) -> None:
+    """One node fetches nothing; the others have pinned it."""
     world.cluster.peers[2].is_hung = True
     cid = world.content()
     await pin(world.backend(), cid)
@@ -30,7 +30,7 @@ async def test_what_hangs_at_one_peer_is_in_hand_at_a_few(world: World) -> None:
 
 
 async def test_peers_that_are_named_are_counted_and_no_others(world: World) -> None:
-    """Of two that are to keep it both hang: that is most of them, whoever else is there."""
+    """Both peers of its allocation hang: that is most of them, though there are three peers."""
     for peer in world.cluster.peers:
         peer.is_hung = True
     cid = world.content()
@@ -45,8 +45,8 @@ async def test_an_outage_is_not_an_empty_queue(world: World) -> None:
         await world.backend().in_progress()
 
 
-def test_a_line_says_how_many_have_it_in_hand() -> None:
-    """A peer that could not be asked has an error in its place, which counts for nothing."""
+def test_a_line_says_how_many_have_it_in_progress() -> None:
+    """A peer that could not be asked stands there with an error, and is not counted."""
     said = {"a": {"status": "pinning"}, "b": {"status": "pin_queued"}, "c": {"status": "remote"}}
     unheard = {"d": {"status": "cluster_error"}}
     line = {"cid": CID, "allocations": ["a", "b"], "peer_map": said | unheard}

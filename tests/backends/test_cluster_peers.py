@@ -28,8 +28,8 @@ def test_a_cluster_without_peers_is_a_wrong_setting() -> None:
 
 
 async def test_all_writes_go_to_the_first_peer(world: World) -> None:
-    """Pin, recover and unpin of one CID meet there; and what one peer writes alone has no other
-    heads that all of them would have to merge."""
+    """Pin, recover and unpin of one CID keep their order there, and the CRDT gets no concurrent
+    heads that all peers would have to merge."""
     backend = world.backend()
     for number in range(30):
         cid = world.content(number)
@@ -40,7 +40,7 @@ async def test_all_writes_go_to_the_first_peer(world: World) -> None:
 
 
 async def test_a_status_check_asks_the_peer_that_was_written_to(world: World) -> None:
-    """The others see a change later: with them it would look as if the pin were lost."""
+    """The others see a change later, and would call the pin absent."""
     world.cluster.spread_seconds = 3600
     backend = world.backend()
     cids = [world.content(number) for number in range(12)]
@@ -51,7 +51,7 @@ async def test_a_status_check_asks_the_peer_that_was_written_to(world: World) ->
 
 
 async def test_when_a_peer_is_down_the_next_is_asked(world: World) -> None:
-    """Looks, pins, unpins and the pinset go on while one of three answers."""
+    """Status checks, pins, unpins and the pinset work while one of three peers answers."""
     backend = world.backend()
     held = [world.content(number) for number in range(9)]
     for cid in held:
@@ -116,7 +116,7 @@ async def test_a_url_that_is_no_cluster_is_not_absence(world: World) -> None:
 
 
 async def test_peers_that_are_away_leave_doubt_and_not_failure(world: World) -> None:
-    """Without the dead peer's word there are too few replicas to say pinned, or to say failed."""
+    """Without the dead peer's status there are too few replicas for PINNED, and none has failed."""
     backend, cid = world.backend(), world.content()
     await pin(backend, cid)
     dead = world.cluster.peers[1]
@@ -161,7 +161,7 @@ async def test_a_token_of_our_own_ends_soon(world: World) -> None:
 async def test_a_refused_login_is_an_outage_that_says_so(
     world: World, login: dict[str, Any], message: str
 ) -> None:
-    """Nothing is known of any content; a person learns what to mend, also beside an outage."""
+    """No content is blamed, and the reason names the login, also beside a peer that is down."""
     world.cluster.login = ("gateway", "right")
     world.servers[0].go_dark()
     backend, cid = world.backend(**login), world.content()

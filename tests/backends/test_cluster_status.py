@@ -69,7 +69,8 @@ def status(*words: str, allocations: int | None = None, errors: str = "") -> dic
 def test_many_words_make_one(
     words: str, wanted: int | None, expected: TrackerStatus, replicas: int
 ) -> None:
-    """Enough replicas make it pinned; work under way comes before failure, doubt before both."""
+    """Enough replicas make it pinned; work in progress goes before failure, and unknown before
+    both."""
     seen = read_status(status(*words.split())).status(wanted)
     assert (seen.status, seen.replicas) == (expected, replicas)
 
@@ -135,7 +136,7 @@ def test_the_reason_of_a_failure_names_the_peers_of_each_complaint() -> None:
 
 
 def test_only_a_status_of_nothing_but_unpinned_may_be_absence() -> None:
-    """So the cluster answers for what is not in its pinset; and for nothing else."""
+    """A cluster answers so for what is not in its pinset."""
     assert read_status(status("unpinned", "unpinned", allocations=0)).may_be_absent
     assert not read_status(status("unpinned", "pinning", allocations=0)).may_be_absent
     assert not read_status(status("unpinned", "unpinned", allocations=2)).may_be_absent

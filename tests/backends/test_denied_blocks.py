@@ -85,7 +85,7 @@ async def test_a_pin_of_what_holds_a_blocked_block_fails_and_leaves_nothing(
 async def test_a_blocked_block_ends_a_car_of_what_is_above_it(
     store: EmbeddedStore, lists: Lists, origin: Origin, other: Origin
 ) -> None:
-    """A list that has changed since holds for what is kept, at once and until it is lifted."""
+    """A rule that was added later holds for stored blocks at once, and until it is removed."""
     origin.blocks, other.blocks = TREE[1], TREE[1]
     await pin(store, TREE[0])
     assert len(await served(store, TREE[0])) == len(TREE[1])
@@ -117,7 +117,8 @@ async def test_a_list_that_changes_while_a_car_is_sent_ends_it(
 async def test_what_was_pinned_before_the_list_named_it_is_not_taken_over(
     store: EmbeddedStore, blocks: Blockstore, lists: Lists, origin: Origin, other: Origin
 ) -> None:
-    """A new root over a pinned DAG is not walked below it, and yet every block is asked about."""
+    """A new root over a pinned DAG is not walked again, but each of its blocks is checked against
+    the list."""
     root = pb(TREE, raw(b"root"))
     origin.blocks, other.blocks = root[1], root[1]
     await pin(store, TREE[0])
@@ -137,7 +138,7 @@ async def test_what_was_pinned_before_the_list_named_it_is_not_taken_over(
 async def test_what_is_pinned_is_not_dropped_because_a_list_names_it(
     store: EmbeddedStore, blocks: Blockstore, lists: Lists, origin: Origin, other: Origin
 ) -> None:
-    """Whoever asks for it once more gets no less than there was: a list may be mended."""
+    """Another request for it changes nothing: the list may be corrected."""
     origin.blocks, other.blocks = TREE[1], TREE[1]
     await pin(store, TREE[0])
     lists.block(f"/ipfs/{TREE[0]}", f"/ipfs/{BAD[0]}")

@@ -103,7 +103,8 @@ async def test_what_nobody_asked_for_is_not_kept(
 async def test_a_gateway_that_floods_is_given_up(
     blocks: Blockstore, store: EmbeddedStore, origin: Origin, other: Origin
 ) -> None:
-    """A CAR of much that nobody wants is broken off; the pin gets there by raw blocks."""
+    """A CAR with many blocks that nobody wants is broken off, and the pin is completed by raw
+    blocks."""
     root, origin.blocks = directory(FILES)
     other.go_dark()
     noise = raw(bytes(1_000_000))
@@ -219,7 +220,7 @@ async def test_a_wrong_byte_in_a_car_is_caught_named_and_gone_around(
 async def test_a_gateway_that_dies_midway_costs_what_it_had_not_sent(
     store: EmbeddedStore, origin: Origin, other: Origin, cut: int
 ) -> None:
-    """The next ones go on where it was: nothing that came is asked for again."""
+    """The next requests go on from there: no block is asked for twice."""
     root, origin.blocks = file(300, 100)
     other.blocks = origin.blocks
     origin.cut_after = other.cut_after = cut
@@ -310,7 +311,7 @@ async def test_a_full_disk_is_our_own_fault_and_passes(
 async def test_a_queue_of_writes_that_is_full_is_our_own_overload(
     store: EmbeddedStore, blocks: Blockstore
 ) -> None:
-    """Whoever comes too late hears that it is us, and not an upstream or the content."""
+    """The error is Overloaded, and blames neither an upstream nor the content."""
     begun, go_on = Event(), Event()
 
     def stall(_: object) -> None:
@@ -390,7 +391,7 @@ async def test_a_pin_that_is_cancelled_can_be_taken_up_again(
 async def test_a_pin_may_be_cancelled_at_any_moment(
     store: EmbeddedStore, blocks: Blockstore, origin: Origin, other: Origin, turns: int
 ) -> None:
-    """Wherever it is stopped, nothing is half there, and the next pin ends well."""
+    """Whenever it is cancelled, the next pin completes it and no block is left over."""
     root, origin.blocks = directory(FILES)
     other.blocks = origin.blocks
     pinning = asyncio.create_task(pin(store, root))
@@ -419,7 +420,7 @@ async def test_progress_counts_what_is_here(
 async def test_a_corrupt_node_is_fetched_again(
     store: EmbeddedStore, blocks: Blockstore, origin: Origin, other: Origin
 ) -> None:
-    """While a pin is taken up again, a node whose bytes are wrong counts as missing."""
+    """A stored node whose bytes are wrong counts as missing when its pin goes on."""
     root, origin.blocks = pb(pb(LEAF), pb(SHARED))
     other.blocks = origin.blocks
     nodes = [cid for cid in origin.blocks if cid.codec == DAG_PB and cid != root]

@@ -143,7 +143,8 @@ async def test_one_gateway_that_answers_makes_it_a_failed_pin(
 async def test_gateways_that_are_slow_or_busy_put_the_pin_off(
     gateways: TrustlessGateways, origin: Origin, other: Origin, mood: Mood
 ) -> None:
-    """They search for ever, or have no time: that says nothing of other contents."""
+    """PinDeferred: it says nothing of other contents, so the gateways are not called
+    unreachable."""
     origin.misbehave(mood)
     other.misbehave(mood)
     with pytest.raises(PinDeferred):

@@ -50,8 +50,8 @@ async def cpu(work: Awaitable[object]) -> float:
 async def test_links_that_lead_nowhere_are_read_once(
     store: EmbeddedStore, blocks: Blockstore, origin: Origin, cars: bool
 ) -> None:
-    """Six roots over the same blocks, and CARs of them for clients without a key, cost a part of
-    the first: not six times as much. Nobody else is held up."""
+    """Six roots over the same blocks, and their CARs for clients without a key, cost less than the
+    first pin, not six times as much; the loop is not held."""
     parts = [empty_links(seed) for seed in range(3)]
     dag = pb(*parts)
     roots = [pb(dag, data=b"root %d" % n) for n in range(6)]
@@ -178,7 +178,7 @@ def _megabytes() -> float:
 async def test_what_a_block_links_to_goes_with_the_block(
     store: EmbeddedStore, blocks: Blockstore, origin: Origin, other: Origin
 ) -> None:
-    """What was kept of reading it is no garbage, and comes back with it."""
+    """The links stored for a node are deleted with it, and stored again with it."""
     dag = pb(empty_links(1, 500))
     origin.blocks, other.blocks = dag[1], dag[1]
     for _ in range(2):
@@ -205,7 +205,7 @@ async def test_values_that_are_no_links_are_read_once(
 async def test_a_block_that_goes_in_between_is_missing_and_nobody_else_suffers(
     store: EmbeddedStore, blocks: Blockstore
 ) -> None:
-    """Its row may be another block's by then: that one is neither taken for it nor dropped."""
+    """Its row id may be another block's by then, which is neither taken for it nor deleted."""
     inner = pb(raw(b"leaf"))
     unrelated = raw(b"unrelated")
     await put(blocks, inner)
@@ -234,7 +234,7 @@ async def test_a_block_that_goes_in_between_is_missing_and_nobody_else_suffers(
 async def test_a_whole_dag_below_another_is_not_walked_again(
     store: EmbeddedStore, blocks: Blockstore, origin: Origin, other: Origin
 ) -> None:
-    """A root over what is pinned needs all of it from then on, and keeps it when that goes."""
+    """A root over a pinned DAG refers to all its blocks, and keeps them when the first pin goes."""
     dag = file(300, 100)
     root = pb(dag, raw(b"more"))
     origin.blocks, other.blocks = root[1], root[1]

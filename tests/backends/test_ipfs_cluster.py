@@ -37,7 +37,7 @@ async def test_status_checks_go_in_batches_and_fit_into_a_request(world: World) 
 
 
 async def test_no_peer_is_asked_about_what_is_not_in_the_pinset(world: World) -> None:
-    """A status would ask every peer, only to learn that none has it: one reads its memory."""
+    """GET /pins would ask every peer; the allocation is read from one peer's memory."""
     cids = [world.content(number) for number in range(20)]
     seen = await world.backend().status(cids)
     assert {status.status for status in seen.values()} == {TrackerStatus.ABSENT}
@@ -62,8 +62,8 @@ async def test_only_doubtful_pins_are_read_one_by_one(world: World) -> None:
 
 
 async def test_what_looks_absent_and_is_in_the_pinset_is_not_absent(world: World) -> None:
-    """Every peer says "unpinned" of a pin that all of them are to have, as when one of them is
-    just done with releasing of it: the pinset itself has the last word."""
+    """Every peer may say "unpinned" of a pin in the pinset, as when one of them has just released
+    it: the pinset decides."""
     backend, cid = world.backend(), world.content()
     await pin(backend, cid)
     world.rest.blind_to.add(str(cid))
@@ -84,7 +84,7 @@ async def test_a_status_tells_of_every_peer(world: World) -> None:
 async def test_without_a_factor_of_ours_the_cluster_says_how_many_are_enough(
     world: World,
 ) -> None:
-    """Two of three are enough where its own default says 2 to 3; where all are to, all are."""
+    """Two of three with its default of 2 to 3, and every peer with its default of -1."""
     world.cluster.factors = (2, 3)
     backend, cid = world.backend(), world.content()
     assert (await pin(backend, cid)).wanted == 2
@@ -185,8 +185,8 @@ async def test_what_the_cluster_refuses_has_failed(world: World) -> None:
     ids=["direct", "expiring"],
 )
 async def test_a_lesser_pin_of_somebody_else_is_not_enough(world: World, lesser: MiniPin) -> None:
-    """The first block only, or for a time only: the cluster says "pinned", and it is less than
-    was promised. Asked for, it becomes whole."""
+    """A direct or expiring pin is "pinned" to the cluster, and ABSENT here. Pinned again it becomes
+    recursive and without end."""
     backend, cid = world.backend(), world.content()
     world.cluster.pin(world.cluster.peers[0], replace(lesser, cid=str(cid)))
     seen = await status_of(backend, cid)
@@ -237,8 +237,8 @@ async def test_half_a_pinset_never_passes_for_all(world: World) -> None:
 
 
 async def test_an_older_pin_that_is_about_to_go_is_no_proof_of_the_newer_one(world: World) -> None:
-    """Let go of and pinned again in one batch: what was held while that was open went with it, and
-    is fetched again. What it holds is asked for when the batch is closed."""
+    """Released and pinned again in one batch: the content may go with the old pin, so that its
+    status is asked for again once the batch is closed."""
     clock = world.cluster.clock
     world.cluster.pin_seconds = 2.0
     backend, cid = world.backend(batch_age=60, clock=clock), world.content()

@@ -41,7 +41,8 @@ def test_a_list_is_read_however_it_is_cut(size: int) -> None:
     ],
 )
 def test_reasons_are_one_short_printable_sentence(message: str, reason: str) -> None:
-    """Kubo's own words are kept where we have none, but not their length and not their magic."""
+    """Kubo's own text is kept where we have none, cut to 300 characters and without control
+    characters."""
     detail = answers.refusal(message).detail
     assert detail.endswith(reason)
     assert detail.isprintable()
@@ -76,6 +77,5 @@ def test_a_yes_may_spell_the_cid_in_version_0() -> None:
 
 @pytest.mark.parametrize("end", [b"", b"}"])
 def test_an_entry_that_is_too_long_is_refused(end: bytes) -> None:
-    """Whether it ends or not."""
     with pytest.raises(InvalidUpstreamResponse):
         answers.PinsetReader().feed(LIST[:20] + b" " * answers.MAX_ENTRY_BYTES + end)

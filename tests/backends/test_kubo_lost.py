@@ -47,7 +47,6 @@ async def test_a_listing_says_what_its_sample_lacks(kubo: Kubo, node: Node) -> N
 
 
 async def test_a_sample_has_a_limit(kubo: Kubo, node: Node) -> None:
-    """Of two hundred pins about fifty are walked, whichever those are."""
     for number in range(200):
         cid, blocks = raw(b"%d" % number)
         node.blocks |= blocks

@@ -126,7 +126,7 @@ async def test_a_block_that_is_not_what_its_cid_says_is_a_failure(kubo: Kubo, no
 async def test_without_kubos_yes_nothing_is_pinned(
     kubo: Kubo, node: Node, trouble: Trouble, reason: str
 ) -> None:
-    """However a stream ends: a node that then says that it has no pin has failed to make one."""
+    """However a stream ends, the pin has failed if the node then says that it has none."""
     cid = findable(node, chain(3))
     node.trouble, node.last_words = trouble, "context deadline exceeded"
     assert reason in await refused(kubo, cid)

@@ -82,7 +82,7 @@ async def test_one_that_takes_nothing_puts_the_pin_off(
 async def test_a_refusal_is_no_verdict_on_a_block(
     store: EmbeddedStore, origin: Origin, other: Origin
 ) -> None:
-    """One gateway has not got it, the other takes nothing now: it may have it."""
+    """One gateway does not have it, and the other takes no requests now: the pin is put off."""
     root, _ = raw(b"hello")
     origin.rate, origin.retry_after = 0.0, "3600"
     with pytest.raises(PinDeferred):

@@ -105,7 +105,7 @@ async def test_the_scope_entity_is_the_thing_itself(
 
 
 async def test_what_is_not_here_is_not_found(store: EmbeddedStore, blocks: Blockstore) -> None:
-    """Before the first byte if it is the root; where it lacks if it is further down."""
+    """Before the first byte for a root; in the middle of the CAR for a block below it."""
     assert await store.block(LEAF[0]) is None
     with pytest.raises(NotFound, match=str(LEAF[0])):
         await anext(store.car(LEAF[0]))

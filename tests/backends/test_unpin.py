@@ -125,7 +125,7 @@ async def test_pins_and_unpins_of_overlapping_dags_never_lose_a_block(
 async def test_room_is_given_back_to_the_disk(
     tmp_path: Path, store: EmbeddedStore, blocks: Blockstore
 ) -> None:
-    """What was large once is small again, but for some room to work in."""
+    """The file shrinks after a large unpin, but for some free pages."""
     dag, small = file(60, 1_000_000), file(3, 1000, seed=1)
     await put(blocks, dag)
     await put(blocks, small)
@@ -142,7 +142,7 @@ async def test_room_is_given_back_to_the_disk(
 
 
 async def test_a_retrieval_that_outlived_an_unpin_completes_nothing(blocks: Blockstore) -> None:
-    """Let go of and begun again meanwhile: blocks that it counted as here may have gone."""
+    """Its pin was released and begun again: blocks that it had counted may be gone."""
     dag = file(300, 10)
     sections = [(cid.multihash, data) for cid, data in in_order(dag)]
     late, wantlist = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())

@@ -17,7 +17,6 @@ from tests.ipld.dags import file, in_order, pb, raw
 
 
 async def test_a_sound_store_has_nothing_to_say(blocks: Blockstore) -> None:
-    """Every block is checked, once."""
     dag = file(300, 1000)
     await put(blocks, dag)
     progress: list[tuple[int, int]] = []

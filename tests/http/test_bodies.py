@@ -108,7 +108,7 @@ def test_a_body_may_come_a_byte_at_a_time(echo: Echo, wire: Wire) -> None:
 
 
 def test_what_comes_with_a_body_is_not_executed(echo: Echo, wire: Wire) -> None:
-    """No client sends on before it is answered; who thinks that the body ended earlier might."""
+    """A client waits for its answer before it sends more; bytes behind a body may be smuggled."""
     wire.send(post(b"{}") + SMUGGLED * 3)
     answer = wire.answer()
     assert (answer.status, answer.closes) == (200, True)
@@ -219,7 +219,7 @@ def test_who_uploads_40_mb_can_read_the_refusal(edge: Edge, wire: Wire) -> None:
 
 @pytest.mark.parametrize("coding", ["chunked", "gzip, chunked", "\tchunked "])
 def test_a_chunked_body_is_refused(echo: Echo, wire: Wire, coding: str) -> None:
-    """A length that is announced leaves no two readings of where the request ends."""
+    """With a Content-Length there is one reading of where the request ends."""
     wire.send(post(b"2\r\n{}\r\n0\r\n\r\n", JSON, f"Transfer-Encoding: {coding}") + SMUGGLED)
     assert is_refusal(wire, 411)
     assert not echo.heard

@@ -17,8 +17,8 @@ BOUNDS = ClientLimits(head_seconds=60, idle=60, linger=0.3, drain=0.1, stop=2, c
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_the_longest_idle_one_makes_room(loop: str) -> None:
-    """Where all places are taken, a new client gets that of whoever has asked nothing for the
-    longest time; who asked lately, and whose answer is awaited, stay."""
+    """At the limit a new connection replaces the one that has been idle longest; those that asked
+    lately, or wait for an answer, stay."""
     with running_edge(loop, BOUNDS) as edge, ExitStack() as stack, capture_logs() as logs:
         wires = [stack.enter_context(edge.connect()) for _ in range(MOST)]
         for wire in wires:

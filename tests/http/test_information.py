@@ -169,7 +169,7 @@ async def test_operations_and_handlers_match(
     "security", ["- bearer: []\n        - apiKey: []", "- {bearer: [], apiKey: []}", "- {}"]
 )
 def test_an_operation_has_one_security_scheme(spec_file: Path, security: str) -> None:
-    """Whether one of two doors is enough, or both are needed, is nothing to be guessed."""
+    """Whether either of two is enough, or both are needed, would have to be guessed."""
     text = spec_file.read_text().replace("- bearer: []", security)
     with pytest.raises(ValueError, match="other than one security scheme"):
         understand(text)

@@ -70,7 +70,6 @@ async def test_a_label_that_is_too_large_is_refused(service: Service) -> None:
 
 
 async def test_a_label_up_to_the_limit_is_taken(service: Service) -> None:
-    """To the byte."""
     label = {"name": "a", "meta": {"b": ""}}
     label["meta"] = {"b": "c" * (4_096 - encoded(label))}
     assert (await add(service, V1, **label))["pin"] == {"cid": V1, **label}

@@ -121,7 +121,6 @@ async def test_the_content_leaves_with_its_last_pin(service: Service, cluster: M
 
 
 async def test_what_was_removed_can_be_pinned_again(service: Service) -> None:
-    """As a new pin."""
     await service.pin(V1)
     await rm(service, V1)
     assert (await service.pin(V1)).json["message"] == "Pin added"
@@ -211,7 +210,6 @@ async def test_a_query_that_is_not_understood_is_refused(ledger_alone: Service) 
 
 
 async def test_operations_without_parameters_refuse_one(ledger_alone: Service) -> None:
-    """Status and removal have none."""
     await ledger_alone.pin(V1)
     for answer in (
         await status(ledger_alone, V1 + "?force=1"),

@@ -162,7 +162,6 @@ async def test_both_faces_show_the_same_pins(service: Service) -> None:
 
 
 async def test_nobody_sees_or_removes_the_pins_of_another(service: Service) -> None:
-    """A request id is no key."""
     shown = await add(service, V1)
     assert await found(service, EVERY_STATUS, key="other") == []
     path = f"/pins/{shown['requestid']}"
@@ -178,7 +177,6 @@ NO_REQUEST_IDS = [
 
 
 async def test_a_request_id_that_was_never_given_out_is_404(service: Service) -> None:
-    """Whatever it looks like."""
     await service.pin(V1)
     for request_id in NO_REQUEST_IDS:
         for method, body in (("GET", None), ("DELETE", None), ("POST", {"cid": V1})):
@@ -246,7 +244,7 @@ async def test_a_body_that_is_no_pin_is_refused(service: Service) -> None:
 
 
 async def test_members_that_nobody_knows_are_passed_over(service: Service) -> None:
-    """Clients may be newer than we are; null is as good as nothing."""
+    """Clients may be newer than the service; null counts as left out."""
     more = {"name": None, "origins": None, "meta": None, "expires": [{"a": 1}]}
     assert (await add(service, V1, **more))["pin"] == {"cid": V1}
 
@@ -284,7 +282,6 @@ async def test_private_origins_are_passed_over_beside_public_ones(service: Servi
 
 
 async def test_the_operator_may_allow_private_origins(tmp_path: Path, cluster: MiniCluster) -> None:
-    """For a network of one's own."""
     async with before(cluster, tmp_path, pins__private_origins=True) as service:
         shown = await add(service, V1, origins=[LOCAL])
         assert shown["pin"]["origins"] == [LOCAL]

@@ -221,7 +221,6 @@ async def test_no_cache_forces_one_refresh(tmp_path: Path, ethereum: FakeEthereu
 async def test_only_no_cache_demands_one(
     tmp_path: Path, ethereum: FakeEthereum, value: str, demands: bool
 ) -> None:
-    """In any case and any company."""
     ethereum.names["site.eth"] = Name(address=WALLET)
     async with serving(tmp_path, ethereum) as service:
         await service.resolve("site.eth")

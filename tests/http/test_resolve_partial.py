@@ -70,7 +70,7 @@ async def test_where_nothing_is_known_it_is_an_error(
 async def test_half_an_answer_does_not_outlive_its_failure(
     tmp_path: Path, ethereum: FakeEthereum
 ) -> None:
-    """In an outage the whole answer of before is told, after a restart too, with its age."""
+    """In an outage the last whole answer is served, after a restart too, with its age."""
     ethereum.names["site.eth"] = Name(address=WALLET, contenthash=IPFS)
     async with serving(tmp_path, ethereum) as service:
         whole = (await service.resolve("site.eth")).json

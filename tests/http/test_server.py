@@ -396,7 +396,7 @@ def test_a_small_answer_is_one_packet(edge: Edge, path: str) -> None:
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("value", [b"a\r\nb: c", b"a\n", b"\ra"])
 def test_no_header_field_has_two_lines(loop: str, value: bytes) -> None:
-    """An answer with one is none: the client hears of a fault of ours, and nothing of the field."""
+    """Such an answer becomes 500, and no part of the field is sent."""
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
         scope["state"][ANSWER](200, [(b"content-length", b"0"), (b"x", value)], b"")
@@ -499,7 +499,8 @@ def test_an_upgrade_is_answered_in_http_1(edge: Edge, wire: Wire, fields: tuple[
     ],
 )
 def test_an_encoded_slash_is_no_border_of_a_segment(wire: Wire, target: str, path: str) -> None:
-    """It alone becomes ENCODED_SLASH; all else is decoded once, and what cannot be is marked."""
+    """It becomes ENCODED_SLASH; everything else is decoded once, and invalid UTF-8 becomes
+    U+FFFD."""
     answer = wire.ask(get(target))
     assert answer.json["path"] == path
 

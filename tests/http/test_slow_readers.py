@@ -186,7 +186,7 @@ def test_who_does_not_read_is_cut_off(edge: Edge, fields: tuple[str, ...]) -> No
 
 
 def test_the_end_of_an_answer_is_not_kept_for_ever(edge: Edge) -> None:
-    """One that reads all but the end holds what is in the kernel, and no longer than the others."""
+    """A client that reads all but the last bytes is cut off like the others."""
     with (
         structlog.testing.capture_logs() as logs,
         unread_answer(edge.port, get("/whole", "Connection: close")) as client,
@@ -200,7 +200,7 @@ def test_the_end_of_an_answer_is_not_kept_for_ever(edge: Edge) -> None:
 
 
 def test_who_reads_steadily_is_waited_for(edge: Edge) -> None:
-    """Longer than anybody may do nothing: what it takes earns it time."""
+    """Longer than the idle time-out: bytes that it takes extend its time."""
     with unread_answer(edge.port, get("/whole", "Connection: close")) as client:
         assert read_on(client) > len(BODY)
 

@@ -84,7 +84,7 @@ def edge(shared: Edge, source: Source, caplog: pytest.LogCaptureFixture) -> Iter
 
 @pytest.mark.parametrize(("way", "size"), [("whole", 300_000), ("gaps", 200_000)])
 def test_a_stream_arrives_whole(wire: Wire, way: str, size: int) -> None:
-    """In chunks, with the end that says that it was all; an empty piece is not that end."""
+    """In chunks, up to the last chunk; an empty piece does not end the stream."""
     wire.send(get(f"/stream/{way}", "Connection: close"))
     head = wire.head()
     assert head.startswith("HTTP/1.1 200 ")
@@ -103,7 +103,7 @@ def test_the_connection_stays_behind_a_stream(wire: Wire, source: Source) -> Non
 
 
 def test_a_stream_that_fails_is_never_ended_well(edge: Edge, wire: Wire) -> None:
-    """What came is followed by a reset, and the operator can read why."""
+    """It ends with a reset, and the reason is in the log."""
     with structlog.testing.capture_logs() as logs:
         wire.send(get("/stream/fails"))
         assert wire.head().startswith("HTTP/1.1 200 ")

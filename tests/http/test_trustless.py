@@ -86,7 +86,7 @@ def read_car(data: bytes) -> tuple[Any, list[tuple[Cid, bytes]]]:
 
 
 async def test_a_block_is_served_as_it_is(service: Service) -> None:
-    """With everything that says that it will never change."""
+    """With the header fields of content that never changes."""
     root, blocks = FILE
     answer = await get(service, f"{root}?format=raw")
     assert (answer.status, answer.body) == (200, blocks[root])
@@ -241,7 +241,6 @@ async def test_what_is_not_held_is_404(service: Service, origin: Origin) -> None
 
 
 async def test_every_spelling_is_the_same_content(service: Service) -> None:
-    """The answer has the canonical one."""
     from multiformats import CID
 
     root = FILE[0]
