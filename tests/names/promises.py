@@ -17,17 +17,14 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from content_gateway.model.cid import Cid
 from content_gateway.model.domain import DomainName
 from content_gateway.model.records import IpfsContent, Records
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.directory import NameService
 from tests.ethereum.nodes import work_of_ours
 from tests.fakes.miniature import Mood
+from tests.samples import CONTENT, OWNER, WALLET
 
-WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
-OTHER_WALLET = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
-CONTENT = IpfsContent(Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"))
 COINS = [CoinType(0), CoinType(2), CoinType(501), CoinType(0x80000000 | 8453)]
 # A server that cannot be asked is unavailable, one that says something else is invalid; "hang" has
 # a test of its own.
@@ -96,8 +93,8 @@ class Promises:
         """A service keeps nothing: freshness is the directory's business."""
         bench.put(WALLET, None)
         await resolve(bench)
-        bench.put(OTHER_WALLET, CONTENT)
-        assert await resolve(bench) == Records(OTHER_WALLET, CONTENT)
+        bench.put(OWNER, CONTENT)
+        assert await resolve(bench) == Records(OWNER, CONTENT)
 
     async def test_what_does_not_exist_is_not_found(self, bench: Bench) -> None:
         """Neither a name that nobody has, nor one without any record."""

@@ -14,6 +14,10 @@ from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.cache import Cache, CachePolicy
 from content_gateway.names.directory import Directory, DirectoryPolicy, LocalNames, NameService
 from tests.clock import Clock
+from tests.samples import CONTENT
+
+ALICE = Records("0x" + "aa" * 20)
+BOB = Records("0x" + "bb" * 20, CONTENT)
 
 
 class Service:

@@ -14,10 +14,9 @@ from content_gateway.errors import (
     UpstreamUnavailable,
 )
 from content_gateway.ethereum.rpc import EthereumRpc
-from content_gateway.model.cid import Cid
 from content_gateway.model.domain import DomainName
-from content_gateway.model.records import Failed, IpfsContent, OtherContent, Records
-from content_gateway.model.wallet import ETHEREUM, CoinType
+from content_gateway.model.records import Failed, OtherContent, Records
+from content_gateway.model.wallet import ETHEREUM
 from content_gateway.names.basenames import Basenames
 from content_gateway.names.ens import EnsNames
 from content_gateway.net.http_client import HttpClient
@@ -32,14 +31,10 @@ from tests.fakes.ethereum import (
     selector,
 )
 from tests.fakes.miniature import Mood, running
+from tests.samples import BASE, CONTENT, IPFS, WALLET
 
 ALICE = DomainName.parse("alice.base.eth")
-WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
 OWNER = "0x000000000000000000000000000000000000dEaD"
-BASE = CoinType(0x80000000 | 8453)
-CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
-IPFS = bytes.fromhex("e3010170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f")
-CONTENT = IpfsContent(Cid.parse(CID))
 
 
 @pytest.fixture

@@ -8,9 +8,8 @@ from content_gateway.model.records import Records, Resolved, Staleness
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.cache import Cache, CachedName, CachePolicy, Question
 from tests.clock import Clock
-from tests.names.services import Memory
+from tests.names.services import ALICE, Memory
 
-ALICE = Records("0x" + "aa" * 20)
 BOB = Records("0x" + "bb" * 20)
 SITE: Question = ("site.eth", ETHEREUM)
 HOLD_BACK = 3.0

@@ -9,10 +9,9 @@ from content_gateway.model.cid import Cid
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import IpfsContent, IpnsContent, OtherContent
 from content_gateway.names.contenthash import MAX_BYTES, decode
+from tests.samples import CID_TEXT, KEY_TEXT
 
-CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
 RSA_NAME = "k2k4r8kgnix5x0snul9112xdpqgiwc5xmvi8ja0szfhntep2d7qv8zz3"
-ED25519_NAME = "k51qzi5uqu5dihst24f3rp2ej4co9berxohfkxaenbq1wjty7nrd5e9xp4afx1"
 ONION3 = "p53lf57qovyuvwsc6xnrppyply3vtqm7l6pcobkmyqsiofyeznfu5uqd"
 DIGEST = "29f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f"
 
@@ -20,8 +19,8 @@ DIGEST = "29f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f"
 @pytest.mark.parametrize(
     ("text", "cid"),
     [
-        ("e3010170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f", CID),
-        ("e301" + "1220" + DIGEST, CID),  # version 0 inside, as some old tools wrote it
+        ("e3010170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f", CID_TEXT),
+        ("e301" + "1220" + DIGEST, CID_TEXT),  # version 0 inside, as some old tools wrote it
     ],
 )
 def test_ipfs_vectors(text: str, cid: str) -> None:
@@ -35,13 +34,13 @@ def test_ipfs_vectors(text: str, cid: str) -> None:
         ("e5010172122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f", RSA_NAME),
         (
             "e50101720024080112205cbd1cc86ac20d6640795809c2a185bb2504538a2de8076da5a6971b8acb4715",
-            ED25519_NAME,
+            KEY_TEXT,
         ),
         ("e5010170000f6170702e756e69737761702e6f7267", "app.uniswap.org"),
         # Seen in the wild: ipfs-ns that carries a libp2p key.
         (
             "e30101720024080112205cbd1cc86ac20d6640795809c2a185bb2504538a2de8076da5a6971b8acb4715",
-            ED25519_NAME,
+            KEY_TEXT,
         ),
         ("e3010172122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f", RSA_NAME),
         ("e5010170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f", RSA_NAME),

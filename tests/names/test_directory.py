@@ -5,21 +5,17 @@ from datetime import timedelta
 import pytest
 
 from content_gateway.errors import NameNotFound, UpstreamUnavailable
-from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import IpfsPath
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
-from content_gateway.model.records import IpfsContent, IpnsContent, Records, Resolution, Staleness
+from content_gateway.model.records import IpnsContent, Records, Resolution, Staleness
 from content_gateway.names.cache import CachePolicy
 from content_gateway.names.directory import Directory
 from tests.clock import Clock, let_tasks_run
-from tests.names.services import Ipns, Service, Zone, directory_of
+from tests.names.services import ALICE, BOB, Ipns, Service, Zone, directory_of
+from tests.samples import CID, SITE
 
-SITE = DomainName.parse("site.eth")
-CID = Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4")
 NAME = IpnsName.parse("k51qzi5uqu5dihst24f3rp2ej4co9berxohfkxaenbq1wjty7nrd5e9xp4afx1")
-ALICE = Records("0x" + "aa" * 20)
-BOB = Records("0x" + "bb" * 20, IpfsContent(CID))
 
 
 async def test_an_answer_serves_for_five_minutes(

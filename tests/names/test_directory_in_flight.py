@@ -6,17 +6,16 @@ import pytest
 
 from content_gateway.errors import NameNotFound, Overloaded, UpstreamUnavailable
 from content_gateway.model.domain import DomainName
-from content_gateway.model.records import Records, Resolution
+from content_gateway.model.records import Resolution
 from content_gateway.names.directory import Directory, DirectoryPolicy
 from tests.clock import Clock, let_tasks_run
-from tests.names.services import Ipns, Service, directory_of
+from tests.names.services import ALICE, Ipns, Service, directory_of
 
 SITE = DomainName.parse("site.eth")
 OTHER = DomainName.parse("other.eth")
 THIRD = DomainName.parse("third.eth")
 # Two under way for one requestor, and nobody waits.
 NARROW = DirectoryPolicy(max_in_flight=3, max_waiting=0)
-ALICE = Records("0x" + "aa" * 20)
 
 
 async def test_a_thousand_callers_share_one_look_up(directory: Directory, service: Service) -> None:

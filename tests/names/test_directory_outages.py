@@ -14,10 +14,9 @@ from content_gateway.model.records import Records, Resolution, Staleness
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.directory import Directory, DirectoryPolicy
 from tests.clock import Clock, let_tasks_run
-from tests.names.services import Ipns, Memory, Service, directory_of
+from tests.names.services import ALICE, Ipns, Memory, Service, directory_of
 
 SITE = DomainName.parse("site.eth")
-ALICE = Records("0x" + "aa" * 20)
 
 
 async def test_an_unknown_name_during_an_outage_is_an_outage(

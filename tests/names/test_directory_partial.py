@@ -12,11 +12,8 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from content_gateway.model.cid import Cid
-from content_gateway.model.domain import DomainName
 from content_gateway.model.records import (
     Failed,
-    IpfsContent,
     Records,
     Resolution,
     Resolved,
@@ -26,10 +23,9 @@ from content_gateway.model.wallet import ETHEREUM
 from content_gateway.names.directory import Directory
 from tests.clock import Clock
 from tests.names.services import Memory, Service, directory_of
+from tests.samples import CONTENT, SITE
 
-SITE = DomainName.parse("site.eth")
 WALLET = "0x" + "aa" * 20
-CONTENT = IpfsContent(Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"))
 WHOLE = Records(WALLET, CONTENT)
 REFUSED = Records(WALLET, Failed(ResolverFailed, "The name's resolver reverted."))
 OUT = Records(WALLET, Failed(UpstreamUnavailable, "The name's off-chain gateway failed."))

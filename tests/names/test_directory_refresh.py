@@ -5,23 +5,18 @@ from datetime import timedelta
 import pytest
 
 from content_gateway.errors import Blocked, NameNotFound
-from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import IpfsPath
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
-from content_gateway.model.records import IpfsContent, IpnsContent, Records, Resolution, Resolved
-from content_gateway.model.wallet import ETHEREUM, CoinType
+from content_gateway.model.records import IpnsContent, Records, Resolution, Resolved
+from content_gateway.model.wallet import ETHEREUM
 from content_gateway.names.directory import Directory
 from tests.clock import Clock
-from tests.names.services import Blocks, Ipns, Memory, Service, Zone
+from tests.names.services import ALICE, BOB, Blocks, Ipns, Memory, Service, Zone
+from tests.samples import BASE, CID, SITE
 
-SITE = DomainName.parse("site.eth")
-CID = Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4")
 NAME = IpnsName.parse("k51qzi5uqu5dihst24f3rp2ej4co9berxohfkxaenbq1wjty7nrd5e9xp4afx1")
-ALICE = Records("0x" + "aa" * 20)
-BOB = Records("0x" + "bb" * 20, IpfsContent(CID))
 BLOG = Records("0x" + "cc" * 20, IpnsContent(NAME))
-BASE = CoinType(0x80000000 | 8453)
 
 
 async def test_a_fresh_look_shows_the_owners_update_at_once(

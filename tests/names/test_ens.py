@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 from eth_abi.abi import encode
-from eth_utils.address import to_checksum_address
 
 from content_gateway.errors import (
     InvalidUpstreamResponse,
@@ -12,7 +11,6 @@ from content_gateway.errors import (
     UpstreamUnavailable,
 )
 from content_gateway.ethereum.rpc import EthereumRpc
-from content_gateway.model.cid import Cid
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import (
@@ -34,15 +32,8 @@ from tests.fakes.ethereum import (
     Name,
     selector,
 )
+from tests.samples import CID, IPFS, IPNS, OWNER, SITE, WALLET
 
-SITE = DomainName.parse("site.eth")
-WALLET = to_checksum_address("0xd8da6bf26964af9d7eed9e03e53415d37aa96045")
-OWNER = to_checksum_address("0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed")
-IPFS = bytes.fromhex("e3010170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f")
-CID = Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4")
-IPNS = bytes.fromhex(
-    "e50101720024080112205cbd1cc86ac20d6640795809c2a185bb2504538a2de8076da5a6971b8acb4715"
-)
 IPNS_NAME = IpnsName.parse("k51qzi5uqu5dihst24f3rp2ej4co9berxohfkxaenbq1wjty7nrd5e9xp4afx1")
 
 

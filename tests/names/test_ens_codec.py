@@ -2,7 +2,6 @@
 
 import pytest
 from eth_abi.abi import encode
-from eth_utils.address import to_checksum_address
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,10 +16,9 @@ from content_gateway.errors import (
 )
 from content_gateway.ethereum.ccip import encode_failure
 from content_gateway.ethereum.gateways import GatewayFailed
-from content_gateway.model.cid import Cid
 from content_gateway.model.domain import DomainName
-from content_gateway.model.records import ContentRecord, Failed, IpfsContent, OtherContent
-from content_gateway.model.wallet import ETHEREUM, CoinType
+from content_gateway.model.records import ContentRecord, Failed, OtherContent
+from content_gateway.model.wallet import ETHEREUM
 from content_gateway.names.ens import (
     Address,
     encode_query,
@@ -31,14 +29,10 @@ from content_gateway.names.ens import (
 )
 from content_gateway.names.reverts import read_refusal, read_resolver_error
 from tests.fakes.ethereum import namehash, selector
+from tests.samples import BASE, CONTENT, IPFS, WALLET
 
-WALLET = to_checksum_address("0xd8da6bf26964af9d7eed9e03e53415d37aa96045")
-CONTENTHASH = bytes.fromhex(
-    "e3010170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f"
-)
-CONTENT = IpfsContent(Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"))
 ADDRESS_RECORD = encode(["address"], [WALLET])
-CONTENT_RECORD = encode(["bytes"], [CONTENTHASH])
+CONTENT_RECORD = encode(["bytes"], [IPFS])
 UNSUPPORTED = selector("UnsupportedResolverProfile(bytes4)") + encode(
     ["bytes4"], [b"\x3b\x3b\x57\xde"]
 )
@@ -113,9 +107,7 @@ def test_a_failed_resolver_is_no_answer(place: int, element: bytes) -> None:
     assert records[1 - place] == (WALLET, CONTENT)[1 - place]
 
 
-@pytest.mark.parametrize(
-    "raw", [b"\xff" * 8, bytes.fromhex("e301"), CONTENTHASH + b"\0", bytes(600)]
-)
+@pytest.mark.parametrize("raw", [b"\xff" * 8, bytes.fromhex("e301"), IPFS + b"\0", bytes(600)])
 def test_an_unreadable_contenthash_is_the_owners_affair(raw: bytes) -> None:
     """What the owner wrote is a fact about the name: the address is told all the same."""
     wallet, content = read_answer(answer(ADDRESS_RECORD, encode(["bytes"], [raw])))
@@ -153,9 +145,6 @@ def test_an_impossible_record_fails_alone(elements: tuple[bytes, bytes], place: 
     records = read_answer(answer(*elements))
     assert isinstance(records[place], Failed)
     assert records[1 - place] == (WALLET, CONTENT)[1 - place]
-
-
-BASE = CoinType(0x80000000 | 8453)
 
 
 def test_an_address_on_another_chain_is_bytes() -> None:

@@ -17,10 +17,8 @@ from content_gateway.errors import (
 from content_gateway.ethereum.endpoint import MAX_ANSWER_BYTES
 from content_gateway.ethereum.quorum import EthereumQuorum
 from content_gateway.ethereum.rpc import EthereumRpc
-from content_gateway.model.cid import Cid
 from content_gateway.model.domain import DomainName
-from content_gateway.model.records import Failed, IpfsContent, Records
-from content_gateway.model.wallet import CoinType
+from content_gateway.model.records import Failed, Records
 from content_gateway.names.ens import EnsNames
 from content_gateway.net.http_client import HttpClient
 from tests.fakes.ethereum import (
@@ -31,16 +29,8 @@ from tests.fakes.ethereum import (
     running_ethereum,
     selector,
 )
+from tests.samples import BASE, CONTENT, IPFS, OWNER, SITE, WALLET
 
-SITE: Final = DomainName.parse("site.eth")
-WALLET: Final = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
-OWNER: Final = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
-IPFS: Final = bytes.fromhex(
-    "e3010170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f"
-)
-CONTENT: Final = IpfsContent(
-    Cid.parse("bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4")
-)
 ADDRESS: Final = encode(["address"], [WALLET])
 ZERO: Final = bytes(32)
 NOT_SUPPORTED: Final = selector("ResolverFunctionNotSupported()")  # Farcaster
@@ -48,7 +38,6 @@ NOT_IMPLEMENTED: Final = selector("NotImplemented()")  # ExtendedDNSResolver
 NO_PROFILE: Final = selector("UnsupportedResolverProfile(bytes4)") + bytes(32)
 COULD_NOT: Final = selector("CouldNotResolve(bytes)") + encode(["bytes"], [b"\3com\0"])
 OUT_OF_LUCK: Final = selector("Error(string)") + encode(["string"], ["out of luck"])
-BASE: Final = CoinType(0x80000000 | 8453)
 HUGE: Final = b"\xe3" * MAX_ANSWER_BYTES  # as hexadecimal, twice as much
 TOO_LARGE: Final = Failed(
     AnswerTooLarge, "The name's resolver gave more than is read of one record."

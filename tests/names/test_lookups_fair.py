@@ -16,11 +16,10 @@ from content_gateway.model.records import IpnsContent, Records, Resolution
 from content_gateway.model.wallet import CoinType
 from content_gateway.names.cache import Cache
 from content_gateway.names.directory import Directory
-from tests.names.services import Ipns, Memory, directory_of
+from tests.names.services import ALICE, Ipns, Memory, directory_of
 from tests.names.services import Service as KnownNames
 from tests.virtual import run_virtually
 
-ALICE = Records("0x" + "aa" * 20)
 NAME = IpnsName.parse("example.org")
 USUAL = 0.1  # seconds of a look-up that goes well
 

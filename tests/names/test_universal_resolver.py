@@ -9,7 +9,6 @@ from structlog.testing import capture_logs
 
 from content_gateway.errors import InvalidUpstreamResponse, NameNotFound
 from content_gateway.ethereum.rpc import EthereumRpc
-from content_gateway.model.domain import DomainName
 from content_gateway.model.records import Records
 from content_gateway.model.wallet import ETHEREUM
 from content_gateway.names.ens import EnsNames
@@ -18,10 +17,9 @@ from content_gateway.net.http_client import HttpClient
 from tests.ethereum.nodes import work_of_ours
 from tests.fakes.ethereum import REGISTRY, UNIVERSAL_RESOLVER, Ethereum, Name, Revert
 from tests.fakes.miniature import Mood
+from tests.samples import SITE, WALLET
 from tests.waiting import until
 
-SITE = DomainName.parse("site.eth")
-WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
 SOON = Backoff(first=0.01, longest=0.02)
 EMPTY = "0x" + "77" * 20  # nothing is deployed there
 

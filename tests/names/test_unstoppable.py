@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack
 from typing import TypeVar
 
 import pytest
-from eth_utils.address import to_checksum_address
 
 from content_gateway.errors import (
     AnswerTooLarge,
@@ -20,11 +19,9 @@ from content_gateway.errors import (
 )
 from content_gateway.ethereum.endpoint import MAX_ANSWER_BYTES
 from content_gateway.ethereum.rpc import EthereumRpc
-from content_gateway.model.cid import Cid
 from content_gateway.model.domain import DomainName
 from content_gateway.model.records import (
     Failed,
-    IpfsContent,
     Records,
 )
 from content_gateway.model.wallet import CoinType
@@ -44,15 +41,11 @@ from tests.fakes.unstoppable import (
     UnstoppableChain,
     running_chain,
 )
+from tests.samples import CID_TEXT, CONTENT, OTHER, OWNER, WALLET
 from tests.waiting import until
 
 BRAD = DomainName.parse("brad.crypto")
-WALLET = to_checksum_address("0xd8da6bf26964af9d7eed9e03e53415d37aa96045")
-OTHER = to_checksum_address("0xfb6916095ca1df60bb79ce92ce3ea74c37c5d359")
-OWNER = to_checksum_address("0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed")
 DEAD = "0x000000000000000000000000000000000000dEaD"
-CID_TEXT = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
-CONTENT = IpfsContent(Cid.parse(CID_TEXT))
 T = TypeVar("T")
 LEGACY_WALLET, HASH = WALLET_KEYS[-1], CONTENT_KEYS[0]
 

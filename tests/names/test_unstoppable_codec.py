@@ -32,16 +32,11 @@ from content_gateway.names.unstoppable import (
 )
 from content_gateway.settings.unstoppable_defaults import PROXY_READERS, TLDS
 from tests.fakes.unstoppable import GET_DATA, NOBODY, namehash, returned
+from tests.samples import CID_TEXT, CONTENT, KEY_TEXT, OTHER, OWNER, WALLET
 
-WALLET = to_checksum_address("0xd8da6bf26964af9d7eed9e03e53415d37aa96045")
-OTHER = to_checksum_address("0xfb6916095ca1df60bb79ce92ce3ea74c37c5d359")
-OWNER = to_checksum_address("0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed")
-CID_TEXT = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
-CONTENT = IpfsContent(Cid.parse(CID_TEXT))
 # One directory in both versions (docs.ipfs.tech, "CID conversion").
 V0 = "QmbWqxBEKC3P8tqsKc98xmWNzrzDtRLMiMPL8wBuTGsMnR"
 V1 = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi"
-KEY_TEXT = "k51qzi5uqu5dihst24f3rp2ej4co9berxohfkxaenbq1wjty7nrd5e9xp4afx1"
 IPNS = IpnsContent(IpnsName.parse(KEY_TEXT))
 KEYS = [*WALLET_KEYS, *CONTENT_KEYS]
 LEGACY_WALLET, (HASH, LEGACY_HASH) = WALLET_KEYS[-1], CONTENT_KEYS

@@ -14,10 +14,8 @@ from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import IpfsContent, IpnsContent, Records
 from content_gateway.names.zone import ZoneFile, parse_zone
 from tests.clock import Clock
+from tests.samples import CID_TEXT, KEY_TEXT, WALLET
 
-WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
-CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
-KEY = "k51qzi5uqu5dihst24f3rp2ej4co9berxohfkxaenbq1wjty7nrd5e9xp4afx1"
 ZONE = f"""
 authority = ["demo", ".Local."]
 
@@ -26,10 +24,10 @@ address = "{WALLET.lower()}"
 
 [names."Site.demo"]
 address = "{WALLET}"
-content = "ipfs://{CID}"
+content = "ipfs://{CID_TEXT}"
 
 [names."blog.demo"]
-content = "ipns://{KEY}"
+content = "ipns://{KEY_TEXT}"
 
 [names."docs.example.com"]
 content = "ipns://docs.example.org"
@@ -43,12 +41,12 @@ ALIAS = DomainName.parse("alias.demo")
 def test_every_kind_of_entry_is_read() -> None:
     """Wallets, fixed content, keys and DNSLink names; names are normalised like any other."""
     zone = parse_zone(ZONE)
-    content = IpfsContent(Cid.parse(CID))
+    content = IpfsContent(Cid.parse(CID_TEXT))
     dnslink = IpnsContent(IpnsName.parse("docs.example.org"))
     for text, records in {
         "alias.demo": Records(WALLET),
         "SITE.demo": Records(WALLET, content),
-        "blog.demo": Records(None, IpnsContent(IpnsName.parse(KEY))),
+        "blog.demo": Records(None, IpnsContent(IpnsName.parse(KEY_TEXT))),
         "docs.example.com": Records(None, dnslink),
         "BÜCHER.eth": Records(WALLET),
     }.items():
@@ -87,11 +85,11 @@ def test_an_empty_file_is_an_empty_zone() -> None:
         (f'[names."a.demo"]\naddress = "{WALLET}0"', "a.demo"),
         (f'[names."a.demo"]\naddress = "{WALLET[2:]}"', "a.demo"),
         ('[names."a.demo"]\ncontent = "ipfs://"', "a.demo"),
-        (f'[names."a.demo"]\ncontent = "{CID}"', "a.demo"),
-        (f'[names."a.demo"]\ncontent = "http://{CID}"', "a.demo"),
-        (f'[names."a.demo"]\ncontent = "ipfs://{CID}/x"', "a.demo"),
-        (f'[names."a.demo"]\ncontent = "ipfs://{KEY}"', "a.demo"),
-        (f'[names."a.demo"]\ncontent = "ipns://{CID}x"', "a.demo"),
+        (f'[names."a.demo"]\ncontent = "{CID_TEXT}"', "a.demo"),
+        (f'[names."a.demo"]\ncontent = "http://{CID_TEXT}"', "a.demo"),
+        (f'[names."a.demo"]\ncontent = "ipfs://{CID_TEXT}/x"', "a.demo"),
+        (f'[names."a.demo"]\ncontent = "ipfs://{KEY_TEXT}"', "a.demo"),
+        (f'[names."a.demo"]\ncontent = "ipns://{CID_TEXT}x"', "a.demo"),
         ('[names."a.demo"]\ncontent = 5', "a.demo"),
         (f'[names."demo"]\naddress = "{WALLET}"', "demo"),
         (f'[names."a..demo"]\naddress = "{WALLET}"', "a..demo"),

@@ -10,27 +10,18 @@ import pytest
 import pytest_asyncio
 import structlog
 
+from tests.samples import CID_TEXT, IPFS, WALLET
 from tests.service import Service, running_service
 from tests.waiting import eventually
 from tests.world.ens import REGISTRY, EnsWorld
 from tests.world.ethereum import Anvil, CountingProxy, LyingProxy, running_anvil
 
-WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
 THIEF = "0x000000000000000000000000000000000000dEaD"
 OTHER_THIEF = "0x00000000000000000000000000000000DeaDBeef"
 ADDRESS = {"type": "address", "addr": WALLET}
-CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
-IPFS = bytes.fromhex("e3010170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def anvil(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Anvil]:
-    """A node for Ethereum."""
-    async with running_anvil(tmp_path_factory.mktemp("ethereum")) as anvil:
-        yield anvil
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
+@pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
 async def ens(anvil: Anvil) -> EnsWorld:
     """Every name below wild.eth exists, and alice.base.eth has an address."""
     world = await EnsWorld.deploy(anvil)
@@ -39,7 +30,7 @@ async def ens(anvil: Anvil) -> EnsWorld:
     return world
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def base(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Anvil]:
     """Base, whose registry knows alice and bob, and more of bob than Ethereum does."""
     async with running_anvil(tmp_path_factory.mktemp("base")) as anvil:
@@ -154,7 +145,7 @@ async def test_a_lying_endpoint_is_outvoted(
     for number in range(5):
         body = (await service.resolve(f"a{number}.wild.eth")).json
         assert body["walletAddress"] == ADDRESS
-        assert body["content"] == {"type": "ipfs", "cid": CID}
+        assert body["content"] == {"type": "ipfs", "cid": CID_TEXT}
     now = await anvil.rpc("eth_blockNumber")
     assert blocks_asked(endpoints) == {now}
 
@@ -248,7 +239,7 @@ async def test_a_basename_is_read_from_both_chains(
     )
     assert (await service.resolve("alice.base.eth")).json == {
         "message": "Domain resolved",
-        "content": {"type": "ipfs", "cid": CID},
+        "content": {"type": "ipfs", "cid": CID_TEXT},
         "walletAddress": ADDRESS,
     }
     assert (ethereum.eth_calls, on_base.eth_calls) == (1, 3)
@@ -269,7 +260,7 @@ async def test_a_basename_of_base_alone(
         basenames__registry=REGISTRY,
     )
     answer = await service.resolve("bob.base.eth")
-    assert answer.json["content"] == {"type": "ipfs", "cid": CID}
+    assert answer.json["content"] == {"type": "ipfs", "cid": CID_TEXT}
     assert "walletAddress" not in answer.json
     assert "content-gateway-wallet" not in answer.headers
     for name in ("nobody.base.eth", "bare.base.eth", "simple.base.eth"):

@@ -8,27 +8,15 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.samples import CID_TEXT, IPFS, IPNS, KEY_TEXT, WALLET
 from tests.service import Service, running_service
 from tests.world.ens import EnsWorld
-from tests.world.ethereum import Anvil, CountingProxy, running_anvil
+from tests.world.ethereum import Anvil, CountingProxy
 
-WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
 ADDRESS = {"type": "address", "addr": WALLET}
-CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
-IPFS = bytes.fromhex("e3010170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f")
-IPNS_NAME = "k51qzi5uqu5dihst24f3rp2ej4co9berxohfkxaenbq1wjty7nrd5e9xp4afx1"
-IPNS = bytes.fromhex(
-    "e50101720024080112205cbd1cc86ac20d6640795809c2a185bb2504538a2de8076da5a6971b8acb4715"
-)
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def anvil(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Anvil]:
-    async with running_anvil(tmp_path_factory.mktemp("chain")) as anvil:
-        yield anvil
-
-
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def ens(anvil: Anvil) -> EnsWorld:
     world = await EnsWorld.deploy(anvil)
     await world.name("alias.eth", address=WALLET)
@@ -42,12 +30,6 @@ async def ens(anvil: Anvil) -> EnsWorld:
 
 
 @pytest.fixture
-async def proxy(anvil: Anvil, ens: EnsWorld) -> AsyncIterator[CountingProxy]:
-    async with CountingProxy(anvil.url) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 async def service(tmp_path: Path, proxy: CountingProxy) -> AsyncIterator[Service]:
     async with running_service(tmp_path, ens__rpc_urls=[proxy.url]) as service:
         yield service
@@ -57,8 +39,8 @@ async def service(tmp_path: Path, proxy: CountingProxy) -> AsyncIterator[Service
     ("name", "content"),
     [
         ("alias.eth", None),
-        ("site.eth", {"type": "ipfs", "cid": CID}),
-        ("blog.eth", {"type": "ipns", "name": IPNS_NAME}),
+        ("site.eth", {"type": "ipfs", "cid": CID_TEXT}),
+        ("blog.eth", {"type": "ipns", "name": KEY_TEXT}),
     ],
 )
 async def test_a_name_costs_one_call(
@@ -111,7 +93,7 @@ async def test_a_wildcard_name_costs_one_call(
     """A name that only its parent's resolver knows (ENSIP-10) is still one eth_call."""
     await ens.set_resolver("wild.eth", await ens.wildcard_resolver(WALLET, IPFS))
     body = (await service.resolve("anything.wild.eth")).json
-    assert body["content"] == {"type": "ipfs", "cid": CID}
+    assert body["content"] == {"type": "ipfs", "cid": CID_TEXT}
     assert body["walletAddress"] == ADDRESS
     assert proxy.eth_calls == 1
 

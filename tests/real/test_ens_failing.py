@@ -8,21 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from eth_abi.abi import encode
 
 from content_gateway.ethereum.endpoint import MAX_ANSWER_BYTES
 from tests.fakes.ethereum import namehash
 from tests.fakes.gateway import Gateway, running_gateway
+from tests.samples import CID_TEXT, IPFS, WALLET
 from tests.service import Service, running_service
 from tests.waiting import eventually
 from tests.world.ens import EnsWorld, Way, calldata, dns_wire
-from tests.world.ethereum import Anvil, CountingProxy, running_anvil
+from tests.world.ethereum import Anvil, CountingProxy
 
-WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
 OWNER = "0x5B38Da6a701c568545dCfcB03FcB875f56beddC4"
-CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
-IPFS = bytes.fromhex("e3010170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f")
 ADDRESS = ("returns", encode(["address"], [WALLET]))
 ZERO = ("returns", bytes(32))
 CONTENT = ("returns", encode(["bytes"], [IPFS]))
@@ -30,23 +27,6 @@ UNSET = ("returns", encode(["bytes"], [b""]))
 NOT_TODAY = ("reverts", bytes.fromhex("08c379a0") + encode(["string"], ["not today"]))
 NOT_IMPLEMENTED = ("reverts", bytes.fromhex("d6234725"))
 SILENT: list[Way] = ["invalid", "out of gas", "bare"]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def anvil(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Anvil]:
-    async with running_anvil(tmp_path_factory.mktemp("chain")) as anvil:
-        yield anvil
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def ens(anvil: Anvil) -> EnsWorld:
-    return await EnsWorld.deploy(anvil)
-
-
-@pytest.fixture
-async def proxy(anvil: Anvil, ens: EnsWorld) -> AsyncIterator[CountingProxy]:
-    async with CountingProxy(anvil.url) as proxy:
-        yield proxy
 
 
 @pytest.fixture
@@ -126,7 +106,7 @@ async def test_a_failing_address_is_not_an_unset_one(
     """INVALID, no gas left, a bare revert: the owner's wallet is not told, and 404 is not said."""
     name = f"{way.replace(' ', '-')}-{extended}.eth".lower()
     answer = await resolved(service, ens, name, (way, b""), CONTENT, extended=extended)
-    assert answer.json["content"] == {"type": "ipfs", "cid": CID}
+    assert answer.json["content"] == {"type": "ipfs", "cid": CID_TEXT}
     assert "walletAddress" not in answer.json
     assert answer.headers["content-gateway-failed"] == "wallet"
     empty = await resolved(service, ens, f"no-{name}", (way, b""), UNSET, extended=extended)
@@ -147,7 +127,7 @@ async def test_an_address_that_a_resolver_does_not_have_is_nobodys(
     """It says that it has no such function: no wallet, no failure, and not the owner's."""
     name = f"nofunction-{len(data)}.eth"
     answer = await resolved(service, ens, name, (way, data), CONTENT)
-    assert answer.json["content"] == {"type": "ipfs", "cid": CID}
+    assert answer.json["content"] == {"type": "ipfs", "cid": CID_TEXT}
     assert "walletAddress" not in answer.json
     assert "content-gateway-failed" not in answer.headers
 

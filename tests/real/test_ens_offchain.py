@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import pytest
-import pytest_asyncio
 from eth_abi.abi import encode
 
 from content_gateway.errors import (
@@ -30,24 +29,9 @@ from content_gateway.net.ssrf_guard import Guard
 from tests.fakes.ethereum import namehash
 from tests.fakes.gateway import Gateway, running_gateway
 from tests.fakes.miniature import Mood
+from tests.samples import BASE, CID_TEXT, IPFS, WALLET
 from tests.world.ens import EnsWorld, calldata, dns_wire
-from tests.world.ethereum import Anvil, CountingProxy, running_anvil
-
-WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
-CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
-IPFS = bytes.fromhex("e3010170122029f2d17be6139079dc48696d1f582a8530eb9805b561eda517e22a892c7e3f1f")
-BASE = CoinType(0x80000000 | 8453)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def anvil(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Anvil]:
-    async with running_anvil(tmp_path_factory.mktemp("chain")) as anvil:
-        yield anvil
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def ens(anvil: Anvil) -> EnsWorld:
-    return await EnsWorld.deploy(anvil)
+from tests.world.ethereum import Anvil, CountingProxy
 
 
 class World:
@@ -108,7 +92,7 @@ def is_site(records: Records) -> bool:
     return (
         records.wallet == WALLET
         and isinstance(content, IpfsContent)
-        and str(content.cid) == CID
+        and str(content.cid) == CID_TEXT
         and not records.wallet_is_owner
     )
 

@@ -10,23 +10,17 @@ import pytest_asyncio
 
 from content_gateway.errors import InvalidUpstreamResponse, NameNotFound, UpstreamUnavailable
 from content_gateway.ethereum.rpc import EthereumRpc
-from content_gateway.model.cid import Cid
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
-from content_gateway.model.records import IpfsContent, IpnsContent, Records
+from content_gateway.model.records import IpnsContent, Records
 from content_gateway.names.unstoppable import Chain, UnstoppableNames
 from content_gateway.net.http_client import HttpClient
 from content_gateway.settings.unstoppable_defaults import TLDS
+from tests.samples import CID_TEXT, CONTENT, KEY_TEXT, OTHER, OWNER, WALLET
 from tests.world.ethereum import Anvil, CountingProxy, running_anvil
 from tests.world.unstoppable import UnstoppableWorld
 
-WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
-OTHER = "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359"
-OWNER = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
-CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
-CONTENT = IpfsContent(Cid.parse(CID))
-KEY = "k51qzi5uqu5dihst24f3rp2ej4co9berxohfkxaenbq1wjty7nrd5e9xp4afx1"
-IPNS = IpnsContent(IpnsName.parse(KEY))
+IPNS = IpnsContent(IpnsName.parse(KEY_TEXT))
 
 
 @dataclass
@@ -54,15 +48,15 @@ async def worlds(
             anvil = await stack.enter_async_context(running_anvil(directory))
             worlds.append((anvil, await UnstoppableWorld.deploy(anvil)))
         (_, first), (_, second) = worlds
-        await first.name("brad.crypto", owner=OWNER, records=records(WALLET, CID))
-        await second.name("moved.nft", owner=OWNER, records=records(WALLET, KEY))
-        await first.name("both.wallet", owner=OWNER, records=records(WALLET, CID))
-        await second.name("both.wallet", owner=OTHER, records=records(OTHER, KEY))
-        await second.name("owned.x", owner=OWNER, records={"ipfs.html.value": CID})
+        await first.name("brad.crypto", owner=OWNER, records=records(WALLET, CID_TEXT))
+        await second.name("moved.nft", owner=OWNER, records=records(WALLET, KEY_TEXT))
+        await first.name("both.wallet", owner=OWNER, records=records(WALLET, CID_TEXT))
+        await second.name("both.wallet", owner=OTHER, records=records(OTHER, KEY_TEXT))
+        await second.name("owned.x", owner=OWNER, records={"ipfs.html.value": CID_TEXT})
         await first.name("bare.x", owner=OWNER, records={})
-        await first.name("burnt.x", owner=OWNER, records=records(WALLET, CID))
+        await first.name("burnt.x", owner=OWNER, records=records(WALLET, CID_TEXT))
         await first.burn("burnt.x", OWNER)
-        await second.name("lapsed.x", owner=OWNER, records=records(WALLET, CID))
+        await second.name("lapsed.x", owner=OWNER, records=records(WALLET, CID_TEXT))
         await second.expire("lapsed.x")
         yield worlds
 
@@ -142,7 +136,7 @@ async def test_a_chain_that_is_off_is_not_an_unknown_name(tmp_path: Path) -> Non
             (tmp_path / side).mkdir()
             anvil = await stack.enter_async_context(running_anvil(tmp_path / side))
             world = await UnstoppableWorld.deploy(anvil)
-            await world.name("here.x", owner=OWNER, records=records(WALLET, CID))
+            await world.name("here.x", owner=OWNER, records=records(WALLET, CID_TEXT))
             rpc = EthereumRpc(outbound, [anvil.url], seconds=2)
             anvils.append(anvil)
             chains.append(Chain(side, rpc, world.proxy_reader))
