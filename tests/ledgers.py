@@ -51,8 +51,10 @@ def as_it_is(page: Page) -> Page:
 class World:
     """A ledger, the queue of its work, and the clock of both."""
 
-    def __init__(self, ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock) -> None:
-        self.ledger, self.contents, self.clock = ledger, contents, clock
+    def __init__(self, database: LedgerDatabase, clock: Clock, grace: float = GRACE) -> None:
+        self.database, self.clock = database, clock
+        self.ledger = SqlitePins(database, grace=grace, clock=clock)
+        self.contents = SqliteWorkQueue(database, grace=grace, clock=clock)
 
     async def promise(self, *numbers: int, who: str = "anna") -> None:
         """Let *who* pin these contents, one after the other."""
@@ -64,6 +66,13 @@ class World:
         found = self.ledger.status("anna", cid(number))
         assert found is not None
         return found
+
+    def states(self) -> dict[int, str]:
+        """The state of each content, by its number."""
+        found = self.database.read(
+            lambda c: c.execute("SELECT cid, state FROM contents").fetchall()
+        )
+        return {int.from_bytes(Cid.parse(text).digest, "big"): state for text, state in found}
 
     async def lease(
         self, owner: str = "a", first_tries: int = 100, retries: int = 100
@@ -99,5 +108,5 @@ def contents(database: LedgerDatabase, clock: Clock) -> SqliteWorkQueue:
 
 
 @pytest.fixture
-def world(ledger: SqlitePins, contents: SqliteWorkQueue, clock: Clock) -> World:
-    return World(ledger, contents, clock)
+def world(database: LedgerDatabase, clock: Clock) -> World:
+    return World(database, clock)

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pin_rows import STATUS, conditions_of
-from content_gateway.ledger.pins import SqlitePins
 from content_gateway.model.content_state import (
     BackendStatus,
     ContentState,
@@ -356,8 +354,8 @@ async def test_reading_uses_an_index(tmp_path: Path, what: str, wanted: str, unw
     async with LedgerDatabase(path) as database:
         statements: list[str] = []
         values: dict[str, object] = {}
-        contents, ledger = SqliteWorkQueue(database), SqlitePins(database, grace=0.0)
-        world = World(ledger, contents, Clock())
+        world = World(database, Clock(), grace=0.0)
+        contents, ledger = world.contents, world.ledger
         await world.promise(1)
         await database.write(lambda c: c.set_trace_callback(statements.append))
         database.read(lambda c: c.set_trace_callback(statements.append))

@@ -11,7 +11,6 @@ from content_gateway.ledger.additions import MAX_ROWS, next_moment
 from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pins import SqlitePins
-from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import (
     BackendStatus,
     ContentState,
@@ -62,17 +61,15 @@ async def test_requestors_do_not_see_each_other(ledger: SqlitePins) -> None:
     assert not ledger.holds("anna", cid(2))
 
 
-async def test_a_burst_of_one_request_adds_one_pin(
-    ledger: SqlitePins, database: LedgerDatabase
-) -> None:
+async def test_a_burst_of_one_request_adds_one_pin(world: World) -> None:
     """Sixty-four callers at once with a hundred contents: each is added once, to one of them."""
     requests = [("anna", number % 100) for number in range(6400)]
     pins = await asyncio.gather(
-        *(ledger.add(who, cid(n), str(cid(n)), NO_LABEL) for who, n in requests)
+        *(world.ledger.add(who, cid(n), str(cid(n)), NO_LABEL) for who, n in requests)
     )
     made = [pin for pin in pins if pin is not None]
     assert len(made) == 100
-    assert sorted(await listed(ledger), key=str) == sorted(made, key=str)
+    assert sorted(await listed(world.ledger), key=str) == sorted(made, key=str)
 
 
 async def test_a_burst_of_many_requestors_keeps_them_apart(ledger: SqlitePins) -> None:
@@ -147,14 +144,12 @@ async def test_a_burst_gives_every_pin_its_own_moment(ledger: SqlitePins, clock:
     assert max(moments) - now < timedelta(seconds=1.01)
 
 
-async def test_a_clock_that_goes_back_does_not_hide_a_new_pin(
-    ledger: SqlitePins, clock: Clock
-) -> None:
+async def test_a_clock_that_goes_back_does_not_hide_a_new_pin(world: World) -> None:
     """The newest pin is listed first even then."""
-    old = await add(ledger, 1)
-    clock.now -= 3600
-    new = await add(ledger, 2)
-    assert await listed(ledger) == [new, old]
+    old = await add(world.ledger, 1)
+    world.clock.now -= 3600
+    new = await add(world.ledger, 2)
+    assert await listed(world.ledger) == [new, old]
 
 
 # Describing and replacing.
@@ -177,68 +172,64 @@ async def replaced(ledger: SqlitePins, old: Pin, number: int) -> Pin | None:
     return await ledger.replace("anna", old, cid(number), str(cid(number)), Label("new"))
 
 
-async def test_a_pin_is_replaced_by_another_content(
-    ledger: SqlitePins, database: LedgerDatabase
-) -> None:
+async def test_a_pin_is_replaced_by_another_content(world: World) -> None:
     """The old content leaves, the new one is queued, and the new pin is the newest."""
-    old, other = await add(ledger, 1), await add(ledger, 2)
-    new = await replaced(ledger, old, 3)
+    old, other = await add(world.ledger, 1), await add(world.ledger, 2)
+    new = await replaced(world.ledger, old, 3)
     assert new is not None
-    assert await listed(ledger) == [new, other]
-    assert states(database) == {1: "unpinning", 2: "queued", 3: "queued"}
+    assert await listed(world.ledger) == [new, other]
+    assert world.states() == {1: "unpinning", 2: "queued", 3: "queued"}
 
 
-async def test_a_pin_is_replaced_by_the_same_content(
-    ledger: SqlitePins, contents: SqliteWorkQueue, database: LedgerDatabase
-) -> None:
+async def test_a_pin_is_replaced_by_the_same_content(world: World) -> None:
     """It is a new pin, with a moment of its own even if no time has passed; the content stays."""
-    old = await add(ledger, 1)
-    await seen(contents, Event.SEEN_PINNED)
-    new = await replaced(ledger, old, 1)
+    old = await add(world.ledger, 1)
+    await seen(world.contents, Event.SEEN_PINNED)
+    new = await replaced(world.ledger, old, 1)
     assert new is not None
     assert new.created_at > old.created_at
-    assert await listed(ledger) == [new]
-    assert states(database) == {1: "pinned"}
+    assert await listed(world.ledger) == [new]
+    assert world.states() == {1: "pinned"}
 
 
-async def test_a_pin_takes_the_place_of_two(ledger: SqlitePins, database: LedgerDatabase) -> None:
+async def test_a_pin_takes_the_place_of_two(world: World) -> None:
     """Where the new content was held as well, by another pin, one pin is left, the newest."""
-    old, other, third = await add(ledger, 1), await add(ledger, 2), await add(ledger, 3)
-    new = await replaced(ledger, old, 2)
+    old, other, third = (
+        await add(world.ledger, 1),
+        await add(world.ledger, 2),
+        await add(world.ledger, 3),
+    )
+    new = await replaced(world.ledger, old, 2)
     assert new is not None
     assert new.created_at > third.created_at > other.created_at
-    assert await listed(ledger) == [new, third]
-    assert states(database) == {1: "unpinning", 2: "queued", 3: "queued"}
+    assert await listed(world.ledger) == [new, third]
+    assert world.states() == {1: "unpinning", 2: "queued", 3: "queued"}
 
 
-async def test_a_replaced_content_stays_for_others(
-    ledger: SqlitePins, database: LedgerDatabase
-) -> None:
-    old = await add(ledger, 1)
-    await add(ledger, 1, "ben")
-    assert await replaced(ledger, old, 2)
-    assert states(database) == {1: "queued", 2: "queued"}
+async def test_a_replaced_content_stays_for_others(world: World) -> None:
+    old = await add(world.ledger, 1)
+    await add(world.ledger, 1, "ben")
+    assert await replaced(world.ledger, old, 2)
+    assert world.states() == {1: "queued", 2: "queued"}
 
 
-async def test_a_replacement_brings_back_what_was_unpinning(
-    ledger: SqlitePins, database: LedgerDatabase
-) -> None:
-    old = await add(ledger, 1)
-    await add(ledger, 2)
-    await ledger.remove("anna", cid(2))
-    assert states(database) == {1: "queued", 2: "unpinning"}
-    assert await replaced(ledger, old, 2)
-    assert states(database) == {1: "unpinning", 2: "queued"}
+async def test_a_replacement_brings_back_what_was_unpinning(world: World) -> None:
+    old = await add(world.ledger, 1)
+    await add(world.ledger, 2)
+    await world.ledger.remove("anna", cid(2))
+    assert world.states() == {1: "queued", 2: "unpinning"}
+    assert await replaced(world.ledger, old, 2)
+    assert world.states() == {1: "unpinning", 2: "queued"}
 
 
-async def test_what_is_gone_is_not_replaced(ledger: SqlitePins, database: LedgerDatabase) -> None:
+async def test_what_is_gone_is_not_replaced(world: World) -> None:
     """Nothing changes, and a pin of somebody else is not found."""
-    old = await add(ledger, 1)
-    assert await ledger.replace("ben", old, cid(3), "x", NO_LABEL) is None
-    await ledger.remove("anna", cid(1))
-    assert await replaced(ledger, old, 3) is None
-    assert await listed(ledger) == []
-    assert states(database) == {1: "unpinning"}
+    old = await add(world.ledger, 1)
+    assert await world.ledger.replace("ben", old, cid(3), "x", NO_LABEL) is None
+    await world.ledger.remove("anna", cid(1))
+    assert await replaced(world.ledger, old, 3) is None
+    assert await listed(world.ledger) == []
+    assert world.states() == {1: "unpinning"}
 
 
 async def test_one_of_two_replacements_wins(ledger: SqlitePins) -> None:
@@ -252,18 +243,16 @@ async def test_one_of_two_replacements_wins(ledger: SqlitePins) -> None:
 # Removing.
 
 
-async def test_the_last_removal_releases_the_content(
-    ledger: SqlitePins, database: LedgerDatabase
-) -> None:
+async def test_the_last_removal_releases_the_content(world: World) -> None:
     """Until then it stays; a second removal finds nothing."""
-    await add(ledger, 1)
-    await add(ledger, 1, "ben")
-    assert await ledger.remove("anna", cid(1)) is Removal.STILL_HELD
-    assert await ledger.remove("anna", cid(1)) is None
-    assert states(database) == {1: "queued"}
-    assert await ledger.remove("ben", cid(1)) is Removal.RELEASED
-    assert states(database) == {1: "unpinning"}
-    assert ledger.status("ben", cid(1)) is None
+    await add(world.ledger, 1)
+    await add(world.ledger, 1, "ben")
+    assert await world.ledger.remove("anna", cid(1)) is Removal.STILL_HELD
+    assert await world.ledger.remove("anna", cid(1)) is None
+    assert world.states() == {1: "queued"}
+    assert await world.ledger.remove("ben", cid(1)) is Removal.RELEASED
+    assert world.states() == {1: "unpinning"}
+    assert world.ledger.status("ben", cid(1)) is None
 
 
 async def test_a_released_content_waits_for_the_grace_period(world: World) -> None:
@@ -457,20 +446,15 @@ async def test_origins_are_those_of_the_newest_pins(ledger: SqlitePins, clock: C
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
 async def test_writes_of_one_moment_take_effect_in_their_order(
-    ledger: SqlitePins, database: LedgerDatabase, order: tuple[int, ...]
+    world: World, order: tuple[int, ...]
 ) -> None:
     """Add, remove and add again, queued together: the last one counts."""
     requests: list[Callable[[], Awaitable[object]]] = [
-        lambda: ledger.add("anna", cid(1), "a", NO_LABEL),
-        lambda: ledger.remove("anna", cid(1)),
-        lambda: ledger.add("anna", cid(1), "b", NO_LABEL),
+        lambda: world.ledger.add("anna", cid(1), "a", NO_LABEL),
+        lambda: world.ledger.remove("anna", cid(1)),
+        lambda: world.ledger.add("anna", cid(1), "b", NO_LABEL),
     ]
     await asyncio.gather(*(requests[number]() for number in order))
     is_held = order.index(1) != 2
-    assert ledger.holds("anna", cid(1)) == is_held
-    assert states(database) == {1: "queued" if is_held else "unpinning"}
-
-
-def states(database: LedgerDatabase) -> dict[int, str]:
-    found = database.read(lambda c: c.execute("SELECT cid, state FROM contents").fetchall())
-    return {int.from_bytes(Cid.parse(text).digest, "big"): state for text, state in found}
+    assert world.ledger.holds("anna", cid(1)) == is_held
+    assert world.states() == {1: "queued" if is_held else "unpinning"}

@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
 from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.model.content_state import (
     Event,
@@ -41,8 +39,7 @@ class SetClock:
 
 @pytest.fixture
 def world(database: LedgerDatabase, clock: Clock) -> World:
-    contents = SqliteWorkQueue(database, grace=GRACE, clock=clock)
-    return World(SqlitePins(database, grace=GRACE, clock=clock), contents, clock)
+    return World(database, clock)
 
 
 @pytest.fixture

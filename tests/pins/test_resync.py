@@ -6,9 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 import pytest
 
 from content_gateway.errors import StorageUnavailable, UpstreamUnavailable
-from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
 from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import BackendStatus, Event, Listed, Outcome, TrackerStatus
@@ -53,8 +51,8 @@ def resyncs(database: LedgerDatabase, clock: Clock) -> SqliteResyncs:
 
 
 @pytest.fixture
-def world(database: LedgerDatabase, contents: SqliteWorkQueue, clock: Clock) -> World:
-    return World(SqlitePins(database, grace=0.0, clock=clock), contents, clock)
+def world(database: LedgerDatabase, clock: Clock) -> World:
+    return World(database, clock, grace=0.0)
 
 
 @pytest.fixture
