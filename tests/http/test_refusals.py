@@ -2,17 +2,18 @@
 that."""
 
 import asyncio
-from collections import Counter
-from typing import Any
 
 import pytest
 
 from content_gateway.api_keys import OpenKeys
-from content_gateway.errors import Overloaded
+from content_gateway.errors import Overloaded, UpstreamError
 from content_gateway.http.asgi import Api
 from content_gateway.http.messages import Answer, Handler, Request, Response, length_of
 from content_gateway.http.openapi import Operation
+from content_gateway.http.operations import psa_errors
 from content_gateway.http.overload import Refusals
+from content_gateway.http.problems import kind_of
+from tests.http.direct import status_of
 from tests.virtual import run_virtually
 
 SECONDS = 20.0
@@ -68,7 +69,6 @@ def test_the_rest_comes_at_a_pace(clients: int, most: int) -> None:
 
 def test_every_overload_that_is_answered_is_paced() -> None:
     """Whatever operation there is too much of; other errors are told at once."""
-    statuses = Counter[int]()
     tired = "Tired."
 
     async def overloaded(_: Request) -> Answer:
@@ -76,25 +76,6 @@ def test_every_overload_that_is_answered_is_paced() -> None:
 
     async def well(_: Request) -> Answer:
         return Response(b"{}", [length_of(b"{}")])
-
-    async def ask(api: Api, path: str) -> None:
-        scope: dict[str, Any] = {
-            "type": "http",
-            "method": "GET",
-            "path": path,
-            "query_string": b"",
-            "headers": [(b"x-api-key", b"hog")],
-            "client": ("192.0.2.1", 1),
-        }
-
-        async def receive() -> dict[str, Any]:
-            raise AssertionError("there is no body")
-
-        async def send(message: Any) -> None:
-            if "status" in message:
-                statuses[message["status"]] += 1
-
-        await api(scope, receive, send)
 
     async def run() -> tuple[float, float]:
         operations = [
@@ -105,13 +86,25 @@ def test_every_overload_that_is_answered_is_paced() -> None:
         api = Api(operations, handlers, OpenKeys())
         loop = asyncio.get_running_loop()
         for _ in range(50):
-            await ask(api, "/well")
+            assert await status_of(api, "/well", key="hog") == 200
         at_once = loop.time()
         for _ in range(50):
-            await ask(api, "/tired")
+            assert await status_of(api, "/tired", key="hog") == 503
         return at_once, loop.time() - at_once
 
     at_once, paced = run_virtually(run())
     assert at_once == 0
     assert paced == pytest.approx(0.49)
-    assert statuses == {200: 50, 503: 50}
+
+
+def test_our_own_overload_is_nobody_elses_fault() -> None:
+    """It is 503 with a time to come back, and a code of its own, on both faces."""
+    assert not issubclass(Overloaded, UpstreamError)
+    kind, detail = kind_of(Overloaded())
+    assert (kind.status, kind.code, dict(kind.headers)) == (
+        503,
+        "overloaded",
+        {b"retry-after": b"1"},
+    )
+    assert (b"retry-after", b"1") in psa_errors.headers_of(kind, "1")
+    assert b'"reason":"OVERLOADED"' in psa_errors.body_of(kind, detail)

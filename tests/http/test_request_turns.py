@@ -4,7 +4,6 @@ sent."""
 import asyncio
 import gc
 from collections import Counter
-from typing import Any
 
 import pytest
 
@@ -15,6 +14,7 @@ from content_gateway.http.messages import Answer, Handler, Request, Response, le
 from content_gateway.http.openapi import Operation
 from content_gateway.http.problems import BAD_REQUEST, HttpRefusal
 from content_gateway.http.request_turns import RequestTurns
+from tests.http.direct import status_of
 from tests.virtual import run_virtually
 
 READY = 1_000
@@ -47,24 +47,8 @@ class House:
 
     async def ask(self, who: str, path: str = "/keyed") -> int:
         """The status of one answer to *who*: a key, or without one an address."""
-        status = 0
-        scope: dict[str, Any] = {
-            "type": "http",
-            "method": "GET",
-            "path": path,
-            "query_string": b"",
-            "headers": [] if path == "/open" else [(b"x-api-key", who.encode())],
-            "client": (who, 1),
-        }
-
-        async def receive() -> dict[str, Any]:
-            raise AssertionError("there is no body")
-
-        async def send(message: Any) -> None:
-            nonlocal status
-            status = message.get("status", status)
-
-        await self._api(scope, receive, send)
+        key = None if path == "/open" else who
+        status = await status_of(self._api, path, key=key, address=who)
         self.answered[who] += 1
         return status
 

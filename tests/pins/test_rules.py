@@ -26,7 +26,7 @@ from content_gateway.model.content_state import (
     WorkItem,
 )
 from content_gateway.pins.availability import is_unreachable
-from content_gateway.pins.backoff import ReconcilePolicy
+from content_gateway.pins.backoff import PollInterval, ReconcilePolicy
 from content_gateway.pins.rules import MAX_SEND_DELAY, Action, DecisionRules
 
 NOW, BATCH = 1_000_000.0, 60.0
@@ -272,3 +272,26 @@ def test_attempt_timeouts_double() -> None:
         for attempts in (0, 1, 2, 3, 7, 8, 10**6)
     ]
     assert timeouts == [5.0, 30.0, 60.0, 120.0, 1920.0, 3600.0, 3600.0]
+
+
+def test_a_poll_interval_adapts_to_how_long_contents_take() -> None:
+    """Status checks that come too early make it longer, up to its limit; others shorten it."""
+    interval = PollInterval(0.5, 20.0)
+    assert interval.seconds(0.0) == 0.5
+    for _ in range(100):
+        interval.record(1000.0, at_first=False)
+    assert interval.seconds(1000.0) == 20.0
+    for _ in range(50):
+        interval.record(1000.0, at_first=True)
+    assert 0.5 < interval.seconds(1000.0) < 10.0
+
+
+def test_a_poll_interval_is_short_again_when_nothing_happens() -> None:
+    """After a busy hour a single content is soon checked again, also where the clock was set
+    back."""
+    interval = PollInterval(0.5, 20.0)
+    for _ in range(100):
+        interval.record(1000.0, at_first=False)
+    assert interval.seconds(1010.0) == 10.0
+    assert interval.seconds(1200.0) == 0.5
+    assert interval.seconds(0.0) == 20.0
