@@ -3,7 +3,14 @@
 import asyncio
 
 from content_gateway.backends.embedded.blockstore import Blockstore
+from content_gateway.ipld.car import Section
 from content_gateway.model.cid import Cid
+from tests.ipld.dags import Dag, in_order
+
+
+def sections(dag: Dag) -> list[Section]:
+    """The blocks of *dag* as a CAR has them."""
+    return [(cid.multihash, data) for cid, data in in_order(dag)]
 
 
 async def number(blocks: Blockstore, question: str) -> int:

@@ -19,8 +19,8 @@ from content_gateway.ipld.block import is_block_of
 from content_gateway.model.cid import RAW, Cid
 from content_gateway.net.http_client import HttpClient
 from content_gateway.sqlite.database import Job
-from tests.backends.stores import count, number
-from tests.ipld.dags import Dag, file, in_order, raw
+from tests.backends.stores import count, number, sections
+from tests.ipld.dags import Dag, file, raw
 from tests.ledgers import cid
 
 T = TypeVar("T")
@@ -28,9 +28,7 @@ T = TypeVar("T")
 
 async def put(blocks: Blockstore, dag: Dag) -> None:
     begun, wantlist = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
-    await blocks.store_blocks(
-        begun, wantlist, [(cid.multihash, data) for cid, data in in_order(dag)]
-    )
+    await blocks.store_blocks(begun, wantlist, sections(dag))
     await blocks.finish(begun)
 
 
@@ -94,10 +92,10 @@ async def test_the_log_beside_the_file_is_bounded(tmp_path: Path, blocks: Blocks
 async def test_a_file_of_the_version_before_is_taken_over(tmp_path: Path) -> None:
     """What an unfinished pin has brought in is counted, and it goes on from there."""
     path, dag = tmp_path / "blocks.sqlite", file(20, 100)
-    sections = [(cid.multihash, data) for cid, data in in_order(dag)][:15]
+    first = sections(dag)[:15]
     async with Blockstore(path) as blocks:
         begun = await blocks.begin(dag[0])
-        await blocks.store_blocks(begun, Wantlist(dag[0], DagLimits()), sections)
+        await blocks.store_blocks(begun, Wantlist(dag[0], DagLimits()), first)
     with closing(sqlite3.connect(path)) as earlier, earlier:
         for statement in (
             "DROP INDEX pins_unpinning",
@@ -111,7 +109,7 @@ async def test_a_file_of_the_version_before_is_taken_over(tmp_path: Path) -> Non
             earlier.execute(statement)
     async with Blockstore(path) as blocks:
         begun = await blocks.begin(dag[0])
-        assert (begun.blocks, begun.size) == (15, sum(len(data) for _, data in sections))
+        assert (begun.blocks, begun.size) == (15, sum(len(data) for _, data in first))
         await put(blocks, dag)
         assert await number(blocks, "SELECT blocks FROM pins") == len(dag[1])
 

@@ -14,10 +14,10 @@ from content_gateway.demo.publisher import directory
 from content_gateway.errors import PinDeferred, PinFailed
 from content_gateway.model.content_state import TrackerStatus
 from tests.backends.backends import pin, status
-from tests.backends.stores import collected, count, number
+from tests.backends.stores import collected, count, number, sections
 from tests.backends.test_blockstore import put
 from tests.fakes.origin import Origin
-from tests.ipld.dags import Dag, file, in_order, pb, raw
+from tests.ipld.dags import Dag, file, pb, raw
 
 FILES = {f"page{index}.html": f"<p>{index}".encode() for index in range(20)}
 
@@ -144,14 +144,14 @@ async def test_room_is_given_back_to_the_disk(
 async def test_a_retrieval_that_outlived_an_unpin_completes_nothing(blocks: Blockstore) -> None:
     """Its pin was released and begun again: blocks that it had counted may be gone."""
     dag = file(300, 10)
-    sections = [(cid.multihash, data) for cid, data in in_order(dag)]
+    parts = sections(dag)
     late, wantlist = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
-    await blocks.store_blocks(late, wantlist, sections[:200])
+    await blocks.store_blocks(late, wantlist, parts[:200])
     await blocks.unpin(dag[0])
     await collected(blocks)
     await blocks.begin(dag[0])
     with pytest.raises(PinDeferred):
-        await blocks.store_blocks(late, wantlist, sections[200:])
+        await blocks.store_blocks(late, wantlist, parts[200:])
     with pytest.raises(PinDeferred):
         await blocks.finish(late)
     assert await blocks.complete([dag[0]]) == set()

@@ -10,10 +10,10 @@ from content_gateway.backends.embedded.wantlist import DagLimits, Wantlist
 from content_gateway.errors import PinDeferred
 from content_gateway.model.content_state import TrackerStatus
 from tests.backends.backends import pin, pinset, silent, status
-from tests.backends.stores import collected, corrupt
+from tests.backends.stores import collected, corrupt, sections
 from tests.backends.test_blockstore import put
 from tests.fakes.origin import Origin
-from tests.ipld.dags import file, in_order, pb, raw
+from tests.ipld.dags import file, pb, raw
 
 
 async def test_a_sound_store_has_nothing_to_say(blocks: Blockstore) -> None:
@@ -69,9 +69,7 @@ async def test_a_pin_under_way_that_loses_a_block_is_not_called_complete(
     """A block dropped between its fetch and the end of the pin is noticed."""
     dag = file(20, 50)
     begun, wantlist = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
-    await blocks.store_blocks(
-        begun, wantlist, [(cid.multihash, data) for cid, data in in_order(dag)]
-    )
+    await blocks.store_blocks(begun, wantlist, sections(dag))
     assert wantlist.is_complete
     await corrupt(blocks, list(dag[1])[3], b"rot")
     assert await verify(blocks, silent, lambda _: None) == 1

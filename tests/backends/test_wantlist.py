@@ -7,13 +7,10 @@ import pytest
 from content_gateway.backends.embedded.wantlist import MAX_UNSOLICITED_BYTES, DagLimits, Wantlist
 from content_gateway.ipld.block import MAX_BLOCK_BYTES
 from content_gateway.model.cid import DAG_CBOR, RAW, Cid
-from tests.ipld.dags import Dag, block, cbor, file, in_order, link, pb, raw
+from tests.backends.stores import sections
+from tests.ipld.dags import Dag, block, cbor, file, link, pb, raw
 
 DAG = file(60, 30, width=6)
-
-
-def sections(dag: Dag) -> list[tuple[bytes, bytes]]:
-    return [(cid.multihash, data) for cid, data in in_order(dag)]
 
 
 def test_in_order_each_block_is_taken_in_at_once() -> None:
