@@ -221,8 +221,8 @@ class Connections:
         for permit in waiting:
             owner = permit.queued_by[0]
             if permit in self.overtaken and not fair.held_by(owner):
-                rivals = [count for r, count in self.overtaken[permit].items() if r != owner]
-                assert all(count <= 1 for count in rivals)
+                others = [count for r, count in self.overtaken[permit].items() if r != owner]
+                assert all(count <= 1 for count in others)
 
     async def end(self) -> None:
         for _, task, _ in self.work:

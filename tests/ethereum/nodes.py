@@ -55,7 +55,7 @@ async def held(node: Ethereum) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        node.let_go()
+        node.release()
 
 
 async def until_asked(node: Ethereum, times: int) -> None:

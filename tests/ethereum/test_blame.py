@@ -30,10 +30,10 @@ def unreadable(_: bytes) -> bytes:
     raise ValueError("this contract talks garbage")
 
 
-async def test_a_contract_cannot_make_nodes_look_dead(
+async def test_a_contract_opens_no_breaker(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """Whoever asks often for a name with a broken resolver does not end the service for others."""
+    """Calls of a broken contract, however many, do not close the nodes for other calls."""
     rpc = rpc_of(outbound, clock, *nodes)
     out_of_gas, huge, empty = "0x" + "01" * 20, "0x" + "02" * 20, "0x" + "03" * 20
 
@@ -111,7 +111,7 @@ async def test_a_node_is_not_blamed_for_the_silence_of_the_next(
     assert first.eth_calls == 4
 
 
-async def test_a_probe_that_learns_nothing_makes_room_for_another(
+async def test_a_probe_without_a_verdict_makes_room_for_another(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """A contract that talks garbage to the one caller who tries a node again locks nobody out."""
@@ -127,7 +127,7 @@ async def test_a_probe_that_learns_nothing_makes_room_for_another(
 
 
 @pytest.mark.parametrize("mood", ["error", "empty", "html", "lie", "garbage"])
-async def test_a_node_that_talks_nonsense_where_others_do_not_is_asked_no_more(
+async def test_a_node_whose_answers_are_invalid_where_others_are_not_is_asked_no_more(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum], mood: Mood
 ) -> None:
     """What one node cannot say and the next one can was the node's fault."""

@@ -12,14 +12,14 @@ from tests.fakes.ethereum import Ethereum
 
 
 async def warm(rpc: EthereumRpc) -> None:
-    """Let the first node show how quick it is: by the clock of these tests it takes no time."""
+    """One call, so that the first node has a latency: none, by the clock of these tests."""
     assert await ask(rpc) == bytes(32)
 
 
-async def test_a_node_that_dawdles_gets_one_hedge(
+async def test_a_slow_node_gets_one_hedge(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """The second node is asked as well, and its answer serves; the third is left in peace."""
+    """The second node is asked as well, and its answer serves; the third is not asked."""
     first, second, third = nodes
     rpc = rpc_of(outbound, clock, *nodes)
     await warm(rpc)
@@ -28,7 +28,7 @@ async def test_a_node_that_dawdles_gets_one_hedge(
     assert (first.eth_calls, second.eth_calls, third.eth_calls) == (2, 1, 0)
 
 
-async def test_a_hedge_that_dawdles_too_gets_none(
+async def test_a_slow_hedge_gets_none(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """One hedge a call: two slow nodes are waited for, and the first to answer wins."""
@@ -53,7 +53,7 @@ async def test_a_hedge_that_dawdles_too_gets_none(
 async def test_the_first_node_may_still_win(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """Asking a hedge takes nothing from the node that was asked first, and blames nobody."""
+    """The node that was asked first may answer beside its hedge, and neither is blamed."""
     first, second, _ = nodes
     rpc = rpc_of(outbound, clock, first, second)
     await warm(rpc)
@@ -71,7 +71,7 @@ async def test_the_first_node_may_still_win(
 async def test_when_the_hedge_fails_the_next_is_asked(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """Nobody has to wait for a silent node because its hedge is dead."""
+    """A silent node is not waited for because its hedge is dead."""
     first, second, third = nodes
     rpc = rpc_of(outbound, clock, *nodes)
     await warm(rpc)
@@ -84,7 +84,7 @@ async def test_when_the_hedge_fails_the_next_is_asked(
 async def test_of_ten_calls_one_may_have_a_hedge(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """Five rivals are saved up; then a slow day adds a tenth to the load, however many ask."""
+    """Five hedges are saved up; then slow nodes add a tenth to the load, however many ask."""
     first, second, _ = nodes
     rpc = rpc_of(outbound, clock, first, second)
     await warm(rpc)
@@ -98,7 +98,7 @@ async def test_of_ten_calls_one_may_have_a_hedge(
                 callers = [asyncio.create_task(ask(rpc)) for _ in range(calls)]
                 await until_asked(first, asked + calls)
                 await until_asked(second, expected)
-                await asyncio.sleep(0.3)  # everybody's patience has ended by now
+                await asyncio.sleep(0.3)  # the time until a hedge has passed for all of them
             assert await asyncio.gather(*callers) == [bytes(32)] * calls
     assert second.eth_calls == expected == 8
 
@@ -107,7 +107,7 @@ async def test_of_ten_calls_one_may_have_a_hedge(
 async def test_a_node_that_is_overtaken_three_times_is_asked_no_more(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum], reverts: bool
 ) -> None:
-    """Being slower than the next one is a failure, whatever the next one says."""
+    """To lose the race against its hedge is a failure, whatever the hedge says."""
     first, second, _ = nodes
     rpc = rpc_of(outbound, clock, first, second)
     clock.pass_(-20)  # so that the good answer is forgotten

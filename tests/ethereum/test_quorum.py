@@ -215,7 +215,7 @@ async def test_what_they_agree_on_and_nobody_can_read_is_garbage(
     assert await ask(quorum) == bytes(32)
 
 
-async def test_a_contract_cannot_make_nodes_look_dead(
+async def test_a_contract_opens_no_breaker(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """Calls that no node can answer say nothing of how the nodes are."""

@@ -84,7 +84,7 @@ async def test_nobody_waits_behind_a_probe(
     assert await probe == bytes(32)
 
 
-async def test_callers_at_once_share_one_look_for_the_block(
+async def test_callers_at_once_share_one_question_for_the_block(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """A hundred names cost one question for the newest block, and one more after four seconds."""
@@ -98,7 +98,7 @@ async def test_callers_at_once_share_one_look_for_the_block(
     assert [numbers_asked(node) for node in nodes] == [2, 2, 2]
 
 
-async def test_callers_at_once_share_a_look_that_fails(
+async def test_callers_at_once_share_a_question_that_fails(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
     """They do not queue up to wait, each in turn, for nodes that hang."""
@@ -116,7 +116,7 @@ async def test_callers_at_once_share_a_look_that_fails(
 async def test_a_caller_who_leaves_does_not_take_the_block_along(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """The next one in the queue looks for himself, whatever the look before has come to."""
+    """The next one in the queue asks for the block itself, however the question before it ended."""
     quorum = quorum_of(outbound, clock, *nodes)
     for node in nodes:
         node.misbehave("error")
@@ -139,7 +139,7 @@ async def test_a_caller_who_leaves_does_not_take_the_block_along(
 async def test_nothing_is_left_running_when_the_caller_leaves(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """However many callers give up, no question outlives them and no node is locked out."""
+    """However many callers are cancelled, no request outlives them and no breaker stays open."""
     quorum = quorum_of(outbound, clock, *nodes)
     await ask(quorum)
     async with held(nodes[0]), held(nodes[1]), held(nodes[2]):
@@ -154,7 +154,7 @@ async def test_nothing_is_left_running_when_the_caller_leaves(
 
 
 @pytest.mark.parametrize("mood", ["hang", "error"])
-async def test_a_probe_that_learns_nothing_makes_room_for_another(
+async def test_a_probe_without_a_verdict_makes_room_for_another(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum], mood: Mood
 ) -> None:
     """A node that is back, but slow or busy when it is tried again, is not locked out for it."""

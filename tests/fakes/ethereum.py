@@ -76,10 +76,10 @@ class Ethereum(Miniature):
         self._open.set()
 
     def hold(self) -> None:
-        """Take requests and answer none until `let_go`."""
+        """Take requests and answer none until `release`."""
         self._open.clear()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Answer whoever waits."""
         self._open.set()
 

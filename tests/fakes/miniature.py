@@ -85,7 +85,7 @@ class Miniature:
         return await self.answer(request)  # a mood of the fake's own
 
     def end(self) -> None:
-        """Let go of the requests that hang."""
+        """End the requests that hang."""
         self._ending.set()
 
     def heard(self, body: bytes) -> None:

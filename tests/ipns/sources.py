@@ -15,7 +15,7 @@ from tests.clock import Clock
 
 
 class Source:
-    """Holds records by name. While `down` it fails; between `hold` and `let_go` it says nothing."""
+    """Holds records by name. While `down` it fails; between `hold` and `release` it is silent."""
 
     def __init__(self) -> None:
         self.records: dict[IpnsName, bytes] = {}
@@ -26,10 +26,10 @@ class Source:
         self._open.set()
 
     def hold(self) -> None:
-        """Answer nobody until `let_go`."""
+        """Answer nobody until `release`."""
         self._open.clear()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Answer whoever waits."""
         self._open.set()
 

@@ -45,7 +45,7 @@ def test_every_flipped_bit_is_noticed(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", SIGNERS)
 def test_no_flipped_bit_changes_what_a_record_with_old_fields_says(kind: str) -> None:
-    """The V1 signature is not looked at, so it may be spoilt; the answer may not."""
+    """The V1 signature is not verified, so it may be corrupt; what the record says is the same."""
     signer = SIGNERS[kind]()
     record = signer.record(v1=True)
     true = verify(signer.name, record, NOW)
@@ -131,7 +131,7 @@ def test_the_last_of_two_fields_counts(number: int) -> None:
     record = SIGNER.record(v1=True)
     value: bytes | int = 8 if number in (3, 5, 6) else b"no"
     assert verify(SIGNER.name, field(number, value) + record, NOW).sequence == 7
-    if number == 2:  # nobody looks at the old signature
+    if number == 2:  # the old signature is not verified
         assert verify(SIGNER.name, record + field(number, value), NOW).sequence == 7
     else:
         refuse(record + field(number, value))
@@ -188,7 +188,7 @@ def test_bytes_that_are_no_protobuf_are_refused() -> None:
     ],
     ids=str,
 )
-def test_well_signed_nonsense_is_refused(changes: dict[str, Any]) -> None:
+def test_well_signed_values_that_are_invalid_are_refused(changes: dict[str, Any]) -> None:
     """Anybody can sign anything with a key of their own; it must still be a record."""
     refuse(SIGNER.record(data(**changes)), why="not valid")
 
@@ -315,7 +315,7 @@ VALUES = st.none() | st.integers() | st.binary() | st.text() | st.floats() | st.
 
 @given(st.dictionaries(st.sampled_from(list(data())) | st.text(), VALUES))
 @settings(max_examples=200, deadline=None)
-def test_any_signed_map_is_nonsense_or_a_record(changes: dict[str, Any]) -> None:
+def test_any_signed_map_is_invalid_or_a_record(changes: dict[str, Any]) -> None:
     """Values of any type under the right names raise nothing but InvalidUpstreamResponse."""
     values = {
         key: value.isoformat() + "Z" if hasattr(value, "isoformat") else value

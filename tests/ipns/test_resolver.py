@@ -76,7 +76,7 @@ async def test_a_slow_source_delays_the_first_request_only_so_long(
     assert await resolver.latest(NAME) is None
     await later(clock, 1)
     assert await at_once(resolver.latest(NAME)) is None  # still under way, and nobody waits
-    source.let_go()
+    source.release()
     await let_tasks_run()
     assert await resolver.latest(NAME) == FIRST
     assert source.asked == [NAME]
@@ -95,7 +95,7 @@ async def test_later_requests_never_wait(
     assert await at_once(resolver.latest(NAME)) == FIRST
     await let_tasks_run()
     assert len(source.asked) == 2
-    source.let_go()
+    source.release()
     await let_tasks_run()
     assert await resolver.latest(NAME) == SECOND
 

@@ -208,7 +208,7 @@ async def test_a_kept_record_is_verified_again() -> None:
     await second.close()
 
 
-async def test_a_fresh_look_waits_for_the_new_record() -> None:
+async def test_force_refresh_waits_for_the_new_record() -> None:
     """Whoever demands it hears the newest, at most once in five seconds."""
     source, clock = Source(), Clock()
     signer = SIGNERS[0]
@@ -235,7 +235,7 @@ async def test_a_task_tells_how_it_went() -> None:
     clock.pass_(1)
     await let_tasks_run()
     assert resolver.progress(started.task.id).state == "pending"
-    source.let_go()
+    source.release()
     await let_tasks_run()
     assert resolver.progress(started.task.id).state == "pending"  # the next link of the chain
     await let_tasks_run()

@@ -42,7 +42,7 @@ async def test_many_callers_share_one_resolution() -> None:
     async with resolving(source, policy=IpnsPolicy(first_wait=10)) as resolver:
         callers = [asyncio.create_task(resolver.latest(NAME)) for _ in range(500)]
         await let_tasks_run()
-        source.let_go()
+        source.release()
         assert await asyncio.gather(*callers) == [OLD] * 500
     assert source.asked == [NAME]
 
@@ -57,7 +57,7 @@ async def test_a_caller_who_gives_up_spoils_nothing() -> None:
         await let_tasks_run()
         first.cancel()
         await let_tasks_run()
-        source.let_go()
+        source.release()
         assert await second == OLD
     assert source.asked == [NAME]
 
@@ -72,7 +72,7 @@ async def test_the_newest_record_of_all_sources_wins(newer: int) -> None:
         late.hold()
         async with resolving(*sources) as resolver:
             await resolver.latest(NAME)  # the source that is not held answers
-            late.let_go()
+            late.release()
             await let_tasks_run()
             assert await resolver.latest(NAME) == NEW
 
@@ -115,7 +115,7 @@ async def test_resolutions_are_bounded() -> None:
             source.records[signer.name] = record(OLD, signer=signer)
             assert await resolver.latest(signer.name) is None
         assert source.asked == [signer.name for signer in signers[:2]]
-        source.let_go()
+        source.release()
         await let_tasks_run()
         await resolver.latest(signers[2].name)
         await let_tasks_run()
@@ -159,6 +159,6 @@ async def test_the_first_valid_record_answers_and_the_best_remains() -> None:
     slower.hold()
     async with resolving(quick, slower, policy=IpnsPolicy(first_wait=10)) as resolver:
         assert await resolver.latest(NAME) == OLD
-        slower.let_go()
+        slower.release()
         await let_tasks_run()
         assert await resolver.latest(NAME) == NEW

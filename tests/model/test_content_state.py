@@ -27,7 +27,7 @@ def test_every_state_can_be_reached() -> None:
 
 
 @pytest.mark.parametrize("state", HELD)
-def test_whatever_is_held_can_be_let_go_of(state: ContentState) -> None:
+def test_whatever_is_held_can_be_released(state: ContentState) -> None:
     """The last requestor never finds a state that keeps the content."""
     assert after(state, Event.RELEASED) is ContentState.UNPINNING
 

@@ -35,10 +35,10 @@ class Service:
         self._open.set()
 
     def hold(self) -> None:
-        """Answer nobody until `let_go`."""
+        """Answer nobody until `release`."""
         self._open.clear()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Answer whoever waits."""
         self._open.set()
 

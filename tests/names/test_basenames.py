@@ -225,7 +225,7 @@ async def test_a_wallet_that_failed_is_not_the_owners(
 @pytest.mark.parametrize(
     "answer", [b"\x00", bytes(31), b"\xff" * 64, encode(["uint256"], [32])], ids=bytes.hex
 )
-async def test_a_resolver_that_answers_nonsense_is_no_absence(
+async def test_an_invalid_answer_of_a_resolver_is_no_absence(
     names: Basenames, ethereum: Ethereum, base: Base, answer: bytes
 ) -> None:
     """What is no `bytes` has failed; other names are not harmed by it."""

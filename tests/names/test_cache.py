@@ -21,7 +21,7 @@ def cache_of(clock: Clock, memory: Memory | None = None, ages: CachePolicy | Non
 
 
 def store(cache: Cache, clock: Clock, records: Records | None = ALICE) -> CachedName:
-    """Let the cache learn *records* now."""
+    """Let the cache store *records* now."""
     return cache.store(SITE, records, clock())
 
 
@@ -84,7 +84,7 @@ def test_what_is_stored_replaces_what_was_known(clock: Clock) -> None:
     assert cache.last(SITE) is None
 
 
-# -- a look that fails ----------------------------------------------------------------------
+# -- a refresh that fails -------------------------------------------------------------------
 
 
 def test_after_a_failure_nobody_asks_for_a_while(clock: Clock) -> None:
@@ -100,10 +100,10 @@ def test_after_a_failure_nobody_asks_for_a_while(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("limit", [0.0, 100.0, 3600.0])
-def test_a_look_that_was_demanded_in_vain_does_not_age_a_fresh_answer(
+def test_a_forced_refresh_that_fails_does_not_age_a_fresh_answer(
     clock: Clock, limit: float
 ) -> None:
-    """One impatient caller during an outage takes the answer from nobody."""
+    """A caller who forces a refresh during an outage takes the answer from nobody."""
     cache = cache_of(clock, ages=CachePolicy(while_revalidating=min(600.0, limit), if_error=limit))
     entry = store(cache, clock)
     clock.pass_(200)
@@ -113,8 +113,8 @@ def test_a_look_that_was_demanded_in_vain_does_not_age_a_fresh_answer(
     assert entry.asked_at == clock()
 
 
-def test_a_failed_look_at_an_absence_counts_as_one(clock: Clock) -> None:
-    """The next one may not be demanded at once, and the absence lives no longer for it."""
+def test_a_failed_refresh_of_an_absence_counts_as_one(clock: Clock) -> None:
+    """The next one may not be forced at once, and the absence lives no longer for it."""
     cache = cache_of(clock)
     entry = store(cache, clock, None)
     until = entry.ask_again_at
@@ -123,7 +123,7 @@ def test_a_failed_look_at_an_absence_counts_as_one(clock: Clock) -> None:
     assert (entry.asked_at, entry.ask_again_at) == (clock(), until)
 
 
-def test_a_failed_look_at_an_unknown_name_leaves_nothing(clock: Clock) -> None:
+def test_a_failed_refresh_of_an_unknown_name_stores_nothing(clock: Clock) -> None:
     """An outage does not fill the memory with names that nobody knows."""
     cache = cache_of(clock)
     cache.record_failure(SITE, clock(), HOLD_BACK)
@@ -134,7 +134,7 @@ def test_a_failed_look_at_an_unknown_name_leaves_nothing(clock: Clock) -> None:
 
 
 def test_what_another_process_stored_has_its_true_age(clock: Clock) -> None:
-    """As if it had been stored here, at that time."""
+    """As if this process had stored it at that time."""
     memory = Memory()
     memory.kept[SITE] = Resolved(ALICE, clock.today() - timedelta(seconds=400))
     cache = cache_of(clock, memory)
@@ -231,7 +231,7 @@ def known(cache: Cache, *numbers: int) -> list[int]:
 
 
 def test_the_name_that_was_asked_for_longest_ago_gives_way(clock: Clock) -> None:
-    """Asking keeps a name, learning does, and looking at last known records does not."""
+    """To ask for a name or to store it keeps it; to read its last known records does not."""
     cache = cache_of(clock, Forgetful(), CachePolicy(max_entries=3))
     for number in range(3):
         cache.store(name(number), ALICE, clock())
@@ -252,7 +252,7 @@ def test_absences_take_room_like_answers(clock: Clock) -> None:
     assert len([n for n in range(10_000) if cache.get(name(n)) is not None]) == 100
 
 
-def test_learning_again_takes_no_more_room(clock: Clock) -> None:
+def test_storing_again_takes_no_more_room(clock: Clock) -> None:
     """One name is one entry; each coin of it is another."""
     cache = cache_of(clock, Forgetful(), CachePolicy(max_entries=2))
     cache.store(name(1), ALICE, clock())

@@ -49,7 +49,7 @@ async def test_a_stale_answer_is_told_while_a_new_one_is_fetched(
         assert await directory.resolve(SITE) == Resolution(ALICE, stale=stale)
     await let_tasks_run()
     assert len(service.asked) == 2
-    service.let_go()
+    service.release()
     await let_tasks_run()
     assert await directory.resolve(SITE) == Resolution(BOB)
 

@@ -24,7 +24,7 @@ async def test_a_thousand_callers_share_one_look_up(directory: Directory, servic
     service.hold()
     callers = [asyncio.create_task(directory.resolve(SITE)) for _ in range(1_000)]
     await let_tasks_run()
-    service.let_go()
+    service.release()
     assert await asyncio.gather(*callers) == [Resolution(ALICE)] * 1_000
     assert service.asked == ["site.eth"]
 
@@ -38,7 +38,7 @@ async def test_callers_share_the_bad_news_too(
     service.hold()
     callers = [asyncio.create_task(directory.resolve(SITE)) for _ in range(50)]
     await let_tasks_run()
-    service.let_go()
+    service.release()
     outcomes = await asyncio.gather(*callers, return_exceptions=True)
     assert {type(outcome) for outcome in outcomes} == {
         UpstreamUnavailable if down else NameNotFound
@@ -49,7 +49,7 @@ async def test_callers_share_the_bad_news_too(
 async def test_an_outage_serves_all_who_wait_the_last_known_answer(
     directory: Directory, service: Service, clock: Clock
 ) -> None:
-    """Everybody who waited for the failed look gets the old answer, not only the first."""
+    """All who waited for the refresh that failed get the old answer, not only the first."""
     service.names["site.eth"] = ALICE
     await directory.resolve(SITE)
     clock.pass_(300)
@@ -57,7 +57,7 @@ async def test_an_outage_serves_all_who_wait_the_last_known_answer(
     service.hold()
     callers = [asyncio.create_task(directory.resolve(SITE)) for _ in range(50)]
     await let_tasks_run()
-    service.let_go()
+    service.release()
     assert all(resolution.stale for resolution in await asyncio.gather(*callers))
     assert len(service.asked) == 2
 
@@ -69,7 +69,7 @@ async def test_names_do_not_wait_for_each_other(directory: Directory, service: S
     callers = [asyncio.create_task(directory.resolve(name)) for name in (SITE, OTHER, SITE)]
     await let_tasks_run()
     assert service.asked == ["site.eth", "other.eth"]
-    service.let_go()
+    service.release()
     await asyncio.gather(*callers)
 
 
@@ -84,12 +84,12 @@ async def test_a_caller_who_gives_up_does_not_cancel_the_others(
     first.cancel()
     await let_tasks_run()
     assert first.cancelled()
-    service.let_go()
+    service.release()
     assert await second == Resolution(ALICE)
     assert len(service.asked) == 1
 
 
-async def test_a_flight_nobody_waits_for_still_teaches(
+async def test_an_in_flight_request_without_callers_is_stored(
     directory: Directory, service: Service
 ) -> None:
     """The answer that came too late for its caller is there for the next one."""
@@ -98,7 +98,7 @@ async def test_a_flight_nobody_waits_for_still_teaches(
     caller = asyncio.create_task(directory.resolve(SITE))
     await let_tasks_run()
     caller.cancel()
-    service.let_go()
+    service.release()
     await let_tasks_run()
     assert await directory.resolve(SITE) == Resolution(ALICE)
     assert len(service.asked) == 1
@@ -114,12 +114,12 @@ async def test_a_failure_nobody_waits_for_makes_no_noise(
     caller = asyncio.create_task(directory.resolve(SITE))
     await let_tasks_run()
     caller.cancel()
-    service.let_go()
+    service.release()
     await let_tasks_run()
     assert service.ended == ["site.eth"]
 
 
-async def test_flights_are_bounded(service: Service, ipns: Ipns, clock: Clock) -> None:
+async def test_in_flight_requests_are_bounded(service: Service, ipns: Ipns, clock: Clock) -> None:
     """Somebody who asks for endless names cannot make us ask upstream without end."""
     directory = directory_of(service, ipns=ipns, clock=clock, policy=NARROW)
     service.names["site.eth"] = ALICE
@@ -130,13 +130,13 @@ async def test_flights_are_bounded(service: Service, ipns: Ipns, clock: Clock) -
         await directory.resolve(THIRD)
     joining = asyncio.create_task(directory.resolve(SITE))
     await let_tasks_run()
-    service.let_go()
+    service.release()
     assert await joining == Resolution(ALICE)
     await asyncio.gather(*waiting, return_exceptions=True)
     assert service.asked == ["site.eth", "other.eth"]
 
 
-async def test_a_known_name_is_served_when_flights_are_full(
+async def test_a_known_name_is_served_while_no_more_may_be_in_flight(
     service: Service, ipns: Ipns, clock: Clock
 ) -> None:
     """When no more look-ups may start we could not find out: the last known answer serves."""
@@ -156,7 +156,7 @@ async def test_a_known_name_is_served_when_flights_are_full(
     await asyncio.gather(*busy, return_exceptions=True)
 
 
-async def test_closing_ends_every_flight(directory: Directory, service: Service) -> None:
+async def test_closing_ends_every_in_flight_request(directory: Directory, service: Service) -> None:
     """After close nothing is under way any more, and the service was told so."""
     service.hold()
     callers = [asyncio.create_task(directory.resolve(name)) for name in (SITE, OTHER)]

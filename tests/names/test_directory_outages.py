@@ -22,7 +22,7 @@ SITE = DomainName.parse("site.eth")
 async def test_an_unknown_name_during_an_outage_is_an_outage(
     directory: Directory, service: Service
 ) -> None:
-    """When we could not find out, the caller hears so, never 'not found'."""
+    """A service that cannot be asked is UpstreamUnavailable, never NameNotFound."""
     service.down = True
     with pytest.raises(UpstreamUnavailable):
         await directory.resolve(SITE)
@@ -55,7 +55,7 @@ async def test_a_fresh_answer_is_not_marked(
 async def test_an_outage_costs_one_caller_a_wait(
     directory: Directory, service: Service, clock: Clock
 ) -> None:
-    """After a failed look the service is left in peace for three seconds."""
+    """After a failed refresh the service is not asked for three seconds."""
     service.names["site.eth"] = ALICE
     await directory.resolve(SITE)
     service.down = True
@@ -90,7 +90,7 @@ async def test_when_the_service_is_back_the_answer_is_fresh(
 async def test_a_long_outage_makes_nobody_wait(
     directory: Directory, service: Service, clock: Clock
 ) -> None:
-    """Once a look has failed, the old answer is told while the next one is still hanging."""
+    """Once a refresh has failed, the old answer serves while the next one is still under way."""
     service.names["site.eth"] = ALICE
     await directory.resolve(SITE)
     service.down = True
@@ -106,7 +106,7 @@ async def test_a_long_outage_makes_nobody_wait(
 async def test_after_an_hour_the_last_answer_is_too_old(
     directory: Directory, service: Service, clock: Clock
 ) -> None:
-    """Serving yesterday's wallet would be worse than serving none."""
+    """stale-if-error has a limit: an old wallet would be worse than none."""
     service.names["site.eth"] = ALICE
     await directory.resolve(SITE)
     service.down = True
@@ -135,7 +135,7 @@ async def test_a_known_absence_is_not_stretched(
 async def test_records_that_are_gone_do_not_come_back(
     directory: Directory, service: Service, clock: Clock
 ) -> None:
-    """Absence replaces what was known: a later outage does not raise a deleted name."""
+    """Absence replaces what was known: a later outage does not bring a deleted name back."""
     service.names["site.eth"] = ALICE
     await directory.resolve(SITE)
     del service.names["site.eth"]
@@ -164,7 +164,7 @@ async def test_a_service_that_hangs_is_a_timeout(
 
 
 async def test_a_mishap_is_not_remembered(ipns: Ipns, clock: Clock) -> None:
-    """An error nobody foresaw reaches its caller and leaves nothing behind."""
+    """An unexpected error reaches its caller, and nothing is stored."""
 
     class Careless(Service):
         async def resolve(

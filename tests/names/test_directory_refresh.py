@@ -1,4 +1,4 @@
-"""Looks at the directory's caller's demand, at what is known, and at what may not be told."""
+"""The directory: refreshes that a caller forces, what is known, and what is blocked."""
 
 from datetime import timedelta
 
@@ -19,10 +19,10 @@ NAME = IpnsName.parse("k51qzi5uqu5dihst24f3rp2ej4co9berxohfkxaenbq1wjty7nrd5e9xp
 BLOG = Records("0x" + "cc" * 20, IpnsContent(NAME))
 
 
-async def test_a_fresh_look_shows_the_owners_update_at_once(
+async def test_force_refresh_shows_the_owners_update_at_once(
     directory: Directory, service: Service, clock: Clock
 ) -> None:
-    """Whoever has just changed a record need not wait for the cache."""
+    """Whoever has just changed a record can skip the cache."""
     service.names["site.eth"] = ALICE
     await directory.resolve(SITE)
     service.names["site.eth"] = BOB
@@ -30,8 +30,10 @@ async def test_a_fresh_look_shows_the_owners_update_at_once(
     assert await directory.resolve(SITE, force_refresh=True) == Resolution(BOB)
 
 
-async def test_fresh_looks_are_rare(directory: Directory, service: Service, clock: Clock) -> None:
-    """Each name gets one in five seconds, however many callers demand it, in an outage too."""
+async def test_forced_refreshes_are_rare(
+    directory: Directory, service: Service, clock: Clock
+) -> None:
+    """Each name has one in five seconds, however many callers force it, in an outage too."""
     service.names["site.eth"] = ALICE
     for _ in range(20):
         await directory.resolve(SITE, force_refresh=True)
@@ -44,10 +46,10 @@ async def test_fresh_looks_are_rare(directory: Directory, service: Service, cloc
     assert len(service.asked) == 8
 
 
-async def test_a_fresh_look_finds_a_name_that_was_absent(
+async def test_force_refresh_finds_a_name_that_was_absent(
     directory: Directory, service: Service, clock: Clock
 ) -> None:
-    """Known absence can be looked past, too."""
+    """A known absence is refreshed, too."""
     with pytest.raises(NameNotFound):
         await directory.resolve(SITE)
     service.names["site.eth"] = ALICE
@@ -55,10 +57,10 @@ async def test_a_fresh_look_finds_a_name_that_was_absent(
     assert await directory.resolve(SITE, force_refresh=True) == Resolution(ALICE)
 
 
-async def test_a_fresh_look_reaches_ipns(
+async def test_force_refresh_reaches_ipns(
     directory: Directory, service: Service, ipns: Ipns
 ) -> None:
-    """The demand is handed on to the resolution of the name that the content is behind."""
+    """The resolution of the IPNS name that the domain points at is refreshed as well."""
     service.names["site.eth"] = BLOG
     await directory.resolve(SITE)
     await directory.resolve(SITE, force_refresh=True)

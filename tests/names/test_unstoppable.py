@@ -136,7 +136,7 @@ def test_other_endings_are_not_covered(names: UnstoppableNames) -> None:
 async def test_names_below_a_name_are_names(
     names: UnstoppableNames, chains: list[UnstoppableChain]
 ) -> None:
-    """A third label is hashed like any other (EIP-137), and upper case is folded before."""
+    """A third label is hashed like any other (EIP-137), and upper case is normalised before."""
     chains[0].names["pay.brad.crypto"] = Name(OWNER, {LEGACY_WALLET: WALLET})
     assert (await names.resolve(DomainName.parse("Pay.Brad.CRYPTO"))).wallet == WALLET
 

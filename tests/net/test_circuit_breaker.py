@@ -37,15 +37,11 @@ def succeed(breaker: Breaker, times: int = 1) -> None:
         enter(breaker).succeeded()
 
 
-def test_two_failures_prove_nothing(breaker: Breaker) -> None:
-    """The first calls of all may go wrong without the server being called dead."""
+def test_three_failures_open_it(breaker: Breaker) -> None:
+    """Two prove nothing yet; after the third nobody is let in."""
     fail(breaker, 2)
     assert not breaker.is_open
-
-
-def test_three_failures_open_it(breaker: Breaker) -> None:
-    """Then nobody is let in."""
-    fail(breaker, 3)
+    fail(breaker)
     assert breaker.is_open
     assert breaker.enter() is None
 
@@ -113,7 +109,7 @@ def test_a_bad_probe_opens_it_for_as_long_again(breaker: Breaker, clock: Clock) 
 
 
 def test_a_probe_that_was_given_up_makes_room_for_another(breaker: Breaker, clock: Clock) -> None:
-    """A caller who leaves does not lock the server out."""
+    """A probe that is cancelled does not keep the breaker open."""
     fail(breaker, 3)
     clock.pass_(2)
     for _ in range(3):

@@ -51,7 +51,7 @@ class Peer:
             writer.close()
 
     def end(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         self._ending.set()
 
 

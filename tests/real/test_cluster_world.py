@@ -180,7 +180,7 @@ async def test_what_a_kubo_lost_is_lost_and_says_so(real: Real, make: Any) -> No
     await until(backend, cid, TrackerStatus.PINNED)
 
 
-async def test_a_look_at_many_fits_into_its_requests(real: Real, make: Any) -> None:
+async def test_the_status_of_many_fits_into_its_requests(real: Real, make: Any) -> None:
     """A hundred and sixty CIDs at once, most of them not there, are all told apart."""
     backend = make(urls=[real.peers[0].url])
     held = [Cid.parse(await real.kubos[0].add_raw(b"many %d" % number)) for number in range(10)]
@@ -266,7 +266,7 @@ async def test_a_pin_of_version_0_is_another_than_ours(real: Real, make: Any) ->
 
 
 async def test_one_peer_may_die(real: Real, make: Any) -> None:
-    """Writes and looks go on over the others; what the dead one holds is unknown, not failed."""
+    """Writes and status checks go on over the others; what the dead one holds is unknown."""
     backend = make()
     cids = [Cid.parse(await real.kubos[0].add_raw(b"survives %d" % n)) for n in range(6)]
     for cid in cids:

@@ -94,7 +94,7 @@ async def test_a_dead_endpoint_is_passed_over_and_then_left_out(
     assert second.eth_calls == 8
 
 
-async def test_an_endpoint_that_dawdles_does_not_hold_up_the_answer(
+async def test_a_slow_endpoint_does_not_hold_up_the_answer(
     stack: AsyncExitStack, tmp_path: Path, anvil: Anvil
 ) -> None:
     """One hedge is asked, whose answer serves; a third endpoint is left in peace."""

@@ -80,7 +80,7 @@ async def is_idle(node: Node) -> bool:
     return not any(one["Active"] and one["Command"] == "pin/add" for one in commands)
 
 
-async def test_a_pin_is_seen_and_listed_and_let_go_twice(kubo: Kubo, node: Node) -> None:
+async def test_a_pin_is_seen_and_listed_and_released_twice(kubo: Kubo, node: Node) -> None:
     """The whole life of a pin, in the daemon's own words."""
     own = await pinset(kubo)  # a new repository has pins of its own, all of version 0
     cid = Cid.parse(await node.add_directory({"a": b"1", "b/c": b"2"}))
@@ -189,7 +189,7 @@ async def test_progress_of_thousands_of_blocks(outbound: HttpClient, tmp_path: P
 
 
 async def test_what_nobody_has_is_given_up_in_time(outbound: HttpClient, lonely: Node) -> None:
-    """An online daemon would wait for ever; meanwhile looks are answered."""
+    """An online daemon would wait for ever; meanwhile status checks are answered."""
     cid = raw(b"nobody's")[0]
     kubo = Kubo(outbound, lonely.url, pin_seconds=2)
     told = asyncio.Event()
@@ -249,7 +249,7 @@ async def test_an_error_behind_the_first_lines_is_a_failure(
 async def test_a_daemon_that_ends_in_the_middle_is_an_outage(
     outbound: HttpClient, lonely: Node
 ) -> None:
-    """The content is not to blame, and looks and lists say outage too until it is back."""
+    """The content is not to blame; status checks and lists say outage too until it is back."""
     cid = raw(b"nobody's")[0]
     kubo = Kubo(outbound, lonely.url, seconds=5)
     told = asyncio.Event()

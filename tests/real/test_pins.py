@@ -237,7 +237,7 @@ async def test_a_batching_cluster_that_is_killed_loses_nothing(
             await until(service, cid, "pinned")
         await until_final(service, 20)
         assert await peers[0].pinset() == set(cids)
-        # Let go inside the window of its own pin: the DELETE comes too early and is repeated.
+        # Released inside the window of its own pin: the DELETE comes too early and is repeated.
         late = await kubos[0].add_raw(b"in and out")
         await service.pin(late)
         await asyncio.sleep(0.3)

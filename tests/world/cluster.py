@@ -110,7 +110,7 @@ class Cluster:
                 return await self._daemon.start(self._can_allocate)
             except RuntimeError:
                 # A request that comes in while the REST API is up and the peer is not makes
-                # ipfs-cluster 1.1.6 panic (a nil RPC client), and asking is how we learn.
+                # ipfs-cluster 1.1.6 panic (a nil RPC client), so we ask whether they are.
                 await self._daemon.kill9()
         return await self._daemon.start(self._can_allocate)
 

@@ -136,7 +136,7 @@ class Kubo:
         return set(json.loads(await self._ask("pin/ls?type=recursive")).get("Keys") or ())
 
     async def unpin(self, cid: str) -> None:
-        """Let go of a pin, behind the back of whoever asked for it."""
+        """Remove a pin without the knowledge of whoever asked for it."""
         await self._ask(f"pin/rm?arg={cid}")
 
     async def is_pinned(self, cid: str) -> bool:

@@ -53,7 +53,7 @@ class UnstoppableWorld:
         )
 
     async def burn(self, name: str, owner: str) -> None:
-        """Let *name* be no more, as its *owner* may wish."""
+        """Burn *name*, as its *owner* may."""
         node = int.from_bytes(namehash(name))
         await self._anvil.send(self.registry, calldata("burn(uint256)", node), sender=owner)
 
