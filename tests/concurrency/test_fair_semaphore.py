@@ -84,7 +84,7 @@ async def test_those_who_wait_are_served_in_turn() -> None:
 
 
 async def test_impatience_is_overload() -> None:
-    """Who has waited long enough is told so, and is in nobody's way any more."""
+    """After `patience` it is Overloaded, and its place in the queue is free."""
     fair = FairSemaphore(1, waiting=5, patience=0.01, detail="Too much.")
     first = fair.request("a")
     late = fair.request("b")
@@ -113,7 +113,7 @@ async def test_who_joins_is_never_refused_and_waits_in_its_own_turn() -> None:
 
 
 async def test_joining_a_full_queue_changes_nothing() -> None:
-    """It waits where it waited."""
+    """A queue that is full has no place for the joining requestor: the order stays."""
     fair = semaphore(1, waiting=1)
     held, waiting = fair.request("a"), fair.request("b")
     waiting.join("c")
@@ -146,7 +146,7 @@ def test_in_a_crowd_one_has_less() -> None:
 
 
 def test_our_own_work_is_never_refused() -> None:
-    """It waits in its turn like everybody."""
+    """It is queued like a requestor's."""
     fair = semaphore(1, waiting=0)
     held = fair.request("a")
     ours = fair.request("", is_ours=True)
@@ -156,7 +156,7 @@ def test_our_own_work_is_never_refused() -> None:
 
 
 async def test_one_cancelled_in_the_moment_of_its_turn_gives_it_back() -> None:
-    """The permit was given already, and nobody is there to use it."""
+    """A permit that was granted in the same turn is released."""
     fair = semaphore(1)
     held = fair.request("a")
     waiter = asyncio.create_task(fair.request("b").granted())

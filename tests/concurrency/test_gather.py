@@ -22,7 +22,7 @@ async def fail(failure: Exception, *, after: int = 0) -> str:
 
 
 async def hang(ended: list[str]) -> str:
-    """Nothing, ever; *ended* hears that it was ended."""
+    """Never returns; adds to *ended* when it is cancelled."""
     try:
         await asyncio.Event().wait()
     finally:
@@ -46,7 +46,7 @@ async def test_the_first_failure_ends_the_other_question() -> None:
 
 
 async def test_of_two_failures_one_is_heard() -> None:
-    """And it is one of ours, not a bundle that nobody catches."""
+    """The exception itself, not an ExceptionGroup."""
     failures = NameNotFound(), UpstreamUnavailable()
     with pytest.raises((NameNotFound, UpstreamUnavailable)):
         await both(*map(fail, failures))

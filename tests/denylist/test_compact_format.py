@@ -76,7 +76,7 @@ def test_all_paths_below_a_cid_include_itself(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/path", "/path/", "/path*", "/a/b/*", "/a%20b", "/%2A", "/1*2"])
 def test_a_rule_for_a_path_blocks_only_the_path(path: str) -> None:
-    """What lies above it is served, so here such a rule has no effect; nor has its exception."""
+    """We serve whole CIDs and names, so a rule for a path has no effect, nor has its exception."""
     rules = denylist(f"/ipfs/{DAG}{path}", f"/ipns/{KEY}{path}", f"/ipns/domain.example{path}")
     assert not blocks_cid(rules, DAG)
     assert not blocks_ipns(rules, KEY)
@@ -165,7 +165,7 @@ def test_a_legacy_double_hash_is_of_one_cid() -> None:
 
 
 def test_a_legacy_double_hash_may_be_in_capitals() -> None:
-    """Hex is hex."""
+    """Hexadecimal digits may be upper case."""
     assert blocks_cid(denylist(legacy(f"{DAG}/").upper()), DAG)
 
 

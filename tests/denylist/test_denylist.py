@@ -72,7 +72,7 @@ def put(path: Path, text: str) -> None:
 
 
 def test_without_files_nothing_is_blocked() -> None:
-    """The default."""
+    """No files are configured, as by default."""
     denylist = Denylist(None, None)
     assert blocked(denylist) == set()
     denylist.close()

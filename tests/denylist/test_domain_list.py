@@ -92,7 +92,7 @@ def test_a_list_of_comments_blocks_nothing() -> None:
     ],
 )
 def test_a_line_that_is_no_domain_is_named(line: str) -> None:
-    """Nothing is skipped."""
+    """A wrong line fails the whole list."""
     with pytest.raises(ValueError, match=r"\Aline 3: ."):
         parse_domains(b"# one\na.eth\n" + line.encode("latin-1") + b"\n")
 

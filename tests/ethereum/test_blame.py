@@ -96,7 +96,7 @@ async def test_a_hanging_name_does_not_keep_a_node_closed(
 async def test_a_node_is_not_blamed_for_the_silence_of_the_next(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """It has answered at once, and what it said may be the contract's doing."""
+    """Its answer could not be read, which may be the contract's doing, and came in time."""
     first, second, _ = nodes
     rpc = rpc_of(outbound, clock, first, second)
     for asked in range(1, 4):
@@ -114,7 +114,7 @@ async def test_a_node_is_not_blamed_for_the_silence_of_the_next(
 async def test_a_probe_without_a_verdict_makes_room_for_another(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """A contract that talks garbage to the one caller who tries a node again locks nobody out."""
+    """A probe whose answer cannot be read lets the next call be the probe."""
     node = nodes[0]
     rpc = rpc_of(outbound, clock, node)
     node.go_dark()
@@ -130,7 +130,7 @@ async def test_a_probe_without_a_verdict_makes_room_for_another(
 async def test_a_node_whose_answers_are_invalid_where_others_are_not_is_asked_no_more(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum], mood: Mood
 ) -> None:
-    """What one node cannot say and the next one can was the node's fault."""
+    """An answer that is invalid where the next node's is valid counts as a failure."""
     first, second, _ = nodes
     rpc = rpc_of(outbound, clock, first, second)
     first.misbehave(mood)
@@ -148,7 +148,7 @@ def owner(returned: bytes) -> bytes:
 async def test_a_revert_shows_that_a_node_is_well(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """Names that do not exist say nothing against the node."""
+    """A revert is an answer, and no failure of the node."""
     rpc = rpc_of(outbound, clock, nodes[0])
     nodes[0].misbehave("revert")
     for _ in range(20):
@@ -160,7 +160,7 @@ async def test_a_revert_shows_that_a_node_is_well(
 async def test_a_bug_of_ours_is_not_the_nodes_fault(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """What nobody foresaw reaches the caller as it is, and nobody else is asked or blamed."""
+    """An unexpected error reaches the caller; no other node is asked, and no breaker counts it."""
 
     def careless(_: bytes) -> bytes:
         raise ZeroDivisionError

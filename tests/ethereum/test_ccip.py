@@ -66,7 +66,7 @@ async def test_a_lookup_is_a_second_call(world: World) -> None:
 
 
 async def test_a_refusing_callback_is_a_revert(world: World) -> None:
-    """A contract that does not believe the gateway has spoken; nobody else has."""
+    """The revert of a callback that rejects the gateway's answer is the contract's own."""
     world.gateway.answers[b"question"] = b"forged"
 
     def contract(data: bytes) -> bytes:
@@ -123,7 +123,7 @@ async def test_only_so_many_lookups_are_made(world: World, lookups: int) -> None
 async def test_a_failed_gateway_is_a_failed_call(
     world: World, mood: Mood, error: type[UpstreamError]
 ) -> None:
-    """The contract is not asked again, and nothing is made up for it."""
+    """The callback is not called: there is nothing to call it with."""
     world.gateway.misbehave(mood)
 
     def contract(_: bytes) -> bytes:
@@ -162,7 +162,7 @@ async def test_all_rounds_share_the_seconds(world: World) -> None:
     ],
 )
 async def test_a_lookup_that_cannot_be_read_is_garbage(world: World, said: bytes) -> None:
-    """A broken contract is no reason to ask anybody anything."""
+    """No gateway is asked for a lookup that cannot be read."""
 
     def contract(_: bytes) -> bytes:
         raise Reverted(lookup([], b"").data[:4] + said)

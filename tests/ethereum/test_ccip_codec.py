@@ -82,7 +82,7 @@ def test_a_query_is_read_as_eth_abi_wrote_it(
 
 
 def test_another_error_is_no_lookup() -> None:
-    """Whatever else a contract says is its own affair."""
+    """Other errors of a contract, and calls of other functions, are not lookups."""
     assert read_lookup(b"") is None
     assert read_lookup(selector("Error(string)") + lookup()[4:]) is None
     with pytest.raises(ValueError, match="another function"):
@@ -120,7 +120,7 @@ def test_what_no_contract_needs_is_refused() -> None:
 
 
 def test_addresses_and_selectors_have_their_size() -> None:
-    """Dirt beside an address or a selector is a sign of something else in its place."""
+    """A word with bytes beside the address or the selector holds something else."""
     good = lookup()
     dirty_sender = good[:4] + b"\1" + good[5:]
     at = 4 + 3 * 32
@@ -139,7 +139,7 @@ def test_many_offsets_to_one_long_text_cost_nothing() -> None:
 
 
 def test_a_text_that_is_no_url_is_left_to_the_guard() -> None:
-    """One broken URL does not take the others with it."""
+    """A URL that is not UTF-8 leaves the other URLs as they are."""
     broken = lookup(urls=["https://a.example/", "?" * 8]).replace(b"?" * 8, b"\xff" * 8)
     read = read_lookup(broken)
     assert read is not None

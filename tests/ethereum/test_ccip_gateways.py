@@ -186,7 +186,7 @@ async def test_a_silent_gateway_leaves_time_for_the_next(world: World) -> None:
 
 
 async def test_without_time_nobody_is_asked(world: World) -> None:
-    """What is over, is over."""
+    """With no time left, no request is sent."""
     with pytest.raises(UpstreamTimeout):
         await world.ask(seconds=0)
     assert world.first.requests == []
@@ -269,7 +269,7 @@ async def test_a_gateway_has_so_many_requests_at_once(world: World) -> None:
 
 
 async def test_a_busy_gateway_does_not_keep_others_waiting(world: World) -> None:
-    """The places are each gateway's own."""
+    """The bound on requests at once holds for each gateway by itself."""
     world.first.misbehave("hang")
     waiting = [asyncio.create_task(world.ask(world.first.by_get)) for _ in range(8)]
     await asyncio.sleep(0.05)

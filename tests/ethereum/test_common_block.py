@@ -49,7 +49,7 @@ def test_claims_that_are_all_far_apart_are_of_no_chain(claims: Sequence[int]) ->
 
 @pytest.mark.parametrize("claims", [[], [NOW]])
 def test_too_few_claims_are_an_outage(claims: Sequence[int]) -> None:
-    """Nobody has lied; we could not find out."""
+    """Too few nodes have answered: UpstreamUnavailable, not a disagreement."""
     with pytest.raises(UpstreamUnavailable):
         common_block(claims, 2)
 
@@ -85,7 +85,7 @@ async def test_a_liar_about_the_block_is_outvoted(
 async def test_a_quick_liar_does_not_send_us_back_in_time(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """A claim that is a little old is not taken before slower nodes had a moment to make theirs."""
+    """Slower nodes have some time to answer before an older block is taken."""
     nodes[0].block = nodes[1].block - 30
     nodes[2].delay = 0.05
     urls = [node.url for node in nodes]

@@ -28,7 +28,7 @@ from tests.waiting import until
 async def test_a_node_that_fails_is_asked_no_more(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum], mood: Mood
 ) -> None:
-    """After three failures the others answer alone, and the dead one costs nobody anything."""
+    """After three failures its breaker is open, and only the others are asked."""
     first, second, third = nodes
     rpc = rpc_of(outbound, clock, *nodes)
     first.misbehave(mood)
@@ -40,7 +40,7 @@ async def test_a_node_that_fails_is_asked_no_more(
 
 
 async def test_a_stopped_node_is_passed_over(outbound: HttpClient, clock: Clock) -> None:
-    """A port where nobody listens any more is a failure like any other."""
+    """A refused connection is a failure like any other."""
     async with running_ethereum() as first, running_ethereum() as second:
         rpc = rpc_of(outbound, clock, first, second)
         await ask(rpc)
@@ -58,7 +58,7 @@ async def test_a_stopped_node_is_passed_over(outbound: HttpClient, clock: Clock)
 async def test_when_no_node_is_well_the_refusal_costs_nothing(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum], mood: Mood
 ) -> None:
-    """With every breaker open nobody is asked, and a name is not called unknown."""
+    """With every breaker open no node is asked: UpstreamUnavailable, not absence."""
     rpc = rpc_of(outbound, clock, *nodes)
     for node in nodes:
         node.misbehave(mood)
@@ -74,7 +74,7 @@ async def test_when_no_node_is_well_the_refusal_costs_nothing(
 async def test_two_seconds_later_one_caller_finds_out(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """Of all who come while the node may be back, one asks it and the others are refused."""
+    """While the breaker is half open one call is the probe, and the others are refused."""
     node = nodes[0]
     rpc = rpc_of(outbound, clock, node)
     node.go_dark()
@@ -111,7 +111,7 @@ async def test_a_node_that_is_back_takes_its_place_again(
 async def test_a_hanging_nodes_breaker_opens(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """Silence is a failure too: after three such waits nobody waits any more."""
+    """A timeout is a failure too: after three of them the breaker is open."""
     node = nodes[0]
     rpc = rpc_of(outbound, clock, node, seconds=0.2)
     node.misbehave("hang")
@@ -142,7 +142,7 @@ async def test_a_caller_who_has_waited_for_long_has_found_out(
 async def test_callers_who_leave_at_once_prove_nothing(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """A hundred impatient callers do not make a node dead, nor does an impatient prober."""
+    """Calls that are cancelled at once are no failures, nor is a cancelled probe."""
     node = nodes[0]
     rpc = rpc_of(outbound, clock, node)
     for was_dead in (False, True):
@@ -163,7 +163,7 @@ async def test_callers_who_leave_at_once_prove_nothing(
 async def test_the_contract_of_a_caller_decides_nothing_for_another(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """Calls at once that go every way a call can go: each caller hears its own answer."""
+    """Results, reverts and failures at the same time: each caller gets its own."""
     rpc = rpc_of(outbound, clock, *nodes)
     reverting, broken = "0x" + "0a" * 20, "0x" + "0b" * 20
 

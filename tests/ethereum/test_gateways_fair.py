@@ -25,7 +25,7 @@ USUAL = 0.1
 
 
 class Street:
-    """The pool, requests that hang and such that take a moment."""
+    """The pool, with requests that hang and requests that take USUAL seconds."""
 
     def __init__(self) -> None:
         self.slots = ConnectionSlots(GUARDED)
@@ -71,7 +71,7 @@ def test_anothers_gateways_that_hang_hold_nobody_up(hogs: int) -> None:
 
 
 def test_a_busy_gateway_is_asked_in_turn() -> None:
-    """Where one key has a hundred requests for the same gateway, another's is the next but few."""
+    """Where one key has a hundred requests for a gateway, another's comes after a few of them."""
 
     async def work() -> float:
         street = Street()
@@ -88,7 +88,7 @@ def test_a_busy_gateway_is_asked_in_turn() -> None:
 
 
 def test_who_waits_for_too_much_hears_that_it_is_us() -> None:
-    """Who has used up its places to wait is told so, and another still finds one."""
+    """A requestor whose places in the queue are used up is refused; another one is not."""
 
     async def work() -> None:
         street = Street()

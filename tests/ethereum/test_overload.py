@@ -36,7 +36,7 @@ async def test_no_node_is_blamed_for_our_queue(narrow: HttpClient) -> None:
 
 
 async def test_another_node_is_asked_instead(narrow: HttpClient, ethereum: Ethereum) -> None:
-    """What waits for a busy node goes on to one that is not."""
+    """A call that gets no connection to a busy node goes to the next node."""
     async with running_ethereum() as busy:
         rpc = rpc_of(narrow, Clock(), busy, ethereum)
         async with held(busy):
@@ -49,7 +49,7 @@ async def test_another_node_is_asked_instead(narrow: HttpClient, ethereum: Ether
 async def test_a_quorum_that_cannot_be_asked_is_our_overload(
     narrow: HttpClient, ethereum: Ethereum
 ) -> None:
-    """Nor is it a lack of agreement."""
+    """It is Overloaded, not a lack of agreement."""
     async with running_ethereum() as other:
         quorum = quorum_of(narrow, Clock(), ethereum, other)
         assert await ask(quorum)

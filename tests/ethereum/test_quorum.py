@@ -55,7 +55,7 @@ async def test_every_node_is_asked_for_the_same_block(
 async def test_a_liar_is_outvoted(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum], liar: int
 ) -> None:
-    """Whichever of the three it is, and however quick it is."""
+    """Whichever of the three it is, and also where it answers first."""
     lie(nodes[liar])
     honest = [node for number, node in enumerate(nodes) if number != liar]
     quorum = quorum_of(outbound, clock, *nodes)
@@ -131,7 +131,7 @@ async def test_a_difference_of_one_byte_is_a_difference(
 async def test_one_of_three_may_be_down(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum], mood: Mood
 ) -> None:
-    """The other two are enough, now and for as long as it lasts."""
+    """The other two are enough, before and after the breaker has opened."""
     nodes[0].misbehave(mood)
     quorum = quorum_of(outbound, clock, *nodes)
     for _ in range(10):
@@ -143,7 +143,7 @@ async def test_one_of_three_may_be_down(
 async def test_with_two_of_three_down_nothing_is_known(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum], mood: Mood
 ) -> None:
-    """One node alone is not believed, and its word is not called a lie either."""
+    """One answer is no quorum: UpstreamUnavailable, not a disagreement."""
     nodes[0].misbehave(mood)
     nodes[2].misbehave(mood)
     quorum = quorum_of(outbound, clock, *nodes)
@@ -170,7 +170,7 @@ async def test_nodes_that_go_down_between_block_and_call_are_too_few(
 async def test_a_revert_that_they_agree_on_is_an_answer(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """'No such name' is believed like any answer: by vote."""
+    """A revert needs a quorum, as a result does."""
     for node in nodes[:2]:
         revert(node)
     with pytest.raises(Reverted) as reverted:
@@ -182,7 +182,7 @@ async def test_a_revert_that_they_agree_on_is_an_answer(
 async def test_a_revert_that_they_do_not_agree_on_is_none(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum], words: bytes
 ) -> None:
-    """A single node cannot make a name vanish, and two reverts are the same only word for word."""
+    """One revert of three is outvoted; reverts agree only if their data is the same."""
     revert(nodes[0])
     assert await ask(quorum_of(outbound, clock, *nodes)) == bytes(32)
     revert(nodes[1], words)
@@ -203,7 +203,7 @@ async def test_a_revert_is_not_an_answer_with_the_same_bytes(
 async def test_what_they_agree_on_and_nobody_can_read_is_garbage(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """It is the contract's word: no node is blamed for it."""
+    """All nodes say the same, so it is the contract's doing: no breaker counts it."""
 
     def read(_: bytes) -> bytes:
         raise ValueError("no owner")
@@ -218,7 +218,7 @@ async def test_what_they_agree_on_and_nobody_can_read_is_garbage(
 async def test_a_contract_opens_no_breaker(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """Calls that no node can answer say nothing of how the nodes are."""
+    """Calls that no node can answer count for no breaker."""
     quorum = quorum_of(outbound, clock, *nodes)
     for _ in range(5):
         with pytest.raises(UpstreamError):
@@ -230,7 +230,7 @@ async def test_a_contract_opens_no_breaker(
 async def test_the_same_endpoint_twice_is_one_voice(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """Nobody agrees with himself."""
+    """One endpoint that is listed twice has one vote."""
     url = nodes[0].url
     quorum = EthereumQuorum(outbound, [url, url], seconds=LONG, quorum=2, clock=clock)
     with pytest.raises(UpstreamUnavailable):

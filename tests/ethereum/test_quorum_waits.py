@@ -21,7 +21,7 @@ def numbers_asked(node: Ethereum) -> int:
 async def test_a_hanging_node_is_not_waited_for(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """Two of three have answered: what the third would say changes nothing."""
+    """Once two of three agree, the third is not waited for."""
     quorum = quorum_of(outbound, clock, *nodes)
     async with held(nodes[1]):
         for _ in range(5):
@@ -33,7 +33,7 @@ async def test_a_hanging_node_is_not_waited_for(
 async def test_a_node_that_never_says_its_block_is_asked_less(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """Being silent while the others answer is a failure: three times, and its breaker opens."""
+    """Silence while the others answer is a failure: after three its breaker is open."""
     quorum = quorum_of(outbound, clock, *nodes)
     async with held(nodes[1]):
         for _ in range(3):
@@ -48,7 +48,7 @@ async def test_a_node_that_never_says_its_block_is_asked_less(
 async def test_when_too_few_are_well_the_refusal_costs_nothing(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum]
 ) -> None:
-    """Not even those who are well are asked, for their word would not be enough."""
+    """The nodes that are well are not asked either: they are too few for a quorum."""
     quorum = quorum_of(outbound, clock, *nodes)
     nodes[0].go_dark()
     nodes[1].go_dark()
@@ -157,7 +157,7 @@ async def test_nothing_is_left_running_when_the_caller_leaves(
 async def test_a_probe_without_a_verdict_makes_room_for_another(
     outbound: HttpClient, clock: Clock, nodes: list[Ethereum], mood: Mood
 ) -> None:
-    """A node that is back, but slow or busy when it is tried again, is not locked out for it."""
+    """A probe that hangs or gets an error of the node lets the next call be the probe."""
     quorum = quorum_of(outbound, clock, *nodes)
     nodes[0].go_dark()
     for _ in range(3):

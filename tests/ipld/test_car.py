@@ -48,7 +48,7 @@ def test_pieces_may_be_cut_anywhere(cuts: list[int]) -> None:
 
 
 def test_byte_by_byte() -> None:
-    """Even so."""
+    """In pieces of one byte."""
     assert read([WHOLE[at : at + 1] for at in range(len(WHOLE))]) == SECTIONS
 
 
@@ -90,7 +90,7 @@ def _is_good(section: Section) -> bool:
 @settings(deadline=None, max_examples=500)
 @given(st.binary(max_size=400), st.booleans())
 def test_any_bytes_are_sections_or_a_value_error(data: bytes, after_header: bool) -> None:
-    """Garbage never leads to anything else, nor to more than was sent."""
+    """Any bytes are sections or ValueError, and no more bytes come out than went in."""
     reader = CarReader()
     prefix = car.header(DAG[0]) if after_header else b""
     try:
@@ -153,7 +153,7 @@ def test_other_versions_and_headers_are_refused(header: object) -> None:
 
 
 def test_a_header_may_have_no_roots_and_more_fields() -> None:
-    """Roots are nothing we believe; later fields are none of our business."""
+    """Roots are not used, and unknown fields are ignored."""
     reader = CarReader()
     assert reader.feed(framed(cbor2.dumps({"roots": [], "version": 1, "more": 1}))) == []
     reader.finish()

@@ -73,17 +73,17 @@ class Dns:
 
 
 class Memory:
-    """LinkCache that outlive a resolver, in a dict."""
+    """Cache entries that outlive a resolver, in a dict."""
 
     def __init__(self) -> None:
         self.kept: dict[IpnsName, StoredEntry] = {}
 
     def load_ipns(self, name: IpnsName) -> StoredEntry | None:
-        """What is remembered."""
+        """What is stored."""
         return self.kept.get(name)
 
     def store_ipns(self, name: IpnsName, link: StoredEntry | None) -> None:
-        """Remember, or forget."""
+        """Store, or delete."""
         self.kept.pop(name, None)
         if link is not None:
             self.kept[name] = link

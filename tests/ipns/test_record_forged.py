@@ -33,7 +33,7 @@ SIGNERS = {"ed25519": Signer, "rsa": RsaSigner}
 
 @pytest.mark.parametrize("kind", SIGNERS)
 def test_every_flipped_bit_is_noticed(kind: str) -> None:
-    """There is not one bit of a record that could be changed on the way."""
+    """Every changed bit makes the record invalid."""
     signer = SIGNERS[kind]()
     record = signer.record()
     assert verify(signer.name, record, NOW).sequence == 7
@@ -59,7 +59,7 @@ def test_no_flipped_bit_changes_what_a_record_with_old_fields_says(kind: str) ->
 
 
 def test_a_cut_or_lengthened_record_is_refused() -> None:
-    """Half a record is none, and nothing may stand behind it."""
+    """A record that is cut, or that has bytes behind it, is invalid."""
     record = SIGNER.record(v1=True)
     for length in range(len(record)):
         refuse(record[:length])
@@ -94,7 +94,7 @@ def test_a_record_over_10_kib_is_refused() -> None:
     [(1, PATH + b"x"), (1, b""), (3, 1), (4, when(NOW)), (5, 8), (5, 0), (6, 1), (6, 0)],
 )
 def test_the_old_fields_must_say_the_same(number: int, value: bytes | int) -> None:
-    """Old readers believe the unsigned fields, so a record with two voices is refused."""
+    """V1 readers use the unsigned fields, so these must equal the signed data."""
     refuse(SIGNER.record(v1=True, fields={number: value}), why="differs from the signed one")
 
 
@@ -189,7 +189,7 @@ def test_bytes_that_are_no_protobuf_are_refused() -> None:
     ids=str,
 )
 def test_well_signed_values_that_are_invalid_are_refused(changes: dict[str, Any]) -> None:
-    """Anybody can sign anything with a key of their own; it must still be a record."""
+    """A valid signature does not make invalid values a record."""
     refuse(SIGNER.record(data(**changes)), why="not valid")
 
 
@@ -219,7 +219,7 @@ def test_well_signed_cbor_that_is_no_record_is_refused(signed: bytes) -> None:
 
 
 def named(protobuf: bytes) -> Signer:
-    """Somebody whose key is *protobuf*, with a signature made up."""
+    """A publisher whose key is *protobuf*, with the signature of another key."""
     signer = Signer()
     signer.protobuf = protobuf
     signer.name = signer.named()

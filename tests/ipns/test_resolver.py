@@ -144,7 +144,7 @@ async def test_an_expired_answer_is_none(
 async def test_a_source_that_is_down_takes_nothing_away(
     resolver: IpnsResolver, source: Source, clock: Clock
 ) -> None:
-    """The last verified answer serves to the end of its validity; the source is asked in peace."""
+    """The last verified answer serves to the end of its validity; the source is asked seldom."""
     source.records[NAME] = record(FIRST)
     await resolver.latest(NAME)
     source.down = True

@@ -127,7 +127,7 @@ async def test_every_link_keeps_its_own_time() -> None:
 
 
 async def test_a_domains_link_serves_an_hour_beyond_its_ttl_while_dns_fails() -> None:
-    """DNS that fails takes nothing away for a while; DNS that says 'no link' does, at once."""
+    """While DNS fails the link serves for another hour; an answer without a link removes it."""
     dns, clock = Dns(), Clock()
     dns.links["docs.example.org"] = Txt(f"{FIRST}")
     resolver = resolver_of(dns=dns, clock=clock)
@@ -176,7 +176,7 @@ async def test_what_was_verified_outlives_the_process() -> None:
 
 
 async def test_an_expired_record_still_counts_against_older_ones() -> None:
-    """A publisher's newest word has run out: his older ones do not come back to life."""
+    """The sequence of an expired record still rules out records with a lower one."""
     source, memory, clock = Source(), Memory(), Clock()
     signer = SIGNERS[0]
     soon = when(NOW + timedelta(seconds=60))
@@ -192,7 +192,7 @@ async def test_an_expired_record_still_counts_against_older_ones() -> None:
 
 
 async def test_a_kept_record_is_verified_again() -> None:
-    """The memory is not believed more than a source is."""
+    """A stored record is verified as one of a source is."""
     source, memory = Source(), Memory()
     name = chain(source, 1)
     first = resolver_of(source, memory=memory)
@@ -209,7 +209,7 @@ async def test_a_kept_record_is_verified_again() -> None:
 
 
 async def test_force_refresh_waits_for_the_new_record() -> None:
-    """Whoever demands it hears the newest, at most once in five seconds."""
+    """A forced refresh gets the newest record, at most once in five seconds."""
     source, clock = Source(), Clock()
     signer = SIGNERS[0]
     source.records[signer.name] = signer.record(points_at(FIRST, Sequence=1))
@@ -225,7 +225,7 @@ async def test_force_refresh_waits_for_the_new_record() -> None:
 
 
 async def test_a_task_tells_how_it_went() -> None:
-    """Pending while a source thinks, then resolved; the cached CID is told throughout."""
+    """Pending until a source answers, then resolved; the cached CID is told throughout."""
     source, clock = Source(), Clock()
     name = chain(source, 2)
     source.hold()
@@ -254,7 +254,7 @@ async def test_a_task_tells_how_it_went() -> None:
 
 @pytest.mark.parametrize("mishap", ["down", "none", "spoilt", "nowhere"])
 async def test_a_task_that_failed_says_why(mishap: str) -> None:
-    """In words, for whoever asked."""
+    """The failure is a sentence for the caller."""
     source = Source()
     signer = SIGNERS[0]
     good = signer.record(points_at(FIRST))
@@ -275,7 +275,7 @@ async def test_a_task_that_failed_says_why(mishap: str) -> None:
 
 
 async def test_a_task_is_known_to_another_process() -> None:
-    """Its id says all there is: whoever is asked looks the name up itself."""
+    """The id holds the name and the time, so any process can resolve it."""
     source, clock = Source(), Clock()
     name = chain(source, 1)
     one, other = resolver_of(source, clock=clock), resolver_of(source, clock=clock)
@@ -293,14 +293,14 @@ async def test_a_task_is_known_to_another_process() -> None:
     "text", ["", "-", "1-", "zz-docs.example.org", "1-not a name", "ffffffffffff-a.b"]
 )
 async def test_what_is_no_task_is_not_found(text: str) -> None:
-    """Made up, malformed, or of a time that is not now."""
+    """An id that is malformed, or whose time is out of range."""
     resolver = resolver_of()
     with pytest.raises(TaskNotFound):
         resolver.progress(text)
 
 
 async def test_a_task_ends_after_an_hour() -> None:
-    """And a name in another spelling is not the id that was given out."""
+    """An id with the name in another spelling is unknown."""
     clock = Clock()
     resolver = resolver_of(clock=clock)
     task = resolver.begin(DOMAIN).task
@@ -327,7 +327,7 @@ async def test_a_chain_does_not_outlast_the_first_wait() -> None:
 
 @pytest.mark.parametrize("blocked", ["first", "second", "content"])
 async def test_a_chain_through_anything_blocked_is_blocked(blocked: str) -> None:
-    """Whatever is on the way; known or not, and however it is asked for."""
+    """By a name of the chain or by its content, in each of the four calls."""
     source, blocks = Source(), Blocks()
     name = chain(source, 2)
     resolver = resolver_of(source, denylist=blocks)
@@ -349,7 +349,7 @@ async def test_a_chain_through_anything_blocked_is_blocked(blocked: str) -> None
 
 
 async def test_a_blocked_name_is_not_even_looked_up() -> None:
-    """No source hears of it."""
+    """No source is asked."""
     source, blocks = Source(), Blocks()
     blocks.ipns.add(chain(source, 1))
     resolver = resolver_of(source, denylist=blocks)

@@ -78,7 +78,7 @@ async def test_the_newest_record_of_all_sources_wins(newer: int) -> None:
 
 
 async def test_one_good_source_is_enough() -> None:
-    """Sources that hang, fail, know nothing or lie do not delay or spoil the good one."""
+    """Sources that hang, fail, have nothing or lie do not keep the good one's answer away."""
     hanging, down, empty, lying, good = (Source() for _ in range(5))
     hanging.hold()
     down.down = True

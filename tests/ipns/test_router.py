@@ -31,7 +31,7 @@ async def test_the_resolver_believes_only_what_proves_itself(
 async def test_a_router_that_hangs_delays_nobody_for_long(
     outbound: HttpClient, origin: Origin
 ) -> None:
-    """The first request waits its moment and no more, however long the router takes."""
+    """The first request waits for `first_wait` seconds at most, however long the router takes."""
     origin.misbehave("hang")
     router = HttpSource.router(outbound, origin.url, seconds=60)
     clock = Clock()

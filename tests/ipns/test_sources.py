@@ -170,7 +170,7 @@ BAD: dict[str, Callable[[], bytes]] = {
 
 @pytest.mark.parametrize("body", BAD.values(), ids=BAD)
 def test_events_without_a_record_are_garbage(body: Callable[[], bytes]) -> None:
-    """Whatever else stands in an answer that claims success, it is not guessed at."""
+    """An answer of status 200 without one valid record is refused."""
     with pytest.raises(InvalidUpstreamResponse):
         read_value(body())
 

@@ -28,7 +28,7 @@ def test_every_state_can_be_reached() -> None:
 
 @pytest.mark.parametrize("state", HELD)
 def test_whatever_is_held_can_be_released(state: ContentState) -> None:
-    """The last requestor never finds a state that keeps the content."""
+    """RELEASED leads to UNPINNING from every state."""
     assert after(state, Event.RELEASED) is ContentState.UNPINNING
 
 
@@ -46,7 +46,7 @@ def test_nothing_that_is_seen_ends_a_promise(state: ContentState, event: Event) 
 
 @pytest.mark.parametrize("event", [*SEEN, Event.RELEASED])
 def test_what_leaves_stays_on_its_way_out(event: Event) -> None:
-    """Only absence ends it, and only a requestor turns it round."""
+    """SEEN_ABSENT ends it; no other status does."""
     wanted = None if event is Event.SEEN_ABSENT else ContentState.UNPINNING
     assert after(ContentState.UNPINNING, event) is wanted
 
@@ -68,7 +68,7 @@ def test_a_loss_is_told_from_a_beginning() -> None:
 
 @pytest.mark.parametrize("event", SEEN)
 def test_nothing_seen_makes_a_content_known(event: Event) -> None:
-    """What the ledger does not know is nobody's business."""
+    """A status of a content that the ledger does not know changes nothing."""
     assert after(None, event) is None
 
 

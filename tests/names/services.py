@@ -116,11 +116,11 @@ class Memory:
         self.kept: dict[tuple[str, CoinType], Resolved] = {}
 
     def load(self, domain: str, coin: CoinType) -> Resolved | None:
-        """What is remembered."""
+        """What is stored."""
         return self.kept.get((domain, coin))
 
     def store(self, domain: str, coin: CoinType, resolved: Resolved | None) -> None:
-        """Remember, or forget."""
+        """Store, or delete."""
         self.kept.pop((domain, coin), None)
         if resolved is not None:
             self.kept[domain, coin] = resolved

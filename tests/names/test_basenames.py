@@ -78,7 +78,7 @@ async def test_other_names_do_not_touch_base(
 async def test_every_name_below_base_eth_is_kept_there(
     names: Basenames, ethereum: Ethereum, base: Base, text: str
 ) -> None:
-    """However deep, and however it is spelt."""
+    """At any depth, and in any spelling that is normalised to it."""
     name = DomainName.parse(text)
     ethereum.names[name.text] = Name(address=WALLET)
     base.put(name, IPFS)
@@ -88,7 +88,7 @@ async def test_every_name_below_base_eth_is_kept_there(
 async def test_the_owner_on_base_stands_in_for_an_address_that_is_unset(
     names: Basenames, ethereum: Ethereum, base: Base
 ) -> None:
-    """The gateway of Basenames says zero: then, and only then."""
+    """Only where the gateway of Basenames answers the zero address."""
     ethereum.names["alice.base.eth"] = Name()
     base.put(ALICE, IPFS, OWNER)
     assert await names.resolve(ALICE) == Records(OWNER, CONTENT, True)
@@ -132,7 +132,7 @@ async def test_the_owner_does_not_replace_an_address(
 async def test_ens_is_asked_for_the_address_alone(
     names: Basenames, ethereum: Ethereum, base: Base
 ) -> None:
-    """A gateway that will not speak of content does not take the name away."""
+    """A gateway that refuses the contenthash does not hide the address."""
     failure = selector("Error(string)") + encode(["string"], ["unsupported"])
     ethereum.names["alice.base.eth"] = Name(address=WALLET, contenthash_error=failure)
     base.put(ALICE, IPFS)
@@ -228,7 +228,7 @@ async def test_a_wallet_that_failed_is_not_the_owners(
 async def test_an_invalid_answer_of_a_resolver_is_no_absence(
     names: Basenames, ethereum: Ethereum, base: Base, answer: bytes
 ) -> None:
-    """What is no `bytes` has failed; other names are not harmed by it."""
+    """A result that is no `bytes` is a failed record, and opens no breaker for other names."""
     ethereum.names["alice.base.eth"] = Name(address=WALLET)
     ethereum.names["bob.base.eth"] = Name(address=WALLET)
     base.put(ALICE, IPFS)

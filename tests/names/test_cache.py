@@ -16,7 +16,7 @@ HOLD_BACK = 3.0
 
 
 def cache_of(clock: Clock, memory: Memory | None = None, ages: CachePolicy | None = None) -> Cache:
-    """A cache that lives by *clock*."""
+    """A cache on *clock*."""
     return Cache(memory or Memory(), ages=ages, clock=clock, today=clock.today)
 
 
@@ -55,7 +55,7 @@ def test_an_answer_passes_through_four_ages(
 
 
 def test_absence_is_never_stretched(clock: Clock) -> None:
-    """It is known for thirty seconds, and not told a moment longer, error or not."""
+    """It is fresh for thirty seconds, and never served stale, errors or not."""
     cache = cache_of(clock)
     entry = store(cache, clock, None)
     assert not cache.serves_while_revalidating(entry)
@@ -124,7 +124,7 @@ def test_a_failed_refresh_of_an_absence_counts_as_one(clock: Clock) -> None:
 
 
 def test_a_failed_refresh_of_an_unknown_name_stores_nothing(clock: Clock) -> None:
-    """An outage does not fill the memory with names that nobody knows."""
+    """A failed look-up of an unknown name takes no room in the cache."""
     cache = cache_of(clock)
     cache.record_failure(SITE, clock(), HOLD_BACK)
     assert cache.get(SITE) is None
@@ -148,14 +148,14 @@ def test_what_another_process_stored_has_its_true_age(clock: Clock) -> None:
 
 
 def test_an_answer_from_the_future_is_not_believed(clock: Clock) -> None:
-    """Its age is not known: it may be years old."""
+    """A time of storage in the future says nothing about its age."""
     memory = Memory()
     memory.kept[SITE] = Resolved(ALICE, clock.today() + timedelta(seconds=1))
     assert cache_of(clock, memory).get(SITE) is None
 
 
 def test_the_time_of_day_may_jump(clock: Clock) -> None:
-    """What is in memory is as old as it is, whatever the wall clock says."""
+    """The age of an entry in memory is counted by the monotonic clock."""
     ahead = [timedelta(0)]
     cache = Cache(Memory(), clock=clock, today=lambda: clock.today() + ahead[-1])
     entry = store(cache, clock)
@@ -226,7 +226,7 @@ class Forgetful(Memory):
 
 
 def known(cache: Cache, *numbers: int) -> list[int]:
-    """Which of the names are in memory; looking at them is no use of them."""
+    """Which of the names are in memory; this does not count as use (LRU)."""
     return [number for number in numbers if cache.last(name(number)) is not None]
 
 
@@ -245,7 +245,7 @@ def test_the_name_that_was_asked_for_longest_ago_gives_way(clock: Clock) -> None
 
 
 def test_absences_take_room_like_answers(clock: Clock) -> None:
-    """A flood of names that do not exist grows no memory."""
+    """Absences count towards the bound on entries."""
     cache = cache_of(clock, Forgetful(), CachePolicy(max_entries=100))
     for number in range(10_000):
         cache.store(name(number), None, clock())
@@ -264,7 +264,7 @@ def test_storing_again_takes_no_more_room(clock: Clock) -> None:
 
 
 def test_the_database_is_asked_only_for_what_is_not_in_memory(clock: Clock) -> None:
-    """A warm answer reads no file."""
+    """An answer that is in memory needs no database."""
     memory = Forgetful()
     cache = cache_of(clock, memory)
     store(cache, clock)

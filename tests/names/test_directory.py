@@ -83,7 +83,7 @@ async def test_absence_serves_for_thirty_seconds(
 async def test_freshness_counts_from_the_answer(
     directory: Directory, service: Service, clock: Clock
 ) -> None:
-    """Being asked for often does not make an answer younger."""
+    """Reading an entry does not prolong its freshness."""
     service.names["site.eth"] = ALICE
     for _ in range(4):
         await directory.resolve(SITE)
@@ -152,7 +152,7 @@ async def test_the_first_service_that_knows_ends_the_search(ipns: Ipns) -> None:
 
 
 async def test_without_services_nothing_can_be_known(zone: Zone, ipns: Ipns) -> None:
-    """With no service configured, an unlisted name is not 'absent': nobody has looked."""
+    """With no service configured it is UpstreamUnavailable: no service was asked."""
     directory = directory_of(local=[zone], ipns=ipns)
     with pytest.raises(UpstreamUnavailable):
         await directory.resolve(SITE)
@@ -162,7 +162,7 @@ async def test_without_services_nothing_can_be_known(zone: Zone, ipns: Ipns) -> 
 async def test_ipns_content_comes_with_what_is_known_of_it(
     directory: Directory, zone: Zone, service: Service, ipns: Ipns, local: bool
 ) -> None:
-    """IPNS is asked at every request, cached name or not: its answer has a life of its own."""
+    """IPNS is asked at every request, whether the name is cached or not."""
     records = Records(ALICE.wallet, IpnsContent(NAME))
     (zone if local else service).names["site.eth"] = records
     assert await directory.resolve(SITE) == Resolution(records, None)
@@ -182,7 +182,7 @@ async def test_ipns_is_not_asked_for_other_content(
 
 
 async def test_other_lives_can_be_chosen(service: Service, ipns: Ipns, clock: Clock) -> None:
-    """Every number of the policy is an operator's to change."""
+    """Every limit of the policy can be set."""
     service.names["site.eth"] = ALICE
     directory = directory_of(
         service,

@@ -92,7 +92,7 @@ async def test_a_caller_who_gives_up_does_not_cancel_the_others(
 async def test_an_in_flight_request_without_callers_is_stored(
     directory: Directory, service: Service
 ) -> None:
-    """The answer that came too late for its caller is there for the next one."""
+    """The answer is stored although its caller was cancelled."""
     service.names["site.eth"] = ALICE
     service.hold()
     caller = asyncio.create_task(directory.resolve(SITE))
@@ -120,7 +120,7 @@ async def test_a_failure_nobody_waits_for_makes_no_noise(
 
 
 async def test_in_flight_requests_are_bounded(service: Service, ipns: Ipns, clock: Clock) -> None:
-    """Somebody who asks for endless names cannot make us ask upstream without end."""
+    """Look-ups beyond the bound are refused, whatever names are asked for."""
     directory = directory_of(service, ipns=ipns, clock=clock, policy=NARROW)
     service.names["site.eth"] = ALICE
     service.hold()

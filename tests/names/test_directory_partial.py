@@ -77,7 +77,7 @@ async def test_in_an_outage_the_whole_answer_of_before_is_told(
 async def test_what_the_names_owner_did_is_told_at_once(
     directory: Directory, service: Service, clock: Clock, kind: type[ResolverFailed]
 ) -> None:
-    """A resolver that refuses is no outage: what it said before is what it says no more."""
+    """A resolver that refuses is no outage: its earlier answer is replaced."""
     service.names["site.eth"] = WHOLE
     await directory.resolve(SITE)
     partial = Records(WALLET, Failed(kind, "No."))
@@ -112,7 +112,7 @@ async def test_a_partial_answer_is_not_written_down(
 async def test_a_partial_answer_serves_in_an_outage_when_there_is_no_better(
     directory: Directory, service: Service, clock: Clock
 ) -> None:
-    """What is known is better than nothing, and says its age; nobody waits for it twice."""
+    """It is served stale, with its age, and after the first failure without a wait."""
     service.names["site.eth"] = REFUSED
     await directory.resolve(SITE)
     service.down = True

@@ -152,7 +152,7 @@ async def test_blocked_content_is_refused_wherever_the_name_is_known(
 async def test_what_ipns_blocks_is_not_told(
     directory: Directory, service: Service, ipns: Ipns
 ) -> None:
-    """A name on the way, or the content at its end: the domain is blocked with it."""
+    """A domain is blocked with the IPNS name or the content that it leads to."""
     service.names["site.eth"] = BLOG
     await directory.resolve(SITE)
     ipns.blocked = True

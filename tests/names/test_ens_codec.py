@@ -128,7 +128,7 @@ def test_an_unreadable_contenthash_is_the_owners_affair(raw: bytes) -> None:
     ],
 )
 def test_an_impossible_answer_is_garbage(returned: bytes) -> None:
-    """A node that lies is caught lying; nothing of its answer is used."""
+    """An answer that is no valid ABI is refused as a whole."""
     with pytest.raises(ValueError, match=r"ABI|asked for"):
         read_answer(returned)
 
@@ -225,7 +225,7 @@ def test_each_refusal_has_its_meaning(signature: str, meaning: type[GatewayError
 def test_a_gateways_status_tells_failure_from_refusal(
     status: int, meaning: type[GatewayError], wrapped: bool
 ) -> None:
-    """What a gateway refuses it will refuse again; what it fails at it may manage later."""
+    """4xx is a refusal, which stays; 5xx and 429 are failures, which may pass."""
     data = selector("HttpError(uint16,string)") + encode(["uint16", "string"], [status, "x"])
     if wrapped:
         data = selector("ResolverError(bytes)") + encode(["bytes"], [data])
@@ -309,7 +309,7 @@ def test_the_resolvers_error_is_the_resolvers(error: bytes, how: str) -> None:
     ],
 )
 def test_what_a_resolver_says_is_bounded_and_cannot_pass_for_ours(text: bytes, told: str) -> None:
-    """Its owner chose the words: one printable line, in quotes that it cannot close."""
+    """The resolver's text is bounded to one printable line, with its quotes replaced."""
     error = selector("Error(string)") + encode(["bytes"], [text])
     assert read_resolver_error(error).detail == f'The name\'s resolver reverted with "{told}".'
 

@@ -72,7 +72,7 @@ def service(outbound: HttpClient, *nodes: Ethereum) -> EnsNames:
 async def test_a_function_that_is_not_there_is_a_record_that_is_not_set(
     ens: EnsNames, ethereum: Ethereum, error: bytes
 ) -> None:
-    """As resolvers in use say so; the other record is told with the same call."""
+    """Errors of resolvers in use for a missing function; the same call reads the other record."""
     ethereum.names["site.eth"] = Name(address=WALLET, contenthash_error=error)
     assert await ens.resolve(SITE) == Records(WALLET)
     ethereum.names["site.eth"] = Name(address_error=error, contenthash=IPFS, owner=OWNER)
@@ -125,7 +125,7 @@ async def test_what_is_known_is_told_and_what_failed_is_said(
 async def test_of_two_failures_the_one_that_may_pass_is_told(
     ens: EnsNames, ethereum: Ethereum
 ) -> None:
-    """503 rather than 502: it is worth trying again."""
+    """503 rather than 502: a later request may succeed."""
     ethereum.names["site.eth"] = Name(address_error=OUT_OF_LUCK, contenthash_error=http_error(503))
     with pytest.raises(UpstreamUnavailable):
         await ens.resolve(SITE)
@@ -216,13 +216,13 @@ async def test_a_contenthash_that_is_too_large_fails_alone(
 
 
 async def test_an_address_that_is_too_large_fails_alone(ens: EnsNames, ethereum: Ethereum) -> None:
-    """The content is told, and nobody's wallet."""
+    """The content is told, and the owner's wallet is not."""
     ethereum.names["site.eth"] = Name(contenthash=IPFS, owner=OWNER, addresses={BASE: HUGE})
     assert await ens.resolve(SITE, BASE) == Records(TOO_LARGE, CONTENT)
 
 
 async def test_a_node_that_floods_is_no_absence(ens: EnsNames, ethereum: Ethereum) -> None:
-    """Then nothing is known."""
+    """Both records are unknown: an error, and not NameNotFound."""
     ethereum.names["site.eth"] = Name(address=WALLET)
     ethereum.misbehave("huge")
     with pytest.raises(UpstreamError):

@@ -90,7 +90,7 @@ def test_hanging_names_of_one_keep_no_other_waiting(hogs: int) -> None:
 
 
 def test_who_asks_for_too_much_hears_that_it_is_us() -> None:
-    """Some of a thousand time out upstream; those that nobody asked for are our own overload."""
+    """Look-ups that were begun time out upstream; those that were not are Overloaded."""
 
     async def outcomes() -> list[type[BaseException]]:
         street = Street()

@@ -53,7 +53,7 @@ def fault(check: UniversalResolverCheck) -> Callable[[], bool]:
 
 
 async def test_one_of_today_is_asked_once(outbound: HttpClient, ethereum: Ethereum) -> None:
-    """Then the task is over, and names are answered."""
+    """After one positive answer the task ends, and names are resolved."""
     ethereum.names["site.eth"] = Name(address=WALLET)
     async with checked(outbound, ethereum) as (ens, _):
         await until(lambda: not work_of_ours(), seconds=60)
@@ -97,7 +97,7 @@ async def test_no_contract_is_an_error(outbound: HttpClient, ethereum: Ethereum)
 async def test_a_contract_without_erc_165_is_an_error(
     outbound: HttpClient, ethereum: Ethereum
 ) -> None:
-    """It reverts, and is none of today."""
+    """`supportsInterface` reverts, so it is not ENSIP-23's."""
 
     def refuse(_: bytes) -> bytes:
         raise Revert(b"")
@@ -125,7 +125,7 @@ async def test_an_outage_at_the_start_blocks_no_name(
 async def test_what_is_neither_yes_nor_no_is_no_answer(
     outbound: HttpClient, ethereum: Ethereum
 ) -> None:
-    """Another word than 0 or 1 is a broken node's."""
+    """A result that is no boolean is a broken node's: it is asked again."""
     ethereum.contracts[EMPTY] = lambda _: encode(["uint256"], [2])
     async with checked(outbound, ethereum, EMPTY) as (_, check):
         await until(lambda: ethereum.eth_calls > 2, seconds=60)

@@ -142,7 +142,7 @@ async def test_names_below_a_name_are_names(
 
 
 async def test_without_chains_nothing_is_known() -> None:
-    """A service without a single chain says that it cannot know, never that there is nothing."""
+    """Without chains it is UpstreamUnavailable, never NameNotFound."""
     with pytest.raises(UpstreamUnavailable):
         await UnstoppableNames([], TLDS).resolve(BRAD)
 
@@ -205,7 +205,7 @@ async def test_the_owner_stands_in_for_a_missing_wallet(
 async def test_nobodys_wallet_is_never_told(
     names: UnstoppableNames, chains: list[UnstoppableChain], owner: str
 ) -> None:
-    """What a burnt name's owner or the bridge to Polygon is sent would be lost."""
+    """What is sent to the owner of a burnt name, or to the bridge to Polygon, is lost."""
     chains[0].names["brad.crypto"] = Name(owner, {HASH: CID_TEXT})
     assert await names.resolve(BRAD) == Records(None, CONTENT, wallet_is_owner=False)
 
@@ -228,7 +228,7 @@ NOVEL = "a" * MAX_ANSWER_BYTES
 async def test_a_wallet_that_cannot_be_read_is_not_the_owners(
     names: UnstoppableNames, chains: list[UnstoppableChain]
 ) -> None:
-    """Somebody wrote an address, and wrote it wrong: nobody's stands in for it."""
+    """A record that is no address has failed; the owner's wallet does not replace it."""
     chains[0].names["brad.crypto"] = Name(OWNER, {LEGACY_WALLET: WALLET[:-1], HASH: CID_TEXT})
     assert await names.resolve(BRAD) == Records(UNREADABLE, CONTENT)
     chains[0].names["brad.crypto"] = Name(OWNER, {LEGACY_WALLET: "soon"})

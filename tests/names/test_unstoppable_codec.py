@@ -83,7 +83,7 @@ def test_wallet_keys_are_read_in_order() -> None:
     ],
 )
 def test_what_is_no_address_is_passed_over(value: str | bytes) -> None:
-    """An unreadable wallet lets the next key speak; by itself it has failed, and is not unset."""
+    """After an unreadable wallet the next key is read; without one the record has failed."""
     assert read({WALLET_KEYS[1]: value}).address == Address(
         Failed(ResolverFailed, "The name's wallet record is not an address.")
     )
@@ -192,7 +192,7 @@ def test_the_number_of_records_must_be_right() -> None:
     st.lists(st.binary(max_size=70), min_size=6, max_size=6),
 )
 def test_any_answer_of_the_contract_is_read(owner: bytes, values: list[bytes]) -> None:
-    """Whatever owners write, the holding has the owner, and the rest is sound or left out."""
+    """Whatever the records hold, the owner is read, and a record is valid, failed or left out."""
     holding = read_answer(returned("0x" + owner.hex(), values))
     assert holding.owner == owner
     wallet = holding.address.text

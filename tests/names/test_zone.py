@@ -110,7 +110,7 @@ def test_a_wrong_file_is_refused_naming_the_entry(tmp_path: Path, text: str, nam
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"#" * (16 * 1024 * 1024 + 1)])
 def test_a_file_that_is_not_text_or_too_large_is_refused(tmp_path: Path, content: bytes) -> None:
-    """Whatever lies there instead of a zone file, the start says so."""
+    """The service does not start with such a file."""
     path = tmp_path / "zone.toml"
     path.write_bytes(content)
     with pytest.raises(WrongSettings):
@@ -167,7 +167,7 @@ def test_a_file_put_in_its_place_is_seen(tmp_path: Path, clock: Clock) -> None:
 def test_a_file_that_breaks_keeps_the_last_good_zone(
     tmp_path: Path, clock: Clock, broken: str | None
 ) -> None:
-    """A slip of the editor, or a file that is gone, takes no name away; the repaired one shows."""
+    """While the file is wrong or missing the last good zone is used; a repaired one is loaded."""
     path = tmp_path / "zone.toml"
     write(path, entry("0x" + "11" * 20))
     zone = ZoneFile(path, clock=clock)

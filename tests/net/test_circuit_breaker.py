@@ -38,7 +38,7 @@ def succeed(breaker: Breaker, times: int = 1) -> None:
 
 
 def test_three_failures_open_it(breaker: Breaker) -> None:
-    """Two prove nothing yet; after the third nobody is let in."""
+    """Two are too few; after the third no call is let in."""
     fail(breaker, 2)
     assert not breaker.is_open
     fail(breaker)
@@ -57,7 +57,7 @@ def test_half_of_the_calls_are_enough(breaker: Breaker) -> None:
 
 
 def test_only_the_last_twenty_calls_count(breaker: Breaker) -> None:
-    """A long good life does not let a server fail a thousand times."""
+    """Older successes do not outweigh the failures of the last twenty calls."""
     succeed(breaker, 1000)
     fail(breaker, 9)
     assert not breaker.is_open
@@ -66,7 +66,7 @@ def test_only_the_last_twenty_calls_count(breaker: Breaker) -> None:
 
 
 def test_what_is_long_past_does_not_count(breaker: Breaker, clock: Clock) -> None:
-    """A failure every six seconds is no outage."""
+    """Failures outside the window of ten seconds do not add up."""
     for _ in range(10):
         fail(breaker)
         assert not breaker.is_open
@@ -74,7 +74,7 @@ def test_what_is_long_past_does_not_count(breaker: Breaker, clock: Clock) -> Non
 
 
 def test_after_two_seconds_one_probe_is_let_in(breaker: Breaker, clock: Clock) -> None:
-    """And nobody beside it, however long it takes."""
+    """No second call is let in beside it, however long it takes."""
     fail(breaker, 3)
     clock.pass_(1.9)
     assert breaker.enter() is None
@@ -98,7 +98,7 @@ def test_a_good_probe_closes_it_and_forgives(breaker: Breaker, clock: Clock) -> 
 
 
 def test_a_bad_probe_opens_it_for_as_long_again(breaker: Breaker, clock: Clock) -> None:
-    """One is enough: nobody else pays for finding out."""
+    """One failed probe is enough."""
     fail(breaker, 3)
     for _ in range(5):
         clock.pass_(2)
@@ -145,7 +145,7 @@ def test_late_failures_do_not_keep_it_open(breaker: Breaker, clock: Clock) -> No
 
 
 def test_the_first_word_on_a_call_counts(breaker: Breaker, clock: Clock) -> None:
-    """A call has one end, whatever is said of it afterwards."""
+    """The first outcome of a call is recorded, and later ones are ignored."""
     fail(breaker, 3)
     clock.pass_(2)
     probe = enter(breaker)

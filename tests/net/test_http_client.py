@@ -128,7 +128,7 @@ async def test_a_flood_is_not_read(outbound: HttpClient, head: bytes, forever: b
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_a_redirect_is_not_followed(outbound: HttpClient, status: int) -> None:
-    """Where a server would like to send us is its own affair: the answer is the redirect."""
+    """The redirect itself is the answer."""
     async with listening(Peer(OK + b"Content-Length: 0\r\n\r\n")) as elsewhere:
         location = f"Location: {elsewhere.url}\r\nContent-Length: 0\r\n\r\n".encode()
         answer = await ask(outbound, Peer(b"HTTP/1.1 %d Go\r\n%b" % (status, location)))
@@ -168,7 +168,7 @@ async def test_the_deadline_covers_everything(outbound: HttpClient, says: bytes)
 
 
 async def test_a_dripping_body_meets_the_deadline(outbound: HttpClient) -> None:
-    """A byte now and then keeps no request alive."""
+    """The deadline is for the whole body, not for each read."""
 
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(OK + b"Content-Length: 900\r\n\r\n")
@@ -216,7 +216,7 @@ async def test_what_is_not_http_is_garbage(outbound: HttpClient, says: bytes) ->
     "says", [b"", OK[:9], OK + b"Content-Length: 5\r\n\r\nab", OK + b"Content-Le"]
 )
 async def test_a_server_that_hangs_up_is_unavailable(outbound: HttpClient, says: bytes) -> None:
-    """It may have been restarted: the answer might have been fine."""
+    """A connection that ends early is UpstreamUnavailable: the server may have been restarted."""
     with pytest.raises(UpstreamUnavailable):
         await ask(outbound, Peer(says))
 
@@ -239,7 +239,7 @@ async def test_a_refused_connection_is_unavailable(outbound: HttpClient, refused
     "url", ["http://", "http://127.0.0.1:99999", "ftp://127.0.0.1", "http://[::1", "http://a..b/"]
 )
 async def test_an_impossible_address_is_unavailable(outbound: HttpClient, url: str) -> None:
-    """A slip in the settings fails like a server that is not there, and raises nothing else."""
+    """A URL that is none is UpstreamUnavailable."""
     with pytest.raises(UpstreamUnavailable):
         await outbound.ask("GET", url, seconds=1, max_bytes=10)
 

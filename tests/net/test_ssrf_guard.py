@@ -133,7 +133,7 @@ async def test_the_connector_alone_refuses_them_too(host: str, listener: Listene
 async def test_a_dns_name_for_a_private_address_is_refused(
     address: str, listener: Listener
 ) -> None:
-    """What a literal cannot do, a DNS answer cannot do either."""
+    """An address from DNS is checked like a literal."""
     zone = Zone({"gateway.example": [address]})
     url = f"https://gateway.example:{listener.port}/"
     failed = await refusal(Guard(port=listener.port, resolver=zone), url)
@@ -221,7 +221,7 @@ def test_private_addresses_are_not_public(address: str) -> None:
     ),
 )
 def test_public_addresses_are_public(address: str) -> None:
-    """The guard is not a wall: ordinary hosts are reached."""
+    """Addresses of the internet are permitted."""
     assert is_public(ip_address(address))
 
 

@@ -124,7 +124,7 @@ def authority(tmp_path: Path) -> Authority:
 
 
 def is_loopback(address: Address) -> bool:
-    """Loopback plays the internet."""
+    """Loopback counts as public here."""
     return address.is_loopback
 
 
@@ -171,7 +171,7 @@ async def test_another_name_is_not_spoken_to(authority: Authority) -> None:
 
 
 async def test_an_expired_certificate_is_refused(authority: Authority) -> None:
-    """What was true once is not enough."""
+    """An expired certificate is refused."""
     expired = authority.server("gateway.example", ended=timedelta(days=1))
     async with serving(expired) as server:
         with pytest.raises(UpstreamUnavailable):

@@ -35,7 +35,7 @@ async def test_whoever_is_not_answered_hears_of_a_timeout(dns: DnsResolver, mood
 
 
 async def test_a_lost_datagram_is_sent_again(dns: DnsResolver) -> None:
-    """UDP loses one now and then, and a domain is not unknown for that."""
+    """A datagram that UDP has lost is no absence."""
     dns.lost = 1
     assert (
         await DnsLinks(Dns(["127.0.0.1"], seconds=1, port=dns.port)).lookup("example.org") == LINK
@@ -69,7 +69,7 @@ async def test_without_a_descriptor_nobody_is_blamed(dns: DnsResolver, links: Dn
 
 
 async def test_the_system_s_resolvers_cannot_be_read_without_a_descriptor(tmp_path: Path) -> None:
-    """Nor is this machine without a resolver for it."""
+    """Overloaded, and not 'no resolver is configured'."""
     system = tmp_path / "resolv.conf"
     system.write_text("nameserver 127.0.0.1\n")
     links = DnsLinks(Dns([], seconds=5, system=str(system)))

@@ -127,7 +127,7 @@ async def test_a_long_answer_is_read_whole(dns: DnsResolver, links: DnsLinks) ->
 
 
 async def test_an_answer_of_too_many_records_is_not_read(dns: DnsResolver, links: DnsLinks) -> None:
-    """Each record costs us more than it costs the domain's owner."""
+    """Parsing is bounded by the number of records."""
     dns.txt(NAME, f"dnslink={IPFS}", *(f"{number}" for number in range(MAX_RECORDS - 2)))
     assert await links.lookup("example.org") == LINK  # with the one of EDNS a thousand
     dns.txt(NAME, f"dnslink={IPFS}", *(f"{number}" for number in range(MAX_RECORDS)))
@@ -137,7 +137,7 @@ async def test_an_answer_of_too_many_records_is_not_read(dns: DnsResolver, links
 
 @pytest.mark.parametrize("mood", ["silent", "SERVFAIL", "garbage", "truncated"])
 async def test_another_nameserver_is_asked(dns: DnsResolver, mood: Mood) -> None:
-    """One that is down, or ill, delays the answer and does not prevent it."""
+    """A nameserver that fails delays the answer and does not prevent it."""
     async with running_dns("127.0.0.2", dns.port) as ill:
         ill.mood = mood
         links = DnsLinks(Dns(["127.0.0.2", "127.0.0.1"], seconds=1, port=dns.port))
