@@ -40,7 +40,7 @@ async def test_a_flood_of_names_that_hang_leaves_room_for_another(tmp_path: Path
     async with (
         running(Node()) as node,
         running_service(
-            tmp_path, ens__rpc_urls=[node.url], ens__timeout=20, names__deadline=30
+            tmp_path, ens__rpc_urls=[node.url], ens__timeout=40, names__deadline=60
         ) as service,
     ):
         flood = [
@@ -55,3 +55,4 @@ async def test_a_flood_of_names_that_hang_leaves_room_for_another(tmp_path: Path
         for task in flood:
             task.cancel()
         await asyncio.gather(*flood, return_exceptions=True)
+        node.end()  # or the service waits for its look-ups when it stops
