@@ -2,7 +2,7 @@
 
 import pytest
 
-from content_gateway.backends.kubo.kubo import LOOKS_AT_ONCE, Kubo
+from content_gateway.backends.kubo.kubo import CHECKS_AT_ONCE, Kubo
 from content_gateway.errors import (
     InvalidUpstreamResponse,
     Overloaded,
@@ -64,7 +64,7 @@ async def test_every_cid_is_asked_for_alone_and_a_few_at_a_time(kubo: Kubo, node
     seen = await kubo.status([*cids, *cids])
     assert [seen[cid].status is TrackerStatus.PINNED for cid in cids] == [True, False] * 25
     assert node.asked("pin/ls") == 50
-    assert node.most_at_once <= LOOKS_AT_ONCE
+    assert node.most_at_once <= CHECKS_AT_ONCE
 
 
 async def test_what_kubo_calls_by_another_name_is_the_same_content(kubo: Kubo, node: Node) -> None:
@@ -96,7 +96,7 @@ async def test_a_node_that_is_silent_is_not_asked_to_the_end(
     kubo = Kubo(outbound, node.url, seconds=0.1)
     with pytest.raises(UpstreamTimeout):
         await kubo.status([raw(bytes([number]))[0] for number in range(50)])
-    assert node.asked("pin/ls") <= 2 * LOOKS_AT_ONCE
+    assert node.asked("pin/ls") <= 2 * CHECKS_AT_ONCE
 
 
 @pytest.mark.parametrize(

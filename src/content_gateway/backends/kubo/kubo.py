@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 
 MAX_ANSWER_BYTES: Final = 64 * 1024
 MAX_LINE_BYTES: Final = 64 * 1024
-LOOKS_AT_ONCE: Final = 8
+CHECKS_AT_ONCE: Final = 8
 # Kubo gathers the whole list before its first byte: 20,000 pins take it 0.1 s.
 _LIST_SECONDS: Final = 3600.0
 _LIST_IDLE_SECONDS: Final = 120.0
@@ -94,7 +94,7 @@ class Kubo:
         """Whether the node holds each of *cids* pinned recursively; LOST where it does and some
         blocks are missing, which is checked for a content in doubt (that *ages* lacks)."""
         seen: dict[Cid, bool | UpstreamError] = {}
-        turn = asyncio.Semaphore(LOOKS_AT_ONCE)
+        turn = asyncio.Semaphore(CHECKS_AT_ONCE)
 
         async def look_at(cid: Cid) -> None:
             async with turn:
