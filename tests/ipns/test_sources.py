@@ -43,7 +43,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def source(kind: str, outbound: HttpClient, origin: Origin) -> Source:
-    return SOURCES[kind](outbound, origin.url + "/", seconds=0.3)
+    return SOURCES[kind](outbound, origin.url + "/", seconds=2)
 
 
 async def test_a_record_is_handed_on_as_it_is(source: Source, kind: str, origin: Origin) -> None:
