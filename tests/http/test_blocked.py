@@ -96,7 +96,8 @@ async def refused(service: Service) -> set[str]:
     blocked = set()
     for what in EVERYTHING:
         answer = await ask(service, what)
-        assert answer.status in (200, 451), (what, answer.body)
+        # 404: the list has freed a name since it was resolved here, so that nothing is known yet.
+        assert answer.status in (200, 404, 451), (what, answer.body)
         if answer.status == 451:
             assert answer.json["code"] == "blocked"
             blocked.add(what)
