@@ -124,7 +124,10 @@ async def test_many_at_once_take_turns(count: int, is_guarded: bool) -> None:
     with ExitStack() as floods:
         urls = [floods.enter_context(flooding(first, ever)).url for _ in range(count // PER_SERVER)]
         guard = Guard(local_gateways=urls) if is_guarded else None
-        async with HttpClient(guard) as outbound:
+        limits = PoolLimits(
+            per_server=PER_SERVER, seconds=60
+        )  # of patience: the machine may be busy
+        async with HttpClient(guard, limits=limits) as outbound:
             await asyncio.gather(*(outcome(outbound, url) for url in urls))  # what is done once
             async with loop_lag() as lag:
                 failed = await asyncio.gather(
