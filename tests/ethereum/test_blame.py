@@ -63,9 +63,9 @@ async def test_names_that_hang_at_the_nodes_close_them_for_nobody(
     endless = "0x" + "04" * 20
     for node in nodes:
         node.endless.add(endless)
-    rpc: EthereumRpc | EthereumQuorum = rpc_of(outbound, clock, *nodes, seconds=1.0)
+    rpc: EthereumRpc | EthereumQuorum = rpc_of(outbound, clock, *nodes, seconds=3.0)
     if quorum > 1:
-        rpc = quorum_of(outbound, clock, *nodes, quorum=quorum, seconds=1.0)
+        rpc = quorum_of(outbound, clock, *nodes, quorum=quorum, seconds=3.0)
     for _ in range(3):
         hanging = [asyncio.create_task(rpc.call(endless, b"", bytes)) for _ in range(10)]
         await asyncio.gather(*hanging, return_exceptions=True)
@@ -80,7 +80,7 @@ async def test_a_hanging_name_does_not_keep_a_node_closed(
     """Where it was away for a while: whoever comes first afterwards asks it something harmless."""
     node, endless = nodes[0], "0x" + "04" * 20
     node.endless.add(endless)
-    rpc = rpc_of(outbound, clock, node, seconds=1.0)
+    rpc = rpc_of(outbound, clock, node, seconds=3.0)
     node.go_dark()
     await fails(rpc, 3)
     node.come_back()
