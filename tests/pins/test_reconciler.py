@@ -265,7 +265,8 @@ async def test_a_pin_during_its_contents_unpin_is_kept(pins: Pins, backend: Back
     await pins.remove(1)
     await until(lambda: backend.unpinned[cid(1)] == 1)
     await pins.add(1)
-    await until(lambda: backend.sent[cid(1)] == 2 and cid(1) in backend.held)
+    # Two, or more where the machine is too slow for a lease, which passes on then.
+    await until(lambda: backend.sent[cid(1)] >= 2 and cid(1) in backend.held)
     await pins.pinned(1)
     assert not backend.overlapped
 
