@@ -67,7 +67,7 @@ async def test_a_body_is_refused_wherever_it_is_sent(service: Service) -> None:
     assert (await service.pin(CID)).json["message"] == "Pin added"
 
 
-METHODS = ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "QUERY"]
+METHODS = ["PUT", "DELETE", "PATCH", "TRACE", "QUERY"]
 
 
 async def test_a_wrong_method_is_405_everywhere(service: Service) -> None:
@@ -75,12 +75,12 @@ async def test_a_wrong_method_is_405_everywhere(service: Service) -> None:
     for method in METHODS:
         with case(method):
             for path, allow in (
-                ("/version", "GET, HEAD"),
-                ("/spec", "GET, HEAD"),
-                ("/domain/resolve/a.eth", "GET, HEAD"),
-                (f"/ipfs/pin/add/{CID}", "POST"),
-                (f"/ipfs/pin/status/{CID}", "GET, HEAD"),
-                ("/ipfs/pin/ls", "GET, HEAD"),
+                ("/version", "GET, HEAD, OPTIONS"),
+                ("/spec", "GET, HEAD, OPTIONS"),
+                ("/domain/resolve/a.eth", "GET, HEAD, OPTIONS"),
+                (f"/ipfs/pin/add/{CID}", "OPTIONS, POST"),
+                (f"/ipfs/pin/status/{CID}", "GET, HEAD, OPTIONS"),
+                ("/ipfs/pin/ls", "GET, HEAD, OPTIONS"),
             ):
                 answer = await service.ask(method, path, key=None)
                 assert (answer.status, answer.headers["allow"]) == (405, allow)

@@ -4,7 +4,7 @@ Each request takes the same steps: route, credential, body, handler, answer. Eve
 way becomes a problem (RFC 9457), or below /psa an error of the Pinning Service API, in one place.
 The operations come from the description (spec.yaml), the answers from the handlers."""
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Collection, Iterable, MutableMapping
 from typing import Any, Final
 
 import structlog
@@ -22,6 +22,7 @@ from content_gateway.errors import (
 from content_gateway.http import problems
 from content_gateway.http.auth import CREDENTIAL_SOURCES, KeyVerifier, authenticate
 from content_gateway.http.bodies import SECONDS, Receive, read_body
+from content_gateway.http.cors import Cors
 from content_gateway.http.messages import (
     LARGE_BODY,
     Answer,
@@ -133,6 +134,7 @@ class Api:
         *,
         body_seconds: float = SECONDS,
         answers: FairSemaphore | None = None,
+        cors: Cors | None = None,
     ) -> None:
         """*answers* limits how many large answers are sent at the same time.
 
@@ -141,6 +143,7 @@ class Api:
         operations = list(operations)
         if wrong := _mismatch(operations, handlers):
             raise WrongSettings("\n".join(wrong))
+        self._cors = cors or Cors()
         self._turns = turns = RequestTurns()
         refusals = Refusals()
         self._table: dict[str, dict[str, _Route]] = {}
@@ -162,44 +165,71 @@ class Api:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request. Every exception becomes an answer here; none is raised."""
         request_id = next(self._request_ids)
+        shared = [(b"x-request-id", request_id.encode()), *self._cors.fields(scope["headers"])]
         try:
             try:
+                if scope["method"] == "OPTIONS":
+                    found = self._options(scope)
+                    await _await_turn(self._turns, scope)
+                    await _send(scope, send, 204, [*found, *shared], b"")
+                    return
                 route, argument = self._find(scope["path"], scope["method"])
             except HttpRefusal:
                 await _await_turn(self._turns, scope)
                 raise
             response = await route.answer(scope, argument, receive)
             if isinstance(response, ResponseStream):
-                await send_stream(response, request_id, scope, receive, send)
+                await send_stream(response, shared, scope, receive, send)
                 return
-            headers = [*response.headers, (b"x-request-id", request_id.encode())]
-            await _send(scope, send, response.status, headers, response.body)
+            await _send(scope, send, response.status, [*response.headers, *shared], response.body)
         except Exception as error:
             kind, detail, extra = _problem(error, request_id)
             if psa_errors.is_below(scope["path"]):
                 body = psa_errors.body_of(kind, detail)
-                headers = psa_errors.headers_of(kind, request_id)
+                headers = psa_errors.headers_of(kind)
             else:
                 body = problems.body_of(kind, detail, request_id)
-                headers = problems.headers_of(kind, request_id)
-            await _send(scope, send, kind.status, [*headers, *extra, length_of(body)], body)
+                headers = problems.headers_of(kind)
+            headers += [*extra, *shared, length_of(body)]
+            await _send(scope, send, kind.status, headers, body)
 
     def _find(self, path: str, method: str) -> tuple[_Route, str]:
         """The route of *path*, and the path's last segment, which is its parameter if it has one.
 
         Raises HttpRefusal: 404 for an unknown path, 405 for a method the path does not have."""
-        table = self._table
-        beginning, _, argument = path.rpartition("/")
-        found = table.get(path) or (argument and table.get(beginning + _PARAMETER))
-        if not found:
-            raise HttpRefusal(UNKNOWN_PATH)
+        found, argument = self._at(path)
         route = found.get(method)
         if route is None and method == "HEAD":
             route = found.get("GET")  # the server sends no body (RFC 9110 section 9.3.2)
         if route is None:
-            allowed = {*found, *(["HEAD"] if "GET" in found else [])}
-            raise HttpRefusal(WRONG_METHOD, (b"allow", ", ".join(sorted(allowed)).encode()))
+            raise HttpRefusal(WRONG_METHOD, (b"allow", _methods(found)))
         return route, argument
+
+    def _at(self, path: str) -> "tuple[dict[str, _Route], str]":
+        """The routes of *path* by method, and its parameter; raises HttpRefusal for 404."""
+        beginning, _, argument = path.rpartition("/")
+        found = self._table.get(path) or (argument and self._table.get(beginning + _PARAMETER))
+        if not found:
+            raise HttpRefusal(UNKNOWN_PATH)
+        return found, argument
+
+    def _options(self, scope: Scope) -> Headers:
+        """The fields of the answer to OPTIONS, which needs no key (RFC 9110 section 9.3.7).
+
+        Raises HttpRefusal for an unknown path, and UnexpectedBody."""
+        if SENT_BODY in scope.get("extensions", ()):
+            raise UnexpectedBody
+        is_any = scope["path"] == "*"
+        methods = _methods(
+            set().union(*self._table.values()) if is_any else self._at(scope["path"])[0]
+        )
+        return [(b"allow", methods), *self._cors.preflight(scope["headers"], methods)]
+
+
+def _methods(routes: Collection[str]) -> bytes:
+    """The value of Allow for a path with these *routes*, by method."""
+    named = {*routes, "OPTIONS", *(["HEAD"] if "GET" in routes else [])}
+    return ", ".join(sorted(named)).encode()
 
 
 async def _await_turn(turns: RequestTurns, scope: Scope) -> None:

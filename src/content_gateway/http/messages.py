@@ -52,7 +52,7 @@ def _nothing() -> None:
 
 
 class Response(msgspec.Struct, frozen=True):
-    """A whole answer; only the field x-request-id is added to it."""
+    """A whole answer; only what every answer has is added to its fields."""
 
     body: bytes
     headers: Headers

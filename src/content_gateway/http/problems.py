@@ -258,11 +258,10 @@ def body_of(kind: Kind, detail: str, request_id: str) -> bytes:
     )
 
 
-def headers_of(kind: Kind, request_id: str) -> Headers:
-    """The header fields of a problem, except its length."""
+def headers_of(kind: Kind) -> Headers:
+    """The header fields of a problem, but those that every answer has, and its length."""
     return [
         (b"content-type", MEDIA_TYPE),
         (b"cache-control", b"no-store"),
-        (b"x-request-id", request_id.encode()),
         *kind.headers,
     ]

@@ -310,8 +310,11 @@ class HardenedProtocol(HttpToolsProtocol):
         if not self.transport.is_closing():
             request_id = next(self.server_state.request_ids)
             body = problems.body_of(kind, kind.detail, request_id)
-            head = self._header_lines(problems.headers_of(kind, request_id))
-            length = b"content-length: %d\r\n\r\n" % len(body)
+            head = self._header_lines(problems.headers_of(kind))
+            length = b"x-request-id: %b\r\ncontent-length: %d\r\n\r\n" % (
+                request_id.encode(),
+                len(body),
+            )
             self.transport.send(STATUS_LINE[kind.status] + head + length + body)
             self.transport.close()
         return ValueError(kind.code)

@@ -15,7 +15,7 @@ from content_gateway.concurrency.fair_semaphore import FairSemaphore
 from content_gateway.errors import GatewayError
 from content_gateway.http.bodies import Receive
 from content_gateway.http.messages import LARGE_BODY, ResponseStream, address_of
-from content_gateway.http.problems import OLD_HTTP, HttpRefusal
+from content_gateway.http.problems import OLD_HTTP, Headers, HttpRefusal
 from content_gateway.http.protocol import CONNECTION, Connection
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -88,23 +88,24 @@ class _SendRate:
 
 async def send_stream(
     stream: ResponseStream,
-    request_id: str,
+    shared: Headers,
     scope: MutableMapping[str, Any],
     receive: Receive,
     send: Send,
 ) -> None:
-    """Send *stream*, one chunk in memory at a time.
+    """Send *stream*, one chunk in memory at a time; its fields are its own and the *shared* ones.
 
     An error before the first chunk is raised, since an error answer can still be sent; a later one
     resets the connection, as does a client that reads too slowly. Closes *stream* in the end."""
     connection: Connection = scope["state"][CONNECTION]
+    request_id = dict(shared)[b"x-request-id"].decode()
     try:
         has_length = any(name == b"content-length" for name, _ in stream.headers)
         if scope["http_version"] == "1.0" and not has_length:
             # HTTP/1.0 has no chunked coding: its client could not tell half an answer from a whole.
             raise HttpRefusal(OLD_HTTP)
         chunk = await anext(stream.chunks, None)
-        headers = [*stream.headers, (b"x-request-id", request_id.encode())]
+        headers = [*stream.headers, *shared]
         await send({"type": "http.response.start", "status": stream.status, "headers": headers})
         connection.use_large_buffer(True)
         try:

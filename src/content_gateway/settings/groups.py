@@ -16,6 +16,7 @@ from content_gateway.settings.values import (
     LocalOrigin,
     Multiaddr,
     OptionalHttpUrl,
+    Origin,
     Replicas,
     SqliteUrl,
 )
@@ -46,6 +47,14 @@ class KeySettings(Group):
 
     mode: Literal["issued", "open"] = Field(
         "issued", description="who is let in: keys we issued, or any key (loopback only)"
+    )
+
+
+class CorsSettings(Group):
+    """Browsers."""
+
+    origins: tuple[Origin, ...] = Field(
+        (), description="origins whose pages may call this service (`https://app.example`); *: any"
     )
 
 

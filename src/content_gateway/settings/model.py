@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, model_validator
 from content_gateway.settings.groups import (
     BasenamesSettings,
     ClusterSettings,
+    CorsSettings,
     DatabaseSettings,
     DenylistSettings,
     EmbeddedSettings,
@@ -41,6 +42,7 @@ class Settings(Group):
     data_dir: Path = Field(Path(".content-gateway"), description="the ledger and the blocks")
     spec_file: Path = Field(PACKAGED_SPEC, description="the OpenAPI description that is served")
     keys: KeySettings = KeySettings()
+    cors: CorsSettings = CorsSettings()
     database: DatabaseSettings = DatabaseSettings()
     names: NameSettings = NameSettings()
     ens: EnsSettings = EnsSettings()

@@ -11,6 +11,9 @@ from pydantic import AfterValidator
 
 from content_gateway.model import multiaddr
 
+_ORIGIN = re.compile(r"(https?)://(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?", re.ASCII)
+_DEFAULT_PORTS = {"https": "443", "http": "80"}
+
 
 def _http_url(text: str) -> str:
     parts = urlsplit(text)
@@ -48,6 +51,18 @@ def _local_origin(text: str) -> str:
     return text
 
 
+def _origin(text: str) -> str:
+    """As a browser writes it (RFC 6454 section 6.2): anything else would match no page."""
+    found = _ORIGIN.fullmatch(text)
+    if text == "*" or (found and found[2] != _DEFAULT_PORTS[found[1]] and _is_port(found[2])):
+        return text
+    raise ValueError("must be an origin, as https://app.example or http://localhost:3000, or *")
+
+
+def _is_port(text: str | None) -> bool:
+    return text is None or 0 < int(text) < 65536
+
+
 def _replicas(number: int) -> int:
     if not -1 <= number <= 1000:
         raise ValueError("must be -1 (all peers), 0 (the cluster's default) or a number of peers")
@@ -66,6 +81,7 @@ def _multiaddr(text: str) -> str:
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 LocalOrigin = Annotated[str, AfterValidator(_local_origin)]
 OptionalHttpUrl = Annotated[str, AfterValidator(lambda text: text and _http_url(text))]
+Origin = Annotated[str, AfterValidator(_origin)]
 Replicas = Annotated[int, AfterValidator(_replicas)]
 Multiaddr = Annotated[str, AfterValidator(_multiaddr)]
 IpAddress = Annotated[str, AfterValidator(_ip_address)]

@@ -15,6 +15,7 @@ from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import ContractBroken
 from content_gateway.http.asgi import Api
 from content_gateway.http.auth import KeyVerifier
+from content_gateway.http.cors import Cors
 from content_gateway.http.openapi import Contract, Operation
 from content_gateway.http.operations.domains import NameHandlers
 from content_gateway.http.operations.pinning_service import PsaHandlers
@@ -101,7 +102,8 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             **psa.by_id,
             **TrustlessHandlers(served, denylist, answers).by_id,
         }
-        api = Api(operations_of(contract), handlers, keys, answers=answers)
+        cors = Cors(settings.cors.origins)
+        api = Api(operations_of(contract), handlers, keys, answers=answers, cors=cors)
         yield Application(
             api=api,
             directory=names.directory,

@@ -31,12 +31,11 @@ def body_of(kind: Kind, detail: str) -> bytes:
     return msgspec.json.encode({"error": {"reason": reason, "details": details}})
 
 
-def headers_of(kind: Kind, request_id: str) -> Headers:
-    """The header fields of a failure, except its length."""
+def headers_of(kind: Kind) -> Headers:
+    """As those of `problems.headers_of`."""
     more = [_BEARER] if kind.status == 401 else kind.headers
     return [
         (b"content-type", b"application/json"),
         (b"cache-control", b"no-store"),
-        (b"x-request-id", request_id.encode()),
         *more,
     ]

@@ -1,0 +1,69 @@
+"""CORS: which pages of other origins may call this service, and what of an answer they may read.
+
+Knows the CORS protocol of the Fetch standard (fetch.spec.whatwg.org, section 3.3). Keys travel in
+header fields and never in cookies, so that credentials are not allowed, and `*` is safe. Which
+methods a path has is left to asgi.py."""
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from content_gateway.http.problems import Headers
+
+ANY: Final = "*"
+# The request fields of ours that a page may send; a browser asks for all but the safelisted ones.
+ALLOWED: Final = (
+    b"authorization",
+    b"cache-control",
+    b"content-type",
+    b"if-none-match",
+    b"x-api-key",
+)
+# The answer fields of ours that a page may read besides the safelisted ones; `*` would leave out
+# none today, but older browsers take it for a name.
+EXPOSED: Final = (
+    *(b"accept-ranges", b"age", b"cache-status", b"content-disposition", b"content-gateway-failed"),
+    *(b"content-gateway-wallet", b"etag", b"retry-after", b"www-authenticate"),
+    *(b"x-content-type-options", b"x-ipfs-path", b"x-ipfs-roots", b"x-request-id"),
+)
+# Seconds that a browser may keep a preflight's answer: Firefox' most; Chromium cuts it to 7200.
+_MAX_AGE: Final = b"86400"
+_VARY: Final = (b"vary", b"origin")
+_MAY_READ: Final = (b"access-control-expose-headers", b", ".join(EXPOSED))
+
+
+class Cors:
+    """Lets pages of *origins* call: `https://app.example`; `*`: of any; empty: of no other."""
+
+    def __init__(self, origins: Collection[str] = ()) -> None:
+        self._origins = frozenset(origin.encode() for origin in origins)
+        self._is_open = ANY.encode() in self._origins
+        # Where any origin may read, the answer is the same for all, and shared caches may keep it.
+        self._for_any: Headers = [(b"access-control-allow-origin", b"*"), _MAY_READ]
+
+    def fields(self, headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+        """The fields that every answer to a request with these *headers* gets."""
+        if self._is_open:
+            return self._for_any
+        if not self._origins:
+            return []
+        origin = _value(headers, b"origin")
+        if origin not in self._origins:
+            return [_VARY]
+        return [(b"access-control-allow-origin", origin), _MAY_READ, _VARY]
+
+    def preflight(self, headers: Iterable[tuple[bytes, bytes]], methods: bytes) -> Headers:
+        """What is added to `fields` in the answer to OPTIONS, for a path that has *methods*.
+
+        Nothing for a request that is no preflight. What the page may do is said in full, whatever
+        it asks for, so that the browser's cache has it for the next question too."""
+        if not self._origins or _value(headers, b"access-control-request-method") is None:
+            return []
+        return [
+            (b"access-control-allow-methods", methods),
+            (b"access-control-allow-headers", b", ".join(ALLOWED)),
+            (b"access-control-max-age", _MAX_AGE),
+        ]
+
+
+def _value(headers: Iterable[tuple[bytes, bytes]], field: bytes) -> bytes | None:
+    return next((value for name, value in headers if name == field), None)
