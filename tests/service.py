@@ -4,6 +4,7 @@ Built by the same wiring/ as production, from settings; every answer a test gets
 contract check."""
 
 import asyncio
+import gzip
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -49,14 +50,17 @@ class Service:
         headers: Sequence[tuple[str, str]] = (),
         body: bytes | None = None,
     ) -> Answer:
-        """The checked answer to a request for *path*, which is sent as it is spelt."""
+        """The checked answer to a request for *path*, sent as it is spelt; not compressed."""
         fields = [*headers, *([("x-api-key", key)] if key is not None else [])]
         url = URL(self.url + path, encoded=True)
         async with self.session.request(
             method, url, headers=fields, data=body, allow_redirects=False
         ) as response:
             lower = {name.lower(): value for name, value in response.headers.items()}
-            answer = Answer(response.status, lower, await response.read())
+            read = await response.read()
+            if lower.get("content-encoding") == "gzip":
+                read = gzip.decompress(read)
+            answer = Answer(response.status, lower, read)
         self.contract.check(method, path.partition("?")[0], answer)
         return answer
 
@@ -104,7 +108,9 @@ async def running_service(data_dir: Path, **chosen: Any) -> AsyncIterator[Servic
         server.owns_signals = False
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         connector = aiohttp.TCPConnector(limit=0)
-        async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as session:
+        async with aiohttp.ClientSession(
+            connector=connector, auto_decompress=False, skip_auto_headers=["Accept-Encoding"]
+        ) as session:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
             yield Service(url, gateway, session, contract())
         server.should_exit = True

@@ -55,6 +55,42 @@ async def test_an_edit_shows_in_the_next_answer(service: Service, spec_file: Pat
     assert after.headers["etag"] != before.headers["etag"]
 
 
+@pytest.mark.parametrize(
+    ("asked", "is_gzip"),
+    [
+        (None, False),
+        ("gzip", True),
+        ("deflate, GZIP;q=0.5, br", True),
+        ("*", True),
+        ("gzip;q=0, *", False),
+        ("br", False),
+        ("", False),
+    ],
+)
+async def test_the_spec_is_compressed_where_asked_for(
+    service: Service, asked: str | None, is_gzip: bool
+) -> None:
+    """Each coding has a validator of its own; answers with a key are never compressed."""
+    fields = [] if asked is None else [("Accept-Encoding", asked)]
+    answer = await service.ask("GET", "/spec", key=None, headers=fields)
+    plain = await service.ask("GET", "/spec", key=None)
+    assert answer.headers["vary"] == "accept-encoding"
+    assert ("content-encoding" in answer.headers) == is_gzip
+    assert (answer.headers["etag"] != plain.headers["etag"]) == is_gzip
+    assert answer.body == plain.body
+    assert (int(answer.headers["content-length"]) < len(plain.body)) == is_gzip
+    known = [*fields, ("If-None-Match", answer.headers["etag"])]
+    assert (await service.ask("GET", "/spec", key=None, headers=known)).status == 304
+    keyed = await service.ask("GET", "/ipfs/pin/ls", headers=fields)
+    assert "content-encoding" not in keyed.headers
+
+
+async def test_a_weight_that_is_none_is_refused(service: Service) -> None:
+    """Whoever writes it would not know which coding is sent."""
+    answer = await service.ask("GET", "/spec", headers=[("Accept-Encoding", "gzip;q=nan")])
+    assert (answer.status, answer.json["code"]) == (400, "bad-request")
+
+
 @pytest.mark.parametrize("path", ["/version", "/spec"])
 async def test_a_known_body_is_not_sent_again(service: Service, path: str) -> None:
     """If-None-Match with the current validator gets 304 and no body."""

@@ -5,6 +5,7 @@ only when its modification time, size or inode changes, in a thread, and a versi
 leaves the last good one in its place; what the operations do is left to asgi.py."""
 
 import asyncio
+import gzip
 import hashlib
 import re
 from collections.abc import Iterator
@@ -45,11 +46,16 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The description, ready to be served. *etag* is a quoted validator (RFC 9110)."""
+    """The description, ready to be served, also compressed.
+
+    *etag* and *gzip_etag* are quoted validators: each coding is a representation of its own
+    (RFC 9110 section 8.8.3.3)."""
 
     version: str
     json: bytes
     etag: bytes
+    gzip: bytes
+    gzip_etag: bytes
     operations: tuple[Operation, ...]
 
 
@@ -144,8 +150,15 @@ def understand(text: str) -> Document:
     if not isinstance(version, str) or not _VERSION.fullmatch(version):
         raise ValueError("info.version is not <major>.<minor>.<patch>")
     body = msgspec.json.encode(tree)
-    etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'.encode()
-    return Document(version, body, etag, tuple(_operations(tree)))
+    digest = hashlib.sha256(body).hexdigest()[:32].encode()
+    return Document(
+        version=version,
+        json=body,
+        etag=b'"%b"' % digest,
+        gzip=gzip.compress(body, mtime=0),
+        gzip_etag=b'"%b.gzip"' % digest,
+        operations=tuple(_operations(tree)),
+    )
 
 
 def _operations(tree: dict[str, Any]) -> Iterator[Operation]:

@@ -136,7 +136,7 @@ UNKNOWN_MEDIA_TYPE: Final = Kind(
     _CLOSE,
 )
 BAD_WEIGHT: Final = Kind(
-    400, "bad-request", "Bad request", "A weight in the Accept field is not a number from 0 to 1."
+    400, "bad-request", "Bad request", "A weight (q=) is not a number from 0 to 1."
 )
 NOT_ACCEPTABLE: Final = Kind(
     406,

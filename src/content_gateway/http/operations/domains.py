@@ -5,7 +5,7 @@ may ask, and what an error looks like, is left to asgi.py."""
 
 import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 from urllib.parse import parse_qs
 
@@ -22,6 +22,7 @@ from content_gateway.http.messages import (
     length_of,
     listed,
 )
+from content_gateway.http.negotiation import accepts_gzip
 from content_gateway.http.openapi import Contract
 from content_gateway.http.operations.domain_answers import (
     RenderedResolutions,
@@ -37,6 +38,8 @@ from content_gateway.names.directory import Directory
 
 _COIN_TYPE: Final = re.compile(r"coin[-_]?(type)?", re.IGNORECASE)  # and what is meant for it
 _REVALIDATE: Final = (b"cache-control", b"no-cache")
+_VARY: Final = (b"vary", b"accept-encoding")
+_GZIP: Final = (b"content-encoding", b"gzip")
 
 
 class NameHandlers:
@@ -75,7 +78,9 @@ class NameHandlers:
     async def spec(self, request: Request) -> Response:
         """The whole description as JSON, as it stands on disk now."""
         document = await self._contract.current()
-        return _validated(request, document.etag, document.json)
+        if accepts_gzip(request.headers):
+            return _validated(request, document.gzip_etag, document.gzip, _VARY, coding=[_GZIP])
+        return _validated(request, document.etag, document.json, _VARY)
 
     async def resolve(self, request: Request) -> Response:
         """What a domain points at."""
@@ -132,10 +137,16 @@ def _demands_refresh(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     return False
 
 
-def _validated(request: Request, etag: bytes, body: bytes) -> Response:
+def _validated(
+    request: Request,
+    etag: bytes,
+    body: bytes,
+    *more: tuple[bytes, bytes],
+    coding: Sequence[tuple[bytes, bytes]] = (),
+) -> Response:
     """*body* under *etag*, or 304 where the caller has it already (RFC 9110, If-None-Match)."""
-    headers = [(b"etag", etag), _REVALIDATE]
+    headers = [(b"etag", etag), _REVALIDATE, *more]
     if has_current_etag(request.headers, etag):
         # Its length would be that of the body it does not have (RFC 9110, 8.6).
         return Response(b"", headers, 304)
-    return Response(body, [JSON, *headers, length_of(body)])
+    return Response(body, [JSON, *coding, *headers, length_of(body)])

@@ -3,7 +3,6 @@
 Knows ipfs/specs trustless-gateway.md: raw blocks and CARs by their CID, how the form is asked for,
 and the header fields of what never changes. Only what is held is served."""
 
-import re
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -24,8 +23,8 @@ from content_gateway.http.messages import (
     length_of,
     listed,
 )
+from content_gateway.http.negotiation import accepted
 from content_gateway.http.problems import (
-    BAD_WEIGHT,
     NO_FORMAT,
     NOT_ACCEPTABLE,
     ONLY_IF_CACHED,
@@ -52,7 +51,6 @@ _PARAMETERS: Final = (
     *("format", "dag-scope", "entity-bytes", "car-version", "car-order", "car-dups"),
     *("filename", "download"),  # a path gateway's; they change nothing here
 )
-_WEIGHT: Final = re.compile(rb"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 # What is read from the store at once, in turn by client: its threads take one after the other.
 _READS: Final = 2
 _WAITING_READS: Final = 1_000
@@ -167,10 +165,9 @@ class TrustlessHandlers:
 def _wanted(request: Request) -> _Wanted:
     """The form that *request* asks for; raises InvalidQuery and HttpRefusal."""
     asked = parse_query(request.query, _PARAMETERS)
-    accepted = [value for name, value in request.headers if name == b"accept"]
     form = asked.get("format")
     if form is None:
-        is_car = _accepts_car(accepted)
+        is_car = _accepts_car(request.headers)
     elif form in ("raw", "car"):
         is_car = form == "car"
     else:
@@ -187,20 +184,18 @@ def _wanted(request: Request) -> _Wanted:
     return _Wanted(is_car, _SCOPES[scope], form is not None)
 
 
-def _accepts_car(fields: Iterable[bytes]) -> bool:
+def _accepts_car(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Whether Accept asks for a CAR, not a raw block; raises HttpRefusal where for neither."""
-    ranges = [member for field in fields for member in listed(field.lower()) if member]
-    accepted: list[tuple[float, bool]] = []
-    for member in ranges:
-        media_type, *parameters = [part.strip() for part in member.split(b";")]
-        given = dict(parameter.partition(b"=")[::2] for parameter in parameters)
-        weight = _weight(given.pop(b"q", b"1"))
+    asked = accepted(headers, b"accept")
+    fitting: list[tuple[float, bool]] = []
+    for media_type, given, weight in asked:
         fits = all(value.strip(b'"') in _TAKEN.get(name, ()) for name, value in given.items())
         if weight and (media_type == _RAW or (media_type == _CAR and fits)):
-            accepted.append((weight, media_type == _CAR))
-    if not accepted:
-        raise HttpRefusal(NO_FORMAT if ranges in ([], [b"*/*"]) else NOT_ACCEPTABLE)
-    return max(accepted, key=lambda wanted: wanted[0])[1]
+            fitting.append((weight, media_type == _CAR))
+    if not fitting:
+        is_any = all(one == (b"*/*", {}, 1.0) for one in asked)
+        raise HttpRefusal(NO_FORMAT if is_any else NOT_ACCEPTABLE)
+    return max(fitting, key=lambda wanted: wanted[0])[1]
 
 
 def _wants_only_cached(headers: Iterable[tuple[bytes, bytes]]) -> bool:
@@ -209,13 +204,6 @@ def _wants_only_cached(headers: Iterable[tuple[bytes, bytes]]) -> bool:
         name == b"cache-control" and b"only-if-cached" in listed(value.lower())
         for name, value in headers
     )
-
-
-def _weight(text: bytes) -> float:
-    """A weight (RFC 9110 section 12.4.2); raises HttpRefusal for what is none, such as `nan`."""
-    if _WEIGHT.fullmatch(text) is None:
-        raise HttpRefusal(BAD_WEIGHT)
-    return float(text)
 
 
 def _headers(cid: Cid, wanted: _Wanted) -> Headers:
