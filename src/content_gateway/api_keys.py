@@ -155,6 +155,10 @@ class IssuedKeys:
         self._latest = (now, ticks)
         return now
 
+    def describe(self, key: str) -> KeyRecord | None:
+        """What is stored of *key*; raises StorageUnavailable."""
+        return self._store.find(hashed(key))
+
     def all(self) -> Sequence[KeyRecord]:
         """Every key that was ever issued, oldest first."""
         return self._store.all()
@@ -168,6 +172,9 @@ class OpenKeys:
     def identify(self, key: str) -> Requestor:
         """The requestor named by *key*; raises KeyRefused."""
         return _open_requestor(key)
+
+    def describe(self, _: str) -> None:
+        """None: nothing is stored of such a key."""
 
 
 @lru_cache(maxsize=10_000)

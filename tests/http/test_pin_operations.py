@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -100,6 +101,40 @@ async def test_nobody_sees_the_pins_of_another(service: Service) -> None:
             assert (answer.status, answer.json["code"]) == (400, "invalid-cid")
 
 
+# -- names and metadata --------------------------------------------------------------------
+
+
+async def test_a_pin_has_a_name_and_metadata_on_both_faces(service: Service) -> None:
+    """Given with the pin, and again with a repeat, which adds nothing."""
+    query = "?name=site%20one&meta=" + quote('{"commit":"3f2a9c1"}')
+    assert (await service.pin(V1 + query)).json["message"] == "Pin added"
+    for page in (await ls(service), await service.psa("GET", "/pins?status=queued,pinning,pinned")):
+        pin = page.json["results"][0]
+        pin = pin.get("pin", pin)
+        assert (pin["name"], pin["meta"]) == ("site one", {"commit": "3f2a9c1"})
+    result = (await status(service, V1)).json["result"]
+    assert (result["name"], result["meta"]) == ("site one", {"commit": "3f2a9c1"})
+    exists = {"message": "A pin already exists for this CID and API key"}
+    assert (await service.pin(V1 + "?name=two")).json == exists
+    assert (await service.pin(V1)).json == exists
+    result = (await status(service, V1)).json["result"]
+    assert (result["name"], result["meta"]) == ("two", {"commit": "3f2a9c1"})
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("?name=" + "a" * 256, "?name=%00", "?nmae=x", "?meta=x", "?meta=[]", "?name=a&name=b"),
+        *("?meta=" + quote('{"a":1}'), "?meta=" + quote('{"a":"' + "b" * 4096 + '"}')),
+    ],
+)
+async def test_what_cannot_be_kept_with_a_pin_is_refused(service: Service, query: str) -> None:
+    """Nothing is pinned then."""
+    answer = await service.pin(V1 + query)
+    assert (answer.status, answer.json["code"]) == (400, "invalid-query")
+    assert (await status(service, V1)).status == 404
+
+
 # -- removal --------------------------------------------------------------------------------
 
 
@@ -186,7 +221,7 @@ BAD_QUERIES = [
     ("?status=pinned,", "invalid-query"),
     ("?status=Pinned", "invalid-query"),
     ("?status=unpinning", "invalid-query"),
-    ("?status=pinned&status=failed", "invalid-query"),
+    ("?cursor=1&cursor=2", "invalid-query"),
     ("?state=pinned", "invalid-query"),
     ("?limit=1&x", "invalid-query"),
     ("?%FF=1", "invalid-query"),

@@ -130,13 +130,23 @@ WRONG_FILTERS = [
     *("limit=0", "limit=1001", "limit=x", "limit=", "limit=1&limit=1"),
     *("status=", "status=done", "status=unpinned", "status=pinned;failed"),
     *("match=fuzzy", "match=", "name=" + "a" * 256, "name=%00", "nmae=x", "cid=", "cid=x"),
-    *("cid=" + ",".join([V1] * 11), f"cid={V1}&cid={V1}"),
+    *("cid=" + ",".join([V1] * 11), "&".join([f"cid={V1}"] * 11)),
     *("before=yesterday", "before=2026-11-21", "after=2026-13-01T00:00:00Z", "before="),
     *("before=2026-11-21T12:00:00", "after=9999-12-31T23:59:59-23:00"),
     *("before=2026-11-21T12:00:00.1234567890Z", "after=%D9%A2026-11-21T12:00:00Z"),
     *("meta=x", "meta=[]", "meta=" + quote('{"a":1}'), "meta=" + quote("[" * 500)),
     *("meta=null", "%FF=1"),
 ]
+
+
+async def test_a_list_may_be_written_in_both_ways(service: Service) -> None:
+    """Members separated by commas, as the API has it, and the parameter again, as generators do."""
+    await service.psa("POST", body={"cid": V1})
+    for query in ("status=queued,pinning,pinned", "status=queued&status=pinning,pinned"):
+        page = (await service.psa("GET", f"/pins?{query}&cid={V1}&cid={V1}")).json
+        assert [pin["pin"]["cid"] for pin in page["results"]] == [V1]
+    native = await service.ask("GET", "/ipfs/pin/ls?status=queued&status=pinning&status=pinned")
+    assert native.json["count"] == 1
 
 
 async def test_a_filter_that_is_not_understood_is_refused(service: Service) -> None:

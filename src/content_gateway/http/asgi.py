@@ -21,7 +21,7 @@ from content_gateway.errors import (
 )
 from content_gateway.http import problems
 from content_gateway.http.auth import CREDENTIAL_SOURCES, KeyVerifier, authenticate
-from content_gateway.http.bodies import SECONDS, Receive, read_body
+from content_gateway.http.bodies import SECONDS, Receive, pass_over_empty, read_body
 from content_gateway.http.cors import Cors
 from content_gateway.http.messages import (
     LARGE_BODY,
@@ -103,9 +103,10 @@ class _Route:
         if not self._turns.try_begin(charged):  # mostly it may, and no coroutine is needed
             await self._turns.wait(charged)
         if SENT_BODY in scope.get("extensions", ()):
-            if not self._takes_body:
-                raise UnexpectedBody
-            body = await read_body(scope, receive, seconds=self._body_seconds)
+            if self._takes_body:
+                body = await read_body(scope, receive, seconds=self._body_seconds)
+            else:
+                await pass_over_empty(scope, receive, seconds=self._body_seconds)
         if ENCODED_SLASH in argument:
             argument = argument.replace(ENCODED_SLASH, "/")
         request = Request(argument, scope["query_string"], headers, principal, body, charged)

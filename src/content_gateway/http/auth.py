@@ -8,8 +8,10 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
-from content_gateway.api_keys import Requestor
+from content_gateway.api_keys import KeyRecord, Requestor
 from content_gateway.errors import KeyRefused, ScopeMissing
+
+ANY_SCOPE: Final = "any"  # of an operation that every good key may call
 
 Fields: TypeAlias = Iterable[tuple[bytes, bytes]]
 
@@ -19,6 +21,9 @@ class KeyVerifier(Protocol):
 
     def identify(self, key: str) -> Requestor:
         """The requestor behind *key*; raises KeyRefused or StorageUnavailable."""
+
+    def describe(self, key: str) -> KeyRecord | None:
+        """What is stored of *key*, None if it was not issued; raises StorageUnavailable."""
 
 
 class Principal(msgspec.Struct, frozen=True):
@@ -57,7 +62,7 @@ def authenticate(
     """Who sent *headers*; raises KeyRefused, ScopeMissing or StorageUnavailable."""
     key = source(headers)
     requestor = keys.identify(key)
-    if scope not in requestor.scopes:
+    if scope != ANY_SCOPE and scope not in requestor.scopes:
         raise ScopeMissing(f"The API key does not have the scope '{scope}'.")
     return Principal(requestor, key)
 

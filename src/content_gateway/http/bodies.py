@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Final
 
+from content_gateway.errors import UnexpectedBody
 from content_gateway.http.problems import (
     BODY_WITHOUT_LENGTH,
     CUT_BODY,
@@ -18,6 +19,7 @@ from content_gateway.http.problems import (
 from content_gateway.http.protocol import MAX_BODY_BYTES, SENT_BODY
 
 SECONDS: Final = 10.0  # until a body must be there
+_EMPTY_BYTES: Final = 16  # an empty object, and white space
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -42,6 +44,19 @@ async def read_body(scope: MutableMapping[str, Any], receive: Receive, *, second
         raise HttpRefusal(CUT_BODY)
     body: bytes = message["body"]
     return body
+
+
+async def pass_over_empty(
+    scope: MutableMapping[str, Any], receive: Receive, *, seconds: float
+) -> None:
+    """Take the empty JSON object that some generated clients send where no body belongs.
+
+    Raises UnexpectedBody for any other body."""
+    length = scope["extensions"][SENT_BODY]["length"]
+    if length is None or length > _EMPTY_BYTES or not _is_json(scope["headers"]):
+        raise UnexpectedBody
+    if (await read_body(scope, receive, seconds=seconds)).split() not in ([b"{}"], [b"{", b"}"]):
+        raise UnexpectedBody
 
 
 def _is_json(headers: Iterable[tuple[bytes, bytes]]) -> bool:

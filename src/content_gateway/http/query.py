@@ -6,12 +6,19 @@ would show, or let somebody remove, more than was meant. Handlers know their par
 import re
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Annotated, Final
 from urllib.parse import parse_qsl
+
+import msgspec
 
 from content_gateway.errors import InvalidQuery
 
-_FIELDS: Final = 16
+MAX_NAME: Final = 255  # characters
+# A text with a NUL in it is not kept whole by every ledger.
+Text = Annotated[str, msgspec.Meta(pattern=r"^[^\x00]*$")]
+
+_FIELDS: Final = 32
+_TEXTS: Final = msgspec.json.Decoder(dict[str, Text])
 _NUMBER: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 # RFC 3339 section 5.6; Go writes up to nine digits of a second.
 _MOMENT: Final = re.compile(
@@ -20,8 +27,13 @@ _MOMENT: Final = re.compile(
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-def parse_query(query: bytes, known: Collection[str]) -> dict[str, str]:
-    """The parameters in *query*; raises InvalidQuery when one is not *known* or is given twice."""
+def parse_query(
+    query: bytes, known: Collection[str], *, lists: Collection[str] = ()
+) -> dict[str, str]:
+    """The parameters in *query*; raises InvalidQuery when one is not *known* or is given twice.
+
+    Those of *lists* may be given again: their members are joined by commas, which is the other way
+    to write a list (OpenAPI, style `form`)."""
     if not query:
         return {}
     try:
@@ -35,9 +47,9 @@ def parse_query(query: bytes, known: Collection[str]) -> dict[str, str]:
             raise InvalidQuery(
                 f"There is no parameter '{name[:40]}' here; there are: {', '.join(sorted(known))}."
             )
-        if name in parameters:
+        if name in parameters and name not in lists:
             raise InvalidQuery(f"The parameter '{name}' is given twice.")
-        parameters[name] = value
+        parameters[name] = f"{parameters[name]},{value}" if name in parameters else value
     return parameters
 
 
@@ -48,6 +60,23 @@ def number(name: str, text: str | None, *, least: int, most: int, default: int) 
     if not _NUMBER.fullmatch(text) or not least <= int(text) <= most:
         raise InvalidQuery(f"{name} must be a whole number from {least} to {most}.")
     return int(text)
+
+
+def texts(name: str, text: str | None) -> dict[str, str]:
+    """The JSON object *text*, whose values are text, {} for None; raises InvalidQuery."""
+    if text is None:
+        return {}
+    try:
+        return _TEXTS.decode(text)
+    except (msgspec.DecodeError, RecursionError) as wrong:
+        raise InvalidQuery(f"{name} must be a JSON object whose values are text.") from wrong
+
+
+def name_for_people(text: str | None) -> str | None:
+    """The parameter `name`; raises InvalidQuery."""
+    if text is not None and (len(text) > MAX_NAME or "\0" in text):
+        raise InvalidQuery(f"name has at most {MAX_NAME} characters, and none of them is NUL.")
+    return text
 
 
 def choices(name: str, text: str | None, allowed: Collection[str]) -> list[str]:

@@ -18,6 +18,7 @@ from content_gateway.http.auth import KeyVerifier
 from content_gateway.http.cors import Cors
 from content_gateway.http.openapi import Contract, Operation
 from content_gateway.http.operations.domains import NameHandlers
+from content_gateway.http.operations.keys import KeyHandlers
 from content_gateway.http.operations.pinning_service import PsaHandlers
 from content_gateway.http.operations.pins import PinHandlers
 from content_gateway.http.operations.trustless_gateway import TrustlessHandlers
@@ -98,6 +99,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         answers = large_answers(settings.limits.large_answers)
         handlers = {
             **NameHandlers(contract=contract, directory=names.directory, ipns=names.ipns).by_id,
+            **KeyHandlers(keys, pins.pinning).by_id,
             **PinHandlers(pins.pinning).by_id,
             **psa.by_id,
             **TrustlessHandlers(served, denylist, answers).by_id,

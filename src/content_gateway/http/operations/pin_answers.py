@@ -94,7 +94,12 @@ def pin_removed(spelling: str) -> Response:
 
 
 def _listed(status: PinStatus) -> dict[str, Any]:
-    return {**status.pin.fields, "status": status.state.value}
+    shown: dict[str, Any] = {**status.pin.fields, "status": status.state.value}
+    if status.pin.label.name is not None:
+        shown["name"] = status.pin.label.name
+    if status.pin.label.meta:
+        shown["meta"] = status.pin.label.meta
+    return shown
 
 
 def _peer(peer: Peer) -> dict[str, str]:

@@ -13,13 +13,22 @@ from msgspec import Meta
 
 from content_gateway.codecs.timestamps import at_microseconds, microseconds
 from content_gateway.errors import InvalidBody, InvalidCid, InvalidQuery, PinNotFound
-from content_gateway.http.query import choice, choices, moment, number, parse_query
+from content_gateway.http.query import (
+    MAX_NAME,
+    Text,
+    choice,
+    choices,
+    moment,
+    name_for_people,
+    number,
+    parse_query,
+    texts,
+)
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState
 from content_gateway.model.pins import MAX_LABEL_BYTES, Label, Match, Pin, Search
 from content_gateway.pins.origins import MOST_ORIGINS, OriginRules
 
-MAX_NAME: Final = 255
 MAX_CIDS: Final = 10
 _PARAMETERS: Final = ("cid", "name", "match", "status", "before", "after", "limit", "meta")
 # What the API calls queued is all that waits for its turn, the lost included.
@@ -31,9 +40,7 @@ STATES: Final[Mapping[str, frozenset[ContentState]]] = {
 }
 _REQUEST_ID: Final = re.compile(r"([0-9a-f]{1,15})-([a-z0-9]{1,1200})", re.ASCII)
 
-# A text with a NUL in it is not kept whole by every ledger.
 _Name = Annotated[str, Meta(max_length=MAX_NAME, pattern=r"^[^\x00]*$")]
-_Text = Annotated[str, Meta(pattern=r"^[^\x00]*$")]
 _Multiaddr = Annotated[str, Meta(pattern=r"^/[!-~]+$", max_length=1024)]
 
 
@@ -43,11 +50,10 @@ class _PinObject(msgspec.Struct, frozen=True):
     cid: str
     name: _Name | None = None
     origins: Annotated[list[_Multiaddr], Meta(max_length=MOST_ORIGINS)] | None = None
-    meta: Annotated[dict[str, _Text], Meta(max_length=1000)] | None = None
+    meta: Annotated[dict[str, Text], Meta(max_length=1000)] | None = None
 
 
 _PINS: Final = msgspec.json.Decoder(_PinObject)
-_META: Final = msgspec.json.Decoder(dict[str, _Text])
 
 
 def parse_pin(body: bytes, rules: OriginRules) -> tuple[str, Label]:
@@ -73,17 +79,15 @@ def parse_pin(body: bytes, rules: OriginRules) -> tuple[str, Label]:
 
 def parse_search(query: bytes) -> Search:
     """The search that *query* describes; raises InvalidQuery and InvalidCid."""
-    asked = parse_query(query, _PARAMETERS)
+    asked = parse_query(query, _PARAMETERS, lists=("cid", "status"))
     chosen = choices("status", asked.get("status", "pinned"), STATES)
-    if len(name := asked.get("name", "")) > MAX_NAME or "\0" in name:
-        raise InvalidQuery(f"name has at most {MAX_NAME} characters, and none of them is NUL.")
     match = choice("match", asked.get("match", Match.EXACT), [*Match])
     return Search(
         states=frozenset().union(*(STATES[state] for state in chosen)),
         cids=_cids(asked.get("cid")),
-        name=name if "name" in asked else None,
+        name=name_for_people(asked.get("name")),
         match=Match(match),
-        meta=_meta(asked.get("meta")),
+        meta=texts("meta", asked.get("meta")),
         # Between two of our moments a finer one may lie: nothing older is left out, nor newer.
         before=moment("before", asked.get("before"), up=True),
         after=moment("after", asked.get("after"), up=False),
@@ -114,12 +118,3 @@ def _cids(text: str | None) -> tuple[Cid, ...]:
     if len(spelt) > MAX_CIDS:
         raise InvalidQuery(f"cid takes at most {MAX_CIDS} CIDs.")
     return tuple(dict.fromkeys(map(Cid.parse, spelt)))
-
-
-def _meta(text: str | None) -> dict[str, str]:
-    if text is None:
-        return {}
-    try:
-        return _META.decode(text)
-    except (msgspec.DecodeError, RecursionError) as wrong:
-        raise InvalidQuery("meta must be a JSON object whose values are text.") from wrong

@@ -3,8 +3,12 @@
 Parses CIDs and query parameters, calls Pinning and renders its result. The Pinning Service API's
 operations on the same pins are in pinning_service.py."""
 
-from typing import Final, cast
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final, cast
 
+from content_gateway.errors import InvalidQuery, PinNotFound
 from content_gateway.http.auth import Principal
 from content_gateway.http.messages import Handler, Handlers, Request, Response
 from content_gateway.http.operations.pin_answers import (
@@ -14,10 +18,10 @@ from content_gateway.http.operations.pin_answers import (
     pin_status,
     pins_listed,
 )
-from content_gateway.http.query import choices, number, parse_query
+from content_gateway.http.query import choices, name_for_people, number, parse_query, texts
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import PIN_STATES, ContentState
-from content_gateway.model.pins import Search, parse_cursor
+from content_gateway.model.pins import MAX_LABEL_BYTES, NO_LABEL, Label, Search, parse_cursor
 from content_gateway.pins.pinning import Pinning
 
 _LISTED: Final = ("status", "cursor", "limit")
@@ -40,10 +44,18 @@ class PinHandlers:
         }
 
     async def add(self, request: Request) -> Response:
-        """A new pin for the requestor, or the notice that it exists."""
+        """A new pin for the requestor, or the notice that it exists: described again, if asked."""
         principal = cast(Principal, request.principal)
-        pin = await self._pinning.add(principal.requestor.id, request.argument)
-        return pin_exists() if pin is None else pin_added(pin, principal.key)
+        requestor, given = principal.requestor.id, _given(request.query)
+        pin = await self._pinning.add(requestor, request.argument, _label(NO_LABEL, given))
+        if pin is not None:
+            return pin_added(pin, principal.key)
+        if given:
+            kept = NO_LABEL
+            with suppress(PinNotFound):  # it was removed in this moment, and is added again
+                kept = self._pinning.status(requestor, Cid.parse(request.argument)).pin.label
+            await self._pinning.describe(requestor, request.argument, _label(kept, given))
+        return pin_exists()
 
     async def status(self, request: Request) -> Response:
         """How far one of the requestor's pins is."""
@@ -52,7 +64,7 @@ class PinHandlers:
 
     async def list(self, request: Request) -> Response:
         """The requestor's pins, newest first, a page at a time."""
-        asked = parse_query(request.query, _LISTED)
+        asked = parse_query(request.query, _LISTED, lists=("status",))
         states = choices("status", asked.get("status"), PIN_STATES)
         search = Search(
             states=frozenset(map(ContentState, states)) or None,
@@ -67,3 +79,24 @@ class PinHandlers:
         cid = Cid.parse(request.argument)
         await self._pinning.remove(request.requestor, cid)
         return pin_removed(request.argument)
+
+
+def _given(query: bytes) -> dict[str, Any]:
+    """What *query* says of a pin, by the fields of a Label; raises InvalidQuery."""
+    asked = parse_query(query, ("name", "meta"))
+    given: dict[str, Any] = {}
+    if "name" in asked:
+        given["name"] = name_for_people(asked["name"])
+    if "meta" in asked:
+        given["meta"] = texts("meta", asked["meta"])
+    return given
+
+
+def _label(kept: Label, given: Mapping[str, Any]) -> Label:
+    """The label *kept*, with what is *given* in its place; raises InvalidQuery."""
+    label = replace(kept, **given)
+    if given and (size := label.encoded_bytes) > MAX_LABEL_BYTES:
+        raise InvalidQuery(
+            f"name, origins and meta have at most {MAX_LABEL_BYTES} bytes as JSON, not {size}."
+        )
+    return label

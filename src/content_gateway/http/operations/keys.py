@@ -1,0 +1,47 @@
+"""The handler of GET /key: what a key may do, and how much it holds.
+
+Knows the fields of spec.yaml. Keys are issued, rotated and revoked by commands only."""
+
+from typing import Any, cast
+
+from content_gateway.api_keys import SCOPES
+from content_gateway.codecs.timestamps import rfc3339
+from content_gateway.http.auth import ANY_SCOPE, KeyVerifier, Principal
+from content_gateway.http.messages import Handler, Handlers, Request, Response, confirmed
+from content_gateway.http.query import parse_query
+from content_gateway.model.pins import Page, Search
+from content_gateway.pins.pinning import Pinning
+
+
+class KeyHandlers:
+    """Tells whoever has a key about it."""
+
+    def __init__(self, keys: KeyVerifier, pinning: Pinning) -> None:
+        self._keys = keys
+        self._pinning = pinning
+
+    @property
+    def by_id(self) -> Handlers:
+        """Handler by operationId."""
+        return {"getKey": Handler(self.key, ANY_SCOPE)}
+
+    async def key(self, request: Request) -> Response:
+        """The key that was sent: its scopes, its dates and the number of its pins."""
+        parse_query(request.query, ())
+        principal = cast(Principal, request.principal)
+        scopes = principal.requestor.scopes
+        result: dict[str, Any] = {"scopes": [scope for scope in SCOPES if scope in scopes]}
+        record = self._keys.describe(principal.key)
+        if record is not None:
+            result |= {"name": record.name, "created": rfc3339(record.created_at)}
+            if record.expires_at is not None:
+                result["expires"] = rfc3339(record.expires_at)
+        if "pin" in scopes:
+            result["pins"] = await self._pinning.search(
+                principal.requestor.id, Search(limit=1), _count
+            )
+        return confirmed("API key", result)
+
+
+def _count(page: Page) -> int:
+    return page.count
