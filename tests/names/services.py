@@ -71,7 +71,7 @@ class Zone:
     def __init__(self, **names: Records) -> None:
         self.names = {f"{label}.eth": records for label, records in names.items()}
 
-    def find(self, name: DomainName) -> Records | None:
+    def find(self, name: DomainName, coin: CoinType = ETHEREUM) -> Records | None:
         """The records, None if another service may know; raises NameNotFound if none may."""
         if name.text.endswith(".local") and name.text not in self.names:
             raise NameNotFound("The zone does not list the name.")

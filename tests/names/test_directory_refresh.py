@@ -6,7 +6,6 @@ import pytest
 
 from content_gateway.errors import Blocked, NameNotFound
 from content_gateway.model.content_path import IpfsPath
-from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import IpnsContent, Records, Resolution, Resolved
 from content_gateway.model.wallet import ETHEREUM
@@ -73,14 +72,6 @@ async def test_coins_are_questions_of_their_own(directory: Directory, service: S
     for coin in (ETHEREUM, BASE, ETHEREUM, BASE):
         await directory.resolve(SITE, coin)
     assert service.coins == [ETHEREUM, BASE]
-
-
-async def test_a_zone_has_no_address_on_other_chains(directory: Directory, zone: Zone) -> None:
-    """Its Ethereum address does not stand in for theirs; content is told all the same."""
-    zone.names |= {"site.eth": BOB, "alias.eth": ALICE}
-    assert await directory.resolve(SITE, BASE) == Resolution(Records(None, BOB.content))
-    with pytest.raises(NameNotFound):
-        await directory.resolve(DomainName.parse("alias.eth"), BASE)
 
 
 async def test_what_is_known_is_told_without_asking(

@@ -12,6 +12,7 @@ from content_gateway.model.cid import Cid
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import IpfsContent, IpnsContent, Records
+from content_gateway.model.wallet import CoinType
 from content_gateway.names.zone import ZoneFile, parse_zone
 from tests.clock import Clock
 from tests.samples import CID_TEXT, KEY_TEXT, WALLET
@@ -36,6 +37,8 @@ content = "ipns://docs.example.org"
 address = "{WALLET}"
 """
 ALIAS = DomainName.parse("alias.demo")
+BASE = CoinType(0x80000000 | 8453)
+OTHER = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 
 
 def test_every_kind_of_entry_is_read() -> None:
@@ -63,6 +66,30 @@ def test_the_file_has_the_last_word_below_its_suffixes() -> None:
         assert zone.find(DomainName.parse(text)) is None
 
 
+def test_addresses_on_other_chains_are_listed_by_coin_type() -> None:
+    """None stands in for another: of a chain that is not listed there is the content alone."""
+    zone = parse_zone(
+        f'''
+        [names."alias.demo"]
+        address = "{WALLET}"
+        addresses.{BASE} = "{OTHER.lower()}"
+        addresses.0 = "bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq"
+        [names."site.demo"]
+        content = "ipfs://{CID_TEXT}"
+        addresses.{BASE} = "{OTHER}"
+        '''
+    )
+    site, content = DomainName.parse("site.demo"), IpfsContent(Cid.parse(CID_TEXT))
+    bitcoin = CoinType(0)
+    assert zone.find(ALIAS) == Records(WALLET)
+    assert zone.find(ALIAS, BASE) == Records(OTHER)
+    assert zone.find(ALIAS, bitcoin) == Records("bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq")
+    assert zone.find(site, BASE) == Records(OTHER, content)
+    assert zone.find(site) == Records(None, content)
+    with pytest.raises(NameNotFound):
+        zone.find(ALIAS, CoinType(2))
+
+
 def test_an_empty_file_is_an_empty_zone() -> None:
     """A zone file may be made first and filled later."""
     assert parse_zone("").find(ALIAS) is None
@@ -84,6 +111,12 @@ def test_an_empty_file_is_an_empty_zone() -> None:
         ('[names."a.demo"]\naddress = 5', "a.demo"),
         (f'[names."a.demo"]\naddress = "{WALLET}0"', "a.demo"),
         (f'[names."a.demo"]\naddress = "{WALLET[2:]}"', "a.demo"),
+        ('[names."a.demo"]\naddresses = []', "a.demo"),
+        ('[names."a.demo"]\naddresses.x = "0x12"', "a.demo"),
+        (f'[names."a.demo"]\naddresses.{BASE} = "0x12"', "a.demo"),
+        ('[names."a.demo"]\naddresses.0 = "two words"', "a.demo"),
+        ('[names."a.demo"]\naddresses.0 = 5', "a.demo"),
+        (f'[names."a.demo"]\naddress = "{WALLET}"\naddresses.60 = "{WALLET}"', "a.demo"),
         ('[names."a.demo"]\ncontent = "ipfs://"', "a.demo"),
         (f'[names."a.demo"]\ncontent = "{CID_TEXT}"', "a.demo"),
         (f'[names."a.demo"]\ncontent = "http://{CID_TEXT}"', "a.demo"),

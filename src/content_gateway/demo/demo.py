@@ -18,6 +18,9 @@ from content_gateway.errors import WrongSettings
 from content_gateway.model.cid import Cid
 
 WALLET: Final = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
+BASE_WALLET: Final = (
+    "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"  # on Base (ENSIP-11: 0x80000000 | 8453)
+)
 
 _ZONE: Final = """\
 # Written by `content-gateway dev`; the format is described in names/zone.py.
@@ -28,6 +31,7 @@ address = "{wallet}"
 
 [names."site.demo"]
 address = "{wallet}"
+addresses.2147492101 = "{base_wallet}"
 content = "ipfs://{root}"
 
 [names."blog.demo"]
@@ -62,7 +66,9 @@ def _prepare(folder: Path, root: Cid) -> tuple[Ed25519PrivateKey, Path]:
         for made in (folder.parent, folder):  # nobody else's, like all that is kept in it
             made.mkdir(mode=0o700, parents=True, exist_ok=True)
         key = _key(folder / "ipns.key")
-        zone_file.write_text(_ZONE.format(wallet=WALLET, root=root, name=ipns_name(key)))
+        zone_file.write_text(
+            _ZONE.format(wallet=WALLET, base_wallet=BASE_WALLET, root=root, name=ipns_name(key))
+        )
     except (OSError, ValueError) as wrong:
         raise WrongSettings(f"data_dir: {folder} cannot be used: {wrong}") from wrong
     return key, zone_file

@@ -62,10 +62,11 @@ from content_gateway.names.lookups import Lookups
 class LocalNames(Protocol):
     """Names that are known without asking a server."""
 
-    def find(self, name: DomainName) -> Records | None:
-        """The records; None if another service may know them.
+    def find(self, name: DomainName, coin: CoinType) -> Records | None:
+        """The records, the wallet being the address for *coin*; None if another service may know.
 
-        Raises NameNotFound when this is the authority for the name and does not list it."""
+        Raises NameNotFound when this is the authority for the name and does not list it, or lists
+        it with nothing to answer."""
 
 
 class NameService(Protocol):
@@ -199,13 +200,8 @@ class Directory:
 
     def _find_locally(self, name: DomainName, coin: CoinType) -> Records | None:
         for zone in self._local:
-            if (records := zone.find(name)) is not None:
-                if coin == ETHEREUM:
-                    return records
-                # A zone holds Ethereum addresses only, and other coins never fall back on them.
-                if records.content is None:
-                    raise NameNotFound(f"The name has no address of the coin type {coin}.")
-                return Records.content_alone(records.content)
+            if (records := zone.find(name, coin)) is not None:
+                return records
         return None
 
     async def _entry(

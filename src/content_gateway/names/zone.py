@@ -5,10 +5,12 @@ zone. Knows file syntax only; order of services, caching and IPNS are the direct
 
     authority = ["demo"]        # below these suffixes an unlisted name does not exist
 
-    [names."site.demo"]
+    [names."site.demo"]         # one of the three is needed
     address = "0x..."           # optional: 20 bytes in hex
-    content = "ipfs://bafy..."  # optional: ipfs://CID or ipns://NAME; one of the two is needed"""
+    addresses.2147492101 = "0x..."  # optional: by coin type (SLIP-44, ENSIP-11), as people write it
+    content = "ipfs://bafy..."  # optional: ipfs://CID or ipns://NAME"""
 
+import re
 import time
 import tomllib
 from collections.abc import Callable
@@ -20,24 +22,42 @@ from content_gateway.errors import CallerError, NameNotFound
 from content_gateway.files.watched_file import WatchedFile
 from content_gateway.model.domain import DomainName
 from content_gateway.model.records import Records, parse_content
-from content_gateway.model.wallet import checksummed, parse_evm_address
+from content_gateway.model.wallet import (
+    ETHEREUM,
+    CoinType,
+    checksummed,
+    is_evm,
+    parse_coin_type,
+    parse_evm_address,
+)
 
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
+_MEMBERS: Final = {"address", "addresses", "content"}
+_ADDRESS: Final = re.compile(r"[!-~]{1,512}")
 
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """A parsed zone file: the names it lists, and the suffixes it has the last word on."""
+    """A parsed zone file: the records of its names by coin type, and the suffixes it has the last
+    word on."""
 
-    names: dict[str, Records]
+    names: dict[str, dict[CoinType, Records]]
     authority: tuple[str, ...]
 
-    def find(self, name: DomainName) -> Records | None:
+    def find(self, name: DomainName, coin: CoinType = ETHEREUM) -> Records | None:
         """The listed records, None if another service may know; raises NameNotFound if not."""
-        records = self.names.get(name.text)
-        if records is None and self.authority and name.text.endswith(self.authority):
-            raise NameNotFound("The zone file that holds this domain does not list the name.")
-        return records
+        listed = self.names.get(name.text)
+        if listed is None:
+            if self.authority and name.text.endswith(self.authority):
+                raise NameNotFound("The zone file that holds this domain does not list the name.")
+            return None
+        if coin in listed:
+            return listed[coin]
+        # Other coins never fall back on an address of Ethereum.
+        content = next(iter(listed.values())).content
+        if content is None:
+            raise NameNotFound(f"The name has no address of the coin type {coin}.")
+        return Records.content_alone(content)
 
 
 class ZoneFile:
@@ -53,9 +73,9 @@ class ZoneFile:
             clock=clock,
         )
 
-    def find(self, name: DomainName) -> Records | None:
+    def find(self, name: DomainName, coin: CoinType = ETHEREUM) -> Records | None:
         """As Zone.find, on the file's last good version."""
-        return self._file.current().find(name)
+        return self._file.current().find(name, coin)
 
     def close(self) -> None:
         """Watch the file no more."""
@@ -75,7 +95,7 @@ def parse_zone(text: str) -> Zone:
         raise ValueError("authority must be a list of suffixes")
     if not isinstance(names, dict):
         raise ValueError("names must be a table")
-    parsed: dict[str, Records] = {}
+    parsed: dict[str, dict[CoinType, Records]] = {}
     for name, entry in names.items():
         try:
             text = DomainName.parse(name).text
@@ -87,20 +107,35 @@ def parse_zone(text: str) -> Zone:
     return Zone(parsed, tuple("." + item.strip(".").lower() for item in authority))
 
 
-def _parse_entry(entry: Any) -> Records:
-    if not isinstance(entry, dict) or not entry or entry.keys() - {"address", "content"}:
-        raise ValueError("an entry has address, content, or both")
-    address, content = entry.get("address"), entry.get("content")
+def _parse_entry(entry: Any) -> dict[CoinType, Records]:
+    """The records of a name by coin type: at least one."""
+    if not isinstance(entry, dict) or not entry or entry.keys() - _MEMBERS:
+        raise ValueError("an entry has address, addresses, content, or some of them")
+    content = entry.get("content")
     record = None if content is None else parse_content(str(content))
     if content is not None and record is None:
         raise ValueError("content must be ipfs://CID or ipns://NAME")
-    return Records(None if address is None else _parse_address(address), record)
+    given = entry.get("addresses", {})
+    if not isinstance(given, dict):
+        raise ValueError("addresses must be a table")
+    addresses = {parse_coin_type(number): text for number, text in given.items()}
+    if "address" in entry:
+        if ETHEREUM in addresses:
+            raise ValueError("address and addresses.60 are the same")
+        addresses[ETHEREUM] = entry["address"]
+    records = {coin: Records(_address(coin, text), record) for coin, text in addresses.items()}
+    return records or {ETHEREUM: Records(None, record)}
 
 
-def _parse_address(text: Any) -> str:
+def _address(coin: CoinType, text: Any) -> str:
+    """The address *text*; of coins that are no EVM chain as it is written."""
     if not isinstance(text, str):
-        raise ValueError("address must be text")
-    address = parse_evm_address(text)
-    if not any(address):
-        raise ValueError("address is the zero address, which means none")
-    return checksummed(address)
+        raise ValueError("an address must be text")
+    if is_evm(coin):
+        address = parse_evm_address(text)
+        if not any(address):
+            raise ValueError("the zero address means none")
+        return checksummed(address)
+    if not _ADDRESS.fullmatch(text):
+        raise ValueError(f"the address of the coin type {coin} is no address")
+    return text
