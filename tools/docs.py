@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tools.draw_rooms import rooms
 from tools.draw_states import states
-from tools.tabulate import operations, settings
+from tools.tabulate import errors, operations, settings
 
 DOCS = Path(__file__).parents[1] / "docs"
 DRAWINGS: tuple[tuple[str, str, Callable[[], str]], ...] = (
@@ -17,6 +17,7 @@ DRAWINGS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("architecture.md", "rooms", rooms),
     ("reference.md", "settings", settings),
     ("reference.md", "operations", operations),
+    ("errors.md", "errors", errors),
 )
 
 

@@ -1,6 +1,6 @@
-"""The settings and the operations as tables, from the code and from spec.yaml.
+"""The settings, the operations and the errors, from the code and from spec.yaml.
 
-Knows Markdown's tables; what a setting or an operation is for is said where it is defined."""
+Knows Markdown; what a setting, an operation or an error is for is said where it is defined."""
 
 import json
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from content_gateway.http.kinds import KINDS, Kind
 from content_gateway.settings.model import PACKAGED_SPEC, fields
 
 
@@ -35,6 +36,24 @@ def operations() -> str:
                     )
                 )
     return _table(("request", "what it does", "answers"), rows)
+
+
+def errors() -> str:
+    """Every code of a problem, with its statuses, its words and what to do about it."""
+    by_code: dict[str, list[Kind]] = {}
+    for kind in sorted(KINDS, key=lambda kind: (kind.status, kind.code)):
+        by_code.setdefault(kind.code, []).append(kind)
+    sections = []
+    for code, kinds in by_code.items():
+        statuses = ", ".join(dict.fromkeys(str(kind.status) for kind in kinds))
+        retries = {dict(kind.headers).get(b"retry-after") for kind in kinds} - {None}
+        lines = [f"## {code}", "", f"{statuses} {kinds[0].title}."]
+        lines += [f"- {kind.detail}" for kind in kinds]
+        lines += ["", " ".join(dict.fromkeys(kind.advice for kind in kinds))]
+        if retries:
+            lines[2] += " `Retry-After` is sent."
+        sections.append("\n".join(lines))
+    return "\n\n".join(sections)
 
 
 def _default(value: Any) -> str:

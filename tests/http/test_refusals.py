@@ -8,11 +8,13 @@ import pytest
 from content_gateway.api_keys import OpenKeys
 from content_gateway.errors import Overloaded, UpstreamError
 from content_gateway.http.asgi import Api
+from content_gateway.http.kinds import KINDS
 from content_gateway.http.messages import Answer, Handler, Request, Response, length_of
 from content_gateway.http.openapi import Operation
 from content_gateway.http.operations import psa_errors
 from content_gateway.http.overload import Refusals
 from content_gateway.http.problems import kind_of
+from tests.contract import contract
 from tests.http.direct import status_of
 from tests.virtual import run_virtually
 
@@ -108,3 +110,12 @@ def test_our_own_overload_is_nobody_elses_fault() -> None:
     )
     assert (b"retry-after", b"1") in psa_errors.headers_of(kind)
     assert b'"reason":"OVERLOADED"' in psa_errors.body_of(kind, detail)
+
+
+def test_every_code_is_described() -> None:
+    """spec.yaml lists the codes of the table, and no other, so that clients can match them all."""
+    described = contract().tree["components"]["schemas"]["Problem"]["properties"]["code"]["enum"]
+    assert described == sorted({kind.code for kind in KINDS})
+    titles = {(kind.code, kind.title) for kind in KINDS}
+    assert len(titles) == len(described), "one code has two titles"
+    assert all(kind.advice.endswith(".") and kind.detail.endswith(".") for kind in KINDS)

@@ -10,9 +10,10 @@ import pytest
 from content_gateway.api_keys import OpenKeys
 from content_gateway.concurrency.contention import ALONE_AFTER
 from content_gateway.http.asgi import Api
+from content_gateway.http.kinds import BAD_REQUEST
 from content_gateway.http.messages import Answer, Handler, Request, Response, length_of
 from content_gateway.http.openapi import Operation
-from content_gateway.http.problems import BAD_REQUEST, HttpRefusal
+from content_gateway.http.problems import HttpRefusal
 from content_gateway.http.request_turns import RequestTurns
 from tests.http.direct import status_of
 from tests.virtual import run_virtually

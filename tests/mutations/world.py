@@ -11,8 +11,9 @@ from typing import Any
 
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.ethereum.gateways import OffchainGateways
+from content_gateway.http.kinds import INTERNAL
 from content_gateway.http.operations.domain_answers import resolution_body, resolution_headers
-from content_gateway.http.problems import INTERNAL, kind_of
+from content_gateway.http.problems import kind_of
 from content_gateway.model.domain import DomainName
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.cache import Cache

@@ -23,6 +23,7 @@ from content_gateway.http import problems
 from content_gateway.http.auth import CREDENTIAL_SOURCES, KeyVerifier, authenticate
 from content_gateway.http.bodies import SECONDS, Receive, pass_over_empty, read_body
 from content_gateway.http.cors import Cors
+from content_gateway.http.kinds import INTERNAL, UNKNOWN_PATH, WRONG_METHOD, Kind
 from content_gateway.http.messages import (
     LARGE_BODY,
     Answer,
@@ -39,14 +40,7 @@ from content_gateway.http.messages import (
 from content_gateway.http.openapi import Operation
 from content_gateway.http.operations import psa_errors
 from content_gateway.http.overload import Refusals
-from content_gateway.http.problems import (
-    INTERNAL,
-    UNKNOWN_PATH,
-    WRONG_METHOD,
-    Headers,
-    HttpRefusal,
-    Kind,
-)
+from content_gateway.http.problems import Headers, HttpRefusal
 from content_gateway.http.protocol import ANSWER, ENCODED_SLASH, SENT_BODY
 from content_gateway.http.request_turns import RequestTurns
 from content_gateway.http.streams import Send, large_answers, send_stream

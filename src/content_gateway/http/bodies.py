@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Final
 
 from content_gateway.errors import UnexpectedBody
-from content_gateway.http.problems import (
+from content_gateway.http.kinds import (
     BODY_WITHOUT_LENGTH,
     CUT_BODY,
     LARGE_BODY,
     SLOW_REQUEST,
     UNKNOWN_MEDIA_TYPE,
-    HttpRefusal,
 )
+from content_gateway.http.problems import HttpRefusal
 from content_gateway.http.protocol import MAX_BODY_BYTES, SENT_BODY
 
 SECONDS: Final = 10.0  # until a body must be there

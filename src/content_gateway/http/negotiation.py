@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from content_gateway.http.kinds import BAD_WEIGHT
 from content_gateway.http.messages import listed
-from content_gateway.http.problems import BAD_WEIGHT, HttpRefusal
+from content_gateway.http.problems import HttpRefusal
 
 _WEIGHT: Final = re.compile(rb"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 

@@ -14,7 +14,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from content_gateway.http import problems
+from content_gateway.http import kinds, problems
 from content_gateway.http.connections import Connections
 from content_gateway.http.limits import ClientLimits
 from content_gateway.http.lingering_close import LingeringTransport
@@ -108,7 +108,7 @@ class HardenedProtocol(HttpToolsProtocol):
         if not has_room or (
             self.server_state.open_by_address[self._address] > self._bounds.per_address
         ):
-            self._refuse(problems.TOO_MANY_CONNECTIONS)
+            self._refuse(kinds.TOO_MANY_CONNECTIONS)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Count the connection no longer."""
@@ -144,7 +144,7 @@ class HardenedProtocol(HttpToolsProtocol):
                 # answer as HTTP/1.1 (RFC 9110 section 7.8). Our own refusals in
                 # `on_headers_complete` come as HttpParserError too, and are sent already.
                 if self._is_idle:
-                    self._refuse(wrong_version(self._received) or problems.BAD_REQUEST)
+                    self._refuse(wrong_version(self._received) or kinds.BAD_REQUEST)
             if size > most:
                 self._refuse(too_large(self.url, self._bounds.path_bytes))
             elif end < 4:  # the head goes on with the next read
@@ -170,17 +170,17 @@ class HardenedProtocol(HttpToolsProtocol):
         fields, number = dict(self.headers), len(self.headers)
         most = self._bounds.path_bytes  # the path only; a query may be as long as the head
         if len(self.url) > most and len(self.url.partition(b"?")[0]) > most:
-            raise self._refuse(problems.LONG_PATH)
+            raise self._refuse(kinds.LONG_PATH)
         if number > self._bounds.fields:
-            raise self._refuse(problems.LARGE_HEAD)
+            raise self._refuse(kinds.LARGE_HEAD)
         # Two Host fields are refused (RFC 9112 section 3.2). Fewer names than fields: some repeat.
         if number > len(fields) and [name for name, _ in self.headers].count(b"host") > 1:
-            raise self._refuse(problems.BAD_REQUEST)
+            raise self._refuse(kinds.BAD_REQUEST)
         if (wrong := wrong_version(self._received)) is not None:
             raise self._refuse(wrong)
         host = fields.get(b"host")
         if host is None and self.parser.get_http_version() != "1.0":
-            raise self._refuse(problems.BAD_REQUEST)
+            raise self._refuse(kinds.BAD_REQUEST)
         # Clients send the same few hosts, so those that passed are remembered, a hundred at most.
         if host is not None and host not in self.server_state.hosts:
             if (wrong := wrong_host(host, is_local=self._bounds.is_local)) is not None:
@@ -246,7 +246,7 @@ class HardenedProtocol(HttpToolsProtocol):
         if not head.count(b"\r") == head.count(b"\n") == lines:
             # More line breaks than fields: response splitting (RFC 9110 section 5.5).
             raise ValueError("a header field has the end of a line in it")
-        if problems.CLOSE in fields:
+        if kinds.CLOSE in fields:
             cycle.keep_alive = False
         elif not cycle.keep_alive:
             head += b"connection: close\r\n"
@@ -304,7 +304,7 @@ class HardenedProtocol(HttpToolsProtocol):
             self.cycle.message_event.set()
         return not self._is_idle
 
-    def _refuse(self, kind: problems.Kind) -> Exception:
+    def _refuse(self, kind: kinds.Kind) -> Exception:
         """Send a problem and close, unless that was done; the result, raised, stops the parser."""
         self._ignores_input = True
         if not self.transport.is_closing():
@@ -334,6 +334,6 @@ class HardenedProtocol(HttpToolsProtocol):
             again = self._due if self._is_idle else now + self._bounds.idle
             self._timer = self.loop.call_at(again, self._check_deadline)
         elif self._awaits_head:
-            self._refuse(problems.SLOW_REQUEST)
+            self._refuse(kinds.SLOW_REQUEST)
         else:
             self.transport.close()

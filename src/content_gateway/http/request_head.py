@@ -7,7 +7,7 @@ import re
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
-from content_gateway.http.problems import (
+from content_gateway.http.kinds import (
     BAD_REQUEST,
     FOREIGN_HOST,
     LARGE_HEAD,

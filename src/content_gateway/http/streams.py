@@ -14,8 +14,9 @@ import structlog
 from content_gateway.concurrency.fair_semaphore import FairSemaphore
 from content_gateway.errors import GatewayError
 from content_gateway.http.bodies import Receive
+from content_gateway.http.kinds import OLD_HTTP
 from content_gateway.http.messages import LARGE_BODY, ResponseStream, address_of
-from content_gateway.http.problems import OLD_HTTP, Headers, HttpRefusal
+from content_gateway.http.problems import Headers, HttpRefusal
 from content_gateway.http.protocol import CONNECTION, Connection
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]

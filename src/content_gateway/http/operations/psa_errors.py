@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-from content_gateway.http.problems import Headers, Kind
+from content_gateway.http.kinds import Kind
+from content_gateway.http.problems import Headers
 
 PREFIX: Final = "/psa"
 # The API's own names (its yaml, components/responses); other kinds go by their own code.

@@ -10,6 +10,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from content_gateway.concurrency.fair_semaphore import FairSemaphore
 from content_gateway.errors import InvalidQuery, NotFound
+from content_gateway.http.kinds import NO_FORMAT, NOT_ACCEPTABLE, ONLY_IF_CACHED
 from content_gateway.http.messages import (
     LARGE_BODY,
     Answer,
@@ -24,13 +25,7 @@ from content_gateway.http.messages import (
     listed,
 )
 from content_gateway.http.negotiation import accepted
-from content_gateway.http.problems import (
-    NO_FORMAT,
-    NOT_ACCEPTABLE,
-    ONLY_IF_CACHED,
-    Headers,
-    HttpRefusal,
-)
+from content_gateway.http.problems import Headers, HttpRefusal
 from content_gateway.http.query import choice, parse_query
 from content_gateway.model.cid import Cid
 from content_gateway.pins.pinning import PinDenylist
