@@ -85,7 +85,9 @@ class Base:
     def _fault(self, text: str) -> str:
         letters = self.encode(bytes(range(256)))  # all of them are in it
         odd = next((letter for letter in text if letter not in letters), None)
-        return "bits are left over" if odd is None else f"{odd!r} is not a letter of this base"
+        return (
+            "its length cannot be right" if odd is None else f"{odd!r} is not a letter of this base"
+        )
 
 
 MULTIBASES = {prefix: Base(prefix) for prefix in "079fFbBcCvVtThkKzZmMuU"}

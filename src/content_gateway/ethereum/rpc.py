@@ -19,6 +19,7 @@ from content_gateway.errors import (
     AnswerTooLarge,
     Overloaded,
     UpstreamError,
+    UpstreamTimeout,
     UpstreamUnavailable,
 )
 from content_gateway.ethereum.endpoint import CallAttempt, Endpoint, encode_call, understood
@@ -67,7 +68,7 @@ class EthereumRpc:
                 running[asyncio.create_task(_ask(attempt, request, read))] = attempt
             return attempt is not None
 
-        failure: UpstreamError | Overloaded = UpstreamUnavailable("No Ethereum endpoint is well.")
+        failure: UpstreamError | Overloaded = UpstreamUnavailable("No endpoint may be asked.")
         try:
             may_hedge = start()
             while running:
@@ -93,13 +94,25 @@ class EthereumRpc:
                         # Perhaps the call's fault: it is the node's if another node answers.
                         doubtful.append(attempt)
                     start()
-            raise failure
+            raise _in_all(failure, len(self._endpoints))
         finally:
             await _end(running, doubtful)
 
 
 async def _ask(attempt: CallAttempt, request: bytes, read: Callable[[bytes], T]) -> T:
     return understood(await attempt.call(request), read)
+
+
+def _in_all(failure: UpstreamError | Overloaded, count: int) -> UpstreamError | Overloaded:
+    """The *failure* of the last of *count* nodes, said of all where it says nothing of the call.
+
+    Which they are, and what each said, stands in the log."""
+    some = "The Ethereum endpoint" if count == 1 else f"All {count} Ethereum endpoints"
+    if isinstance(failure, UpstreamTimeout):
+        return UpstreamTimeout(f"{some} took too long to answer.")
+    if type(failure) is UpstreamUnavailable:
+        return UpstreamUnavailable(f"{some} failed to answer.")
+    return failure
 
 
 def _patience(asked: Iterable[CallAttempt]) -> float:

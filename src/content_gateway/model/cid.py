@@ -16,7 +16,7 @@ from content_gateway.codecs.multiformats import (
     read_varint,
     varint,
 )
-from content_gateway.errors import InvalidCid
+from content_gateway.errors import InvalidCid, quoted
 
 RAW: Final = 0x55
 DAG_PB: Final = 0x70
@@ -38,6 +38,7 @@ CODECS: Final = {
 }
 
 MAX_TEXT = 1200  # the longest CID we accept (identity, 128 bytes) in the longest base (binary)
+_SHORT = 30  # nobody has misspelt a CID who sends less
 _V0_LENGTH = 46
 _USUAL_LENGTH = 36
 _USUAL_HASH = bytes((SHA2_256, 32))
@@ -69,7 +70,8 @@ class Cid:
                 raise ValueError("a version 0 CID has no multibase prefix")
             cid = cls.from_bytes(data)
         except ValueError as wrong:
-            raise InvalidCid(f"The CID cannot be read: {wrong}.") from wrong
+            fault = wrong if len(text) >= _SHORT else "CIDs begin with bafy, bafk or Qm"
+            raise InvalidCid(f"{quoted(text)} is no CID: {fault}.") from wrong
         if text[0] == "b":
             object.__setattr__(cid, "_text", text)  # in one base there is one spelling
         return cid

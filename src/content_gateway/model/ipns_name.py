@@ -17,7 +17,7 @@ from content_gateway.codecs.multiformats import (
     read_varint,
     varint,
 )
-from content_gateway.errors import InvalidIpnsName
+from content_gateway.errors import InvalidIpnsName, quoted
 from content_gateway.model.cid import DAG_PB, LIBP2P_KEY, MAX_TEXT
 
 MAX_RECORD_BYTES: Final = 10 * 1024  # ipfs/specs ipns-record.md
@@ -25,6 +25,7 @@ _LIBP2P_KEY_HEAD: Final = b"\x01" + varint(LIBP2P_KEY)
 _PREFIX: Final = re.compile(r"/ipns/|ipns://")
 _DNS_LABEL = r"(?!-)[a-z0-9_-]{1,63}(?<!-)"
 _DNS_NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){_DNS_LABEL}(?:\.{_DNS_LABEL})+", re.ASCII)
+_SHORT: Final = 40  # nobody has misspelt a key who sends less
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ class IpnsName:
                 raise ValueError("it is not a CIDv1 of a libp2p key")
             return cls.from_cid(data)
         except ValueError as wrong:
-            raise InvalidIpnsName(f"The IPNS name cannot be read: {wrong}.") from wrong
+            fault = wrong if len(text) >= _SHORT else "it is neither a key (k51...) nor a domain"
+            raise InvalidIpnsName(f"{quoted(text)} is no IPNS name: {fault}.") from wrong
 
     @classmethod
     def from_cid(cls, data: bytes) -> Self:
@@ -93,7 +95,7 @@ class IpnsName:
     def _dnslink(cls, text: str) -> Self:
         domain = text.lower()
         if not _DNS_NAME.fullmatch(domain):
-            raise InvalidIpnsName("The DNSLink name is not a DNS name.")
+            raise InvalidIpnsName(f"{quoted(text)} is no IPNS name: it is not a DNS name.")
         return cls(domain)
 
     def __str__(self) -> str:
