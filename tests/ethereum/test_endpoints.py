@@ -66,7 +66,7 @@ async def test_when_no_node_is_well_the_refusal_costs_nothing(
     asked = [node.eth_calls for node in nodes]
     assert asked == [3, 3, 3]
     for _ in range(50):
-        with pytest.raises(UpstreamUnavailable, match="well"):
+        with pytest.raises(UpstreamUnavailable, match=r"failed to answer|took too long"):
             await ask(rpc)
     assert [node.eth_calls for node in nodes] == asked
 
@@ -116,7 +116,7 @@ async def test_a_hanging_nodes_breaker_opens(
     rpc = rpc_of(outbound, clock, node, seconds=0.2)
     node.misbehave("hang")
     await fails(rpc, 3)
-    with pytest.raises(UpstreamUnavailable, match="well"):
+    with pytest.raises(UpstreamUnavailable, match=r"failed to answer|took too long"):
         await ask(rpc)
     assert node.eth_calls == 3
 
@@ -135,7 +135,7 @@ async def test_a_caller_who_has_waited_for_long_has_found_out(
             caller.cancel()
             await asyncio.gather(caller, return_exceptions=True)
             clock.pass_(-LONG / 4)
-        with pytest.raises(UpstreamUnavailable, match="well"):
+        with pytest.raises(UpstreamUnavailable, match=r"failed to answer|took too long"):
             await ask(rpc)
 
 
