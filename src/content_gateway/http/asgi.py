@@ -160,7 +160,9 @@ class Api:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request. Every exception becomes an answer here; none is raised."""
         request_id = next(self._request_ids)
-        shared = [(b"x-request-id", request_id.encode()), *self._cors.fields(scope["headers"])]
+        shared = [(b"x-request-id", request_id.encode())]
+        if self._cors.is_on:
+            shared += self._cors.fields(scope["headers"])
         try:
             try:
                 if scope["method"] == "OPTIONS":

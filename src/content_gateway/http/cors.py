@@ -36,16 +36,15 @@ class Cors:
 
     def __init__(self, origins: Collection[str] = ()) -> None:
         self._origins = frozenset(origin.encode() for origin in origins)
+        self.is_on = bool(origins)
         self._is_open = ANY.encode() in self._origins
         # Where any origin may read, the answer is the same for all, and shared caches may keep it.
         self._for_any: Headers = [(b"access-control-allow-origin", b"*"), _MAY_READ]
 
     def fields(self, headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-        """The fields that every answer to a request with these *headers* gets."""
+        """The fields that every answer to a request with these *headers* gets, where CORS is on."""
         if self._is_open:
             return self._for_any
-        if not self._origins:
-            return []
         origin = _value(headers, b"origin")
         if origin not in self._origins:
             return [_VARY]
@@ -56,7 +55,7 @@ class Cors:
 
         Nothing for a request that is no preflight. What the page may do is said in full, whatever
         it asks for, so that the browser's cache has it for the next question too."""
-        if not self._origins or _value(headers, b"access-control-request-method") is None:
+        if not self.is_on or _value(headers, b"access-control-request-method") is None:
             return []
         return [
             (b"access-control-allow-methods", methods),

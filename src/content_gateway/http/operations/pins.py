@@ -46,8 +46,10 @@ class PinHandlers:
     async def add(self, request: Request) -> Response:
         """A new pin for the requestor, or the notice that it exists: described again, if asked."""
         principal = cast(Principal, request.principal)
-        requestor, given = principal.requestor.id, _given(request.query)
-        pin = await self._pinning.add(requestor, request.argument, _label(NO_LABEL, given))
+        requestor = principal.requestor.id
+        given = _given(request.query) if request.query else {}
+        label = _label(NO_LABEL, given) if given else NO_LABEL
+        pin = await self._pinning.add(requestor, request.argument, label)
         if pin is not None:
             return pin_added(pin, principal.key)
         if given:
@@ -95,7 +97,7 @@ def _given(query: bytes) -> dict[str, Any]:
 def _label(kept: Label, given: Mapping[str, Any]) -> Label:
     """The label *kept*, with what is *given* in its place; raises InvalidQuery."""
     label = replace(kept, **given)
-    if given and (size := label.encoded_bytes) > MAX_LABEL_BYTES:
+    if (size := label.encoded_bytes) > MAX_LABEL_BYTES:
         raise InvalidQuery(
             f"name, origins and meta have at most {MAX_LABEL_BYTES} bytes as JSON, not {size}."
         )
