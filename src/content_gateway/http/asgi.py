@@ -176,7 +176,7 @@ class Api:
                 raise
             response = await route.answer(scope, argument, receive)
             if isinstance(response, ResponseStream):
-                await send_stream(response, shared, scope, receive, send)
+                await send_stream(response, shared, scope, receive, send, request_id=request_id)
                 return
             await _send(scope, send, response.status, [*response.headers, *shared], response.body)
         except Exception as error:

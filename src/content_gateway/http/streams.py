@@ -93,13 +93,14 @@ async def send_stream(
     scope: MutableMapping[str, Any],
     receive: Receive,
     send: Send,
+    *,
+    request_id: str,
 ) -> None:
     """Send *stream*, one chunk in memory at a time; its fields are its own and the *shared* ones.
 
     An error before the first chunk is raised, since an error answer can still be sent; a later one
     resets the connection, as does a client that reads too slowly. Closes *stream* in the end."""
     connection: Connection = scope["state"][CONNECTION]
-    request_id = dict(shared)[b"x-request-id"].decode()
     try:
         has_length = any(name == b"content-length" for name, _ in stream.headers)
         if scope["http_version"] == "1.0" and not has_length:

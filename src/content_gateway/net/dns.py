@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SYSTEM: Final = "/etc/resolv.conf"
 PORT: Final = 53
+CANNOT_ASK: Final = "DNS cannot be asked from here now."
 
 
 class Dns:
@@ -53,7 +54,7 @@ class Dns:
             try:
                 client = await asyncio.to_thread(_load_client)
             except OSError as failed:  # no descriptor for the files of an installed package
-                raise Overloaded("DNS cannot be asked from here now.") from failed
+                raise Overloaded(CANNOT_ASK) from failed
             self._client = client(self)
         return await self._client.ask(host, kind)
 

@@ -6,7 +6,7 @@ owner of a domain decides how long it is. Only `dns.py` imports this module, and
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import dns.asyncbackend
 import dns.asyncquery
@@ -29,9 +29,7 @@ from content_gateway.errors import (
     UpstreamUnavailable,
 )
 from content_gateway.files.descriptors import own_lack
-
-if TYPE_CHECKING:
-    from content_gateway.net.dns import Dns
+from content_gateway.net.dns import CANNOT_ASK, Dns
 
 # What fits into one unfragmented datagram (DNS flag day 2020); longer answers come over TCP.
 UDP_BYTES: Final = 1232
@@ -39,13 +37,12 @@ UDP_BYTES: Final = 1232
 # hold up a thread for a fifth of a second.
 MAX_RECORDS: Final = 1_000
 MAX_NAMESERVERS: Final = 3  # of the system's, as the C library does (resolv.conf(5))
-_NO_FILES: Final = "DNS cannot be asked from here now."
 
 
 class DnsClient:
     """Asks as *chosen* says."""
 
-    def __init__(self, chosen: "Dns") -> None:
+    def __init__(self, chosen: Dns) -> None:
         self._chosen = chosen
         self._servers = [self._nameserver(address) for address in chosen.nameservers]
         self._backend = dns.asyncbackend.get_backend("asyncio")
@@ -83,7 +80,7 @@ class DnsClient:
             return [self._nameserver(str(address)) for address in found]
         except (dns.resolver.NoResolverConfiguration, ValueError, OSError) as missing:
             if own_lack(missing):
-                raise Overloaded(_NO_FILES) from missing
+                raise Overloaded(CANNOT_ASK) from missing
             raise UpstreamUnavailable("This machine has no DNS resolver configured.") from missing
 
     def _nameserver(self, address: str) -> "_Nameserver":
@@ -153,7 +150,7 @@ def _fault(errors: list[Any]) -> GatewayError:
     """Whose fault it is that no nameserver gave an answer, by what became of each question."""
     lacks = [lack for error in errors if isinstance(error, OSError) and (lack := own_lack(error))]
     if lacks:
-        return Overloaded(_NO_FILES)
+        return Overloaded(CANNOT_ASK)
     refusals = [error for error in errors if isinstance(error, str)]
     if refusals:
         return UpstreamUnavailable(f"DNS could not find out: it says {refusals[-1]}.")
