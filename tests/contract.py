@@ -20,6 +20,7 @@ from openapi_schema_validator import OAS30ReadValidator
 
 SPEC = Path(__file__).parents[1] / "src" / "content_gateway" / "spec.yaml"
 PROBLEM = "application/problem+json"
+TEXTS = ("text/html", "text/css", "text/javascript", "image/svg+xml")
 BINARY = ("application/vnd.ipld.raw", "application/vnd.ipld.car")
 
 
@@ -94,6 +95,7 @@ class ContractCheck:
         self.tree = yaml.safe_load(spec.read_text())
         readers: dict[str, Any] = {PROBLEM: lambda value, **_: msgspec.json.decode(value)}
         readers |= {media_type: lambda value, **_: value for media_type in BINARY}
+        readers |= {media_type: lambda value, **_: value.decode() for media_type in TEXTS}
         self._openapi = OpenAPI.from_dict(
             self.tree, config=Config(extra_media_type_deserializers=readers)
         )
@@ -141,7 +143,7 @@ class ContractCheck:
         self._problem.validate(body)
         assert body["status"] == answer.status
         assert body["message"] == body["detail"]
-        assert body["type"].endswith(body["code"])
+        assert body["type"] == f"/docs/errors#{body['code']}"
         assert body["requestId"] == answer.headers["x-request-id"]
 
     def check_failure(self, answer: Answer) -> None:

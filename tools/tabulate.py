@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from content_gateway.http.kinds import KINDS, Kind
+from content_gateway.http.kinds import reference
 from content_gateway.settings.model import PACKAGED_SPEC, fields
 
 
@@ -40,19 +40,13 @@ def operations() -> str:
 
 def errors() -> str:
     """Every code of a problem, with its statuses, its words and what to do about it."""
-    by_code: dict[str, list[Kind]] = {}
-    for kind in sorted(KINDS, key=lambda kind: (kind.status, kind.code)):
-        by_code.setdefault(kind.code, []).append(kind)
     sections = []
-    for code, kinds in by_code.items():
-        statuses = ", ".join(dict.fromkeys(str(kind.status) for kind in kinds))
-        retries = {dict(kind.headers).get(b"retry-after") for kind in kinds} - {None}
-        lines = [f"## {code}", "", f"{statuses} {kinds[0].title}."]
-        lines += [f"- {kind.detail}" for kind in kinds]
-        lines += ["", " ".join(dict.fromkeys(kind.advice for kind in kinds))]
-        if retries:
+    for entry in reference():
+        lines = [f"## {entry.code}", "", f"{entry.statuses} {entry.title}."]
+        if entry.has_retry_after:
             lines[2] += " `Retry-After` is sent."
-        sections.append("\n".join(lines))
+        lines += [f"- {detail}" for detail in entry.details]
+        sections.append("\n".join([*lines, "", entry.advice]))
     return "\n\n".join(sections)
 
 

@@ -3,7 +3,9 @@
 Knows what a client reads and what it can do about it; docs/errors.md is drawn from here. Which of
 our errors is of which kind is left to problems.py."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 
@@ -34,7 +36,11 @@ _FORM: Final = f"The request is not one that the service could read. {_NEVER}"
 # -- the form of a request ------------------------------------------------------------------
 
 UNKNOWN_PATH: Final = Kind(
-    404, "not-found", "Not found", "There is nothing at this path.", f"See `/spec`. {_NEVER}"
+    404,
+    "not-found",
+    "Not found",
+    "There is nothing at this path; /docs lists what there is.",
+    f"See `/docs`, or `/spec` for programs. {_NEVER}",
 )
 WRONG_METHOD: Final = Kind(
     405,
@@ -344,3 +350,38 @@ INTERNAL: Final = Kind(
 )
 
 KINDS: Final = tuple(value for value in tuple(globals().values()) if isinstance(value, Kind))
+
+
+@dataclass(frozen=True, slots=True)
+class CodeEntry:
+    """What the reference says of one code; *details* are the words of each of its kinds."""
+
+    code: str
+    statuses: str
+    title: str
+    details: tuple[str, ...]
+    advice: str
+    has_retry_after: bool
+
+
+def reference() -> list[CodeEntry]:
+    """Every code, by status."""
+    by_code = sorted(KINDS, key=lambda kind: kind.code)
+    entries = [_entry(code, [*kinds]) for code, kinds in groupby(by_code, lambda kind: kind.code)]
+    return sorted(entries, key=lambda entry: entry.statuses)
+
+
+def _entry(code: str, kinds: list[Kind]) -> CodeEntry:
+    kinds.sort(key=lambda kind: kind.status)
+    return CodeEntry(
+        code=code,
+        statuses=", ".join(_once(str(kind.status) for kind in kinds)),
+        title=kinds[0].title,
+        details=tuple(_once(kind.detail for kind in kinds)),
+        advice=" ".join(_once(kind.advice for kind in kinds)),
+        has_retry_after=any(name == b"retry-after" for kind in kinds for name, _ in kind.headers),
+    )
+
+
+def _once(texts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(texts))

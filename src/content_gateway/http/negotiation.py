@@ -34,6 +34,20 @@ def accepts_gzip(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     return weights.get(b"gzip", weights.get(b"*", 0)) > 0
 
 
+def weight_of(media_type: bytes, headers: Iterable[tuple[bytes, bytes]]) -> float:
+    """How much *media_type* is liked, 0 to 1: the most specific range counts; raises HttpRefusal.
+
+    Without the field everything is liked the same."""
+    asked = accepted(headers, b"accept")
+    if not asked:
+        return 1.0
+    for name in (media_type, media_type.partition(b"/")[0] + b"/*", b"*/*"):
+        weights = [member.weight for member in asked if member.name == name]
+        if weights:
+            return max(weights)
+    return 0.0
+
+
 def _member(text: bytes) -> Accepted:
     name, *parts = [part.strip() for part in text.split(b";")]
     parameters = dict(part.partition(b"=")[::2] for part in parts)

@@ -5,8 +5,6 @@ only when its modification time, size or inode changes, in a thread, and a versi
 leaves the last good one in its place; what the operations do is left to asgi.py."""
 
 import asyncio
-import gzip
-import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,10 +17,12 @@ import structlog
 from content_gateway.codecs import bounded_yaml
 from content_gateway.errors import ContractBroken
 from content_gateway.files.watched_file import Stamp, read_bytes, stamp_of
+from content_gateway.http.representation import Representation, compressed
 
 MAX_FILE_BYTES: Final = 512 * 1024
 # How long an answer waits for a version that is being read; then the last good one serves.
 PATIENCE: Final = 2.0
+_JSON: Final = b"application/json"
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+", re.ASCII)
 _METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 
@@ -46,16 +46,10 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The description, ready to be served, also compressed.
+    """The description, as it is served at /spec, and its version, as at /version."""
 
-    *etag* and *gzip_etag* are quoted validators: each coding is a representation of its own
-    (RFC 9110 section 8.8.3.3)."""
-
-    version: str
-    json: bytes
-    etag: bytes
-    gzip: bytes
-    gzip_etag: bytes
+    version: Representation
+    whole: Representation
     operations: tuple[Operation, ...]
 
 
@@ -105,7 +99,7 @@ class Contract:
         """Keep what a reading has found; what is wrong is said once for each version."""
         self._tried = stamp
         if isinstance(found, Document):
-            if self._document is not None and found.etag != self._document.etag:
+            if self._document is not None and found.whole.etag != self._document.whole.etag:
                 log.info("a watched file was read again", setting="spec_file")
             self._document, self._wrong, self._alarm = found, None, None
             return
@@ -149,14 +143,10 @@ def understand(text: str) -> Document:
     version = info.get("version")
     if not isinstance(version, str) or not _VERSION.fullmatch(version):
         raise ValueError("info.version is not <major>.<minor>.<patch>")
-    body = msgspec.json.encode(tree)
-    digest = hashlib.sha256(body).hexdigest()[:32].encode()
+    said = msgspec.json.encode({"version": version})
     return Document(
-        version=version,
-        json=body,
-        etag=b'"%b"' % digest,
-        gzip=gzip.compress(body, mtime=0),
-        gzip_etag=b'"%b.gzip"' % digest,
+        version=Representation(_JSON, said, b'"%b"' % version.encode()),
+        whole=compressed(_JSON, msgspec.json.encode(tree)),
         operations=tuple(_operations(tree)),
     )
 

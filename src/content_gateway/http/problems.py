@@ -39,7 +39,8 @@ from content_gateway.http.redaction import without_addresses
 Headers = list[tuple[bytes, bytes]]
 
 MEDIA_TYPE: Final = b"application/problem+json"
-_TYPE_PREFIX: Final = "urn:content-gateway:problem:"
+# A link to what a person can read about it, wherever this is served (RFC 9457 section 3.1.1).
+_TYPE_PREFIX: Final = "/docs/errors#"
 
 
 class HttpRefusal(Exception):

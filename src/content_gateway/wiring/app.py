@@ -18,7 +18,9 @@ from content_gateway.http.auth import KeyVerifier
 from content_gateway.http.cors import Cors
 from content_gateway.http.openapi import Contract, Operation
 from content_gateway.http.operations.domains import NameHandlers
+from content_gateway.http.operations.information import InformationHandlers
 from content_gateway.http.operations.keys import KeyHandlers
+from content_gateway.http.operations.pages import PageHandlers
 from content_gateway.http.operations.pinning_service import PsaHandlers
 from content_gateway.http.operations.pins import PinHandlers
 from content_gateway.http.operations.trustless_gateway import TrustlessHandlers
@@ -98,7 +100,9 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         served = pins.store if settings.embedded.serve else None
         answers = large_answers(settings.limits.large_answers)
         handlers = {
-            **NameHandlers(contract=contract, directory=names.directory, ipns=names.ipns).by_id,
+            **InformationHandlers(contract).by_id,
+            **PageHandlers().by_id,
+            **NameHandlers(directory=names.directory, ipns=names.ipns).by_id,
             **KeyHandlers(keys, pins.pinning).by_id,
             **PinHandlers(pins.pinning).by_id,
             **psa.by_id,

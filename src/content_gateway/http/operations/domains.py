@@ -1,29 +1,16 @@
-"""The handlers of information, domains and IPNS names.
+"""The handlers of domains and IPNS names.
 
 Turns a path parameter into a domain, asks the directory, and renders the answer (spec.yaml). Who
 may ask, and what an error looks like, is left to asgi.py."""
 
 import asyncio
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 from urllib.parse import parse_qs
 
-import msgspec
-
 from content_gateway.errors import InvalidCoinType
-from content_gateway.http.messages import (
-    JSON,
-    Handler,
-    Handlers,
-    Request,
-    Response,
-    has_current_etag,
-    length_of,
-    listed,
-)
-from content_gateway.http.negotiation import accepts_gzip
-from content_gateway.http.openapi import Contract
+from content_gateway.http.messages import Handler, Handlers, Request, Response, listed
 from content_gateway.http.operations.domain_answers import (
     RenderedResolutions,
     ipns_progress,
@@ -37,22 +24,12 @@ from content_gateway.model.wallet import ETHEREUM, CoinType, parse_coin_type
 from content_gateway.names.directory import Directory
 
 _COIN_TYPE: Final = re.compile(r"coin[-_]?(type)?", re.IGNORECASE)  # and what is meant for it
-_REVALIDATE: Final = (b"cache-control", b"no-cache")
-_VARY: Final = (b"vary", b"accept-encoding")
-_GZIP: Final = (b"content-encoding", b"gzip")
 
 
 class NameHandlers:
-    """The handlers of what this service is, of domains and of IPNS names."""
+    """Answers what domains and IPNS names point at."""
 
-    def __init__(
-        self,
-        *,
-        contract: Contract,
-        directory: Directory,
-        ipns: IpnsResolver,
-    ) -> None:
-        self._contract = contract
+    def __init__(self, *, directory: Directory, ipns: IpnsResolver) -> None:
         self._directory = directory
         self._ipns = ipns
         self._rendered = RenderedResolutions()
@@ -61,26 +38,11 @@ class NameHandlers:
     def by_id(self) -> Handlers:
         """Handler by operationId."""
         return {
-            "getVersion": Handler(self.version, None),
-            "getSpec": Handler(self.spec, None),
             "resolveDomain": Handler(self.resolve, "resolve"),
             "getRecords": Handler(self.records, "resolve"),
             "startIpnsResolution": Handler(self.start_ipns, "resolve"),
             "getIpnsResult": Handler(self.ipns_result, "resolve"),
         }
-
-    async def version(self, request: Request) -> Response:
-        """The version of the description, as it stands on disk now."""
-        document = await self._contract.current()
-        etag = b'"' + document.version.encode() + b'"'
-        return _validated(request, etag, msgspec.json.encode({"version": document.version}))
-
-    async def spec(self, request: Request) -> Response:
-        """The whole description as JSON, as it stands on disk now."""
-        document = await self._contract.current()
-        if accepts_gzip(request.headers):
-            return _validated(request, document.gzip_etag, document.gzip, _VARY, coding=[_GZIP])
-        return _validated(request, document.etag, document.json, _VARY)
 
     async def resolve(self, request: Request) -> Response:
         """What a domain points at."""
@@ -135,18 +97,3 @@ def _demands_refresh(headers: Iterable[tuple[bytes, bytes]]) -> bool:
         if name == b"cache-control" and b"no-cache" in listed(value.lower()):
             return True
     return False
-
-
-def _validated(
-    request: Request,
-    etag: bytes,
-    body: bytes,
-    *more: tuple[bytes, bytes],
-    coding: Sequence[tuple[bytes, bytes]] = (),
-) -> Response:
-    """*body* under *etag*, or 304 where the caller has it already (RFC 9110, If-None-Match)."""
-    headers = [(b"etag", etag), _REVALIDATE, *more]
-    if has_current_etag(request.headers, etag):
-        # Its length would be that of the body it does not have (RFC 9110, 8.6).
-        return Response(b"", headers, 304)
-    return Response(body, [JSON, *coding, *headers, length_of(body)])
