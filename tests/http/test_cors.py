@@ -95,11 +95,15 @@ async def test_a_preflight_of_another_origin_is_told_nothing(open_to_one: Servic
     assert "access-control-allow-origin" not in answer.headers
 
 
-async def test_a_preflight_for_an_unknown_path_is_a_problem(open_to_one: Service) -> None:
-    """404, which the page may read."""
+async def test_a_page_may_read_that_there_is_nothing_at_a_path(open_to_one: Service) -> None:
+    """Behind a preflight that was refused it would read no answer at all."""
     answer = await open_to_one.ask("OPTIONS", "/nowhere", key=None, headers=PREFLIGHT)
-    assert answer.status == 404
+    assert answer.status == 204
+    assert answer.headers["access-control-allow-methods"] == "DELETE, GET, HEAD, OPTIONS, POST"
+    answer = await open_to_one.ask("GET", "/nowhere", headers=PREFLIGHT[:1])
+    assert (answer.status, answer.json["code"]) == (404, "not-found")
     assert answer.headers["access-control-allow-origin"] == APP
+    assert (await open_to_one.ask("OPTIONS", "/nowhere", key=None)).status == 404
 
 
 async def test_options_says_what_is_allowed(service: Service) -> None:

@@ -155,6 +155,7 @@ class Api:
                     refusals=refusals,
                 )
                 self._table.setdefault(_key(operation.path), {})[operation.method] = route
+        self._every_method = set[str]().union(*self._table.values())
         self._request_ids = request_ids()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -216,11 +217,19 @@ class Api:
         Raises HttpRefusal for an unknown path, and UnexpectedBody."""
         if SENT_BODY in scope.get("extensions", ()):
             raise UnexpectedBody
-        is_any = scope["path"] == "*"
-        methods = _methods(
-            set().union(*self._table.values()) if is_any else self._at(scope["path"])[0]
-        )
-        return [(b"allow", methods), *self._cors.preflight(scope["headers"], methods)]
+        path, headers = scope["path"], scope["headers"]
+        is_preflight = self._cors.is_preflight(headers)
+        try:
+            routes: Collection[str] = self._every_method if path == "*" else self._at(path)[0]
+        except HttpRefusal:
+            # A page reads nothing behind a preflight that was refused, so that the request itself
+            # is told what is wrong with its path (fetch.spec.whatwg.org, CORS-preflight fetch).
+            if not is_preflight:
+                raise
+            routes = self._every_method
+        methods = _methods(routes)
+        permission = self._cors.permission(methods) if is_preflight else []
+        return [(b"allow", methods), *permission]
 
 
 def _methods(routes: Collection[str]) -> bytes:

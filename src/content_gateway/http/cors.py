@@ -50,13 +50,15 @@ class Cors:
             return [_VARY]
         return [(b"access-control-allow-origin", origin), _MAY_READ, _VARY]
 
-    def preflight(self, headers: Iterable[tuple[bytes, bytes]], methods: bytes) -> Headers:
-        """What is added to `fields` in the answer to OPTIONS, for a path that has *methods*.
+    def is_preflight(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        """Whether OPTIONS with these *headers* asks on behalf of a page, where CORS is on."""
+        return self.is_on and _value(headers, b"access-control-request-method") is not None
 
-        Nothing for a request that is no preflight. What the page may do is said in full, whatever
-        it asks for, so that the browser's cache has it for the next question too."""
-        if not self.is_on or _value(headers, b"access-control-request-method") is None:
-            return []
+    def permission(self, methods: bytes) -> Headers:
+        """What is added to `fields` in the answer to a preflight for a path that has *methods*.
+
+        What the page may do is said in full, whatever it asks for, so that the browser's cache has
+        it for the next question too."""
         return [
             (b"access-control-allow-methods", methods),
             (b"access-control-allow-headers", b", ".join(ALLOWED)),
