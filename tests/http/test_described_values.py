@@ -51,7 +51,7 @@ MOMENTS = [
         *(("CidText", text) for text in CIDS),
         *(("DomainText", text) for text in DOMAINS),
         *(("IpnsNameText", text) for text in IPNS_NAMES),
-        *(("MomentText", text) for text in MOMENTS),
+        *(("TimestampText", text) for text in MOMENTS),
         *(("MultiaddrText", text) for text in MULTIADDRS),
     ],
 )
@@ -61,7 +61,7 @@ def test_what_is_taken_is_described(schema: str, text: str) -> None:
         "CidText": Cid.parse,
         "DomainText": DomainName.parse,
         "IpnsNameText": IpnsName.parse,
-        "MomentText": lambda text: moment("before", text, up=True),
+        "TimestampText": lambda text: moment("before", text, up=True),
         "MultiaddrText": Multiaddr.parse,
     }
     read[schema](text)

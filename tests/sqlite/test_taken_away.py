@@ -260,10 +260,12 @@ async def test_a_busy_ledger_is_never_taken_for_a_changed_one(
     begun = set()
     try:
         with capture_logs() as logs:
-            for number in range(0, 4_000, 100):
+            for number in range(0, 100_000, 100):
                 pins = await add(ledger, *range(number, number + 100))
                 assert all(isinstance(pin, Pin) for pin in pins), pins
                 begun.add(log_of(path).read_bytes()[16:24])
+                if number >= 4_000 and len(begun) > 1:  # on a busy machine it takes longer
+                    break
                 await asyncio.sleep(0.05)
     finally:
         is_over.set()

@@ -28,7 +28,9 @@ def find_peer(name: str) -> Path | None:
     """The path of the program or npm package *name*, None if it was not installed."""
     default = Path.home() / ".cache" / "content-gateway" / "peers"
     peers = Path(os.environ.get("PEERS_DIR") or default)
-    modules = [peers / part / "node_modules" / name for part in ("npm", "clients", "browser")]
+    modules = [
+        peers / part / "node_modules" / name for part in ("npm", "clients", "browser", "generators")
+    ]
     places = (peers / "bin" / name, *modules)
     return next((path for path in places if path.exists()), None)
 
