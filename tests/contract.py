@@ -99,9 +99,10 @@ class ContractCheck:
         self._openapi = OpenAPI.from_dict(
             self.tree, config=Config(extra_media_type_deserializers=readers)
         )
-        schemas = self.tree["components"]["schemas"]
-        self._problem = OAS30ReadValidator(schemas["Problem"])
-        self._failure = OAS30ReadValidator(schemas["PsaFailure"])
+        self._problem, self._failure = [
+            OAS30ReadValidator({"$ref": f"#/components/schemas/{name}", **self.tree})
+            for name in ("Problem", "PsaFailure")
+        ]
 
     def check(self, method: str, path: str, answer: Answer) -> None:
         """Raises when *answer* to *method* on the bare *path* is not what the contract says."""

@@ -110,7 +110,7 @@ async def test_a_wrong_method_is_405_everywhere(service: Service) -> None:
 
 
 UNKNOWN_PATHS = [
-    "/",
+    "//",
     "/Version",
     "/version/",
     "/spec/x",
@@ -118,7 +118,9 @@ UNKNOWN_PATHS = [
     "/domain/resolve/a/b",
     "/metrics",
     "/ipfs/pin/add/",
-    "/docs",
+    "/docs/",
+    "/assets",
+    "/console/x",
     "/openapi.json",
     "/%76ersion/x",
     "/ipfs/pin/ls/",
@@ -155,7 +157,14 @@ async def test_head_is_answered_wherever_get_is(tmp_path: Path) -> None:
     away = {"pins__backend": "ipfs-cluster", "ipfs_cluster__urls": ["http://127.0.0.1:9"]}
     async with running_service(tmp_path, **away) as service:  # where a pin stays what it is
         assert (await service.pin(CID)).status == 200
-        resolving = ("/version", "/spec", "/domain/resolve/a.eth", "/domain/resolve/a..eth")
+        resolving = (
+            "/",
+            "/console",
+            "/version",
+            "/spec",
+            "/domain/resolve/a.eth",
+            "/domain/resolve/a..eth",
+        )
         pins = ("/ipfs/pin/ls", f"/ipfs/pin/status/{CID}", "/psa/pins")
         for path in (*resolving, *pins, "/ipns/result/none", "/nowhere"):
             for key in ("me", None):
