@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from playwright.async_api import Browser, Error
+from playwright.async_api import Browser, Error, expect
 
 from tests.fakes.cluster import MiniCluster
 from tests.http.held import V1, before
@@ -15,6 +15,7 @@ from tests.pages.conftest import WALLET, ZONE
 from tests.service import Service
 from tests.world.browser import window
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "browser"
 CALL = """async ([url, method, path]) => {
     const headers = {"x-api-key": "me", "cache-control": "no-cache"};
     const answer = await fetch(url + path, {method, headers});
@@ -23,10 +24,12 @@ CALL = """async ([url, method, path]) => {
 
 
 @asynccontextmanager
-async def running_page(html: str) -> AsyncIterator[str]:
-    """The address of a page on an origin of its own."""
+async def running_page(html: str, script: str = "") -> AsyncIterator[str]:
+    """The address of a page on an origin of its own, with a *script* beside it."""
 
-    async def page(_: web.BaseRequest) -> web.Response:
+    async def page(request: web.BaseRequest) -> web.Response:
+        if request.path.endswith(".js"):
+            return web.Response(text=script, content_type="text/javascript")
         return web.Response(text=html, content_type="text/html")
 
     runner = web.ServerRunner(web.Server(page))
@@ -76,6 +79,28 @@ async def test_a_page_of_another_origin_resolves_pins_and_lists(
         assert (status, body["message"]) == (200, "Pin removed")
         status, body = await call("GET", "/nowhere")
         assert (status, body["code"]) == (404, "not-found")
+
+
+async def test_the_example_for_browsers_works(
+    browser: Browser, cluster: MiniCluster, tmp_path: Path
+) -> None:
+    """As it stands in examples/browser; a refusal is shown in words."""
+    html, script = [(EXAMPLE / name).read_text() for name in ("index.html", "client.js")]
+    async with (
+        running_page(html, script) as origin,
+        beside(origin, cluster, tmp_path) as service,
+    ):
+        page = (await window(browser, origin)).page
+        await page.goto(origin)
+        await page.locator("#gateway").fill(service.url)
+        await page.locator("#key").fill("me")
+        await page.locator("#domain").fill("nothing")
+        await page.get_by_role("button").click()
+        await expect(page.locator("#said")).to_contain_text("Invalid domain")
+        await page.locator("#domain").fill("site.test")
+        await page.get_by_role("button").click()
+        await expect(page.locator("#said")).to_have_text("site.test is pinned")
+        await expect(page.locator("#pins li")).to_have_text(f"{V1} site.test")
 
 
 async def test_a_page_that_is_not_listed_reads_nothing(browser: Browser, service: Service) -> None:

@@ -86,6 +86,11 @@ class Kubo:
         await self._ask(f"swarm/connect?arg={address}")
 
     @property
+    def environment(self) -> dict[str, str]:
+        """What `ipfs` needs to be told to speak to this daemon."""
+        return dict(self._env)
+
+    @property
     def cpu_seconds(self) -> float:
         """The CPU time that it has taken since it was started last."""
         return self._daemon.cpu_seconds

@@ -15,9 +15,10 @@ SwaggerUIBundle({
   validatorUrl: null, // else the page asks a server elsewhere
 });
 
-// It leaves the choice of an example without a name for readers of the screen.
+// It leaves choices without a name for readers of the screen.
 new MutationObserver(() => {
-  for (const choice of document.querySelectorAll(".examples-select-element:not([aria-label])")) {
-    choice.ariaLabel = "Example";
+  for (const choice of document.querySelectorAll("select:not([aria-label])")) {
+    const parameter = choice.closest("[data-param-name]")?.dataset.paramName;
+    choice.ariaLabel = choice.id === "servers" ? "Server" : parameter ?? "Example or media type";
   }
 }).observe(document.getElementById("reference"), { childList: true, subtree: true });
