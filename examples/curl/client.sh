@@ -27,6 +27,5 @@ for _ in {1..120}; do
     [[ $(jq -r .status <<<"$pin") == pinned ]] && break
     sleep 0.5
 done
-jq -er 'if .status == "pinned" then "pinned by \(.replicas.pinned) of \(.replicas.wanted)"
-        else "still \(.status): \(.reason)" | halt_error end' <<<"$pin"
+jq -er '.status == "pinned" or ("still \(.status): \(.reason)" | halt_error)' <<<"$pin" >/dev/null
 call GET "/ipfs/pin/ls?status=pinned" | jq -r '.results[] | "- \(.cid) \(.name // "")"'

@@ -12,19 +12,15 @@ URL = os.environ.get("GATEWAY", "http://127.0.0.1:8080")
 KEY = os.environ.get("CONTENT_GATEWAY_KEY", "me")
 
 
-def call(method, path, **query):
-    """The answer of the service; ends the program with the words of a refusal."""
+def call(method: str, path: str, **query: str) -> dict:
+    """What the service says; ends the program with the words of a refusal."""
     request = Request(f"{URL}{path}?{urlencode(query)}", method=method, headers={"x-api-key": KEY})
-    for _ in range(5):
-        try:
-            with urlopen(request, timeout=30) as answer:
-                return json.load(answer)
-        except HTTPError as refused:
-            problem = json.load(refused)  # RFC 9457
-            if refused.status != 503:
-                break
-            time.sleep(int(refused.headers.get("Retry-After", 1)))
-    sys.exit(f"{problem['title']}: {problem['detail']} ({URL}{problem['type']})")
+    try:
+        with urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+    except HTTPError as refused:  # after 503, try again in Retry-After seconds
+        problem = json.load(refused)  # RFC 9457
+        sys.exit(f"{problem['title']}: {problem['detail']} ({URL}{problem['type']})")
 
 
 domain = sys.argv[1]
@@ -37,6 +33,5 @@ while (pin := call("GET", f"/ipfs/pin/status/{cid}")["result"])["status"] != "pi
     if time.monotonic() > deadline:
         sys.exit(f"still {pin['status']}: {pin.get('reason', 'it is being fetched')}")
     time.sleep(0.5)
-print("pinned by", pin["replicas"]["pinned"], "of", pin["replicas"]["wanted"])
 for listed in call("GET", "/ipfs/pin/ls", status="pinned")["results"]:
     print("-", listed["cid"], listed.get("name", ""))

@@ -52,9 +52,11 @@ async def test_every_printed_line_works(dev: Running) -> None:
     """Pasted in order, the six lines show every operation, blog.demo with ipnsCache at once."""
     answers = [await paste(command) for command in lines(dev)]
     assert [answer.status for answer in answers] == [200] * 6
-    version, spec, alias, site, blog, pin = (answer.json for answer in answers)
+    version, spec, site, blog, pin, coin = (answer.json for answer in answers)
     assert version == {"version": spec["info"]["version"]}
-    assert alias.keys() == {"message", "walletAddress"}
+    assert coin["walletAddress"]["addr"] != site["walletAddress"]["addr"]
+    alias = await paste(["curl", "-H", "x-api-key: me", f"{dev.url}/domain/resolve/alias.demo"])
+    assert alias.json.keys() == {"message", "walletAddress"}
     assert site["content"]["type"] == "ipfs"
     assert blog["content"].keys() == {"type", "name", "ipnsCache"}
     assert blog["content"]["ipnsCache"] == site["content"]["cid"] == pin["result"]["cid"]
@@ -74,7 +76,7 @@ async def test_the_demonstration_keeps_its_names(tmp_path: Path) -> None:
     names = []
     for _ in range(2):
         async with running("dev", tmp_path / "data") as dev:
-            blog = (await paste(lines(dev)[4])).json
+            blog = (await paste(lines(dev)[3])).json
             names.append(blog["content"]["name"])
             assert "ipnsCache" in blog["content"]
             assert await dev.stop() == 0

@@ -11,14 +11,16 @@ from content_gateway.settings.model import Settings
 _PROFILE: Final = {"keys.mode": "open", "cors.origins": ["*"]}
 
 _WELCOME: Final = """\
-Content Gateway is listening on {url}, with {mode} keys. Try:
+Content Gateway is listening on {url}, with {mode} keys.
+
+In a browser: {url}/ (the key of /console is {key}). In a shell:
 
   curl {url}/version
   curl {url}/spec
-  curl -H 'x-api-key: {key}' {url}/domain/resolve/alias.demo
   curl -H 'x-api-key: {key}' {url}/domain/resolve/site.demo
   curl -H 'x-api-key: {key}' {url}/domain/resolve/blog.demo
   curl -X POST -H 'x-api-key: {key}' {url}/ipfs/pin/add/{root}
+  curl -H 'x-api-key: {key}' '{url}/domain/resolve/site.demo?coinType=2147492101'
 
 Everything it keeps is in {data_dir}. Ctrl-C stops it."""
 
