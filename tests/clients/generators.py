@@ -19,6 +19,11 @@ _HEY: Final = """export default {
   plugins: ["@hey-api/client-fetch", "zod", {name: "@hey-api/sdk", validator: true}],
 };
 """
+# Blocks and CARs are bytes of media types that it does not know.
+_OVERRIDES: Final = """content_type_overrides:
+  application/vnd.ipld.raw: application/octet-stream
+  application/vnd.ipld.car: application/octet-stream
+"""
 _TSCONFIG: Final = """{
   "compilerOptions": {
     "strict": true, "target": "es2022", "module": "nodenext", "outDir": "made",
@@ -64,10 +69,10 @@ def _generators() -> Path:
 async def openapi_python_client(folder: Path) -> list[str]:
     """Python with httpx and attrs."""
     python = str(_generators() / "python" / "bin" / "python")
-    module = (python, "-m", "openapi_python_client")
-    said = await run(folder, *module, "generate", "--path", "spec.json", "--output-path", "client")
-    # Blocks and CARs are bytes of other media types, which it has no type for.
-    assert said.count("WARNING parsing") <= 1, said
+    (folder / "config.yml").write_text(_OVERRIDES)
+    module = (python, "-m", "openapi_python_client", "generate", "--config", "config.yml")
+    said = await run(folder, *module, "--path", "spec.json", "--output-path", "client")
+    assert "WARNING parsing" not in said, said  # it leaves out what it cannot read
     return await _python(folder, folder / "client", python, "by_openapi_python_client.py")
 
 

@@ -1,4 +1,4 @@
-// Ten calls by the client that oapi-codegen generates: asked is URL, KEY and CID.
+// Sixteen calls by the client that oapi-codegen generates: asked is URL, KEY and CID.
 package main
 
 import (
@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
+	"time"
 
 	"example.test/driver/gateway"
 )
@@ -17,48 +18,71 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-func with(key string) gateway.ClientOption {
+func with(header, key string) gateway.ClientOption {
 	return gateway.WithRequestEditorFn(func(_ context.Context, request *http.Request) error {
-		request.Header.Set("x-api-key", key)
+		request.Header.Set(header, key)
 		return nil
 	})
 }
 
+func refusal(problem *gateway.Problem) []any {
+	return []any{problem.Status, problem.Code, problem.Detail == problem.Message}
+}
+
 func main() {
 	url, key, cid := os.Args[1], os.Args[2], os.Args[3]
-	client := must(gateway.NewClientWithResponses(url, with(key)))
-	stranger := must(gateway.NewClientWithResponses(url, with("nobody")))
+	client := must(gateway.NewClientWithResponses(url, with("x-api-key", key)))
+	bearer := must(gateway.NewClientWithResponses(url, with("authorization", "Bearer "+key)))
+	stranger := must(gateway.NewClientWithResponses(url, with("x-api-key", "nobody")))
 	ctx := context.Background()
 	resolve := func(domain string, coin *int) *gateway.ResolveDomainResponse {
-		return must(client.ResolveDomainWithResponse(ctx, domain, &gateway.ResolveDomainParams{CoinType: coin}))
+		query := gateway.ResolveDomainParams{CoinType: coin}
+		return must(client.ResolveDomainWithResponse(ctx, domain, &query))
+	}
+	list := func(states ...gateway.PinState) *gateway.PinList {
+		return must(client.ListPinsWithResponse(ctx, &gateway.ListPinsParams{Status: &states})).JSON200
 	}
 
-	site := resolve("site.test", nil).JSON200
-	content := must(site.Content.ValueByDiscriminator()).(gateway.IpfsContent)
-	missing := resolve("nobody.eth", nil).ApplicationproblemJSON404
-	refused := must(stranger.GetKeyWithResponse(ctx)).ApplicationproblemJSON401
-	bitcoin := 0
-	name, meta := "site", `{"commit":"3f2a9c1"}`
-	added := must(client.AddPinWithResponse(ctx, cid, &gateway.AddPinParams{Name: &name, Meta: &meta})).JSON200
-	status := must(client.GetPinStatusWithResponse(ctx, cid)).JSON200.Result
-	states := []gateway.PinState{
-		gateway.PinStateQueued, gateway.PinStatePinning, gateway.PinStatePinned,
-		gateway.PinStateFailed, gateway.PinStateUnpinned,
+	site, blog := resolve("site.test", nil).JSON200, resolve("blog.test", nil).JSON200
+	ipfs := must(site.Content.ValueByDiscriminator()).(gateway.IpfsContent)
+	ipns := must(blog.Content.ValueByDiscriminator()).(gateway.IpnsContent)
+	started := must(client.StartIpnsResolutionWithResponse(ctx, "ipns://"+ipns.Name)).JSON200.Result
+
+	kept := list(gateway.PinStatePinned, gateway.PinStateFailed).Results[0]
+	others := list(gateway.PinStatePinning, gateway.PinStateUnpinned)
+	before, after := kept.Timestamp.Add(time.Minute), kept.Timestamp.Add(-time.Minute)
+	query := gateway.PsaListPinsParams{
+		After:  &after,
+		Before: &before,
+		Status: &[]gateway.PsaStatus{gateway.PsaStatusPinned, gateway.PsaStatusFailed},
+		Meta:   new(`{"commit":"3f2a9c1"}`),
 	}
-	listed := must(client.ListPinsWithResponse(ctx, &gateway.ListPinsParams{Status: &states})).JSON200.Results[0]
+	found := []*string{}
+	for _, pin := range must(bearer.PsaListPinsWithResponse(ctx, &query)).JSON200.Results {
+		found = append(found, pin.Pin.Name)
+	}
+
+	named := gateway.AddPinParams{Name: new("site"), Meta: new(`{"app":"demo"}`)}
+	added := must(client.AddPinWithResponse(ctx, cid, &named)).JSON200
+	status := must(client.GetPinStatusWithResponse(ctx, cid)).JSON200.Result
 	removed := must(client.RemovePinWithResponse(ctx, cid)).JSON200.Result
 
 	json.NewEncoder(os.Stdout).Encode(map[string]any{
 		"version": must(client.GetVersionWithResponse(ctx)).JSON200.Version,
 		"scopes":  must(client.GetKeyWithResponse(ctx)).JSON200.Result.Scopes,
-		"site":    []any{content.Cid, site.WalletAddress.Addr},
-		"coin":    resolve("site.test", &bitcoin).JSON200.WalletAddress.Addr,
+		"site":    []any{ipfs.Cid, site.WalletAddress.Addr},
+		"coin":    resolve("site.test", new(0)).JSON200.WalletAddress.Addr,
 		"cafe":    resolve("café.test", nil).JSON200.WalletAddress.Addr,
-		"missing": []any{missing.Status, missing.Code},
-		"refused": []any{refused.Status, refused.Code},
+		"blog":    []any{ipns.Name, started.Name},
+		"missing": refusal(resolve("nobody.eth", nil).ApplicationproblemJSON404),
+		"invalid": refusal(resolve("café_.test", nil).ApplicationproblemJSON400),
+		"refused": refusal(must(stranger.GetKeyWithResponse(ctx)).ApplicationproblemJSON401),
+		"kept":    []any{kept.Cid, kept.Name, kept.Meta, kept.Status},
+		"at":      kept.Timestamp.UnixMilli(),
+		"others":  []any{others.Count, len(others.Results)},
+		"found":   found,
 		"added":   []any{added.Message, added.Result.Cid},
-		"status":  []any{status.Cid, status.Name, status.Replicas.Pinned >= 0},
-		"listed":  []any{listed.Name, listed.Meta, listed.Status.Valid()},
-		"removed": removed.Content,
+		"status":  []any{status.Cid, status.Name, status.Meta},
+		"removed": []any{removed.Cid, removed.Content},
 	})
 }
