@@ -123,6 +123,8 @@ async def test_a_key_that_is_not_good_is_told_so(browser: Browser, tmp_path: Pat
         )
         refused = [error for error in there.errors if "401" in error]
         assert there.errors == refused  # the browser itself writes them
+        await come_in(there, "ключ")
+        await expect(said).to_contain_text("Not a key")
         await come_in(there, resolving[0])
         await expect(there.page.locator("#key-facts")).to_contain_text("reader")
         await expect(there.page.locator("#resolve-section")).to_be_visible()
@@ -212,6 +214,23 @@ async def test_a_failure_tells_its_reason_and_where_to_read_on(
     await expect(page.locator("#watch-state")).to_contain_text("pin")
     await expect(page.locator("#watch-facts")).to_contain_text("0 of")
     assert all("400" in error for error in there.errors)
+
+
+async def test_watching_outlasts_an_outage(there: Window, cluster: MiniCluster) -> None:
+    """What happened is told, and the pin is seen to arrive afterwards."""
+    found, cluster.supply = cluster.supply, MiniCluster().supply
+    await come_in(there)
+    page, state = there.page, there.page.locator("#watch-state")
+    await page.get_by_role("textbox", name="CID", exact=True).fill(V1)
+    await page.get_by_role("button", name="Pin", exact=True).click()
+    await expect(page.locator("#watch-facts")).to_contain_text("0 of 3")
+    await page.route("**/ipfs/pin/**", lambda route: route.abort())
+    await expect(state).to_contain_text("No answer came")
+    await expect(page.locator("#list-said")).to_contain_text("No answer came")
+    await page.unroute("**/ipfs/pin/**")
+    cluster.supply = found
+    await expect(state).to_have_text("pinned The content is pinned")
+    await expect(page.locator("#list-said")).to_have_text("1 pin, page 1")
 
 
 async def test_a_service_that_goes_away_is_told_and_the_page_lives_on(

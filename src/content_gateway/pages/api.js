@@ -26,11 +26,16 @@ export async function ask(key, method, path, query = {}, signal = undefined) {
   const sent = Object.entries(query).filter(([, value]) => value);
   const address = sent.length ? `${path}?${new URLSearchParams(sent)}` : path;
   const timeout = AbortSignal.timeout(SECONDS * 1000);
-  let response, body;
+  let headers, response, body;
+  try {
+    headers = new Headers({ "x-api-key": key });
+  } catch {
+    throw new Problem(0, { title: "Not a key", detail: "No key has characters like these." });
+  }
   try {
     response = await fetch(address, {
       method,
-      headers: { "x-api-key": key },
+      headers,
       cache: "no-store",
       credentials: "omit",
       signal: signal ? AbortSignal.any([signal, timeout]) : timeout,

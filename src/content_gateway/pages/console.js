@@ -35,13 +35,23 @@ async function submitted(form, place, work) {
   }
 }
 
-/** `milliseconds` later, and not before the page is looked at; rejects where `signal` aborts. */
-async function pause(milliseconds, signal) {
-  await new Promise((resolve) => setTimeout(resolve, milliseconds));
-  while (document.hidden && !signal.aborted) {
-    await new Promise((resolve) => setTimeout(resolve, SHORTEST_WAIT));
+/**
+ * Run `step` until it says that it is done, or `signal` aborts: slower each time, and only while the
+ * page is looked at. What is refused ends it; an outage is told in `place` and outlasted.
+ */
+async function untilDone(step, place, signal) {
+  for (let wait = SHORTEST_WAIT; !signal.aborted; wait = Math.min(wait * 1.5, LONGEST_WAIT)) {
+    try {
+      if (await step()) return;
+    } catch (problem) {
+      if (signal.aborted) return;
+      showProblem(place, problem);
+      if (problem.status >= 400 && problem.status < 500) return;
+    }
+    do {
+      await new Promise((resolve) => setTimeout(resolve, wait));
+    } while (document.hidden && !signal.aborted);
   }
-  signal.throwIfAborted();
 }
 
 // -- the key ---------------------------------------------------------------------------------
@@ -115,32 +125,27 @@ async function pin(cid, name) {
   await Promise.all([showPage([""]), showKey(key)]);
 }
 
-/** Show how far the pin of `cid` is, until it is settled. */
-async function showPin(cid) {
+/** Show how far the pin of `cid` is, until it is there. */
+function showPin(cid) {
   watch.abort();
   watch = new AbortController();
   const { signal } = watch;
+  const state = at("watch-state");
   at("watch-section").hidden = false;
-  at("watch-state").textContent = "";
+  state.replaceChildren();
   at("watch-facts").replaceChildren();
-  let wait = SHORTEST_WAIT;
-  try {
-    for (;;) {
-      const { body } = await ask(key, "GET", `/ipfs/pin/status/${encodeURIComponent(cid)}`, {}, signal);
-      const shown = element("strong", body.result.status, body.result.status);
-      // Said again only where it has changed: a reader of the screen would repeat it.
-      if (at("watch-state").dataset.said !== cid + body.message) {
-        at("watch-state").dataset.said = cid + body.message;
-        at("watch-state").replaceChildren(shown, ` ${body.message}`);
-      }
-      showFacts(at("watch-facts"), statusFacts(body.result));
-      if (body.result.status === "pinned") return;
-      await pause(wait, signal);
-      wait = Math.min(wait * 1.5, LONGEST_WAIT);
+  const path = `/ipfs/pin/status/${encodeURIComponent(cid)}`;
+  const step = async () => {
+    const { body } = await ask(key, "GET", path, {}, signal);
+    const { status } = body.result;
+    // Said again only where it has changed: readers of the screen would hear it each time.
+    if (state.textContent !== `${status} ${body.message}`) {
+      state.replaceChildren(element("strong", status, status), ` ${body.message}`);
     }
-  } catch (problem) {
-    if (!signal.aborted) showProblem(at("watch-state"), problem);
-  }
+    showFacts(at("watch-facts"), statusFacts(body.result));
+    return status === "pinned";
+  };
+  untilDone(step, state, signal);
 }
 
 function statusFacts(pin) {
@@ -167,15 +172,11 @@ async function showPage(trail) {
   listing.abort();
   listing = new AbortController();
   const { signal } = listing;
-  let wait = 2 * SHORTEST_WAIT;
-  let results = await readPage(trail, signal);
-  (async () => {
-    while (results.some((pin) => UNSETTLED.has(pin.status))) {
-      await pause(wait, signal);
-      wait = Math.min(wait * 1.5, LONGEST_WAIT);
-      results = await readPage(trail, signal);
-    }
-  })().catch((problem) => signal.aborted || showProblem(at("list-said"), problem));
+  const step = async () => {
+    const pins = await readPage(trail, signal);
+    return !pins.some((pin) => UNSETTLED.has(pin.status));
+  };
+  if (!(await step())) untilDone(step, at("list-said"), signal);
 }
 
 async function readPage(trail, signal) {
