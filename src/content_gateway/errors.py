@@ -6,14 +6,6 @@ A `CallerError`'s request cannot be right; `NotFound` is what we looked for, and
 Absence (NotFound) and outage (UpstreamError) are never confused: only absence lets a search
 go on. Knows no HTTP; http/problems.py writes the words that people read."""
 
-_MOST_QUOTED = 60
-
-
-def quoted(text: str) -> str:
-    """What somebody sent, in the detail of a refusal: in quotes, printable, and not too long."""
-    shown = "".join(char if char.isprintable() else "\ufffd" for char in text[:_MOST_QUOTED])
-    return f"'{shown}...'" if len(text) > _MOST_QUOTED else f"'{shown}'"
-
 
 class GatewayError(Exception):
     """Base of every error this package raises on purpose.

@@ -9,6 +9,8 @@ import time
 from types import TracebackType
 from typing import Final, Self, TextIO
 
+from content_gateway.codecs.printable import printable
+
 _REDRAW_SECONDS: Final = 0.1
 _PLAIN_SECONDS: Final = 10.0
 _BAR: Final = 20
@@ -80,4 +82,4 @@ def bytes_text(size: int) -> str:
 
 def plain(text: str) -> str:
     """*text* with `?` for every control character, which a terminal would obey."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    return printable(text, "?")

@@ -16,7 +16,8 @@ from content_gateway.codecs.multiformats import (
     read_varint,
     varint,
 )
-from content_gateway.errors import InvalidCid, quoted
+from content_gateway.codecs.printable import quoted
+from content_gateway.errors import InvalidCid
 
 RAW: Final = 0x55
 DAG_PB: Final = 0x70

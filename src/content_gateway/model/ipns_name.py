@@ -17,7 +17,8 @@ from content_gateway.codecs.multiformats import (
     read_varint,
     varint,
 )
-from content_gateway.errors import InvalidIpnsName, quoted
+from content_gateway.codecs.printable import quoted
+from content_gateway.errors import InvalidIpnsName
 from content_gateway.model.cid import DAG_PB, LIBP2P_KEY, MAX_TEXT
 
 MAX_RECORD_BYTES: Final = 10 * 1024  # ipfs/specs ipns-record.md

@@ -7,6 +7,7 @@ was asked for, and what follows, is left to the callers."""
 from typing import Final
 
 from content_gateway.codecs import abi, http_error
+from content_gateway.codecs.printable import printable
 from content_gateway.errors import (
     GatewayError,
     InvalidUpstreamResponse,
@@ -108,4 +109,4 @@ def _cause(data: bytes) -> str:
 def _printable(text: bytes) -> str:
     """*text* as one line that nobody can mistake for ours."""
     chars = text[: 4 * MAX_QUOTED].decode(errors="replace")[:MAX_QUOTED]
-    return "".join(char if char.isprintable() else "\ufffd" for char in chars).replace('"', "'")
+    return printable(chars, "\ufffd").replace('"', "'")

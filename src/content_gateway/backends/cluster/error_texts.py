@@ -6,6 +6,8 @@ for the people who read a reason. What follows from an error is left to status.p
 import re
 from typing import Final
 
+from content_gateway.codecs.printable import printable
+
 MAX_REASON: Final = 500
 _ADDRESS: Final = re.compile(
     r"https?://[^\s\"]+|/(?:ip[46]|dns[46]?|dnsaddr)/[^\s\])]+"
@@ -33,7 +35,4 @@ def in_words(error: str) -> str:
 
 def clean(text: str) -> str:
     """*text* without addresses and what cannot be printed, of bounded length."""
-    printable = text[:2000]
-    if not printable.isprintable():
-        printable = "".join(letter if letter.isprintable() else " " for letter in printable)
-    return _ADDRESS.sub("...", printable).strip()[:MAX_REASON]
+    return _ADDRESS.sub("...", printable(text[:2000], " ")).strip()[:MAX_REASON]

@@ -6,6 +6,7 @@ Knows the forms of `pin/ls`, `pin/add` and `pin/rm` and their errors, read in Ku
 from dataclasses import dataclass
 from typing import Any, Final
 
+from content_gateway.codecs.printable import printable
 from content_gateway.errors import (
     InvalidCid,
     InvalidUpstreamResponse,
@@ -238,5 +239,5 @@ def _message(value: dict[str, Any]) -> str:
 
 def _words(message: str) -> str:
     """*message* on one line, not too long, as the end of a sentence."""
-    words = "".join(letter if letter.isprintable() else " " for letter in message).strip()
+    words = printable(message, " ").strip()
     return (words[:_MAX_WORDS].rstrip(".") or "it gave no reason") + "."
