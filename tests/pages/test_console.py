@@ -181,6 +181,22 @@ async def test_ten_thousand_pins_are_turned_over_page_by_page(
         assert there.errors == []
 
 
+async def test_impatience_breaks_nothing(there: Window, service: Service) -> None:
+    """Whoever clicks again before the answer is there sees the last one."""
+    await service.pin(f"{V1}?name=seen")
+    await service.pin(cid_of("other") + "?name=other")
+    await come_in(there)
+    await there.page.get_by_role("button", name="View seen").click()
+    await there.page.evaluate(
+        "for (let n = 0; n < 20; n++) document.getElementById('filter-form').requestSubmit()"
+    )
+    await there.page.get_by_role("button", name="Remove other").click()
+    await there.page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    await expect(there.page.locator("#list-said")).to_have_text("1 pin, page 1")
+    await expect(there.page.locator("#watch-facts")).to_contain_text(V1)
+    assert there.errors == []
+
+
 async def test_markup_in_names_is_text(there: Window, service: Service) -> None:
     """Whoever named a pin has nothing run on the page."""
     query = "?name=" + MARKUP.replace(" ", "%20") + '&meta={"<b>":"<i>x</i>"}'

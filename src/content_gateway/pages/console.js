@@ -17,7 +17,8 @@ let key = "";
 let pinnable = ""; // the CID that "Pin this content" is for
 let cursors = [""]; // of the pages up to the one that is shown
 let next = "";
-let watch = new AbortController(); // ends what asks about the pin in view
+let watched = ""; // the CID of the pin in view
+let watch = new AbortController(); // ends what asks about it
 let listing = new AbortController(); // ends what asks for the page of the list
 
 // -- asking ----------------------------------------------------------------------------------
@@ -129,6 +130,7 @@ async function pin(cid, name) {
 function showPin(cid) {
   watch.abort();
   watch = new AbortController();
+  watched = cid;
   const { signal } = watch;
   const state = at("watch-state");
   at("watch-section").hidden = false;
@@ -176,7 +178,11 @@ async function showPage(trail) {
     const pins = await readPage(trail, signal);
     return !pins.some((pin) => UNSETTLED.has(pin.status));
   };
-  if (!(await step())) untilDone(step, at("list-said"), signal);
+  try {
+    if (!(await step())) untilDone(step, at("list-said"), signal);
+  } catch (problem) {
+    if (!signal.aborted) throw problem; // else another page is shown by now
+  }
 }
 
 async function readPage(trail, signal) {
@@ -233,8 +239,10 @@ function askToRemove(cid) {
 async function remove(cid) {
   try {
     await ask(key, "DELETE", `/ipfs/pin/rm/${encodeURIComponent(cid)}`);
-    watch.abort();
-    at("watch-section").hidden = true;
+    if (watched === cid) {
+      watch.abort();
+      at("watch-section").hidden = true;
+    }
     await Promise.all([showPage(cursors), showKey(key)]);
   } catch (problem) {
     showProblem(at("list-said"), problem);

@@ -108,9 +108,10 @@ class PageHandlers:
         return await self._serve(ASSETS[request.argument], request)
 
     async def _serve(self, file: str, request: Request, *more: tuple[bytes, bytes]) -> Response:
-        async with self._loading:  # one at a time: compressing the viewer takes a tenth of a second
-            if file not in self._loaded:
-                self._loaded[file] = await asyncio.to_thread(_load, file)
+        if file not in self._loaded:
+            async with self._loading:  # once: to compress the viewer takes a tenth of a second
+                if file not in self._loaded:
+                    self._loaded[file] = await asyncio.to_thread(_load, file)
         return self._loaded[file].answer(request, *_GUARDED, *more)
 
 
