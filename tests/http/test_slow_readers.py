@@ -181,7 +181,7 @@ def test_who_does_not_read_is_cut_off(edge: Edge, fields: tuple[str, ...]) -> No
         assert eventually(edge.is_quiet)
         with pytest.raises(ConnectionResetError):
             read_on(client)
-    assert [entry["event"] for entry in logs] == ["a slow reader was cut off"]
+    assert {entry["event"] for entry in logs} == {"a slow reader was cut off"}
     assert logs[0]["address"] == "127.0.0.1"
 
 
@@ -196,7 +196,7 @@ def test_the_end_of_an_answer_is_not_kept_for_ever(edge: Edge) -> None:
         while left > 0:
             left -= len(client.recv(min(left, 65_536)))
         assert eventually(edge.is_quiet)
-    assert [entry["event"] for entry in logs] == ["a slow reader was cut off"]
+    assert {entry["event"] for entry in logs} == {"a slow reader was cut off"}
 
 
 def test_who_reads_steadily_is_waited_for(edge: Edge) -> None:
