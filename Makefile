@@ -38,8 +38,8 @@ coverage: $(VENV)/.dev ## print which branches make test leaves out; traced, som
 	-$(BIN)/coverage report
 
 check: $(VENV)/.dev ## style, types, import rules
-	$(BIN)/ruff format --check src tests bench tools
-	$(BIN)/ruff check src tests bench tools
+	$(BIN)/ruff format --check src tests bench tools examples
+	$(BIN)/ruff check src tests bench tools examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

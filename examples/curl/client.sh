@@ -1,31 +1,36 @@
 #!/usr/bin/env bash
-# Resolve a name, pin what it points at, and wait until it is pinned. bash, curl and jq.
+# Resolve a name, pin what it points at, and wait until it is pinned. bash, curl 7.66 and jq.
 set -euo pipefail
 
 gateway=${GATEWAY:-http://127.0.0.1:8080}
 key=${CONTENT_GATEWAY_KEY:-me}
 domain=$1
+answer=$(mktemp)
+trap 'rm -f "$answer"' EXIT
 
-call() { # call METHOD PATH [CURL OPTION ...]: the answer; the words of a refusal and 1 otherwise
-    local method=$1 path=$2 answer
-    shift 2
-    # --retry waits as long as Retry-After says, after 503 and its like only.
-    answer=$(curl -sS --max-time 60 --retry 4 -X "$method" -H "x-api-key: $key" "$@" "$gateway$path")
-    if jq -e 'has("code")' <<<"$answer" >/dev/null; then # RFC 9457
-        jq -r --arg gateway "$gateway" '"\(.title): \(.detail) (\($gateway)\(.type))"' <<<"$answer" >&2
+call() { # call METHOD PATH [NAME=VALUE]: the answer; the words of a refusal and 1 otherwise
+    local status
+    # --retry waits as long as Retry-After says. The answer goes to a file, since that is emptied
+    # before the next try, and the key comes from one, since arguments show in `ps`.
+    status=$(curl -sS --max-time 30 --retry 4 --retry-max-time 300 -o "$answer" \
+        -w '%{http_code}' -G -X "$1" --data-urlencode "${3-}" -H @<(echo "x-api-key: $key") "$gateway$2") || return
+    if [[ $status != 200 ]]; then # a problem (RFC 9457), or a proxy's page
+        jq -r --arg url "$gateway" '"\(.title): \(.detail) (\($url)\(.type))"' "$answer" >&2 ||
+            echo "HTTP $status" >&2
         return 1
     fi
-    echo "$answer"
+    cat "$answer"
 }
 
-cid=$(call GET "/domain/resolve/$domain" | jq -r '.content | .cid // .ipnsCache // empty')
+name=$(jq -rn --arg domain "$domain" '$domain | @uri')
+cid=$(call GET "/domain/resolve/$name" | jq -r '.content | .cid // .ipnsCache // empty')
 [[ -n $cid ]] || { echo "$domain has no content" >&2; exit 1; }
 echo "$domain is $cid"
-call POST "/ipfs/pin/add/$cid" --url-query "name=$domain" | jq -r .message
+call POST "/ipfs/pin/add/$cid" "name=$domain" | jq -r .message
 for _ in {1..120}; do
     pin=$(call GET "/ipfs/pin/status/$cid" | jq .result)
     [[ $(jq -r .status <<<"$pin") == pinned ]] && break
     sleep 0.5
 done
-jq -er '.status == "pinned" or ("still \(.status): \(.reason)" | halt_error)' <<<"$pin" >/dev/null
-call GET "/ipfs/pin/ls?status=pinned" | jq -r '.results[] | "- \(.cid) \(.name // "")"'
+jq -e '.status == "pinned" or ("still \(.status): \(.reason)\n" | halt_error(1))' <<<"$pin" >/dev/null
+call GET /ipfs/pin/ls status=pinned | jq -r '.results[] | "- \(.cid) \(.name // "")"'

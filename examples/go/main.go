@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"time"
 )
 
@@ -25,26 +26,34 @@ type answer struct {
 
 // call returns what the service says, and ends the program with the words of a refusal.
 func call(method, path string, query url.Values) (said answer) {
-	request, err := http.NewRequest(method, gateway+path+"?"+query.Encode(), nil)
-	if err != nil {
-		log.Fatal(err)
+	for triesLeft := 4; ; triesLeft-- {
+		request, err := http.NewRequest(method, gateway+path+"?"+query.Encode(), nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		request.Header.Set("x-api-key", cmp.Or(os.Getenv("CONTENT_GATEWAY_KEY"), "me"))
+		response, err := client.Do(request)
+		if err != nil {
+			log.Fatal(err)
+		}
+		err = json.NewDecoder(response.Body).Decode(&said)
+		response.Body.Close()
+		wait, _ := strconv.Atoi(response.Header.Get("Retry-After"))
+		switch {
+		case response.StatusCode == http.StatusOK && err == nil:
+			return said
+		case triesLeft > 0 && wait > 0: // nothing was done: the same again
+			time.Sleep(time.Duration(min(wait, 60)) * time.Second)
+		case err != nil: // a proxy's page
+			log.Fatal(response.Status, ": ", err)
+		default:
+			log.Fatalf("%s: %s (%s%s)", said.Title, said.Detail, gateway, said.Type)
+		}
 	}
-	request.Header.Set("x-api-key", cmp.Or(os.Getenv("CONTENT_GATEWAY_KEY"), "me"))
-	response, err := client.Do(request)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer response.Body.Close()
-	if err := json.NewDecoder(response.Body).Decode(&said); err != nil {
-		log.Fatal(err)
-	}
-	if response.StatusCode != http.StatusOK { // after 503, try again in Retry-After seconds
-		log.Fatalf("%s: %s (%s%s)", said.Title, said.Detail, gateway, said.Type)
-	}
-	return said
 }
 
 func main() {
+	log.SetFlags(0)
 	domain := os.Args[1]
 	content := call("GET", "/domain/resolve/"+url.PathEscape(domain), nil).Content
 	cid := cmp.Or(content.Cid, content.IpnsCache)
@@ -53,12 +62,14 @@ func main() {
 	}
 	fmt.Println(domain, "is", cid)
 	fmt.Println(call("POST", "/ipfs/pin/add/"+cid, url.Values{"name": {domain}}).Message)
-	pin := call("GET", "/ipfs/pin/status/"+cid, nil).Result
-	for start := time.Now(); pin.Status != "pinned"; pin = call("GET", "/ipfs/pin/status/"+cid, nil).Result {
-		if time.Since(start) > time.Minute {
-			log.Fatalf("still %s: %s", pin.Status, pin.Reason)
+	for start := time.Now(); ; time.Sleep(time.Second / 2) {
+		pin := call("GET", "/ipfs/pin/status/"+cid, nil).Result
+		if pin.Status == "pinned" {
+			break
 		}
-		time.Sleep(time.Second / 2)
+		if time.Since(start) > time.Minute {
+			log.Fatalf("still %s: %s", pin.Status, cmp.Or(pin.Reason, "it is being fetched"))
+		}
 	}
 	for _, pin := range call("GET", "/ipfs/pin/ls", url.Values{"status": {"pinned"}}).Results {
 		fmt.Println("-", pin.Cid, pin.Name)
