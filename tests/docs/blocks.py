@@ -2,14 +2,17 @@
 
 A block `sh` is commands; `console` is commands behind `$` with what they print; `json` or `text`
 right behind commands is what those print. A block with a file's name behind its language is that
-file. Everything else is for reading only."""
+file. What else there may be is for reading only (READ); any other language is refused, so that no
+command escapes by being called `bash` or nothing."""
 
 import re
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
-FENCE = re.compile(r"^```(\w*)(?: (\S+))?$")
+FENCE = re.compile(r"```(\w+)(?: (\S+))?")
+RUN = {"sh", "console"}
+READ = {"text", "json", "mermaid"}
 # These stay in the foreground until somebody ends them: a reader opens another terminal.
 STAYING = ("make run", "content-gateway serve", "content-gateway dev")
 _END = "--- end of step"
@@ -59,19 +62,21 @@ class Step:
 
 
 def blocks(page: str) -> list[Block]:
-    """The fenced blocks of *page*; ValueError for code that is not fenced, or a fence left open."""
+    """The fenced blocks of *page*.
+
+    ValueError for code that is not fenced, a fence that does not say what it holds, and one that
+    is left open."""
     found: list[Block] = []
     current: Block | None = None
     before = prose = ""
     for number, line in enumerate(page.splitlines(), 1):
-        fence = FENCE.match(line.strip()) if line.strip().startswith("```") else None
         if current is not None:
             if line.strip() == "```":
                 current, prose = None, ""
             else:
                 current.lines.append(line)
-        elif fence is not None:
-            current = Block(number, fence[1], fence[2], follows=not prose.strip())
+        elif line.lstrip().startswith(("```", "~~~")):
+            current = _opened(line.strip(), number, follows=not prose.strip())
             found.append(current)
         elif line.startswith("    ") and not before.strip():
             raise ValueError(f"line {number}: a block of code needs a fence with its language")
@@ -81,6 +86,13 @@ def blocks(page: str) -> list[Block]:
     if current is not None:
         raise ValueError(f"line {current.line}: the fence is not closed")
     return found
+
+
+def _opened(fence: str, number: int, *, follows: bool) -> Block:
+    match = FENCE.fullmatch(fence)
+    if match is None or (match[2] is None and match[1] not in RUN | READ):
+        raise ValueError(f"line {number}: a fence says `sh`, `console`, what is read, or a file")
+    return Block(number, match[1], match[2], follows=follows)
 
 
 def steps(page: str) -> list[Step]:
@@ -141,7 +153,7 @@ def _dialogue(block: Block) -> list[Step]:
     found: list[Step] = []
     for number, line in enumerate(block.lines, block.line + 1):
         if line.startswith("$ "):
-            found.append(Step(number, line[2:]))
+            found.append(Step(number, line[2:], printed=""))
         elif line.strip() and found:
             found[-1].printed = (found[-1].printed or "") + line + "\n"
     return found

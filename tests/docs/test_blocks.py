@@ -40,7 +40,7 @@ cat a.toml
 def test_commands_are_run_in_order_and_compared(tmp_path: object) -> None:
     """What stands behind commands is what they print; what stands behind prose is for reading."""
     found = steps(PAGE)
-    assert [step.printed for step in found] == ["one\n", "two\n", None, None, None]
+    assert [step.printed for step in found] == ["one\n", "two\n", "", None, None]
     done = subprocess.run(
         ["bash"], input=script(found), cwd=str(tmp_path), capture_output=True, text=True, check=True
     )
@@ -75,8 +75,18 @@ def test_what_is_printed_is_what_was_told(printed: str, told: str, is_so: bool) 
     assert is_as_told(printed, told) == is_so
 
 
-@pytest.mark.parametrize("page", ["text\n\n    make run\n", "```sh\necho\n"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "text\n\n    make run\n",
+        "```sh\necho\n",
+        "```\necho\n```\n",
+        "```bash\necho\n```\n",
+        "~~~sh\necho\n~~~\n",
+        "```sh a b\necho\n```\n",
+    ],
+)
 def test_code_that_would_not_be_run_is_refused(page: str) -> None:
-    """Indented, or behind a fence that nobody closed."""
+    """Indented, behind a fence that nobody closed, or in a language that is not run."""
     with pytest.raises(ValueError, match="fence"):
         blocks(page)
