@@ -102,12 +102,8 @@ async def gone(bench: Bench, cid: Cid) -> None:
     async def is_gone() -> bool:
         return not await bench.keeps(cid)
 
-    async def is_gone_by_now() -> bool:
-        await asyncio.sleep(0.5)  # `keeps` collects garbage, which holds up the unpin in Kubo
-        return await is_gone()
-
     if bench.is_remote:
-        await eventually(is_gone_by_now, seconds=MOST_SECONDS)
+        await eventually(is_gone, seconds=MOST_SECONDS)
     assert await is_gone()
 
 
