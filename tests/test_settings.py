@@ -166,3 +166,22 @@ def test_a_fifo_holds_no_settings(tmp_path: Path, which: str) -> None:
     environ = {"CONTENT_GATEWAY_KUBO__URL_FILE": str(path)} if which == "secret" else {}
     with pytest.raises(WrongSettings, match="not a regular file"):
         load(environ=environ, config=path if which == "config" else None)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("ens.rpc_url", "ens.rpc_urls"),
+        ("prot", "port"),
+        ("pins.backends", "pins.backend"),
+        ("kubo.uri", "kubo.url"),
+        ("nothing.like.it", None),
+    ],
+)
+def test_a_misspelt_setting_is_told_which_is_meant(name: str, meant: str | None) -> None:
+    """Where one is near; else there is no guess."""
+    variable = "CONTENT_GATEWAY_" + name.upper().replace(".", "__")
+    with pytest.raises(WrongSettings) as wrong:
+        load(environ={variable: "1"})
+    said = f"{name} ({variable}): there is no such setting"
+    assert wrong.value.detail == (f"{said}; did you mean {meant}?" if meant else said)

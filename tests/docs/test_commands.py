@@ -75,7 +75,7 @@ async def test_every_command_does_what_the_page_says(page: str, tmp_path: Path) 
         if "ipfs" in PAGES[page]:
             kubo = await stack.enter_async_context(running_kubo(tmp_path / "node"))
             environment |= kubo.environment
-            text = text.replace("http://127.0.0.1:8081", kubo.gateway_url)
+            text = text.replace("http://127.0.0.1:8082", kubo.gateway_url)
         paths = [_folder_of(need) for need in PAGES[page]]
         environment["PATH"] = os.pathsep.join([environment["PATH"], *paths])
         status, said, complained = await _bash(text, tmp_path, environment)

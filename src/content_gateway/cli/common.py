@@ -32,10 +32,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 OPERATOR: Final = "operator"
 KEY_VARIABLE: Final = "CONTENT_GATEWAY_KEY"
+CONFIG_VARIABLE: Final = "CONTENT_GATEWAY_CONFIG"
 INTERRUPTED: Final = 130  # as shells have it: 128 and the number of SIGINT
 
 # What the first name needs, and nothing before it: 60 to 100 ms of CPU.
 _FIRST_NEEDED: Final = "Crypto.Hash.keccak"
+_NO_KEY: Final = (
+    "Nobody has a key yet. Issue one, in another terminal and with the same settings:\n"
+    "  content-gateway keys create --name NAME --scope resolve --scope pin"
+)
 # A command that is over soon says what went wrong itself.
 _QUIET: Final = {"log.level": "error"}
 
@@ -44,6 +49,8 @@ def config_option(function: F) -> F:
     """The option `--config FILE`."""
     return click.option(
         "--config",
+        envvar=CONFIG_VARIABLE,
+        show_envvar=True,
         type=click.Path(dir_okay=False, path_type=Path),
         help="TOML file of settings; the environment (CONTENT_GATEWAY_*) wins over it.",
     )(function)
@@ -119,7 +126,8 @@ def load(
     profile: Mapping[str, Any] | None = None,
 ) -> Loaded:
     """The settings of this process, and logging set up by them; raises WrongSettings."""
-    environ = {name: value for name, value in os.environ.items() if name != KEY_VARIABLE}
+    own = (KEY_VARIABLE, CONFIG_VARIABLE)  # of the options
+    environ = {name: value for name, value in os.environ.items() if name not in own}
     loaded = sources.load(
         environ=environ, config=config, command_line=command_line, profile=profile
     )
@@ -212,11 +220,19 @@ async def serve(
 ) -> None:
     """The service until it is told to stop; *announce* gets its base URL once it listens."""
     from content_gateway.concurrency.garbage_collection import collect_seldom
+    from content_gateway.http import admin
     from content_gateway.http.server import listen, make_server
     from content_gateway.wiring.app import opened
+    from content_gateway.wiring.readiness import readiness_checks
 
     async with opened(chosen, zones) as gateway:
         listener = listen(chosen.host, chosen.port)
+        admin_listener = None
+        if chosen.admin.port:
+            where = "admin.host, admin.port"
+            admin_listener = listen(chosen.admin.host, chosen.admin.port, where)
+        if chosen.keys.mode == "issued" and not gateway.issued_keys.all():
+            click.echo(_NO_KEY, err=True)
         with lockfile.held(chosen, has_demo=bool(zones)):
             gateway.start()
             if chosen.ens.rpc_urls and not zones:  # the demonstration asks nobody unasked
@@ -231,5 +247,8 @@ async def serve(
                 announce=lambda: announce(url),
             )
             collect_seldom()
-            with imported_beside(_FIRST_NEEDED):
-                await server.serve(sockets=[listener])
+            state = server.server_state
+            checks = readiness_checks(gateway, chosen.admin, lambda: state.is_stopping)
+            async with admin.served(checks, admin_listener):
+                with imported_beside(_FIRST_NEEDED):
+                    await server.serve(sockets=[listener])

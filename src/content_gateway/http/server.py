@@ -61,13 +61,15 @@ class Server(uvicorn.Server):
             connection.transport.abort()
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A listening TCP socket; raises WrongSettings where the address cannot be bound."""
+def listen(host: str, port: int, settings: str = "host, port") -> socket.socket:
+    """A listening TCP socket; raises WrongSettings where the address cannot be bound.
+
+    *settings* are those that say where."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, port), family=family, backlog=2_048)
     except OSError as wrong:
-        raise WrongSettings(f"host, port: cannot listen on {host}:{port}: {wrong}") from wrong
+        raise WrongSettings(f"{settings}: cannot listen on {host}:{port}: {wrong}") from wrong
     # Accepted sockets inherit it. asyncio sets it only on sockets made with IPPROTO_TCP, and
     # create_server leaves the protocol at 0.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -46,6 +46,10 @@ class LedgerDatabase(Database):
         self._reader.close()
         await super().__aexit__(*exc_info)
 
+    async def check_writable(self) -> None:
+        """Commit something durably that changes nothing; raises StorageUnavailable."""
+        await self.write(_rewrite_version)
+
     def read(self, job: Job[T]) -> T:
         """What *job* returns. For look-ups by key, which take microseconds: it runs here and now.
 
@@ -56,3 +60,10 @@ class LedgerDatabase(Database):
             raise self._files.unreadable(wrong) from wrong
         self._files.check_turn()
         return result
+
+
+def _rewrite_version(connection: sqlite3.Connection) -> None:
+    # Setting it writes a page also where it is the same; a transaction without a page would be
+    # committed on a full disk too.
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    connection.execute(f"PRAGMA user_version = {version}")

@@ -291,6 +291,18 @@ class LimitSettings(Group):
     )
 
 
+class AdminSettings(Group):
+    """The admin listener, for whoever runs the service: health without a key."""
+
+    host: str = Field("127.0.0.1", description="address that /livez and /readyz listen on")
+    port: int = Field(8081, ge=0, le=65535, description="their port; 0: there is none")
+    oldest_waiting: float = Field(
+        0,
+        ge=0,
+        description="seconds that a pin may wait until /readyz is red; 0: however long",
+    )
+
+
 class LogSettings(Group):
     """Logging, to standard error."""
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from pydantic import BaseModel, Field, model_validator
 
 from content_gateway.settings.groups import (
+    AdminSettings,
     BasenamesSettings,
     ClusterSettings,
     CorsSettings,
@@ -55,6 +56,7 @@ class Settings(Group):
     kubo: KuboSettings = KuboSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
     limits: LimitSettings = LimitSettings()
+    admin: AdminSettings = AdminSettings()
     log: LogSettings = LogSettings()
 
     @model_validator(mode="after")

@@ -5,8 +5,9 @@ origin of each value is kept. All errors of all sources are reported together.""
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -65,6 +66,12 @@ class _Gathered:
         self.values[name] = value
         self.origins[name] = origin
 
+    def refuse_unknown(self, name: str, origin: str, known: Iterable[str]) -> None:
+        """Note that there is no setting *name*, and which one may be meant."""
+        near = get_close_matches(name, known, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        self.problems.append(f"{name} ({origin}): there is no such setting{meant}")
+
 
 def load(
     *,
@@ -105,7 +112,7 @@ def _read_toml(path: Path, known: Mapping[str, Any], gathered: _Gathered) -> Non
         if name in known:
             gathered.put(name, value, str(path))
         else:
-            gathered.problems.append(f"{name} ({path}): there is no such setting")
+            gathered.refuse_unknown(name, str(path), known)
 
 
 def _flat(
@@ -133,7 +140,7 @@ def _read_environment(
         elif name.removesuffix("_file") in known:
             from_files[name.removesuffix("_file")] = (variable, Path(text))
         else:
-            gathered.problems.append(f"{name} ({variable}): there is no such setting")
+            gathered.refuse_unknown(name, variable, known)
     for name, (variable, path) in from_files.items():
         try:
             text = read_bytes(path, _MAX_SECRET_BYTES).decode().strip()

@@ -50,6 +50,7 @@ class Application:
     """The open parts that commands and the server work with."""
 
     api: Api
+    ledger: LedgerDatabase
     directory: Directory
     ipns: IpnsResolver
     universal_resolver: UniversalResolverCheck
@@ -112,6 +113,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         api = Api(operations_of(contract), handlers, keys, answers=answers, cors=cors)
         yield Application(
             api=api,
+            ledger=database,
             directory=names.directory,
             ipns=names.ipns,
             universal_resolver=names.universal_resolver,

@@ -1,0 +1,150 @@
+"""The admin listener's application: whether this process turns, and whether it may get traffic.
+
+Answers /livez and /readyz as Kubernetes' own servers do: 200 or 503, with a line for each check
+(kubernetes.io, "Kubernetes API health endpoints"). For whoever runs the service, on a listener of
+its own, without a key. What is checked is handed in."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from socket import socket
+from typing import Any, Final, TypeAlias
+
+import structlog
+
+from content_gateway.http.limits import ClientLimits
+from content_gateway.http.server import make_server
+
+# Returns why the service may not get traffic now, None where it may.
+Check: TypeAlias = Callable[[], Awaitable[str | None]]
+# Seconds that one check may take, and for which a report stands: whoever asks more often learns
+# nothing new, and costs nothing.
+_PATIENCE: Final = 2.0
+_KEPT: Final = 1.0
+_LIMITS: Final = ClientLimits(connections=256, per_address=256, drain=0.0, stop=2)
+_TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
+_NO_STORE: Final = (b"cache-control", b"no-store")
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a round of checks has found: *reasons* by name, None for what is well."""
+
+    reasons: Mapping[str, str | None]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the service may get traffic."""
+        return not any(self.reasons.values())
+
+    def text(self) -> str:
+        """A line for each check, and one for all."""
+        lines = [
+            f"[+]{name} ok" if reason is None else f"[-]{name} failed: {reason}"
+            for name, reason in self.reasons.items()
+        ]
+        return "\n".join([*lines, "ready" if self.is_ready else "not ready"]) + "\n"
+
+
+class Readiness:
+    """Runs *checks*, side by side, at most once a second."""
+
+    def __init__(
+        self, checks: Mapping[str, Check], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._checks = dict(checks)
+        self._clock = clock
+        self._last: tuple[float, Report] | None = None
+        self._running: asyncio.Task[Report] | None = None
+
+    async def report(self) -> Report:
+        """What the checks say; every change is logged."""
+        if self._last is not None and self._clock() - self._last[0] < _KEPT:
+            return self._last[1]
+        if self._running is None:
+            self._running = asyncio.create_task(self._run(), name="readiness")
+        return await asyncio.shield(self._running)
+
+    async def close(self) -> None:
+        """Check no more."""
+        if self._running is not None:
+            self._running.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._running
+
+    async def _run(self) -> Report:
+        try:
+            answers = await asyncio.gather(*map(_reason, self._checks.values()))
+            report = Report(dict(zip(self._checks, answers, strict=True)))
+            before = None if self._last is None else self._last[1].is_ready
+            if report.is_ready != before and not (before is None and report.is_ready):
+                log.warning(
+                    "readiness changed",
+                    is_ready=report.is_ready,
+                    **{name: reason for name, reason in report.reasons.items() if reason},
+                )
+            self._last = (self._clock(), report)
+            return report
+        finally:
+            self._running = None
+
+
+async def _reason(check: Check) -> str | None:
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            return await check()
+    except TimeoutError:
+        return f"no answer in {_PATIENCE:g} s"
+    except Exception as error:
+        log.error("a check of readiness failed", exc_info=error)
+        return "it could not be checked"
+
+
+class AdminApi:
+    """The admin listener as an ASGI application."""
+
+    def __init__(self, readiness: Readiness) -> None:
+        self._readiness = readiness
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        """Answer one request, in plain text."""
+        if scope["method"] not in ("GET", "HEAD"):
+            await _send(send, 405, "Only GET and HEAD.\n", (b"allow", b"GET, HEAD"))
+        elif scope["path"] == "/livez":
+            await _send(send, 200, "ok\n")
+        elif scope["path"] == "/readyz":
+            report = await self._readiness.report()
+            await _send(send, 200 if report.is_ready else 503, report.text())
+        else:
+            await _send(send, 404, "There are /livez and /readyz.\n")
+
+
+async def _send(send: Any, status: int, text: str, *more: tuple[bytes, bytes]) -> None:
+    body = text.encode()
+    headers = [_TEXT, _NO_STORE, (b"content-length", b"%d" % len(body)), *more]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+@asynccontextmanager
+async def served(checks: Mapping[str, Check], listener: socket | None) -> AsyncIterator[None]:
+    """The admin listener, open from before the service itself takes requests until it has ended.
+
+    Without a *listener* there is none."""
+    if listener is None:
+        yield
+        return
+    readiness = Readiness(checks)
+    server = make_server(AdminApi(readiness), _LIMITS)
+    server.owns_signals = False
+    serving = asyncio.create_task(server.serve(sockets=[listener]), name="admin listener")
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+        await readiness.close()
