@@ -145,6 +145,7 @@ async def test_an_example_says_why_it_is_refused(
     assert await held(dev, key) == []
 
 
+@pytest.mark.deep
 async def test_an_example_waits_as_long_as_it_is_told(dev: Running, program: list[str]) -> None:
     """Each request that is refused with Retry-After is sent again, and not sooner; the rest of the
     program sees no more of it."""
@@ -162,6 +163,7 @@ async def test_an_example_waits_as_long_as_it_is_told(dev: Running, program: lis
         assert moments[1] - moments[0] >= RETRY_AFTER - 0.05
 
 
+@pytest.mark.deep
 async def test_an_example_does_not_wait_for_ever(program: list[str]) -> None:
     """After five refusals it ends with the last one."""
     refusals = 0

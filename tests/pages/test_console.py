@@ -15,7 +15,7 @@ from tests.http.held import V1, cid_of
 from tests.ledgers import cid
 from tests.pages.conftest import WALLET
 from tests.service import Service, running_service
-from tests.world.browser import Scheme, Window, window
+from tests.world.browser import WINDOWS, Scheme, Window, window
 
 MARKUP = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 
@@ -26,8 +26,7 @@ async def come_in(there: Window, key: str = "me") -> None:
     await there.page.get_by_role("button", name="Use this key").click()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [375, 1440])
+@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
 async def test_a_name_is_resolved_pinned_watched_listed_and_removed(
     browser: Browser, service: Service, width: int, scheme: Scheme
 ) -> None:

@@ -6,11 +6,10 @@ from playwright.async_api import Browser, expect
 from content_gateway.http.kinds import KINDS
 from tests.pages.conftest import WALLET
 from tests.service import Service
-from tests.world.browser import Scheme, Window, window
+from tests.world.browser import WINDOWS, Scheme, Window, window
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [375, 1440])
+@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
 async def test_the_front_door_leads_everywhere(
     browser: Browser, service: Service, width: int, scheme: Scheme
 ) -> None:
@@ -30,8 +29,7 @@ async def test_the_front_door_leads_everywhere(
     assert there.errors == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [375, 1440])
+@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
 async def test_an_operation_is_called_from_the_reference(
     browser: Browser, service: Service, width: int, scheme: Scheme
 ) -> None:
@@ -77,8 +75,7 @@ async def test_the_reference_opens_by_keyboard(there: Window) -> None:
     await expect(first).to_have_attribute("aria-expanded", "true")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [375, 1440])
+@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
 async def test_every_error_can_be_read(
     browser: Browser, service: Service, width: int, scheme: Scheme
 ) -> None:

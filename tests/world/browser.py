@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import pytest
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 from tests.world.peers import require_peer
@@ -25,6 +26,13 @@ _SWITCHES = (
 )
 
 Scheme = Literal["light", "dark"]
+# A telephone and a wide screen, by day and by night: width in CSS pixels, and colours.
+WINDOWS = [
+    (1440, "light"),
+    (375, "dark"),
+    pytest.param(1440, "dark", marks=pytest.mark.deep),
+    pytest.param(375, "light", marks=pytest.mark.deep),
+]
 
 expect.set_options(timeout=_PATIENCE)
 
