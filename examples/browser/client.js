@@ -6,24 +6,14 @@ const say = (text) => (at("said").textContent = text);
 const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 
 async function call(method, path, query = {}) {
-  for (let triesLeft = 4; ; triesLeft--) {
-    const answer = await fetch(`${at("gateway").value}${path}?${new URLSearchParams(query)}`, {
-      method,
-      headers: { "x-api-key": at("key").value },
-      signal: AbortSignal.timeout(30_000),
-    });
-    if (answer.ok) return answer.json();
-    const wait = Number(answer.headers.get("retry-after"));
-    if (triesLeft > 0 && wait > 0) {
-      say(`trying again in ${wait} s`); // nothing was done: the same again
-      await pause(Math.min(wait, 60));
-      continue;
-    }
-    const isProblem = answer.headers.get("content-type")?.startsWith("application/problem+json");
-    if (!isProblem) throw new Error(`HTTP ${answer.status}`); // a proxy's page
-    const body = await answer.json();
-    throw new Error(`${body.title}: ${body.detail}`); // RFC 9457
-  }
+  const answer = await fetch(`${at("gateway").value}${path}?${new URLSearchParams(query)}`, {
+    method,
+    headers: { "x-api-key": at("key").value },
+    signal: AbortSignal.timeout(30_000),
+  });
+  const body = await answer.json();
+  if (!answer.ok) throw new Error(`${body.title}: ${body.detail}`); // RFC 9457
+  return body;
 }
 
 at("form").addEventListener("submit", async (event) => {

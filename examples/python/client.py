@@ -16,25 +16,12 @@ KEY = os.environ.get("CONTENT_GATEWAY_KEY", "me")
 def call(method: str, path: str, **query: str) -> Any:
     """What the service says; ends the program with the words of a refusal."""
     request = Request(f"{URL}{path}?{urlencode(query)}", method=method, headers={"x-api-key": KEY})
-    tries_left = 4
-    while True:
-        try:
-            with urlopen(request, timeout=30) as answer:
-                return json.load(answer)
-        except HTTPError as refused:
-            wait = refused.headers.get("Retry-After", "")
-            if not (tries_left and wait.isdecimal()):
-                sys.exit(words(refused))
-        tries_left -= 1
-        time.sleep(min(int(wait), 60))  # nothing was done: the same again
-
-
-def words(refused: HTTPError) -> str:
-    """What a refusal says: a problem document (RFC 9457), or the page of some proxy."""
-    if refused.headers.get_content_type() != "application/problem+json":
-        return f"{refused.status} {refused.reason}"
-    problem = json.load(refused)
-    return f"{problem['title']}: {problem['detail']} ({URL}{problem['type']})"
+    try:
+        with urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+    except HTTPError as refused:  # after 503, try again in Retry-After seconds
+        problem = json.load(refused)  # RFC 9457
+        sys.exit(f"{problem['title']}: {problem['detail']} ({URL}{problem['type']})")
 
 
 domain = sys.argv[1]

@@ -69,9 +69,9 @@ async def made(language: str, folder: Path) -> list[str]:
         await _compiled([_need("go"), "vet", source])
         assert (await run([_need("gofmt"), "-l", source])).out == ""
         return [binary]
-    compiler, source = tsc(), str(EXAMPLES / "typescript" / "client.ts")
+    compiler, source = tsc(), str(EXAMPLES / "typescript" / "client.mts")
     await _compiled([*compiler, *COMPILE, "--outDir", str(folder), source])
-    return [_need("node"), str(folder / "client.js")]
+    return [_need("node"), str(folder / "client.mjs")]
 
 
 def tsc() -> list[str]:
