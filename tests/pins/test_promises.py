@@ -53,5 +53,6 @@ async def bench(factory: Factory, tmp_path: Path) -> AsyncIterator[Bench]:
         yield bench
 
 
+@pytest.mark.timeout(600)
 class TestPromises(Promises):
     """The suite, on each bench."""
