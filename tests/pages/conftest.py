@@ -1,7 +1,9 @@
 """Chromium, and a service with a zone of its own before a miniature cluster."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.async_api import Browser
@@ -31,11 +33,18 @@ async def cluster() -> AsyncIterator[MiniCluster]:
         yield cluster
 
 
+@asynccontextmanager
+async def with_zone(cluster: MiniCluster, folder: Path, **chosen: Any) -> AsyncIterator[Service]:
+    """A service before *cluster* that answers for ZONE, with settings as *chosen*."""
+    zone = folder / "zone.toml"
+    zone.write_text(ZONE)
+    async with before(cluster, folder / "gateway", names__zone_file=zone, **chosen) as service:
+        yield service
+
+
 @pytest.fixture
 async def service(tmp_path: Path, cluster: MiniCluster) -> AsyncIterator[Service]:
-    zone = tmp_path / "zone.toml"
-    zone.write_text(ZONE)
-    async with before(cluster, tmp_path / "gateway", names__zone_file=zone) as service:
+    async with with_zone(cluster, tmp_path) as service:
         yield service
 
 

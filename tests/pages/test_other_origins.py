@@ -10,8 +10,8 @@ from aiohttp import web
 from playwright.async_api import Browser, Error, expect
 
 from tests.fakes.cluster import MiniCluster
-from tests.http.held import V1, before
-from tests.pages.conftest import WALLET, ZONE
+from tests.http.held import V1
+from tests.pages.conftest import WALLET, with_zone
 from tests.service import Service
 from tests.world.browser import window
 
@@ -43,23 +43,13 @@ async def running_page(html: str, script: str = "") -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-@asynccontextmanager
-async def beside(origin: str, cluster: MiniCluster, tmp_path: Path) -> AsyncIterator[Service]:
-    """A service that lets pages of *origin* call it."""
-    zone = tmp_path / "zone.toml"
-    zone.write_text(ZONE)
-    chosen = {"names__zone_file": zone, "cors__origins": [origin]}
-    async with before(cluster, tmp_path / "gateway", **chosen) as service:
-        yield service
-
-
 async def test_a_page_of_another_origin_resolves_pins_and_lists(
     browser: Browser, cluster: MiniCluster, tmp_path: Path
 ) -> None:
     """Where its origin is listed; it reads refusals too, and the fields of ours."""
     async with (
         running_page("<title>app</title>") as origin,
-        beside(origin, cluster, tmp_path) as service,
+        with_zone(cluster, tmp_path, cors__origins=[origin]) as service,
     ):
         page = (await window(browser, origin)).page
         await page.goto(origin)
@@ -88,7 +78,7 @@ async def test_the_example_for_browsers_works(
     html, script = [(EXAMPLE / name).read_text() for name in ("index.html", "client.js")]
     async with (
         running_page(html, script) as origin,
-        beside(origin, cluster, tmp_path) as service,
+        with_zone(cluster, tmp_path, cors__origins=[origin]) as service,
     ):
         page = (await window(browser, origin)).page
         await page.goto(origin)

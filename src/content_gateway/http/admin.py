@@ -80,8 +80,8 @@ class Readiness:
         try:
             answers = await asyncio.gather(*map(_reason, self._checks.values()))
             report = Report(dict(zip(self._checks, answers, strict=True)))
-            before = None if self._last is None else self._last[1].is_ready
-            if report.is_ready != before and not (before is None and report.is_ready):
+            was_ready = self._last is None or self._last[1].is_ready
+            if report.is_ready != was_ready:
                 log.warning(
                     "readiness changed",
                     is_ready=report.is_ready,
