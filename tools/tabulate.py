@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from content_gateway.http.kinds import reference
+from content_gateway.http.error_reference import reference
 from content_gateway.settings.model import PACKAGED_SPEC, fields
 
 

@@ -8,15 +8,17 @@ import hashlib
 import secrets
 import time
 import zlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
+from types import MappingProxyType
 from typing import Final, Protocol
 
 import msgspec
 
 from content_gateway.errors import KeyRefused
+from content_gateway.model.allowance import UNLIMITED, Allowance
 
 SCOPES: Final = ("resolve", "pin")
 PREFIX: Final = "cg_"
@@ -30,17 +32,22 @@ _ALL_SCOPES: Final = frozenset(SCOPES)
 
 
 class Requestor(msgspec.Struct, frozen=True):
-    """Who asks: *id* is what pins are kept under, and survives the rotation of a key.
+    """Who asks: *id* is what pins are kept under, and survives the rotation of a key; *name* is
+    what operators know the key by, *allowance* what it may use.
 
     A Struct, as it is made for a request: six times cheaper to make than a frozen dataclass."""
 
     id: str
     scopes: frozenset[str]
+    name: str = ""
+    allowance: Allowance = UNLIMITED
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRecord:
-    """An issued key as it is kept; *prefix* is all that is left of its letters."""
+    """An issued key as it is kept; *prefix* is all that is left of its letters.
+
+    *type* names a table of the settings with limits, *limits* are the key's own, by name."""
 
     id: str
     name: str
@@ -50,6 +57,8 @@ class KeyRecord:
     created_at: datetime
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
+    type: str | None = None
+    limits: Mapping[str, int] = field(default_factory=dict)
 
     def refusal(self, now: datetime) -> str | None:
         """Why the key lets nobody in at *now*; None if it does let in."""
@@ -91,10 +100,12 @@ class IssuedKeys:
         self,
         store: KeyStore,
         *,
+        allowance_of: Callable[[KeyRecord], Allowance] = lambda _: UNLIMITED,
         clock: Callable[[], float] = time.monotonic,
         today: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._store = store
+        self._allowance_of = allowance_of
         self._clock = clock
         self._today = today
         self._remembered: dict[bytes, tuple[Requestor, float]] = {}
@@ -114,14 +125,20 @@ class IssuedKeys:
             raise KeyRefused("unknown")
         if refusal := record.refusal(self._now()):
             raise KeyRefused(refusal)
-        requestor = Requestor(record.id, record.scopes)
+        requestor = Requestor(record.id, record.scopes, record.name, self._allowance_of(record))
         if len(self._remembered) >= self.MAX_REMEMBERED:
             self._remembered.clear()
         self._remembered[secret_hash] = (requestor, now + self.REMEMBERED_SECONDS)
         return requestor
 
     async def create(
-        self, name: str, scopes: Iterable[str], lifetime: timedelta | None
+        self,
+        name: str,
+        scopes: Iterable[str],
+        lifetime: timedelta | None,
+        *,
+        type: str | None = None,  # noqa: A002 - the field's own name
+        limits: Mapping[str, int] = MappingProxyType({}),
     ) -> tuple[str, KeyRecord] | None:
         """A new key, shown this once, and its record; None if the name is taken."""
         key, now = mint(), self._today()
@@ -133,6 +150,8 @@ class IssuedKeys:
             scopes=frozenset(scopes),
             created_at=now,
             expires_at=None if lifetime is None else now + lifetime,
+            type=type,
+            limits=limits,
         )
         return (key, record) if await self._store.insert(record) else None
 
@@ -169,19 +188,22 @@ class OpenKeys:
 
     Such a key is a name and no secret: the latest ones are remembered as they are."""
 
+    def __init__(self, allowance: Allowance = UNLIMITED) -> None:
+        self._requestor = lru_cache(maxsize=10_000)(partial(_open_requestor, allowance))
+
     def identify(self, key: str) -> Requestor:
         """The requestor named by *key*; raises KeyRefused."""
-        return _open_requestor(key)
+        return self._requestor(key)
 
     def describe(self, _: str) -> None:
         """None: nothing is stored of such a key."""
 
 
-@lru_cache(maxsize=10_000)
-def _open_requestor(key: str) -> Requestor:
+def _open_requestor(allowance: Allowance, key: str) -> Requestor:
     if not 1 <= len(key) <= MAX_OPEN_KEY or not (key.isascii() and key.isprintable()):
         raise KeyRefused("malformed")
-    return Requestor(f"open_{hashed(key).hex()}", _ALL_SCOPES)
+    digest = hashed(key).hex()
+    return Requestor(f"open_{digest}", _ALL_SCOPES, f"open-{digest[:_SHOWN_LETTERS]}", allowance)
 
 
 def mint() -> str:

@@ -61,6 +61,10 @@ class ScopeMissing(CallerError):
     """The key is good, but not for this operation."""
 
 
+class PinLimitReached(CallerError):
+    """The requestor has as many pins as it may have."""
+
+
 class Blocked(GatewayError):
     """The operator's denylist forbids serving this. *detail* says what kind of thing it is."""
 

@@ -21,7 +21,7 @@ from content_gateway.model.cid import Cid
 from content_gateway.pins.pinning import Pinning
 from content_gateway.settings.model import Settings
 from content_gateway.settings.sources import load
-from content_gateway.telemetry import configure
+from content_gateway.telemetry.logs import configure
 from content_gateway.wiring.pins import wire_pins
 
 

@@ -17,6 +17,8 @@ from tests.clock import Clock
 class Source:
     """Holds records by name. While `down` it fails; between `hold` and `release` it is silent."""
 
+    kind = "test"
+
     def __init__(self) -> None:
         self.records: dict[IpnsName, bytes] = {}
         self.asked: list[IpnsName] = []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import structlog
 
-from content_gateway.telemetry import redact
+from content_gateway.telemetry.logs import redact
 
 
 class _Nowhere(io.StringIO):

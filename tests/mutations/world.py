@@ -21,7 +21,7 @@ from content_gateway.names.directory import Directory, IpnsLookup
 from content_gateway.net.ssrf_guard import Guard
 from content_gateway.settings.model import Settings
 from content_gateway.settings.sources import load
-from content_gateway.wiring.names import name_services
+from content_gateway.wiring.names import Chains, name_services
 from tests.fakes.miniature import Miniature
 from tests.mutations.cases import ERRORS, Case, Wrong
 from tests.mutations.contents import Unreadable
@@ -69,7 +69,8 @@ class World:
         """What a client gets that asks for *name*; every server's answer goes through *spoil*."""
         for outbound in (self.outbound, self.gateways):
             outbound.spoil, outbound.served = spoil, []
-        services = name_services(self.settings, self.outbound, OffchainGateways(self.gateways))
+        chains = Chains(self.settings, self.outbound)
+        services = name_services(self.settings, chains, OffchainGateways(self.gateways))
         directory = Directory(
             local=[],
             services=services,

@@ -42,6 +42,8 @@ class Service:
         """Answer whoever waits."""
         self._open.set()
 
+    kind = "test"
+
     def covers(self, name: DomainName) -> bool:
         """True, unless it is the name of somebody else."""
         return name.labels[-1] not in self.foreign

@@ -30,6 +30,8 @@ class Service:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
+    kind = "test"
+
     def covers(self, name: DomainName) -> bool:
         return True
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from click.core import ParameterSource
 
-from content_gateway import telemetry
 from content_gateway.api_keys import OpenKeys
 from content_gateway.cli import lockfile
 from content_gateway.errors import GatewayError, ScopeMissing
@@ -22,6 +21,7 @@ from content_gateway.model.pins import PinStatus
 from content_gateway.settings import sources
 from content_gateway.settings.model import Settings
 from content_gateway.settings.sources import Loaded
+from content_gateway.telemetry import logs
 
 if TYPE_CHECKING:
     from content_gateway.names.zone import ZoneFile
@@ -131,7 +131,7 @@ def load(
     loaded = sources.load(
         environ=environ, config=config, command_line=command_line, profile=profile
     )
-    telemetry.configure(loaded.settings.log.level, loaded.settings.log.format)
+    logs.configure(loaded.settings.log.level, loaded.settings.log.format)
     return loaded
 
 
@@ -222,8 +222,8 @@ async def serve(
     from content_gateway.concurrency.garbage_collection import collect_seldom
     from content_gateway.http import admin
     from content_gateway.http.server import listen, make_server
+    from content_gateway.wiring.admin import admin_api
     from content_gateway.wiring.app import opened
-    from content_gateway.wiring.readiness import readiness_checks
 
     async with opened(chosen, zones) as gateway:
         listener = listen(chosen.host, chosen.port)
@@ -243,12 +243,13 @@ async def serve(
                 gateway.api,
                 connections=chosen.connections,
                 is_local=chosen.keys.mode == "open",
-                slow_rate=chosen.limits.slow_rate,
+                slow_rate=chosen.capacity.slow_rate,
                 announce=lambda: announce(url),
             )
             collect_seldom()
-            state = server.server_state
-            checks = readiness_checks(gateway, chosen.admin, lambda: state.is_stopping)
-            async with admin.served(checks, admin_listener):
+            async with (
+                admin_api(gateway, chosen, server.server_state) as api,
+                admin.served(api, admin_listener),
+            ):
                 with imported_beside(_FIRST_NEEDED):
                     await server.serve(sockets=[listener])

@@ -8,7 +8,7 @@ import click
 from content_gateway.cli import common
 from content_gateway.settings.model import Settings
 
-_PROFILE: Final = {"keys.mode": "open", "cors.origins": ["*"], "admin.port": 0}
+_PROFILE: Final = {"keys.mode": "open", "cors.origins": ["*"], "admin.port": 0, "log.access": "on"}
 
 _WELCOME: Final = """\
 Content Gateway is listening on {url}, with {mode} keys.

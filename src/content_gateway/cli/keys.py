@@ -3,7 +3,7 @@
 A key is printed once, on standard output, and stored as a hash; the rest is standard error."""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -14,6 +14,8 @@ import msgspec
 from content_gateway.api_keys import SCOPES, IssuedKeys, KeyRecord
 from content_gateway.cli import common
 from content_gateway.errors import GatewayError
+from content_gateway.model.allowance import LIMITS
+from content_gateway.settings.groups import LimitSettings
 from content_gateway.settings.model import Settings
 
 T = TypeVar("T")
@@ -33,6 +35,41 @@ class _Lifetime(click.ParamType[timedelta]):
         if match is None:
             self.fail("must be a number and s, m, h or d, as in 90d", param, ctx)
         return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+class _Limit(click.ParamType[tuple[str, int]]):
+    """The name of a limit and its number: pins=1000."""
+
+    name = "limit"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
+        name, _, number = str(value).partition("=")
+        if name not in LIMITS:
+            self.fail(f"there is no limit {name}; there are {', '.join(LIMITS)}", param, ctx)
+        if not re.fullmatch(r"[1-9]\d{0,9}", number, re.ASCII):
+            self.fail(
+                f"{name} must be a number from 1 on; without the option it has none of its own",
+                param,
+                ctx,
+            )
+        return name, int(number)
+
+
+def _check_limits(chosen: LimitSettings, kind: str | None, own: Mapping[str, int]) -> None:
+    """Raises GatewayError for a type that is not set, and for limits beyond those of the type."""
+    from content_gateway.wiring.limits import default_allowance, typed_allowances
+
+    typed = typed_allowances(chosen)
+    if kind is not None and kind not in typed:
+        there = f"there are {', '.join(typed)}" if typed else "there are none"
+        raise GatewayError(f"limits.types has no {kind}; {there}.")
+    allowance = default_allowance(chosen) if kind is None else typed[kind]
+    if beyond := allowance.widened_by(own):
+        whose = "those of all keys" if kind is None else f"those of the type {kind}"
+        texts = [f"{name} {own[name]:,} (at most {getattr(allowance, name):,})" for name in beyond]
+        raise GatewayError(f"Limits of a key cannot be higher than {whose}: {', '.join(texts)}.")
 
 
 def _checked_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -61,12 +98,31 @@ def command() -> None:
     help="What it may do; can be given more than once.",
 )
 @click.option("--expires", type=_Lifetime(), help="Lifetime, as in 90d; without it, for ever.")
+@click.option("--type", "kind", help="Its type: a table limits.types.NAME of the settings.")
+@click.option(
+    "--limit",
+    "limits",
+    multiple=True,
+    type=_Limit(),
+    metavar="NAME=NUMBER",
+    help="A limit of its own, as pins=1000; can be given more than once.",
+)
 @common.config_option
 def create(
-    name: str, scopes: tuple[str, ...], expires: timedelta | None, config: Path | None
+    *,
+    name: str,
+    scopes: tuple[str, ...],
+    expires: timedelta | None,
+    kind: str | None,
+    limits: tuple[tuple[str, int], ...],
+    config: Path | None,
 ) -> None:
     """Issue a key and print it: the only time it is shown."""
-    created = _with_keys(config, lambda keys: keys.create(name, scopes, expires))
+    own = dict(limits)
+    _check_limits(common.load(config).settings.limits, kind, own)
+    created = _with_keys(
+        config, lambda keys: keys.create(name, scopes, expires, type=kind, limits=own)
+    )
     if created is None:
         raise GatewayError(f"There is a key named {name} already.")
     key, record = created
@@ -130,6 +186,7 @@ def _row(record: KeyRecord) -> dict[str, str | None]:
         "scopes": " ".join(sorted(record.scopes)),
         "created": _text(record.created_at),
         "expires": _text(record.expires_at),
+        "type": record.type,
         "state": record.refusal(datetime.now(UTC)) or "valid",
     }
 

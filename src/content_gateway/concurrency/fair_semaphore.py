@@ -49,7 +49,8 @@ class FairSemaphore:
     *detail* tells the person who is refused what there is too much of. No requestor has more than
     *crowd* permits while others are there; None: only its share bounds it. Without *reserves*
     nothing is kept free for others: whoever comes first may have all, and only those who wait take
-    turns; for what is given back soon, or is one requestor's alone."""
+    turns; for what is given back soon, or is one requestor's alone. *limit_of* a requestor is how
+    many it may have at most, whoever else is there; 0: only its share bounds it."""
 
     def __init__(
         self,
@@ -60,7 +61,9 @@ class FairSemaphore:
         detail: str,
         crowd: int | None = None,
         reserves: bool = True,
+        limit_of: Callable[[str], int] | None = None,
     ) -> None:
+        self._limit_of: Final = limit_of
         self._reserves: Final = reserves
         self._crowd: Final = crowd or 0
         self._contention: Final = Contention()
@@ -131,6 +134,8 @@ class FairSemaphore:
         held, free = self._held.get(requestor), self._free
         if held is None:
             return free > 0
+        if self._limit_of is not None and 0 < self._limit_of(requestor) <= held:
+            return False
         contention = self._contention
         if contention.until and held >= self._crowd and not contention.is_over():
             return False

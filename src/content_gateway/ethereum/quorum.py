@@ -52,7 +52,7 @@ class EthereumQuorum:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         # The same node twice has one vote.
-        self._endpoints = [
+        self.endpoints = [
             Endpoint(outbound, url, seconds=seconds, clock=clock) for url in dict.fromkeys(urls)
         ]
         self._quorum = quorum
@@ -71,7 +71,7 @@ class EthereumQuorum:
         Raises Reverted when they agree on a revert, AnswerTooLarge when they agree that the result
         is too large, InvalidUpstreamResponse when they do not agree, UpstreamUnavailable when too
         few of them answer, Overloaded when too few could be asked. *requestor* is not charged."""
-        if sum(not endpoint.breaker.is_open for endpoint in self._endpoints) < self._quorum:
+        if sum(not endpoint.breaker.is_open for endpoint in self.endpoints) < self._quorum:
             # Do not even wait behind the call that probes one of the others.
             raise UpstreamUnavailable("Too few Ethereum endpoints are well.")
         block = hex(await self._common_block())
@@ -84,7 +84,7 @@ class EthereumQuorum:
             except (Reverted, AnswerTooLarge) as said:
                 return said  # the size is the contract's doing, the same at every honest node
 
-        async with _Questions(self._endpoints, ask) as questions:
+        async with _Questions(self.endpoints, ask) as questions:
             while (answered := await questions.next()) is not None:
                 name, answer = answered
                 votes[_ballot(answer)].append(name)
@@ -128,7 +128,7 @@ class EthereumQuorum:
     async def _claims(self) -> list[int]:
         """The newest block of each node that says so in time."""
         claims: list[int] = []
-        async with _Questions(self._endpoints, CallAttempt.block_number) as questions:
+        async with _Questions(self.endpoints, CallAttempt.block_number) as questions:
             while answered := await questions.next(
                 _STRAGGLERS_SECONDS if len(claims) >= self._quorum else None
             ):
@@ -145,7 +145,7 @@ class _Questions(Generic[T]):
     def __init__(
         self, endpoints: Sequence[Endpoint], ask: Callable[[CallAttempt], Coroutine[Any, Any, T]]
     ) -> None:
-        self._endpoints = endpoints
+        self.endpoints = endpoints
         self._ask = ask
         self._running: dict[asyncio.Task[T], CallAttempt] = {}
         self.overloaded: Overloaded | None = None  # why a node could not even be asked
@@ -156,7 +156,7 @@ class _Questions(Generic[T]):
         return len(self._running)
 
     async def __aenter__(self) -> Self:
-        for endpoint in self._endpoints:
+        for endpoint in self.endpoints:
             if (attempt := endpoint.enter()) is not None:
                 self._running[asyncio.create_task(self._ask(attempt))] = attempt
         return self

@@ -44,7 +44,7 @@ class EthereumRpc:
         seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._endpoints = [Endpoint(outbound, url, seconds=seconds, clock=clock) for url in urls]
+        self.endpoints = [Endpoint(outbound, url, seconds=seconds, clock=clock) for url in urls]
         self._calls_saved = _MOST_HEDGES_SAVED * _CALLS_PER_HEDGE
 
     async def call(
@@ -57,7 +57,7 @@ class EthereumRpc:
         when no connection was free, else the UpstreamError of the last one. Nodes are the
         operator's own: *requestor* is not charged."""
         self._calls_saved = min(self._calls_saved + 1, _MOST_HEDGES_SAVED * _CALLS_PER_HEDGE)
-        endpoints, request = iter(self._endpoints), encode_call(to, data)
+        endpoints, request = iter(self.endpoints), encode_call(to, data)
         running: dict[asyncio.Task[T], CallAttempt] = {}
         doubtful: list[CallAttempt] = []
 
@@ -94,7 +94,7 @@ class EthereumRpc:
                         # Perhaps the call's fault: it is the node's if another node answers.
                         doubtful.append(attempt)
                     start()
-            raise _in_all(failure, len(self._endpoints))
+            raise _in_all(failure, len(self.endpoints))
         finally:
             await _end(running, doubtful)
 

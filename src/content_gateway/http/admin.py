@@ -1,8 +1,8 @@
-"""The admin listener's application: whether this process turns, and whether it may get traffic.
+"""The admin listener: what operators see, on a socket of its own, without a key.
 
-Answers /livez and /readyz as Kubernetes' own servers do: 200 or 503, with a line for each check
-(kubernetes.io, "Kubernetes API health endpoints"). For whoever runs the service, on a listener of
-its own, without a key. What is checked is handed in."""
+Knows how checks become /readyz, as Kubernetes' own servers have it: 200 or 503, with a line for
+each check (kubernetes.io, "Kubernetes API health endpoints"). The checks and the other pages are
+handed in by wiring/admin.py."""
 
 import asyncio
 import time
@@ -24,8 +24,14 @@ Check: TypeAlias = Callable[[], Awaitable[str | None]]
 _PATIENCE: Final = 2.0
 _KEPT: Final = 1.0
 _LIMITS: Final = ClientLimits(connections=256, per_address=256, drain=0.0, stop=2)
-_TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
-_NO_STORE: Final = (b"cache-control", b"no-store")
+TEXT: Final = b"text/plain; charset=utf-8"
+# No page of it runs a script, is framed, or is kept by anybody.
+_POLICY: Final = b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+_EVERY: Final = (
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", _POLICY),
+    (b"x-content-type-options", b"nosniff"),
+)
 
 log = structlog.get_logger(__name__)
 
@@ -104,42 +110,48 @@ async def _reason(check: Check) -> str | None:
         return "it could not be checked"
 
 
-class AdminApi:
-    """The admin listener as an ASGI application."""
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An answer of the admin listener."""
 
-    def __init__(self, readiness: Readiness) -> None:
-        self._readiness = readiness
+    body: bytes
+    media_type: bytes = TEXT
+    status: int = 200
+
+
+class AdminApi:
+    """The admin listener as an ASGI application: *pages* by path."""
+
+    def __init__(self, pages: Mapping[str, Callable[[], Awaitable[Page]]]) -> None:
+        self._pages = pages
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-        """Answer one request, in plain text."""
+        """Answer one request."""
+        page = self._pages.get(scope["path"])
         if scope["method"] not in ("GET", "HEAD"):
-            await _send(send, 405, "Only GET and HEAD.\n", (b"allow", b"GET, HEAD"))
-        elif scope["path"] == "/livez":
-            await _send(send, 200, "ok\n")
-        elif scope["path"] == "/readyz":
-            report = await self._readiness.report()
-            await _send(send, 200 if report.is_ready else 503, report.text())
+            await _send(send, Page(b"Only GET and HEAD.\n", status=405), (b"allow", b"GET, HEAD"))
+        elif page is None:
+            await _send(send, Page(f"There are {', '.join(self._pages)}.\n".encode(), status=404))
         else:
-            await _send(send, 404, "There are /livez and /readyz.\n")
+            await _send(send, await page())
 
 
-async def _send(send: Any, status: int, text: str, *more: tuple[bytes, bytes]) -> None:
-    body = text.encode()
-    headers = [_TEXT, _NO_STORE, (b"content-length", b"%d" % len(body)), *more]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+async def _send(send: Any, page: Page, *more: tuple[bytes, bytes]) -> None:
+    length = (b"content-length", b"%d" % len(page.body))
+    headers = [(b"content-type", page.media_type), *_EVERY, length, *more]
+    await send({"type": "http.response.start", "status": page.status, "headers": headers})
+    await send({"type": "http.response.body", "body": page.body})
 
 
 @asynccontextmanager
-async def served(checks: Mapping[str, Check], listener: socket | None) -> AsyncIterator[None]:
+async def served(api: AdminApi, listener: socket | None) -> AsyncIterator[None]:
     """The admin listener, open from before the service itself takes requests until it has ended.
 
     Without a *listener* there is none."""
     if listener is None:
         yield
         return
-    readiness = Readiness(checks)
-    server = make_server(AdminApi(readiness), _LIMITS)
+    server = make_server(api, _LIMITS)
     server.owns_signals = False
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="admin listener")
     try:
@@ -147,4 +159,3 @@ async def served(checks: Mapping[str, Check], listener: socket | None) -> AsyncI
     finally:
         server.should_exit = True
         await serving
-        await readiness.close()

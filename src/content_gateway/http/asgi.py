@@ -23,6 +23,7 @@ from content_gateway.http import problems
 from content_gateway.http.auth import CREDENTIAL_SOURCES, KeyVerifier, authenticate
 from content_gateway.http.bodies import SECONDS, Receive, pass_over_empty, read_body
 from content_gateway.http.cors import Cors
+from content_gateway.http.key_limits import KeyLimits
 from content_gateway.http.kinds import INTERNAL, UNKNOWN_PATH, WRONG_METHOD, Kind
 from content_gateway.http.messages import (
     LARGE_BODY,
@@ -44,7 +45,8 @@ from content_gateway.http.problems import Headers, HttpRefusal
 from content_gateway.http.protocol import ANSWER, ENCODED_SLASH, SENT_BODY
 from content_gateway.http.request_turns import RequestTurns
 from content_gateway.http.streams import Send, large_answers, send_stream
-from content_gateway.telemetry import request_ids
+from content_gateway.http.traffic import Exchange, RouteTraffic, Traffic
+from content_gateway.telemetry.request_ids import request_ids, sent_request_id
 
 # ASGI 3.0, as asgi.readthedocs.io has it.
 Scope = MutableMapping[str, Any]
@@ -66,10 +68,14 @@ class _Route:
         keys: KeyVerifier,
         body_seconds: float,
         *,
+        traffic: RouteTraffic,
         answers: FairSemaphore,
         turns: RequestTurns,
         refusals: Refusals,
+        limits: KeyLimits,
     ) -> None:
+        self.traffic = traffic
+        self._id = operation.id
         self._scope = operation.scope
         self._source = CREDENTIAL_SOURCES[operation.scheme] if operation.scheme else None
         self._takes_body = operation.takes_body
@@ -79,8 +85,11 @@ class _Route:
         self._answers = answers
         self._turns = turns
         self._refusals = refusals
+        self._limits = limits
 
-    async def answer(self, scope: Scope, argument: str, receive: Receive) -> Answer:
+    async def answer(
+        self, scope: Scope, exchange: Exchange, argument: str, receive: Receive
+    ) -> Answer:
         """The answer to the request in *scope*; *argument* is its path parameter.
 
         Raises what the handler raises, and KeyRefused, ScopeMissing, HttpRefusal, Overloaded."""
@@ -91,11 +100,18 @@ class _Route:
             except KeyRefused:
                 await _await_turn(self._turns, scope)
                 raise
+            exchange.requestor = principal.requestor
             charged = principal.requestor.id
         else:
             charged = network_of(address_of(scope))
-        if not self._turns.try_begin(charged):  # mostly it may, and no coroutine is needed
-            await self._turns.wait(charged)
+        try:
+            if not self._turns.try_begin(charged):  # mostly it may, and no coroutine is needed
+                await self._turns.wait(charged)
+            if principal is not None:
+                exchange.use = self._limits.admit(principal.requestor, self._id)
+        except (Overloaded, HttpRefusal):
+            await self._refusals.wait(charged)
+            raise
         if SENT_BODY in scope.get("extensions", ()):
             if self._takes_body:
                 body = await read_body(scope, receive, seconds=self._body_seconds)
@@ -130,6 +146,9 @@ class Api:
         body_seconds: float = SECONDS,
         answers: FairSemaphore | None = None,
         cors: Cors | None = None,
+        traffic: Traffic | None = None,
+        limits: KeyLimits | None = None,
+        turns: RequestTurns | None = None,
     ) -> None:
         """*answers* limits how many large answers are sent at the same time.
 
@@ -139,7 +158,9 @@ class Api:
         if wrong := _mismatch(operations, handlers):
             raise WrongSettings("\n".join(wrong))
         self._cors = cors or Cors()
-        self._turns = turns = RequestTurns()
+        self.traffic = traffic or Traffic()
+        self.limits = limits or KeyLimits()
+        self._turns = turns = turns or RequestTurns()
         refusals = Refusals()
         self._table: dict[str, dict[str, _Route]] = {}
         for operation in operations:
@@ -150,9 +171,11 @@ class Api:
                     handler,
                     keys,
                     body_seconds,
+                    traffic=self.traffic.route(operation.path),
                     answers=answers,
                     turns=turns,
                     refusals=refusals,
+                    limits=self.limits,
                 )
                 self._table.setdefault(_key(operation.path), {})[operation.method] = route
         self._every_method = set[str]().union(*self._table.values())
@@ -160,7 +183,16 @@ class Api:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request. Every exception becomes an answer here; none is raised."""
-        request_id = next(self._request_ids)
+        exchange = self.traffic.begin(sent_request_id(scope["headers"]) or next(self._request_ids))
+        status = 0
+        try:
+            status = await self._answer(scope, exchange, receive, send)
+        finally:
+            self.traffic.end(exchange, scope["method"], status)
+
+    async def _answer(self, scope: Scope, exchange: Exchange, receive: Receive, send: Send) -> int:
+        """Answer the request in *scope*; the status that was sent."""
+        request_id = exchange.request_id
         shared = [(b"x-request-id", request_id.encode())]
         if self._cors.is_on:
             shared += self._cors.fields(scope["headers"])
@@ -170,18 +202,25 @@ class Api:
                     found = self._options(scope)
                     await _await_turn(self._turns, scope)
                     await _send(scope, send, 204, [*found, *shared], b"")
-                    return
+                    return 204
                 route, argument = self._find(scope["path"], scope["method"])
             except HttpRefusal:
                 await _await_turn(self._turns, scope)
                 raise
-            response = await route.answer(scope, argument, receive)
+            exchange.route = route.traffic
+            response = await route.answer(scope, exchange, argument, receive)
+            if exchange.use is not None:
+                shared += self.limits.fields(exchange.use)
             if isinstance(response, ResponseStream):
                 await send_stream(response, shared, scope, receive, send, request_id=request_id)
-                return
+                return response.status
             await _send(scope, send, response.status, [*response.headers, *shared], response.body)
+            return response.status
         except Exception as error:
             kind, detail, extra = _problem(error, request_id)
+            self.traffic.problems[kind.code] += 1
+            if exchange.use is not None:
+                shared += self.limits.fields(exchange.use)
             if psa_errors.is_below(scope["path"]):
                 body = psa_errors.body_of(kind, detail)
                 headers = psa_errors.headers_of(kind)
@@ -190,6 +229,7 @@ class Api:
                 headers = problems.headers_of(kind)
             headers += [*extra, *shared, length_of(body)]
             await _send(scope, send, kind.status, headers, body)
+            return kind.status
 
     def _find(self, path: str, method: str) -> tuple[_Route, str]:
         """The route of *path*, and the path's last segment, which is its parameter if it has one.

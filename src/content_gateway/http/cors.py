@@ -22,8 +22,10 @@ ALLOWED: Final = (
 # none today, but older browsers take it for a name.
 EXPOSED: Final = (
     *(b"accept-ranges", b"age", b"cache-status", b"content-disposition", b"content-gateway-failed"),
-    *(b"content-gateway-wallet", b"etag", b"retry-after", b"www-authenticate"),
-    *(b"x-content-type-options", b"x-ipfs-path", b"x-ipfs-roots", b"x-request-id"),
+    *(b"content-gateway-wallet", b"etag", b"ratelimit", b"ratelimit-policy", b"retry-after"),
+    *(b"www-authenticate", b"x-content-type-options", b"x-dailylimit-limit"),
+    *(b"x-dailylimit-remaining", b"x-dailylimit-reset", b"x-ipfs-path", b"x-ipfs-roots"),
+    *(b"x-ratelimit-limit", b"x-ratelimit-remaining", b"x-ratelimit-reset", b"x-request-id"),
 )
 # Seconds that a browser may keep a preflight's answer: Firefox' most; Chromium cuts it to 7200.
 _MAX_AGE: Final = b"86400"

@@ -1,11 +1,9 @@
 """The kinds of problems: every status and code that an answer can have, in one table.
 
-Knows what a client reads and what it can do about it; docs/errors.md is drawn from here. Which of
-our errors is of which kind is left to problems.py."""
+Knows what a client reads and what it can do about it; docs/errors.md is drawn from here
+(error_reference.py). Which of our errors is of which kind is left to problems.py."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Final
 
 
@@ -253,6 +251,31 @@ SCOPE_MISSING: Final = Kind(
     f"`GET /key` lists what it may do; the operator issues keys with other scopes. {_NEVER}",
 )
 
+# Retry-After is the limit's own: when the oldest request that was counted counts no more.
+RATE_LIMITED: Final = Kind(
+    429,
+    "rate-limited",
+    "Too many requests",
+    "The API key has used up its requests of this minute.",
+    "Wait for the seconds in `Retry-After`; `RateLimit` in every answer tells what is left, and"
+    " `GET /key` all limits of the key.",
+)
+QUOTA_EXCEEDED: Final = Kind(
+    429,
+    "quota-exceeded",
+    "Too many requests",
+    "The API key has used up its requests of this day.",
+    "As for `rate-limited`; the operator can issue a key with a higher limit.",
+)
+PIN_LIMIT: Final = Kind(
+    409,
+    "pin-limit-reached",
+    "Pin limit reached",
+    "The API key has as many pins as it may have.",
+    "Remove a pin, or let the operator raise the limit. Pins that are held already are not"
+    " affected.",
+)
+
 # -- what is not there ----------------------------------------------------------------------
 
 DOMAIN_NOT_FOUND: Final = Kind(
@@ -350,38 +373,3 @@ INTERNAL: Final = Kind(
 )
 
 KINDS: Final = tuple(value for value in tuple(globals().values()) if isinstance(value, Kind))
-
-
-@dataclass(frozen=True, slots=True)
-class CodeEntry:
-    """What the reference says of one code; *details* are the words of each of its kinds."""
-
-    code: str
-    statuses: str
-    title: str
-    details: tuple[str, ...]
-    advice: str
-    has_retry_after: bool
-
-
-def reference() -> list[CodeEntry]:
-    """Every code, by status."""
-    by_code = sorted(KINDS, key=lambda kind: kind.code)
-    entries = [_entry(code, [*kinds]) for code, kinds in groupby(by_code, lambda kind: kind.code)]
-    return sorted(entries, key=lambda entry: entry.statuses)
-
-
-def _entry(code: str, kinds: list[Kind]) -> CodeEntry:
-    kinds.sort(key=lambda kind: kind.status)
-    return CodeEntry(
-        code=code,
-        statuses=", ".join(_once(str(kind.status) for kind in kinds)),
-        title=kinds[0].title,
-        details=tuple(_once(kind.detail for kind in kinds)),
-        advice=" ".join(_once(kind.advice for kind in kinds)),
-        has_retry_after=any(name == b"retry-after" for kind in kinds for name, _ in kind.headers),
-    )
-
-
-def _once(texts: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(texts))

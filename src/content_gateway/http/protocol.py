@@ -19,7 +19,7 @@ from content_gateway.http.connections import Connections
 from content_gateway.http.limits import ClientLimits
 from content_gateway.http.lingering_close import LingeringTransport
 from content_gateway.http.request_head import too_large, wrong_host, wrong_version
-from content_gateway.telemetry import request_ids
+from content_gateway.telemetry.request_ids import request_ids
 
 # An encoded slash is part of a segment and separates none (RFC 3986 section 2.2). In the scope's
 # path it is this lone surrogate, which decoding UTF-8 can never produce.
@@ -65,6 +65,7 @@ class SharedState(ServerState):
         self.open_connections = Connections(bounds.connections)
         self.request_ids = request_ids()
         self.is_stopping = False
+        self.problems: Counter[str] = Counter()  # refusals of this file, by their code
         self.hosts: set[bytes] = set()  # values of Host that passed `wrong_host`
 
 
@@ -308,6 +309,7 @@ class HardenedProtocol(HttpToolsProtocol):
         """Send a problem and close, unless that was done; the result, raised, stops the parser."""
         self._ignores_input = True
         if not self.transport.is_closing():
+            self.server_state.problems[kind.code] += 1
             request_id = next(self.server_state.request_ids)
             body = problems.body_of(kind, kind.detail, request_id)
             head = self._header_lines(problems.headers_of(kind))

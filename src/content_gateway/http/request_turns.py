@@ -4,16 +4,26 @@ All requests share one event loop, which runs what is ready first come, first se
 thousand connections has a thousand requests ready at once, and another client's one waits behind
 them all, however little each costs. So a request begins in this turn of the loop, or waits for a
 later one, as soon as its requestor is known. What is held for longer than a turn is shared by
-fair_semaphore.py; its permits would cost a fifth of a cheap request here."""
+fair_semaphore.py; its permits would cost a fifth of a cheap request here.
+
+What cannot be begun soon is refused at once. A number waits at most, by the rule of
+fair_semaphore.py: a requestor may have another one wait while it has less than twice what is free,
+so that one's flood leaves room for all. While the loop itself is late nobody waits: whoever has
+begun a request in this turn is refused."""
 
 import asyncio
 import sys
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from content_gateway.concurrency.contention import Contention
 from content_gateway.concurrency.garbage_collection import collect_if_many_new
+from content_gateway.errors import Overloaded
 
+# That wait at most: about a second's work of this service.
+WAITING: Final = 16_384
+_FACTOR: Final = 2
 _ALONE: Final = 32
 _BESIDE: Final = 2
 # How long a thread that wants the interpreter waits until it asks for it (sys.setswitchinterval).
@@ -32,7 +42,17 @@ class RequestTurns:
     The end of a turn is seen only after one in which so many have begun: a callback at the end of
     every turn would cost as much as all the rest here."""
 
-    def __init__(self, *, alone: int = _ALONE, beside: int = _BESIDE) -> None:
+    def __init__(
+        self,
+        *,
+        alone: int = _ALONE,
+        beside: int = _BESIDE,
+        waiting: int = WAITING,
+        is_late: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """*waiting* is how many may wait, while the loop *is_late* none."""
+        self._room = waiting
+        self._is_late = is_late
         self._alone, self._beside = alone, beside
         self._left = alone  # that may still begin in this turn
         self._served: set[str] = set()  # requestors that have begun one in this turn, or wait
@@ -63,9 +83,15 @@ class RequestTurns:
         return True
 
     async def wait(self, requestor: str) -> None:
-        """Return once a request of *requestor* may begin, after `try_begin` was False."""
+        """Return once a request of *requestor* may begin, after `try_begin` was False.
+
+        Raises Overloaded where it may not even wait."""
+        queue = self._waiting.get(requestor, ())
+        if self._is_late() or len(queue) >= _FACTOR * (self._room - 1):
+            raise Overloaded("More requests are waiting here than can be answered soon.")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(requestor, deque()).append(turn)
+        self._room -= 1
         await turn
 
     def _note(self, requestor: str) -> None:
@@ -96,6 +122,7 @@ class RequestTurns:
             requestor = next(iter(waiting))
             queue = waiting.pop(requestor)
             turn = queue.popleft()
+            self._room += 1
             if queue:
                 waiting[requestor] = queue  # round robin: behind the other requestors
             if not turn.done():  # done: its request was cancelled

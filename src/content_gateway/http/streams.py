@@ -29,10 +29,17 @@ _LONGEST_PAUSE: Final = 0.25  # seconds between two checks of how much is unread
 log = structlog.get_logger(__name__)
 
 
-def large_answers(most: int = LARGE_ANSWERS) -> FairSemaphore:
-    """The permits for large answers: *most* at the same time, shared by key or by address."""
+def large_answers(
+    most: int = LARGE_ANSWERS, limit_of: Callable[[str], int] | None = None
+) -> FairSemaphore:
+    """The permits for large answers: *most* at the same time, shared by key or by address.
+
+    *limit_of* is how many of them one may have, 0: its share."""
     return FairSemaphore(
-        most, waiting=_WAITING, detail="Too many large answers are being read; ask again soon."
+        most,
+        waiting=_WAITING,
+        detail="Too many large answers are being read; ask again soon.",
+        limit_of=limit_of,
     )
 
 

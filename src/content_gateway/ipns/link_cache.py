@@ -22,12 +22,17 @@ from content_gateway.ipns.record import IpnsRecord, verify
 from content_gateway.model.content_path import parse_content_path
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import StoredEntry
+from content_gateway.telemetry.numbers import Outcomes
 
 log = structlog.get_logger(__name__)
 
 
 class RecordSource(Protocol):
     """A server that may hold records. It need not be trusted: records are signed."""
+
+    @property
+    def kind(self) -> str:
+        """The word for it in metrics."""
 
     async def record(self, name: IpnsName) -> bytes | None:
         """The record's bytes, None if the source has none; raises UpstreamError."""
@@ -81,9 +86,12 @@ class LinkCache:
         store: IpnsStore,
         *,
         policy: IpnsPolicy | None = None,
+        limit_of: Callable[[str], int] | None = None,
         clock: Callable[[], float] = time.monotonic,
         today: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        """*limit_of* a requestor is how many of its look-ups run at once; 0: its share."""
+        self.lookups = Outcomes()  # by the kind of source
         self.policy = policy or IpnsPolicy()
         self.clock = clock
         self.today = today
@@ -97,6 +105,7 @@ class LinkCache:
             waiting=self.policy.max_waiting,
             patience=self.policy.turn_limit,
             detail="Too many IPNS names are being looked up at once.",
+            limit_of=limit_of,
         )
 
     def entry(
@@ -190,8 +199,11 @@ class LinkCache:
 
     async def _ask_dns(self, name: IpnsName, entry: CacheEntry) -> None:
         try:
-            async with asyncio.timeout(self.policy.source_limit):
-                found = await self._domains.lookup(name.text)
+            with self.lookups.counted("dnslink") as counted:
+                async with asyncio.timeout(self.policy.source_limit):
+                    found = await self._domains.lookup(name.text)
+                if found is None:
+                    counted.outcome = "absent"
         except (UpstreamError, TimeoutError) as failed:
             entry.failure = f"DNS: {_reason(failed)}"
             log.warning("dnslink lookup failed", name=name.text, reason=_reason(failed))
@@ -228,8 +240,12 @@ class LinkCache:
             entry.failure = reasons[0] if reasons else "No source has a record of that name."
 
     async def _ask(self, source: RecordSource, name: IpnsName) -> bytes | None:
-        async with asyncio.timeout(self.policy.source_limit):
-            return await source.record(name)
+        with self.lookups.counted(source.kind) as counted:
+            async with asyncio.timeout(self.policy.source_limit):
+                record = await source.record(name)
+            if record is None:
+                counted.outcome = "absent"
+            return record
 
     def _consider(self, name: IpnsName, entry: CacheEntry, data: bytes) -> None:
         """Take the record in *data* unless a better one is known.

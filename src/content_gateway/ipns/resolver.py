@@ -91,6 +91,7 @@ class IpnsResolver:
 
     def __init__(self, cache: LinkCache, denylist: IpnsDenylist) -> None:
         self._cache = cache
+        self.lookups = cache.lookups
         self._denylist = denylist
 
     async def latest(

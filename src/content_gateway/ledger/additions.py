@@ -5,15 +5,21 @@ each statement costs a switch of threads (one by one they took more than half of
 time); the others one by one. Knows the tables `pins` and `contents`."""
 
 import sqlite3
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from functools import cache
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from content_gateway.codecs.timestamps import at_microseconds
 from content_gateway.ledger.pin_rows import label_columns
-from content_gateway.ledger.requestors import assign_to_shortest_queue, number_for
+from content_gateway.ledger.requestors import (
+    assign_to_shortest_queue,
+    count_pins,
+    number_for,
+)
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState, Event, after
 from content_gateway.model.pins import Label, Pin
@@ -34,12 +40,23 @@ _PINS: Final = (
 
 
 class Addition(NamedTuple):
-    """A pin to be added."""
+    """A pin to be added, unless its requestor has *most* already; 0 is no limit."""
 
     requestor: str
     cid: Cid
     spelling: str
     label: Label
+    most: int = 0
+
+
+class LimitReached(Enum):
+    """In place of a pin: its requestor has as many as it may have."""
+
+    PINS = "pins"
+
+
+LIMIT_REACHED: Final = LimitReached.PINS
+Added: TypeAlias = Pin | LimitReached | None
 
 
 def add_all(
@@ -47,15 +64,21 @@ def add_all(
     now: int,
     additions: Sequence[Addition],
     last: Mapping[str, int] = MappingProxyType({}),
-) -> list[Pin | None]:
+) -> list[Added]:
     """Add all at *now* (microseconds since 1970). Returns each pin, None for one already held.
 
     The contents of new pins are queued in the same transaction. *last*: by requestor, the creation
     time of a pin that was just deleted, which must not be used again."""
     requestors = _Requestors(connection, now, last)
-    pins: list[Pin | None] = []
+    pins: list[Added] = []
     for start in range(0, len(additions), MAX_ROWS):
-        pins += _add_part(connection, now, additions[start : start + MAX_ROWS], requestors)
+        part = additions[start : start + MAX_ROWS]
+        if requestors.may_exceed_limits(part):
+            for addition in part:
+                pins += _add_within_limit(connection, now, addition, requestors)
+        else:
+            pins += _add_part(connection, now, part, requestors)
+    requestors.store_counts()
     return pins
 
 
@@ -71,12 +94,14 @@ def next_moment(now: int, last: int | None) -> int:
 
 
 class _Requestors:
-    """The requestors of one transaction: their numbers and next creation times."""
+    """The requestors of one transaction: their numbers, next creation times and pins."""
 
     def __init__(self, connection: sqlite3.Connection, now: int, last: Mapping[str, int]) -> None:
         self._connection, self._now = connection, now
         self._last: dict[str, int | None] = dict(last)
         self._numbers: dict[str, int] = {}
+        self._pins: dict[str, int] = {}  # before this transaction
+        self._added: Counter[str] = Counter()
 
     def number(self, requestor: str) -> int:
         if requestor not in self._numbers:
@@ -87,17 +112,58 @@ class _Requestors:
         if requestor not in self._last:
             self._load(requestor)
         moment = self._last[requestor] = next_moment(self._now, self._last[requestor])
+        self._added[requestor] += 1  # each moment is for one pin
         return moment
 
+    def has_reached(self, addition: Addition) -> bool:
+        """Whether its requestor has as many pins as it may have."""
+        return bool(addition.most) and self._pins_of(addition.requestor) >= addition.most
+
+    def may_exceed_limits(self, additions: Sequence[Addition]) -> bool:
+        """Whether all *additions*, were each a new pin, would be too many for a requestor."""
+        limited = Counter(each.requestor for each in additions if each.most)
+        return any(
+            self._pins_of(each.requestor) + limited[each.requestor] > each.most
+            for each in additions
+            if each.most
+        )
+
+    def store_counts(self) -> None:
+        """Count what was added."""
+        for requestor, number in self._added.items():
+            count_pins(self._connection, requestor, number)
+
+    def _pins_of(self, requestor: str) -> int:
+        if requestor not in self._pins:
+            self._load(requestor)
+        return self._pins[requestor] + self._added[requestor]
+
     def _load(self, requestor: str) -> None:
-        # One statement for both: a statement costs more than the rows it reads.
-        last, number = self._connection.execute(
-            "SELECT max(created_at), (SELECT number FROM requestors WHERE requestor = :requestor)"
+        # One statement for all: a statement costs more than the rows it reads.
+        last, number, pins = self._connection.execute(
+            "SELECT max(created_at), (SELECT number FROM requestors WHERE requestor = :requestor),"
+            " (SELECT pins FROM requestors WHERE requestor = :requestor)"
             " FROM pins WHERE requestor = :requestor",
             {"requestor": requestor},
         ).fetchone()
+        self._pins[requestor] = pins or 0
         self._last.setdefault(requestor, last)
         self._numbers[requestor] = number or number_for(self._connection, requestor)
+
+
+def _add_within_limit(
+    connection: sqlite3.Connection, now: int, addition: Addition, requestors: _Requestors
+) -> Sequence[Added]:
+    """Add one pin, unless its requestor has as many as it may have; what is held stays held."""
+    if requestors.has_reached(addition):
+        values = (addition.requestor, str(addition.cid))
+        held = connection.execute(
+            "SELECT 1 FROM pins WHERE requestor = ?"
+            " AND content = (SELECT id FROM contents WHERE cid = ?)",
+            values,
+        ).fetchone()
+        return [None if held else LIMIT_REACHED]
+    return _add_part(connection, now, [addition], requestors)
 
 
 def _add_part(
@@ -107,7 +173,7 @@ def _add_part(
     new = _queue_new(connection, now, additions, requestors)
     rows: list[tuple[Any, ...]] = []
     pins: list[Pin | None] = []
-    for content, (requestor, cid, spelling, label) in zip(new, additions, strict=True):
+    for content, (requestor, cid, spelling, label, _) in zip(new, additions, strict=True):
         if content is None:
             pins.append(None)
             continue
@@ -156,7 +222,7 @@ def _add_known(
     connection: sqlite3.Connection, now: int, addition: Addition, requestors: _Requestors
 ) -> Pin | None:
     """Add a pin of a content that the ledger knows."""
-    requestor, cid, spelling, label = addition
+    requestor, cid, spelling, label, _ = addition
     content, state = connection.execute(
         "SELECT id, state FROM contents WHERE cid = ?", (str(cid),)
     ).fetchone()

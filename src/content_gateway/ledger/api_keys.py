@@ -3,12 +3,15 @@
 import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
+
+import msgspec
 
 from content_gateway.api_keys import KeyRecord
 from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
 from content_gateway.ledger.database import LedgerDatabase
 
-_COLUMNS = "id, name, prefix, secret_hash, scopes, created_at, expires_at, revoked_at"
+_COLUMNS = "id, name, prefix, secret_hash, scopes, created_at, expires_at, revoked_at, type, limits"
 
 
 class SqliteKeys:
@@ -47,9 +50,11 @@ class SqliteKeys:
             milliseconds(record.created_at),
             _milliseconds_or_none(record.expires_at),
             _milliseconds_or_none(record.revoked_at),
+            record.type,
+            msgspec.json.encode(dict(record.limits)).decode() if record.limits else None,
         )
         return await self._changes(
-            f"INSERT INTO api_keys ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+            f"INSERT INTO api_keys ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
             " ON CONFLICT (name) DO NOTHING",
             row,
         )
@@ -78,8 +83,10 @@ class SqliteKeys:
         return await self._database.write(job)
 
 
-def _record(row: tuple[str, str, str, bytes, str, int, int | None, int | None]) -> KeyRecord:
-    key_id, name, prefix, secret_hash, scopes, created_at, expires_at, revoked_at = row
+def _record(row: tuple[Any, ...]) -> KeyRecord:
+    key_id, name, prefix, secret_hash, scopes, created_at, expires_at, revoked_at, kind, limits = (
+        row
+    )
     return KeyRecord(
         id=key_id,
         name=name,
@@ -89,6 +96,8 @@ def _record(row: tuple[str, str, str, bytes, str, int, int | None, int | None]) 
         created_at=at_milliseconds(created_at),
         expires_at=_datetime_or_none(expires_at),
         revoked_at=_datetime_or_none(revoked_at),
+        type=kind,
+        limits=msgspec.json.decode(limits, type=dict[str, int]) if limits else {},
     )
 
 

@@ -13,7 +13,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from content_gateway.codecs.timestamps import microseconds
-from content_gateway.ledger.additions import Addition, add_all, trigger
+from content_gateway.errors import PinLimitReached
+from content_gateway.ledger.additions import LIMIT_REACHED, Added, Addition, add_all, trigger
 from content_gateway.ledger.backend_health import last_health
 from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pin_rows import (
@@ -24,7 +25,7 @@ from content_gateway.ledger.pin_rows import (
     status_of,
     text_in,
 )
-from content_gateway.ledger.requestors import assign_to_shortest_queue
+from content_gateway.ledger.requestors import assign_to_shortest_queue, count_pins
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState, Event, after
 from content_gateway.model.pins import (
@@ -66,14 +67,19 @@ class SqlitePins:
             )
         )
 
-    async def add(self, requestor: str, cid: Cid, spelling: str, label: Label) -> Pin | None:
-        """Add a pin and make its content due; None if *requestor* holds it already."""
+    async def add(
+        self, requestor: str, cid: Cid, spelling: str, label: Label, *, most: int = 0
+    ) -> Pin | None:
+        """As `PinLedger.add`."""
         # A repeated pin is found by a read, without a transaction. But while the writer's thread is
         # busy a read would wait for the interpreter lock (GIL), so it is left to the write.
         if not self._database.is_writing and self.holds(requestor, cid):
             return None
-        addition = Addition(requestor, cid, spelling, label)
-        return await self._database.write_together(self._add_all, addition, requestor=requestor)
+        addition = Addition(requestor, cid, spelling, label, most)
+        added = await self._database.write_together(self._add_all, addition, requestor=requestor)
+        if added is LIMIT_REACHED:
+            raise PinLimitReached(f"The API key has {most:,} pins, as many as it may have.")
+        return added
 
     async def relabel(self, requestor: str, cid: Cid, label: Label) -> bool:
         """As `PinLedger.relabel`. If the new label has origins, the content is retried at once."""
@@ -106,13 +112,15 @@ class SqlitePins:
                 return None
             content, last = held
             # The requestor may hold the new CID already, by *old* or another pin: replace that too.
-            connection.execute(
+            removed = connection.execute(
                 "DELETE FROM pins WHERE requestor = ?"
                 " AND content IN (?, (SELECT id FROM contents WHERE cid = ?))",
                 (requestor, content, str(cid)),
             )
+            count_pins(connection, requestor, -removed.rowcount)
             new = [Addition(requestor, cid, spelling, label)]
             (pin,) = self._add_all(connection, new, {requestor: last})
+            assert pin is not LIMIT_REACHED, "it has no limit"  # noqa: S101
             self._release(connection, content)
             return pin
 
@@ -137,6 +145,7 @@ class SqlitePins:
             ).fetchone()
             if gone is None:
                 return None
+            count_pins(connection, requestor, -1)
             return Removal.RELEASED if self._release(connection, gone[0]) else Removal.STILL_HELD
 
         return await self._database.write(job, requestor=requestor)
@@ -186,7 +195,7 @@ class SqlitePins:
         connection: sqlite3.Connection,
         additions: Sequence[Addition],
         last: Mapping[str, int] = MappingProxyType({}),
-    ) -> list[Pin | None]:
+    ) -> list[Added]:
         return add_all(connection, round(self._clock() * 1_000_000), additions, last)
 
     def _with_health(self, connection: sqlite3.Connection) -> Callable[[PinStatus], PinStatus]:

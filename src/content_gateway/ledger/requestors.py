@@ -1,4 +1,4 @@
-"""Numbers of requestors, and for whom a content with several holders waits, in SQL.
+"""Requestors in SQL: their numbers, their pins, and for whom a content with several waits.
 
 Knows the tables `requestors` and `pins`, and the queues of `contents` (leasing.py)."""
 
@@ -22,6 +22,15 @@ def number_for(connection: sqlite3.Connection, requestor: str) -> int:
         "INSERT INTO requestors (requestor) VALUES (?) RETURNING number", (requestor,)
     ).fetchone()
     return int(number)
+
+
+def count_pins(connection: sqlite3.Connection, requestor: str, more: int) -> None:
+    """Count *more* pins of *requestor*, fewer where negative; in the transaction that makes them.
+
+    Counted here, since counting rows would read all of them for each pin of a key with a limit."""
+    connection.execute(
+        "UPDATE requestors SET pins = pins + ? WHERE requestor = ?", (more, requestor)
+    )
 
 
 def assign_to_shortest_queue(connection: sqlite3.Connection, content: int) -> None:

@@ -38,6 +38,8 @@ _RESOLVER: Final = bytes.fromhex("0178b8bf")  # resolver(bytes32)
 class Basenames:
     """ENS, with the content of Basenames from the *registry* on the chain *base*."""
 
+    kind = EnsNames.kind
+
     def __init__(self, ens: EnsNames, base: EthereumCalls | None, *, registry: str) -> None:
         self._ens = ens
         self._base = base

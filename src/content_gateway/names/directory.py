@@ -34,6 +34,7 @@ known. Knows nothing of HTTP, chains or files; IPNS is started here and resolved
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -57,6 +58,7 @@ from content_gateway.model.records import IpfsContent, IpnsContent, Records, Res
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.cache import Cache, CachedName, Question
 from content_gateway.names.lookups import Lookups
+from content_gateway.telemetry.numbers import Outcomes
 
 
 class LocalNames(Protocol):
@@ -71,6 +73,10 @@ class LocalNames(Protocol):
 
 class NameService(Protocol):
     """A name service, such as ENS: what names point at, by asking servers."""
+
+    @property
+    def kind(self) -> str:
+        """The word for it in metrics."""
 
     def covers(self, name: DomainName) -> bool:
         """Whether the name is in this service's namespace."""
@@ -122,7 +128,10 @@ class DirectoryPolicy:
 
 
 class Directory:
-    """Answers for every name; owns its in-flight requests. Close it when done."""
+    """Answers for every name; owns its in-flight requests. Close it when done.
+
+    *lookups* counts what services were asked; *answers* what callers got: a miss, for which they
+    waited for a look-up, or what was known: fresh, stale, or absent, that there is no such name."""
 
     def __init__(
         self,
@@ -133,8 +142,12 @@ class Directory:
         denylist: NameDenylist,
         cache: Cache,
         policy: DirectoryPolicy | None = None,
+        limit_of: Callable[[str], int] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """*limit_of* a requestor is how many of its look-ups run at once; 0: its share."""
+        self.lookups = Outcomes()
+        self.answers: Counter[str] = Counter()
         self._local = tuple(local)
         self._services = tuple(services)
         self._ipns = ipns
@@ -146,6 +159,7 @@ class Directory:
             at_once=self._policy.max_in_flight,
             waiting=self._policy.max_waiting,
             seconds=self._policy.lookup,
+            limit_of=limit_of,
         )
         self._refreshed_at: dict[str, float] = {}  # by domain, the oldest first
 
@@ -169,10 +183,13 @@ class Directory:
             return await self._resolution(local, force_refresh, requestor)
         begun = self._clock()
         entry = await self._entry(name, (name.text, coin), force_refresh, requestor)
+        is_miss = entry.stored_at >= begun
         if entry.records is None:
+            self.answers["miss" if is_miss else "absent"] += 1
             raise InvalidCoinType(entry.unread) if entry.unread else _nothing_there(coin)
         resolution = await self._resolution(entry.records, force_refresh, requestor)
         stale = self._cache.staleness(entry, even_fresh=force_refresh and entry.stored_at < begun)
+        self.answers["miss" if is_miss else "fresh" if stale is None else "stale"] += 1
         return resolution if stale is None else resolution.but_stale(stale)
 
     def known(self, name: DomainName) -> tuple[Resolved, IpfsPath | None]:
@@ -297,7 +314,8 @@ class Directory:
             raise UpstreamUnavailable("No name service is configured for this domain.")
         for service in responsible:
             try:
-                return await service.resolve(name, coin, requestor=requestor)
+                with self.lookups.counted(service.kind):
+                    return await service.resolve(name, coin, requestor=requestor)
             except NameNotFound:
                 continue
         return None

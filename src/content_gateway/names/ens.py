@@ -73,6 +73,8 @@ class EnsCalls(EthereumCalls, Protocol):
 class EnsNames:
     """The name service behind every dotted name."""
 
+    kind = "ens"
+
     def __init__(
         self,
         ethereum: EnsCalls,

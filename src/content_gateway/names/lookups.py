@@ -25,15 +25,24 @@ class _Lookup:
 
 class Lookups:
     """At most *at_once* look-ups run and *waiting* more wait. Each has *seconds* in all, of which
-    it waits for a permit for half at most: the servers have the other half."""
+    it waits for a permit for half at most: the servers have the other half. *limit_of* a requestor
+    is how many of its run at most; 0: its share."""
 
-    def __init__(self, *, at_once: int, waiting: int, seconds: float) -> None:
+    def __init__(
+        self,
+        *,
+        at_once: int,
+        waiting: int,
+        seconds: float,
+        limit_of: Callable[[str], int] | None = None,
+    ) -> None:
         self._seconds = seconds
         self._semaphore = FairSemaphore(
             at_once,
             waiting=waiting,
             patience=seconds / 2,
             detail="Too many names are being looked up at once.",
+            limit_of=limit_of,
         )
         self._turns = Turns()
         self._lookups: dict[Question, _Lookup] = {}

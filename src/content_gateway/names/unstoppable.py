@@ -84,6 +84,8 @@ class TokenRecords:
 class UnstoppableNames:
     """The name service behind the *tlds*, on *chains*: the first that holds a name has it."""
 
+    kind = "unstoppable"
+
     def __init__(self, chains: Sequence[Chain], tlds: Collection[str]) -> None:
         self._chains = tuple(chains)
         self._tlds = frozenset(tlds)

@@ -31,6 +31,7 @@ from content_gateway.net.byte_budget import ByteBudget
 from content_gateway.net.connection_slots import ConnectionSlots, PoolLimits
 from content_gateway.net.content_coding import decoder_of
 from content_gateway.net.response_protocol import Wasteful, with_bounds
+from content_gateway.telemetry.numbers import Outcomes
 
 if TYPE_CHECKING:
     from aiohttp.connector import AddrInfoType
@@ -116,14 +117,23 @@ class Download:
 class HttpClient:
     """One connection pool with its *limits*; open it with `async with`.
 
-    Without a *guard* it is for the operator's own upstreams; with one, for URLs that others
-    chose."""
+    *kind* is the word for its servers in metrics, *outcomes* is where requests are counted. Without
+    a *guard* it is for the operator's own upstreams; with one, for URLs that others chose."""
 
     _session: aiohttp.ClientSession
     _turns: Turns
 
-    def __init__(self, guard: "Guard | None" = None, *, limits: PoolLimits | None = None) -> None:
+    def __init__(
+        self,
+        guard: "Guard | None" = None,
+        *,
+        limits: PoolLimits | None = None,
+        kind: str = "upstream",
+        outcomes: Outcomes | None = None,
+    ) -> None:
         self._guard = guard
+        self._kind = kind
+        self._outcomes = outcomes or Outcomes()
         limits = limits or (GUARDED if guard else PoolLimits())
         self._slots = ConnectionSlots(limits)
         self._room = ByteBudget(limits.large_bytes)
@@ -241,7 +251,7 @@ class HttpClient:
             await self._turns.begin_one()
             if begun is not None:
                 begun()
-            with _translated(url, seconds):
+            with self._outcomes.counted(self._kind) as counted, _translated(url, seconds):
                 async with (
                     asyncio.timeout(seconds) as deadline,
                     self._session.request(
@@ -254,6 +264,8 @@ class HttpClient:
                         read_bufsize=_READ_AHEAD if idle_seconds is None else _STREAM_AHEAD,
                     ) as response,
                 ):
+                    if response.status == 429 or response.status >= 500:
+                        counted.outcome = "refused"
                     if idle_seconds is not None:
                         deadline.reschedule(None)
                     yield response

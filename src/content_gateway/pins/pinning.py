@@ -28,10 +28,13 @@ T = TypeVar("T")
 class PinLedger(Protocol):
     """The requestors' pins. Every method raises StorageUnavailable, and then nothing changed."""
 
-    async def add(self, requestor: str, cid: Cid, spelling: str, label: Label) -> Pin | None:
+    async def add(
+        self, requestor: str, cid: Cid, spelling: str, label: Label, *, most: int = 0
+    ) -> Pin | None:
         """Add a pin and make its content due, in one durable transaction.
 
-        None, and nothing changes, if *requestor* holds that CID already."""
+        None, and nothing changes, if *requestor* holds that CID already. Raises PinLimitReached,
+        and nothing changes, if it has *most* pins already; 0 is no limit."""
 
     async def relabel(self, requestor: str, cid: Cid, label: Label) -> bool:
         """Replace the label of a pin; False if *requestor* does not hold it."""
@@ -70,8 +73,11 @@ class Pinning:
         denylist: PinDenylist,
         wake: Callable[[], None],
         refusal: Callable[[Cid], str | None] | None = None,
+        limit_of: Callable[[str], int] = lambda _: 0,
     ) -> None:
-        """*refusal(cid)*: why the backend can never pin a CID, or None. Default: it can pin all."""
+        """*refusal(cid)*: why the backend can never pin a CID, or None. Default: it can pin all.
+        *limit_of*: how many pins a requestor may have; 0 is no limit."""
+        self._limit_of = limit_of
         self._ledger = ledger
         self._denylist = denylist
         self._wake = wake
@@ -80,9 +86,10 @@ class Pinning:
     async def add(self, requestor: str, spelling: str, label: Label = NO_LABEL) -> Pin | None:
         """The new, durable pin of the CID spelt *spelling*; None if *requestor* held it already.
 
-        Raises InvalidCid and Blocked."""
+        Raises InvalidCid, Blocked and PinLimitReached."""
         cid = self._allowed_cid(spelling)
-        pin = await self._ledger.add(requestor, cid, spelling, label)
+        most = self._limit_of(requestor)
+        pin = await self._ledger.add(requestor, cid, spelling, label, most=most)
         if pin is not None:
             self._wake()
         return pin
@@ -90,7 +97,7 @@ class Pinning:
     async def describe(self, requestor: str, spelling: str, label: Label) -> PinStatus:
         """As `add`, but replaces the label of a pin that exists; returns its status either way.
 
-        Raises InvalidCid and Blocked."""
+        Raises InvalidCid, Blocked and PinLimitReached."""
         cid = Cid.parse(spelling)
         while (pin := await self.add(requestor, spelling, label)) is None:
             held = self._ledger.status(requestor, cid)

@@ -278,9 +278,15 @@ class EmbeddedSettings(Group):
     )
 
 
-class LimitSettings(Group):
+class CapacitySettings(Group):
     """What all share, fairly by key or network: one alone gets two thirds, less as others come."""
 
+    waiting: int = Field(
+        16_384, ge=3, le=1_000_000, description="requests that wait for their turn; more get 503"
+    )
+    lag: float = Field(
+        1.0, gt=0, le=60, description="seconds that the event loop may be late until none waits"
+    )
     lookups: int = Field(256, ge=3, le=10_000, description="names looked up at once")
     ipns_lookups: int = Field(256, ge=3, le=10_000, description="IPNS links looked up at once")
     large_answers: int = Field(
@@ -288,6 +294,36 @@ class LimitSettings(Group):
     )
     slow_rate: int = Field(
         16_384, ge=1, description="bytes a second that the reader of a large answer must take"
+    )
+
+
+def _limit(what: str) -> Any:
+    return Field(0, ge=0, le=1_000_000_000, description=f"{what}; 0: no limit")
+
+
+class KeyTypeSettings(Group):
+    """One type of keys. A limit that is left out is that of all keys."""
+
+    operations: tuple[str, ...] = ()
+    requests_per_minute: int | None = Field(None, ge=0)
+    requests_per_day: int | None = Field(None, ge=0)
+    pins: int | None = Field(None, ge=0)
+    lookups: int | None = Field(None, ge=0)
+    streams: int | None = Field(None, ge=0)
+
+
+class LimitSettings(Group):
+    """What one key may use, counted by this process."""
+
+    requests_per_minute: int = _limit("requests in any 60 seconds")
+    requests_per_day: int = _limit("requests in any 24 hours")
+    pins: int = _limit("pins in all")
+    lookups: int = _limit("names, and IPNS links, looked up at once")
+    streams: int = _limit("large answers and CARs at once; also of an address without a key")
+    types: dict[str, KeyTypeSettings] = Field(
+        {},
+        description="limits of keys of that type (`keys create --type`), and the operations, by"
+        ' operationId, that it grants: none that are not listed; `["*"]`: all',
     )
 
 
@@ -308,3 +344,8 @@ class LogSettings(Group):
 
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level")
     format: Literal["text", "json"] = Field("text", description="for people, or for machines")
+    access: Literal["off", "sampled", "on"] = Field(
+        "sampled",
+        description="a line for no request; for each failure of ours, each that takes a second and"
+        " one of a hundred others; or for every request",
+    )

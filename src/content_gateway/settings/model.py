@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, model_validator
 from content_gateway.settings.groups import (
     AdminSettings,
     BasenamesSettings,
+    CapacitySettings,
     ClusterSettings,
     CorsSettings,
     DatabaseSettings,
@@ -56,6 +57,7 @@ class Settings(Group):
     kubo: KuboSettings = KuboSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
     limits: LimitSettings = LimitSettings()
+    capacity: CapacitySettings = CapacitySettings()
     admin: AdminSettings = AdminSettings()
     log: LogSettings = LogSettings()
 

@@ -4,6 +4,7 @@ Every source gives flat names (`ens.rpc_urls`); a later source overrides an earl
 origin of each value is kept. All errors of all sources are reported together."""
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from content_gateway.errors import WrongSettings
 from content_gateway.files.watched_file import read_bytes
@@ -40,8 +41,13 @@ class Loaded:
             hidden = value and (info.json_schema_extra or {}).get("secret")
             if hidden:
                 value = [mask(item) for item in value] if isinstance(value, tuple) else mask(value)
-            text = json.dumps(value, default=str)
+            text = json.dumps(value, default=_plain)
             yield name, text, self.origins.get(name, "default")
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no form for: paths, and groups that are named by the operator."""
+    return value.model_dump(exclude_none=True) if isinstance(value, BaseModel) else str(value)
 
 
 def mask(value: str) -> str:
@@ -150,8 +156,8 @@ def _read_environment(
 
 
 def _decoded(info: Any, text: str) -> Any:
-    """*text*, or the list it is in JSON where the setting is a list."""
-    if "tuple" not in str(info.annotation):
+    """*text*, or what it is in JSON where the setting is a list or a table."""
+    if not re.search(r"tuple|dict", str(info.annotation)):
         return text
     try:
         return json.loads(text)
@@ -172,10 +178,10 @@ def _validate(gathered: _Gathered) -> Settings | None:
     except ValidationError as wrong:
         for error in wrong.errors(include_input=False, include_url=False):
             place = [str(part) for part in error["loc"]]
-            name = (
-                ".".join(place[:2]) if ".".join(place[:2]) in gathered.origins else ".".join(place)
-            )
-            origin = gathered.origins.get(name) or gathered.origins.get(place[0] if place else "")
+            setting = ".".join(place[:2])
+            is_inside = len(place) > 2 and not place[2].isdigit()  # a table within the setting
+            name = ".".join(place) if is_inside else setting
+            origin = gathered.origins.get(setting) or gathered.origins.get(".".join(place[:1]))
             message = error["msg"].removeprefix("Value error, ")
             where = f"{name} ({origin}): " if origin else f"{name}: " if name else ""
             gathered.problems.append(where + message)

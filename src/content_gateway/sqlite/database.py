@@ -53,7 +53,7 @@ class Database:
         self._path = path
         self._options = options
         self._files = DatabaseFiles(path, options.name)
-        self._writes = GroupWriter(
+        self.writes = GroupWriter(
             self._commit,
             name=f"{options.name} writer",
             limit=options.max_queued,
@@ -73,14 +73,14 @@ class Database:
             await asyncio.to_thread(self._open)
         except (OSError, sqlite3.Error) as wrong:
             raise WrongSettings(f"data_dir: {self._path} cannot be used: {wrong}") from wrong
-        self._writes.start()
+        self.writes.start()
         self._watch = asyncio.create_task(self._files.watch(), name=f"{self._options.name} files")
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
         self._watch.cancel()
         await asyncio.gather(self._watch, return_exceptions=True)
-        await self._writes.close()
+        await self.writes.close()
         if self._checkpointer is not None:
             await asyncio.to_thread(self._checkpointer.close)
         await asyncio.to_thread(self._close)
@@ -124,12 +124,12 @@ class Database:
     @property
     def is_writing(self) -> bool:
         """Whether writes wait or are under way."""
-        return self._writes.is_busy
+        return self.writes.is_busy
 
     def _queued(self, job: Callable[..., Any], item: object, requestor: str) -> asyncio.Future[Any]:
-        if self._writes.is_over:
+        if self.writes.is_over:
             raise StorageUnavailable(f"The {self._options.name} is closed.")
-        return self._writes.put(job, item, requestor)
+        return self.writes.put(job, item, requestor)
 
     def _commit(self, group: Sequence[Write], follows: bool = False) -> None:
         """Run *group* in one transaction; if a job of it fails, each job in a transaction of its

@@ -17,6 +17,9 @@ from typing import Any, Final
 import structlog
 
 from content_gateway.concurrency.fair_semaphore import FairSemaphore
+from content_gateway.telemetry.numbers import Histogram
+
+_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 log = structlog.get_logger(__name__)
 
@@ -58,7 +61,7 @@ class GroupWriter:
     the group before was committed; it gives each write a result or an error, and raises nothing.
     Where several write at once the thread waits *gather* seconds for more of them. At most *limit*
     writes of one requestor wait, and *crowd* of them are in a group while others write too, so that
-    the group is soon committed."""
+    the group is soon committed. *sizes* and *seconds* are those of the groups so far."""
 
     def __init__(
         self,
@@ -70,6 +73,8 @@ class GroupWriter:
         gather: float = 0.0,
         crowd: int = 8,
     ) -> None:
+        self.sizes = Histogram(_SIZES)
+        self.seconds = Histogram()
         self._commit = commit
         self._turns = FairSemaphore(
             group * 3 // 2,  # a requestor alone gets two thirds: a whole group
@@ -104,6 +109,11 @@ class GroupWriter:
     def is_busy(self) -> bool:
         """Whether writes wait or are under way."""
         return self._unanswered > 0
+
+    @property
+    def unanswered(self) -> int:
+        """How many writes wait or are under way."""
+        return self._unanswered
 
     @property
     def is_over(self) -> bool:
@@ -149,12 +159,15 @@ class GroupWriter:
 
     def _commit_or_fail(self, group: Sequence[Write], follows: bool) -> None:
         """Commit; the thread survives any error, else all later writes would wait for ever."""
+        begun = time.perf_counter()
         try:
             self._commit(group, follows)
         except Exception as bug:
             log.exception("writes failed, by a fault of ours", number=len(group))
             for write in group:
                 write.error = bug
+        self.sizes.observe(len(group))
+        self.seconds.observe(time.perf_counter() - begun)
 
     def _answer(self, group: Sequence[Write]) -> None:
         try:

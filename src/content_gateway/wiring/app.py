@@ -6,16 +6,19 @@ that a part could; commands and tests get the same objects from here."""
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
 from content_gateway.api_keys import IssuedKeys, OpenKeys
 from content_gateway.backends.embedded.blockstore import Blockstore
+from content_gateway.concurrency.loop_lag import LoopLag
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import ContractBroken
 from content_gateway.http.asgi import Api
 from content_gateway.http.auth import KeyVerifier
 from content_gateway.http.cors import Cors
+from content_gateway.http.key_limits import KeyLimits
 from content_gateway.http.openapi import Contract, Operation
 from content_gateway.http.operations.domains import NameHandlers
 from content_gateway.http.operations.information import InformationHandlers
@@ -24,7 +27,9 @@ from content_gateway.http.operations.pages import PageHandlers
 from content_gateway.http.operations.pinning_service import PsaHandlers
 from content_gateway.http.operations.pins import PinHandlers
 from content_gateway.http.operations.trustless_gateway import TrustlessHandlers
+from content_gateway.http.request_turns import RequestTurns
 from content_gateway.http.streams import large_answers
+from content_gateway.http.traffic import Traffic, access_log
 from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.ledger.api_keys import SqliteKeys
 from content_gateway.ledger.backend_health import SqliteBackendHealth
@@ -39,8 +44,17 @@ from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.resync import Resync
 from content_gateway.settings.model import PACKAGED_SPEC, Settings
-from content_gateway.wiring.names import wire_names
+from content_gateway.telemetry.numbers import Outcomes
+from content_gateway.wiring.limits import (
+    allowances,
+    check_operations,
+    default_allowance,
+    warn_of_unknown_types,
+)
+from content_gateway.wiring.names import Chains, wire_names
 from content_gateway.wiring.pins import wire_pins
+
+_STDERR: Final = 2
 
 log = structlog.get_logger(__name__)
 
@@ -64,9 +78,14 @@ class Application:
     resync: Resync
     blocks: Blockstore | None
     delegates: Delegates
+    traffic: Traffic
+    lag: LoopLag
+    upstreams: Outcomes
+    chains: Chains
 
     def start(self) -> None:
         """Begin to keep what was promised; for whoever stays."""
+        self.lag.start()
         self.reconcile()
         self.resync.start()
         self.delegates.start()
@@ -88,29 +107,69 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         denylist = Denylist(settings.denylist.content_file, settings.denylist.domains_file)
         stack.callback(denylist.close)
 
-        pins = await wire_pins(stack, settings, database, denylist)
-        names = await wire_names(stack, settings, database, denylist, zones=zones)
+        upstreams, limits = Outcomes(), KeyLimits(streams=settings.limits.streams)
+        pins = await wire_pins(
+            stack,
+            settings,
+            database,
+            denylist,
+            upstreams=upstreams,
+            pins_of=lambda requestor: limits.allowance_of(requestor).pins,
+        )
+        names = await wire_names(
+            stack,
+            settings,
+            database,
+            denylist,
+            zones=zones,
+            upstreams=upstreams,
+            lookups_of=lambda requestor: limits.allowance_of(requestor).lookups,
+        )
 
-        issued_keys = IssuedKeys(SqliteKeys(database))
-        keys: KeyVerifier = OpenKeys() if settings.keys.mode == "open" else issued_keys
+        issued_keys = IssuedKeys(SqliteKeys(database), allowance_of=allowances(settings.limits))
+        keys: KeyVerifier = issued_keys
+        if settings.keys.mode == "open":
+            keys = OpenKeys(default_allowance(settings.limits))
         contract = Contract(settings.spec_file)
         stack.push_async_callback(contract.close)
+        operations = operations_of(contract)
+        check_operations(settings.limits, [operation.id for operation in operations])
+        warn_of_unknown_types(settings.limits, issued_keys.all())
         psa = PsaHandlers(
             pins.pinning, delegates=pins.delegates, origins=pins.origins, work=pins.reconciler
         )
         served = pins.store if settings.embedded.serve else None
-        answers = large_answers(settings.limits.large_answers)
+        answers = large_answers(
+            settings.capacity.large_answers, lambda one: limits.allowance_of(one).streams
+        )
         handlers = {
             **InformationHandlers(contract).by_id,
             **PageHandlers().by_id,
             **NameHandlers(directory=names.directory, ipns=names.ipns).by_id,
-            **KeyHandlers(keys, pins.pinning).by_id,
+            **KeyHandlers(keys, pins.pinning, limits).by_id,
             **PinHandlers(pins.pinning).by_id,
             **psa.by_id,
             **TrustlessHandlers(served, denylist, answers).by_id,
         }
         cors = Cors(settings.cors.origins)
-        api = Api(operations_of(contract), handlers, keys, answers=answers, cors=cors)
+        access = access_log(settings.log.access, settings.log.format, _STDERR)
+        if access is not None:
+            stack.callback(access.close)
+        traffic, lag = Traffic(access), LoopLag()
+        stack.callback(lag.close)
+        api = Api(
+            operations,
+            handlers,
+            keys,
+            answers=answers,
+            cors=cors,
+            traffic=traffic,
+            limits=limits,
+            turns=RequestTurns(
+                waiting=settings.capacity.waiting,
+                is_late=lambda: lag.latest > settings.capacity.lag,
+            ),
+        )
         yield Application(
             api=api,
             ledger=database,
@@ -127,6 +186,10 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             resync=pins.resync,
             blocks=pins.blocks,
             delegates=pins.delegates,
+            traffic=traffic,
+            lag=lag,
+            upstreams=upstreams,
+            chains=names.chains,
         )
 
 

@@ -2,7 +2,7 @@
 
 Opens and closes on the stack of wiring/, and decides nothing that a part could."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final
@@ -23,7 +23,7 @@ from content_gateway.ledger.last_known import SqliteLastKnown
 from content_gateway.names.basenames import Basenames
 from content_gateway.names.cache import Cache, CachePolicy
 from content_gateway.names.directory import Directory, DirectoryPolicy, NameService
-from content_gateway.names.ens import EnsNames, EthereumCalls
+from content_gateway.names.ens import EnsNames
 from content_gateway.names.universal_resolver import UniversalResolverCheck
 from content_gateway.names.unstoppable import Chain, UnstoppableNames
 from content_gateway.names.zone import ZoneFile
@@ -32,8 +32,32 @@ from content_gateway.net.dns import Dns
 from content_gateway.net.http_client import HttpClient
 from content_gateway.net.ssrf_guard import Guard
 from content_gateway.settings.model import Settings
+from content_gateway.telemetry.numbers import Outcomes
 
+ENS: Final = "ens"  # its chain, in metrics
 _SERVERS: Final = 4  # that all look-ups may ask at the same time
+
+
+class Chains:
+    """The chains that may be asked, each through endpoints of its own.
+
+    *by_kind* has those that were asked for, by the word for them in metrics."""
+
+    def __init__(self, settings: Settings, outbound: HttpClient) -> None:
+        self._seconds, self._quorum = settings.ens.timeout, settings.ens.quorum
+        self._outbound = outbound
+        self.by_kind: dict[str, EthereumRpc | EthereumQuorum] = {}
+
+    def through(self, urls: Sequence[str], kind: str) -> EthereumRpc | EthereumQuorum:
+        """The chain *kind* through *urls*: the first that answers, or as many as must agree."""
+        if kind not in self.by_kind:
+            self.by_kind[kind] = self._made(urls)
+        return self.by_kind[kind]
+
+    def _made(self, urls: Sequence[str]) -> EthereumRpc | EthereumQuorum:
+        if self._quorum > 1:
+            return EthereumQuorum(self._outbound, urls, seconds=self._seconds, quorum=self._quorum)
+        return EthereumRpc(self._outbound, urls, seconds=self._seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +67,7 @@ class WiredNames:
     directory: Directory
     ipns: IpnsResolver
     universal_resolver: UniversalResolverCheck
+    chains: Chains
 
 
 async def wire_names(
@@ -52,33 +77,45 @@ async def wire_names(
     denylist: Denylist,
     *,
     zones: Sequence[ZoneFile],
+    upstreams: Outcomes,
+    lookups_of: Callable[[str], int],
 ) -> WiredNames:
-    """Every name service and IPNS, closed with *stack*; *zones* stand behind the operator's own."""
+    """Every name service and IPNS, closed with *stack*; *zones* stand behind the operator's own.
+
+    Requests to servers are counted in *upstreams*; *lookups_of* a requestor is how many of its
+    look-ups run at once, 0: its share."""
     last_known = await stack.enter_async_context(SqliteLastKnown(database))
-    limits = settings.limits
+    capacity = settings.capacity
     # A pool for each purpose: nobody waits behind requests of another kind.
-    of_ipns = await stack.enter_async_context(HttpClient(limits=connections(limits.ipns_lookups)))
-    of_chains = await stack.enter_async_context(HttpClient(limits=connections(limits.lookups)))
-    ipns = ipns_resolver(settings, of_ipns, last_known, denylist)
+    of_ipns = await stack.enter_async_context(
+        HttpClient(limits=connections(capacity.ipns_lookups), kind="ipns", outcomes=upstreams)
+    )
+    of_chains = await stack.enter_async_context(
+        HttpClient(limits=connections(capacity.lookups), kind="chain", outcomes=upstreams)
+    )
+    chains = Chains(settings, of_chains)
+    ipns = ipns_resolver(settings, of_ipns, last_known, denylist, lookups_of=lookups_of)
     stack.push_async_callback(ipns.close)
     guard = Guard(local_gateways=settings.ens.local_gateways)
-    gateways = OffchainGateways(await stack.enter_async_context(HttpClient(guard)))
+    offchain = HttpClient(guard, kind="offchain", outcomes=upstreams)
+    gateways = OffchainGateways(await stack.enter_async_context(offchain))
     own_zones = [ZoneFile(path) for path in [settings.names.zone_file] if path]
     for zone in own_zones:
         stack.callback(zone.close)
     address = settings.ens.universal_resolver
-    check = UniversalResolverCheck(chain(settings, of_chains, settings.ens.rpc_urls), address)
+    check = UniversalResolverCheck(chains.through(settings.ens.rpc_urls, ENS), address)
     stack.push_async_callback(check.close)
     directory = Directory(
         local=[*own_zones, *zones],
-        services=name_services(settings, of_chains, gateways, check),
+        services=name_services(settings, chains, gateways, check),
         ipns=ipns,
         denylist=denylist,
         cache=Cache(last_known, ages=ages(settings)),
-        policy=DirectoryPolicy(lookup=settings.names.deadline, max_in_flight=limits.lookups),
+        policy=DirectoryPolicy(lookup=settings.names.deadline, max_in_flight=capacity.lookups),
+        limit_of=lookups_of,
     )
     stack.push_async_callback(directory.close)
-    return WiredNames(directory, ipns, check)
+    return WiredNames(directory, ipns, check, chains)
 
 
 def connections(lookups: int) -> PoolLimits:
@@ -109,65 +146,62 @@ def ages(settings: Settings) -> CachePolicy:
 
 def name_services(
     settings: Settings,
-    outbound: HttpClient,
+    chains: Chains,
     gateways: OffchainGateways,
     check: UniversalResolverCheck | None = None,
 ) -> list[NameService]:
     """The configured name services, in the order they are asked."""
-    theirs, chains = settings.unstoppable, unstoppable_chains(settings, outbound)
-    services: list[NameService] = [UnstoppableNames(chains, theirs.tlds)]
+    theirs, of_theirs = settings.unstoppable, unstoppable_chains(settings, chains)
+    services: list[NameService] = [UnstoppableNames(of_theirs, theirs.tlds)]
     if settings.ens.rpc_urls:
-        services.append(ens_names(settings, outbound, gateways, check))
-    if chains:
-        services.append(UnstoppableNames(chains, theirs.shared_tlds))
+        services.append(ens_names(settings, chains, gateways, check))
+    if of_theirs:
+        services.append(UnstoppableNames(of_theirs, theirs.shared_tlds))
     return services
 
 
 def ens_names(
     settings: Settings,
-    outbound: HttpClient,
+    chains: Chains,
     gateways: OffchainGateways,
     check: UniversalResolverCheck | None,
 ) -> NameService:
     """ENS with its off-chain gateways, and with what Base knows if that may be asked."""
     chosen, basenames = settings.ens, settings.basenames
     ens = EnsNames(
-        CcipRead(chain(settings, outbound, chosen.rpc_urls), gateways),
+        CcipRead(chains.through(chosen.rpc_urls, ENS), gateways),
         universal_resolver=chosen.universal_resolver,
         registry=chosen.registry,
         name_wrapper=chosen.name_wrapper,
         require=check.require if check else lambda: None,
     )
-    base = chain(settings, outbound, basenames.rpc_urls) if basenames.rpc_urls else None
+    base = chains.through(basenames.rpc_urls, "basenames") if basenames.rpc_urls else None
     return Basenames(ens, base, registry=basenames.registry)
 
 
-def unstoppable_chains(settings: Settings, outbound: HttpClient) -> list[Chain]:
+def unstoppable_chains(settings: Settings, chains: Chains) -> list[Chain]:
     """The chains of Unstoppable Domains that may be asked, the one that wins first."""
     chosen = settings.unstoppable
-    chains = {
+    theirs = {
         "polygon": (chosen.polygon_rpc_urls, chosen.polygon_proxy_reader),
         "base": (chosen.base_rpc_urls, chosen.base_proxy_reader),
         "sonic": (chosen.sonic_rpc_urls, chosen.sonic_proxy_reader),
         "ethereum": (chosen.ethereum_rpc_urls, chosen.ethereum_proxy_reader),
     }
     return [
-        Chain(name, chain(settings, outbound, urls), proxy_reader)
-        for name, (urls, proxy_reader) in chains.items()
+        Chain(name, chains.through(urls, f"unstoppable-{name}"), proxy_reader)
+        for name, (urls, proxy_reader) in theirs.items()
         if urls
     ]
 
 
-def chain(settings: Settings, outbound: HttpClient, urls: Sequence[str]) -> EthereumCalls:
-    """One chain through *urls*: the first that answers, or as many as must agree."""
-    seconds, quorum = settings.ens.timeout, settings.ens.quorum
-    if quorum > 1:
-        return EthereumQuorum(outbound, urls, seconds=seconds, quorum=quorum)
-    return EthereumRpc(outbound, urls, seconds=seconds)
-
-
 def ipns_resolver(
-    settings: Settings, outbound: HttpClient, store: IpnsStore, denylist: Denylist
+    settings: Settings,
+    outbound: HttpClient,
+    store: IpnsStore,
+    denylist: Denylist,
+    *,
+    lookups_of: Callable[[str], int] | None = None,
 ) -> IpnsResolver:
     """IPNS with every configured source."""
     chosen = settings.ipns
@@ -178,5 +212,8 @@ def ipns_resolver(
     if chosen.kubo_url:
         sources.append(KuboSource(outbound, chosen.kubo_url, seconds=chosen.timeout))
     domains = DnsLinks(Dns(chosen.dns_servers, seconds=chosen.timeout))
-    policy = IpnsPolicy(source_limit=chosen.timeout + 1, max_in_flight=settings.limits.ipns_lookups)
-    return IpnsResolver(LinkCache(sources, domains, store, policy=policy), denylist)
+    policy = IpnsPolicy(
+        source_limit=chosen.timeout + 1, max_in_flight=settings.capacity.ipns_lookups
+    )
+    cache = LinkCache(sources, domains, store, policy=policy, limit_of=lookups_of)
+    return IpnsResolver(cache, denylist)

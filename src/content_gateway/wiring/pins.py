@@ -3,6 +3,7 @@
 Opens and closes on the stack of wiring/, and decides nothing that a part could. Which backend there
 is, and how it is best worked with, is left to backends.py."""
 
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
@@ -23,6 +24,7 @@ from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.resync import Resync, ResyncSchedule
 from content_gateway.settings.model import Settings
+from content_gateway.telemetry.numbers import Outcomes
 from content_gateway.wiring.backends import open_backend
 
 Port = TypeVar("Port")
@@ -64,12 +66,16 @@ async def wire_pins(
     database: LedgerDatabase,
     denylist: Denylist,
     *,
+    upstreams: Outcomes | None = None,
+    pins_of: Callable[[str], int] = lambda _: 0,
     around: Around = _as_it_is,
 ) -> WiredPins:
-    """The promise and its keepers, closed with *stack*.
+    """The promise and its keepers, closed with *stack*; requests are counted in *upstreams*.
+    *pins_of* a requestor is how many it may have, 0: as many as it likes.
 
     Fault tests wrap *around* the ports, and stop the process before and after their calls."""
-    client = await stack.enter_async_context(HttpClient(limits=CONNECTIONS))
+    outbound = HttpClient(limits=CONNECTIONS, kind=settings.pins.backend, outcomes=upstreams)
+    client = await stack.enter_async_context(outbound)
     opened = await open_backend(stack, settings, client, denylist)
     backend = around(opened.backend)
     origins = OriginRules(settings.pins.private_origins)
@@ -92,7 +98,9 @@ async def wire_pins(
     chosen, private = settings.pins.delegates, settings.pins.private_origins
     delegates = Delegates(backend, chosen, private=private)
     stack.push_async_callback(delegates.close)
-    pinning = Pinning(ledger, denylist=denylist, wake=reconciler.wake, refusal=opened.refusal)
+    pinning = Pinning(
+        ledger, denylist=denylist, wake=reconciler.wake, refusal=opened.refusal, limit_of=pins_of
+    )
     return WiredPins(
         pinning,
         contents,

@@ -40,9 +40,11 @@ class WatchedLedger:
         self._points = points
         self._model = model
 
-    async def add(self, requestor: str, cid: Cid, spelling: str, label: Label) -> Pin | None:
+    async def add(
+        self, requestor: str, cid: Cid, spelling: str, label: Label, *, most: int = 0
+    ) -> Pin | None:
         await self._points.passing("before add")
-        pin = await self._ledger.add(requestor, cid, spelling, label)
+        pin = await self._ledger.add(requestor, cid, spelling, label, most=most)
         self._model.added(requestor, cid, label, pin)
         await self._points.passing("after add")
         return pin

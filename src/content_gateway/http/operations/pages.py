@@ -12,7 +12,8 @@ from typing import Final
 
 import msgspec
 
-from content_gateway.http.kinds import UNKNOWN_PATH, reference
+from content_gateway.http.error_reference import reference
+from content_gateway.http.kinds import UNKNOWN_PATH
 from content_gateway.http.messages import Handler, Handlers, Request, Response
 from content_gateway.http.negotiation import weight_of
 from content_gateway.http.problems import Headers, HttpRefusal

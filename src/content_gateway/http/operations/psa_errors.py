@@ -12,7 +12,12 @@ from content_gateway.http.problems import Headers
 
 PREFIX: Final = "/psa"
 # The API's own names (its yaml, components/responses); other kinds go by their own code.
-_REASONS: Final = {400: "BAD_REQUEST", 401: "UNAUTHORIZED", 404: "NOT_FOUND"}
+_REASONS: Final = {
+    400: "BAD_REQUEST",
+    401: "UNAUTHORIZED",
+    404: "NOT_FOUND",
+    409: "INSUFFICIENT_FUNDS",
+}
 _INTERNAL: Final = "INTERNAL_SERVER_ERROR"
 _BEARER: Final = (b"www-authenticate", b'Bearer realm="content-gateway"')
 _NEEDS_KEY: Final = "A valid API key is required: Authorization: Bearer KEY."

@@ -17,27 +17,28 @@ NOT_FOUND: Final = "routing: not found"
 
 
 class HttpSource:
-    """Where the URL of a record is *before*, the name, and *behind*; *who* is blamed."""
+    """Where the URL of a record is *before*, the name, and *behind*; *kind* of server is blamed."""
 
     def __init__(
-        self, client: HttpClient, before: str, behind: str = "", *, seconds: float, who: str
+        self, client: HttpClient, before: str, behind: str = "", *, seconds: float, kind: str
     ) -> None:
+        self.kind: Final = kind
         self._client = client
         self._before, self._behind = before, behind
         self._seconds = seconds
-        self._who = who
+        self._who = f"The IPNS {kind}"
 
     @classmethod
     def router(cls, client: HttpClient, url: str, *, seconds: float) -> Self:
         """A delegated router, by its base URL."""
         before = url.rstrip("/") + "/routing/v1/ipns/"
-        return cls(client, before, seconds=seconds, who="The IPNS router")
+        return cls(client, before, seconds=seconds, kind="router")
 
     @classmethod
     def gateway(cls, client: HttpClient, url: str, *, seconds: float) -> Self:
         """A trustless gateway, by its base URL: asked for the record, not for what it points at."""
         before = url.rstrip("/") + "/ipns/"
-        return cls(client, before, "?format=ipns-record", seconds=seconds, who="The IPNS gateway")
+        return cls(client, before, "?format=ipns-record", seconds=seconds, kind="gateway")
 
     async def record(self, name: IpnsName) -> bytes | None:
         """The record of *name*, None if it has none; raises UpstreamError."""

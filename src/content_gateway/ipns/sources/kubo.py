@@ -21,6 +21,8 @@ class KuboSource:
     A node that is offline refuses: it cannot look. One that is online but has nobody to ask
     answers from what it published or saw before."""
 
+    kind = "kubo"
+
     def __init__(self, outbound: HttpClient, url: str, *, seconds: float) -> None:
         self._outbound = outbound
         self._url = url.rstrip("/")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from content_gateway import telemetry
 from content_gateway.api_keys import mint
+from content_gateway.telemetry import logs
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def _logging_as_it_was() -> Iterator[None]:
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_a_key_is_never_logged(capsys: pytest.CaptureFixture[str], log_format: str) -> None:
     """Not as a value, not in an error's words, not among the local variables of a traceback."""
-    telemetry.configure("info", log_format)
+    logs.configure("info", log_format)
     key = mint()
     log = structlog.get_logger()
     try:
@@ -41,15 +41,8 @@ def test_a_key_is_never_logged(capsys: pytest.CaptureFixture[str], log_format: s
 
 def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     """A machine reads each line by itself."""
-    telemetry.configure("info", "json")
+    logs.configure("info", "json")
     structlog.get_logger().info("one", number=1)
     structlog.get_logger().debug("not this one")
     (line,) = capsys.readouterr().err.splitlines()
     assert json.loads(line)["number"] == 1
-
-
-def test_request_ids_differ() -> None:
-    """Two sources of ids, as two processes are, never give the same one."""
-    one, two = telemetry.request_ids(), telemetry.request_ids()
-    ids = [next(source) for source in (one, two) for _ in range(100)]
-    assert len(set(ids)) == 200

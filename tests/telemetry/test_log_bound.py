@@ -7,7 +7,7 @@ import sys
 import pytest
 import structlog
 
-from content_gateway.telemetry import BURST, LogBound
+from content_gateway.telemetry.logs import BURST, LogBound
 from tests.clock import Clock
 
 
@@ -45,8 +45,8 @@ def test_texts_of_others_cost_no_memory_without_end() -> None:
 def test_the_bound_is_in_place(level: str) -> None:
     """In the log of the process itself, whoever writes to it."""
     code = (
-        "import logging, structlog; from content_gateway import telemetry;"
-        "telemetry.configure('info', 'json');"
+        "import logging, structlog; from content_gateway.telemetry import logs;"
+        "logs.configure('info', 'json');"
         f"log = {'structlog.get_logger()' if level == 'structlog' else 'logging.getLogger()'};"
         "[log.error('it failed') for _ in range(1000)]"
     )
@@ -64,8 +64,8 @@ def test_a_log_that_cannot_be_written_stops_nobody(level: str, target: str) -> N
         reader, stderr = os.pipe()
         os.close(reader)
     code = (
-        "import logging, structlog; from content_gateway import telemetry;"
-        "telemetry.configure('info', 'text');"
+        "import logging, structlog; from content_gateway.telemetry import logs;"
+        "logs.configure('info', 'text');"
         f"log = {'structlog.get_logger()' if level == 'structlog' else 'logging.getLogger()'};"
         "[log.error(f'failure {number} ' + 1000 * 'x') for number in range(100)];"
         "print('went on', flush=True)"

@@ -1,18 +1,16 @@
-"""Logging, and request ids.
+"""Logging.
 
 Writes one event a line to standard error, as text or JSON, limits the rate of each kind of event,
 and redacts API keys. Which events there are is left to the modules that log them."""
 
 import logging
-import os
 import re
-import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, MutableMapping
+from collections import Counter
+from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
-from itertools import count
 from typing import Any, Final, TextIO, cast
 
 import structlog
@@ -93,6 +91,7 @@ class LogBound:
         self._lock = threading.Lock()
         # By kind: how many may be written at once, since when, and how many were left out.
         self._kinds: dict[tuple[str, str], tuple[float, float, int]] = {}
+        self.events: Counter[str] = Counter()  # by level, those that were left out included
 
     def __call__(
         self, _: Any, method: str, event: MutableMapping[str, Any]
@@ -108,6 +107,7 @@ class LogBound:
     def take(self, level: str, text: str) -> int | None:
         """How many were left out since the last one that was written; None to leave this out."""
         with self._lock:
+            self.events[level.lower()] += 1
             now = self._clock()
             room, since, left_out = self._kinds.pop((level, text), (float(BURST), now, 0))
             room = min(float(BURST), room + (now - since) * PER_SECOND)
@@ -120,15 +120,15 @@ class LogBound:
             return left_out if is_written else None
 
 
+def logged() -> Mapping[str, int]:
+    """How many events of each level this process has had to log since `configure`."""
+    bounds = [one for one in structlog.get_config()["processors"] if isinstance(one, LogBound)]
+    return bounds[0].events if bounds else {}
+
+
 def redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Hide everything in *event* that looks like a key of ours."""
     for name, value in event.items():
         if isinstance(value, str) and "cg_" in value:
             event[name] = _KEY.sub(_REDACTED, value)
     return event
-
-
-def request_ids() -> Iterator[str]:
-    """Ids that are unique across processes and restarts: a random start, then a count."""
-    prefix = f"{secrets.token_hex(4)}{os.getpid():x}"
-    return (f"{prefix}-{number}" for number in count(1))

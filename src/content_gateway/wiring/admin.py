@@ -1,0 +1,118 @@
+"""What the admin listener shows: health, readiness, metrics, and one page for people.
+
+Knows which parts can tell. How often checks are asked, and what an answer looks like, is left to
+http/admin.py and http/status_page.py, the numbers to metrics.py."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import Final
+
+from content_gateway.errors import StorageUnavailable
+from content_gateway.http import status_page
+from content_gateway.http.admin import AdminApi, Check, Page, Readiness
+from content_gateway.http.protocol import SharedState
+from content_gateway.http.status_page import Endpoint, Status
+from content_gateway.settings.groups import AdminSettings
+from content_gateway.settings.model import Settings
+from content_gateway.wiring.app import Application
+from content_gateway.wiring.metrics import Metrics
+
+EXPOSITION: Final = "content_gateway.telemetry.exposition"
+MEDIA_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
+_STUCK: Final = 50  # contents that the page shows
+_REASONS: Final = 10
+
+
+@asynccontextmanager
+async def admin_api(
+    gateway: Application, settings: Settings, state: SharedState
+) -> AsyncIterator[AdminApi]:
+    """The admin listener's application, for the server whose *state* it is."""
+    checks = readiness_checks(gateway, settings.admin, lambda: state.is_stopping)
+    readiness = Readiness(checks)
+    metrics = Metrics(gateway, settings, state=state, readiness=readiness)
+    started = datetime.now(UTC)
+
+    async def livez() -> Page:
+        return Page(b"ok\n")
+
+    async def readyz() -> Page:
+        report = await readiness.report()
+        return Page(report.text().encode(), status=200 if report.is_ready else 503)
+
+    async def exposition() -> Page:
+        # In threads, as both take long: the library's import, and making the text.
+        library = await asyncio.to_thread(import_module, EXPOSITION)
+        text = await asyncio.to_thread(library.exposed, await metrics.families())
+        return Page(text, MEDIA_TYPE)
+
+    async def status() -> Page:
+        report = await readiness.report()
+        return status_page.render(await _status(gateway, report.reasons, started))
+
+    try:
+        yield AdminApi(
+            {"/livez": livez, "/readyz": readyz, "/metrics": exposition, "/status": status}
+        )
+    finally:
+        await readiness.close()
+
+
+def readiness_checks(
+    gateway: Application, chosen: AdminSettings, is_stopping: Callable[[], bool]
+) -> Mapping[str, Check]:
+    """What must hold for the service to get traffic, by name, in the order in which it is shown."""
+
+    async def stopping() -> str | None:
+        return "the service is stopping" if is_stopping() else None
+
+    async def ledger() -> str | None:
+        try:
+            await gateway.ledger.check_writable()
+        except StorageUnavailable as failed:
+            return failed.detail
+        return None
+
+    async def backlog() -> str | None:
+        try:
+            waiting = await gateway.contents.waiting(1)
+        except StorageUnavailable as failed:
+            return failed.detail
+        seconds = max(
+            ((datetime.now(UTC) - one.since).total_seconds() for one in waiting), default=0
+        )
+        if seconds <= chosen.oldest_waiting:
+            return None
+        return f"a pin has waited for {seconds:.0f} s, longer than {chosen.oldest_waiting:g} s"
+
+    checks: dict[str, Check] = {"stopping": stopping, "ledger": ledger}
+    return checks | ({"backlog": backlog} if chosen.oldest_waiting else {})
+
+
+async def _status(
+    gateway: Application, checks: Mapping[str, str | None], started: datetime
+) -> Status:
+    """How the service is now; what cannot be read is left out, and said to be."""
+    now = datetime.now(UTC)
+    status = Status(
+        now=now,
+        started=started,
+        checks=checks,
+        endpoints=[
+            Endpoint(kind, one.name, not one.breaker.is_open, one.usual_latency)
+            for kind, chain in gateway.chains.by_kind.items()
+            for one in chain.endpoints
+        ],
+        keys=sorted(gateway.api.limits.used(), key=lambda use: -use.requests),
+    )
+    try:
+        status.health = gateway.health.last()
+        status.backlog = await gateway.contents.backlog(now)
+        status.reasons = await gateway.contents.reasons(_REASONS)
+        status.stuck = await gateway.contents.waiting(_STUCK)
+    except StorageUnavailable as failed:
+        status.unread = failed.detail
+    return status

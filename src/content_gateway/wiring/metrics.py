@@ -1,0 +1,208 @@
+"""The metrics of a running service, read from its parts when somebody asks for them.
+
+Each metric stands here once, with its name, its labels and the part that has its number, in the
+base units and suffixes of Prometheus (prometheus.io/docs/practices/naming). No label is a key, a
+CID or a domain that somebody asked for: those have no bound. docs/operating.md says what to do
+about each."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from shutil import disk_usage
+from typing import Final, TypeAlias, TypeVar
+
+from content_gateway.errors import StorageUnavailable
+from content_gateway.http.admin import Readiness
+from content_gateway.http.protocol import SharedState
+from content_gateway.model.backend_health import BackendHealth
+from content_gateway.model.content_state import ContentState
+from content_gateway.settings.model import Settings
+from content_gateway.telemetry.logs import logged
+from content_gateway.telemetry.numbers import Family, Histogram, Outcomes
+from content_gateway.wiring.app import Application
+
+# Counting the contents reads all of them: a million take a tenth of a second, in a thread.
+_COUNTED_EVERY: Final = 60.0
+
+_VERSION: Final = version("content-gateway")
+
+Labels: TypeAlias = tuple[str, ...]
+LabelsT = TypeVar("LabelsT", bound=Labels)
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What the ledger was last asked for; None where it could not be read."""
+
+    health: BackendHealth | None = None
+    contents: Mapping[ContentState, int] | None = None
+    oldest: datetime | None = None
+    counted_at: float = float("-inf")
+
+
+class Metrics:
+    """Every metric of *gateway* and of the server whose *state* it is."""
+
+    def __init__(
+        self,
+        gateway: Application,
+        settings: Settings,
+        *,
+        state: SharedState,
+        readiness: Readiness,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._gateway = gateway
+        self._settings = settings
+        self._state = state
+        self._readiness = readiness
+        self._clock = clock
+        self._ledger = Ledger()
+
+    async def families(self) -> list[Family]:
+        """All of them, as they are now."""
+        await self._ask_ledger()
+        report = await self._readiness.report()
+        return list(self._families(report.is_ready))
+
+    async def _ask_ledger(self) -> None:
+        known, now = self._ledger, self._clock()
+        with suppress(StorageUnavailable):
+            known.health = self._gateway.health.last()
+            waiting = await self._gateway.contents.waiting(1)
+            known.oldest = waiting[0].since if waiting else None
+            if now - known.counted_at >= _COUNTED_EVERY:
+                known.contents, known.counted_at = await self._gateway.contents.counts(), now
+
+    def _families(self, is_ready: bool) -> Iterator[Family]:
+        yield _gauge("build_info", "The version that runs.", {(_VERSION,): 1}, "version")
+        yield _gauge("ready", "1 while /readyz is green.", {(): is_ready})
+        yield from self._of_http()
+        yield from self._of_names()
+        yield from self._of_pins()
+        yield from self._of_ledger()
+        yield _histogram(
+            "event_loop_lag_seconds",
+            "How late a timer of a tenth of a second was.",
+            {(): self._gateway.lag.seconds},
+        )
+        yield _counter("log_events", "Events to log, written or not.", _by(logged()), "level")
+
+    def _of_http(self) -> Iterator[Family]:
+        traffic, state = self._gateway.traffic, self._state
+        answers = {
+            (one.route, method, str(status)): number
+            for one in traffic.routes
+            for (method, status), number in one.answers.items()
+        }
+        yield _counter(
+            "http_requests",
+            "Answers; status 0 is a request that was given up.",
+            answers,
+            "route",
+            "method",
+            "status",
+        )
+        yield _histogram(
+            "http_request_duration_seconds",
+            "From a request's head to the end of its answer.",
+            {(one.route,): one.seconds for one in traffic.routes},
+            "route",
+        )
+        in_flight = {(): traffic.in_flight}
+        yield _gauge("http_requests_in_flight", "Requests without an answer yet.", in_flight)
+        yield _gauge("http_connections", "Open connections.", {(): len(state.connections)})
+        problems = _by(traffic.problems + state.problems)
+        yield _counter("http_problems", "Error answers, by docs/errors.md.", problems, "code")
+        lost = traffic.access.lost if traffic.access else 0
+        yield _counter("access_log_lost", "Lines nobody read in time.", {(): lost})
+
+    def _of_names(self) -> Iterator[Family]:
+        gateway = self._gateway
+        yield _counter(
+            "name_answers",
+            "Answers about names, by how old they were: fresh, stale, absent, miss.",
+            _by(gateway.directory.answers),
+            "cache",
+        )
+        yield from _outcomes("lookups", "Look-ups of names.", gateway.directory.lookups, "service")
+        yield from _outcomes("ipns_lookups", "Look-ups of records.", gateway.ipns.lookups, "source")
+        yield from _outcomes("upstream_requests", "Requests to servers.", gateway.upstreams, "kind")
+        yield _gauge(
+            "upstream_endpoint_up",
+            "0 while an endpoint's breaker is open.",
+            {
+                (kind, endpoint.name): not endpoint.breaker.is_open
+                for kind, chain in gateway.chains.by_kind.items()
+                for endpoint in chain.endpoints
+            },
+            "kind",
+            "endpoint",
+        )
+
+    def _of_pins(self) -> Iterator[Family]:
+        known, now = self._ledger, datetime.now(UTC)
+        health = known.health
+        is_up = health is None or not health.is_unavailable(now)
+        yield _gauge("backend_up", "1 while the pin backend answers.", {(): is_up})
+        rejects = health is not None and health.is_rejecting_writes
+        yield _gauge("backend_rejecting_writes", "1 while it takes no pins.", {(): rejects})
+        if known.contents is not None:
+            counted = {(state.value,): known.contents.get(state, 0) for state in ContentState}
+            yield _gauge("contents", "Contents, counted once a minute.", counted, "state")
+        waited = 0.0 if known.oldest is None else (now - known.oldest).total_seconds()
+        yield _gauge(
+            "oldest_waiting_seconds",
+            "How long the pin that waits the longest has not been pinned.",
+            {(): max(0.0, waited)},
+        )
+
+    def _of_ledger(self) -> Iterator[Family]:
+        writes = self._gateway.ledger.writes
+        yield _gauge("ledger_queued_writes", "Writes not committed.", {(): writes.unanswered})
+        yield _histogram("ledger_group_size", "Writes in a commit.", {(): writes.sizes})
+        yield _histogram("ledger_commit_duration_seconds", "A commit.", {(): writes.seconds})
+        with suppress(OSError):
+            free = disk_usage(self._settings.data_dir).free
+            yield _gauge("disk_free_bytes", "Free where data_dir is.", {(): free})
+        yield _gauge("file_bytes", "Sizes of the database files.", dict(self._files()), "file")
+
+    def _files(self) -> Iterator[tuple[Labels, int]]:
+        for name, path in (
+            ("ledger", self._settings.ledger_path),
+            ("blocks", self._settings.blocks_path),
+        ):
+            for label, file in ((name, path), (f"{name}-wal", Path(f"{path}-wal"))):
+                with suppress(OSError):
+                    yield (label,), file.stat().st_size
+
+
+def _outcomes(name: str, text: str, outcomes: Outcomes, label: str) -> Iterator[Family]:
+    yield _counter(name, text, outcomes.counts, label, "outcome")
+    seconds = {(subject,): one for subject, one in outcomes.seconds.items()}
+    yield _histogram(f"{name.removesuffix('s')}_duration_seconds", text, seconds, label)
+
+
+def _counter(name: str, text: str, numbers: Mapping[LabelsT, int], *labels: str) -> Family:
+    return Family("counter", name, text, labels, numbers=_copied(numbers))
+
+
+def _gauge(name: str, text: str, numbers: Mapping[LabelsT, float], *labels: str) -> Family:
+    return Family("gauge", name, text, labels, numbers=_copied(numbers))
+
+
+def _histogram(name: str, text: str, values: Mapping[LabelsT, Histogram], *labels: str) -> Family:
+    return Family("histogram", name, text, labels, histograms=_copied(values))
+
+
+def _copied(values: Mapping[LabelsT, T]) -> dict[Labels, T]:
+    return {tuple(labels): value for labels, value in values.items()}
+
+
+def _by(counts: Mapping[str, int]) -> dict[Labels, int]:
+    return {(word,): number for word, number in counts.items()}

@@ -1,0 +1,68 @@
+"""The access log: a line for each request, for some or for none; and the ids requests bring."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.process import running
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+async def lines_of(
+    folder: Path, requests: int, fields: Mapping[str, str] | None = None, **settings: str
+) -> list[dict[str, Any]]:
+    """What a service logs of so many requests for its version, each with these *fields*."""
+    chosen = {"CONTENT_GATEWAY_KEYS__MODE": "open", "CONTENT_GATEWAY_LOG__FORMAT": "json"}
+    chosen |= {f"CONTENT_GATEWAY_{name}": value for name, value in settings.items()}
+    async with running("serve", folder / "data", chosen) as service:
+        async with aiohttp.ClientSession(headers=fields) as session:
+            for _ in range(requests):
+                async with session.get(f"{service.url}/version") as answer:
+                    assert answer.status == 200
+        assert await service.stop() == 0
+    log = (folder / "data.log").read_text()
+    entries = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    return [entry for entry in entries if entry["event"] == "request"]
+
+
+async def test_every_request_has_its_line(tmp_path: Path) -> None:
+    """With its route, status, time, key and id; none is lost when the service stops."""
+    lines = await lines_of(tmp_path, 250, LOG__ACCESS="on")
+    assert len(lines) == 250
+    first = lines[0]
+    assert (first["method"], first["route"], first["status"]) == ("GET", "/version", 200)
+    assert first["ms"] > 0
+    assert first["key"] is None
+    assert len({line["request_id"] for line in lines}) == 250
+
+
+async def test_a_sample_is_one_of_a_hundred(tmp_path: Path) -> None:
+    """The first, and each hundredth behind it; and whatever failed, which here nothing did."""
+    lines = await lines_of(tmp_path, 250)
+    assert 3 <= len(lines) <= 10  # those that took a second are told too
+    assert len([line for line in lines if line["ms"] < 1_000]) == 3
+
+
+async def test_off_is_off(tmp_path: Path) -> None:
+    """No line at all."""
+    assert await lines_of(tmp_path, 5, LOG__ACCESS="off") == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "taken"),
+    [
+        ({"X-Request-Id": "from-the-proxy-1"}, "from-the-proxy-1"),
+        ({"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}, TRACE),
+    ],
+)
+async def test_the_id_of_a_request_goes_on(
+    tmp_path: Path, fields: dict[str, str], taken: str
+) -> None:
+    """From a proxy or a client through the answer into the log."""
+    (line,) = await lines_of(tmp_path, 1, fields, LOG__ACCESS="on")
+    assert line["request_id"] == taken

@@ -1,0 +1,1 @@
+"""Tests of logs, request ids and numbers."""
