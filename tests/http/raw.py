@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 
 import uvloop
 
+from content_gateway.http.header_block import block_of
 from content_gateway.http.limits import ClientLimits
 from content_gateway.http.protocol import ANSWER
 from content_gateway.http.server import Server, listen, make_server
@@ -75,7 +76,7 @@ class App:
             body = bytes(BIG)
         body = body or json.dumps(answer).encode()
         headers = [(b"content-length", str(len(body)).encode()), *extra]
-        if self.at_once and scope["state"][ANSWER](200, headers, body):
+        if self.at_once and scope["state"][ANSWER](200, block_of(headers), body):
             return
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})

@@ -150,5 +150,5 @@ def test_the_keys_that_are_remembered_are_bounded() -> None:
     limits = KeyLimits()
     allowance = Allowance(requests_per_minute=1)
     for number in range(MAX_KEYS + 10):
-        limits.admit(Requestor(str(number), frozenset(), allowance=allowance), "getKey")
+        limits.admit(Requestor(str(number), frozenset(), allowance=allowance), "getKey", 0.0)
     assert len(list(limits.used())) == MAX_KEYS

@@ -9,6 +9,7 @@ import pytest
 
 from content_gateway.api_keys import OpenKeys
 from content_gateway.concurrency.contention import ALONE_AFTER
+from content_gateway.errors import Overloaded
 from content_gateway.http.asgi import Api
 from content_gateway.http.kinds import BAD_REQUEST
 from content_gateway.http.messages import Answer, Handler, Request, Response, length_of
@@ -192,3 +193,43 @@ async def test_what_is_new_is_looked_at_while_it_is_little() -> None:
         gc.set_threshold(*thresholds)
     assert most < 20_000
     assert gc.get_stats()[1]["collections"] > before[1]["collections"] + 10
+
+
+async def test_what_cannot_begin_soon_is_refused_at_once() -> None:
+    """One that floods keeps room for another; both are answered in the end, and the room is given
+    back, by those who leave too."""
+    turns, refused, began = RequestTurns(waiting=90), Counter[str](), Counter[str]()
+
+    async def ask(who: str) -> None:
+        try:
+            await begin(turns, who)
+            began[who] += 1
+        except Overloaded:
+            refused[who] += 1
+
+    tasks = [asyncio.create_task(ask("hog")) for _ in range(READY)]
+    tasks += [asyncio.create_task(ask("quiet")) for _ in range(10)]
+    await asyncio.sleep(0)
+    at_once = refused["hog"]
+    for task in tasks[40:60]:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert at_once == refused["hog"] >= READY - 90 - 32
+    assert began["quiet"] == 10
+    assert not refused["quiet"]
+    await asyncio.gather(*(ask("hog") for _ in range(60)))
+    assert refused["hog"] == at_once
+
+
+async def test_while_the_loop_is_late_nobody_waits() -> None:
+    """Each requestor still gets one request into each turn."""
+    is_late = True
+    turns = RequestTurns(beside=2, is_late=lambda: is_late)
+    for who in ("a", "b"):
+        await begin(turns, who)
+    assert turns.try_begin("c")
+    assert not turns.try_begin("c")
+    with pytest.raises(Overloaded):
+        await turns.wait("c")
+    is_late = False
+    await turns.wait("c")

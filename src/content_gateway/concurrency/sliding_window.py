@@ -8,33 +8,34 @@ whoever has one."""
 from typing import Final
 
 _STEPS: Final = 60
+_SIZE: Final = _STEPS + 1  # those that are inside, and the one that is partly
 
 
 class SlidingWindow:
     """At most *limit* in any *seconds*; *used* is how many there were in those before the last
     `take`. Times are of one monotonic clock, in seconds."""
 
-    __slots__ = ("_counts", "_frees", "_step", "_width", "limit", "used")
+    __slots__ = ("_counts", "_ends", "_frees", "_now", "_width", "limit", "used")
 
     def __init__(self, limit: int, seconds: float) -> None:
         self.limit: Final = limit
         self.used = 0
         self._width = seconds / _STEPS
-        self._step = 0  # the newest
-        self._counts = [0] * (_STEPS + 1)  # those inside, and the one that is partly
-        self._frees = 0  # the first step in which the oldest that was counted is no more inside
+        self._counts = [0] * _SIZE
+        self._now = 0  # the newest step
+        self._ends = 0.0  # when it does
+        self._frees = 0  # the first step in which the oldest that was counted counts no more
 
     def take(self, now: float) -> bool:
         """Whether one more is within the limit, which then counts."""
-        step = int(now / self._width)
-        if step != self._step:
-            self._advance(step)
+        if now >= self._ends:
+            self._advance(int(now / self._width))
         if self.used >= self.limit:
             return False
         if not self.used:
-            self._frees = step + len(self._counts)
+            self._frees = self._now + _SIZE
         self.used += 1
-        self._counts[step % len(self._counts)] += 1
+        self._counts[self._now % _SIZE] += 1
         return True
 
     def frees_in(self, now: float) -> int:
@@ -44,12 +45,11 @@ class SlidingWindow:
         return max(1, -int(-(self._frees * self._width - now) // 1))
 
     def _advance(self, step: int) -> None:
-        """Forget what is no longer inside."""
-        size = len(self._counts)
-        for old in range(max(self._step + 1, step - size + 1), step + 1):
-            self.used -= self._counts[old % size]
-            self._counts[old % size] = 0
-        self._step = step
-        inside = range(step - size + 1, step + 1)
-        oldest = next((each for each in inside if self._counts[each % size]), step)
-        self._frees = oldest + size
+        """Begin *step*, and forget what is no longer inside."""
+        for old in range(max(self._now + 1, step - _STEPS), step + 1):
+            self.used -= self._counts[old % _SIZE]
+            self._counts[old % _SIZE] = 0
+        self._now = step
+        self._ends = (step + 1) * self._width
+        inside = range(step - _STEPS, step + 1)
+        self._frees = next((each for each in inside if self._counts[each % _SIZE]), step) + _SIZE

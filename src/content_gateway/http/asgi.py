@@ -23,6 +23,7 @@ from content_gateway.http import problems
 from content_gateway.http.auth import CREDENTIAL_SOURCES, KeyVerifier, authenticate
 from content_gateway.http.bodies import SECONDS, Receive, pass_over_empty, read_body
 from content_gateway.http.cors import Cors
+from content_gateway.http.header_block import block_of, fields_of
 from content_gateway.http.key_limits import KeyLimits
 from content_gateway.http.kinds import INTERNAL, UNKNOWN_PATH, WRONG_METHOD, Kind
 from content_gateway.http.messages import (
@@ -108,7 +109,7 @@ class _Route:
             if not self._turns.try_begin(charged):  # mostly it may, and no coroutine is needed
                 await self._turns.wait(charged)
             if principal is not None:
-                exchange.use = self._limits.admit(principal.requestor, self._id)
+                exchange.use = self._limits.admit(principal.requestor, self._id, exchange.begun)
         except (Overloaded, HttpRefusal):
             await self._refusals.wait(charged)
             raise
@@ -183,53 +184,52 @@ class Api:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request. Every exception becomes an answer here; none is raised."""
-        exchange = self.traffic.begin(sent_request_id(scope["headers"]) or next(self._request_ids))
-        status = 0
-        try:
-            status = await self._answer(scope, exchange, receive, send)
-        finally:
-            self.traffic.end(exchange, scope["method"], status)
-
-    async def _answer(self, scope: Scope, exchange: Exchange, receive: Receive, send: Send) -> int:
-        """Answer the request in *scope*; the status that was sent."""
-        request_id = exchange.request_id
-        shared = [(b"x-request-id", request_id.encode())]
+        headers, path, status = scope["headers"], scope["path"], 0
+        exchange = self.traffic.begin(sent_request_id(headers) or next(self._request_ids))
+        # The lines of the fields that are added to those of the answer.
+        shared = b"x-request-id: %b\r\n" % exchange.request_id.encode()
         if self._cors.is_on:
-            shared += self._cors.fields(scope["headers"])
+            shared += self._cors.block(headers)
         try:
             try:
                 if scope["method"] == "OPTIONS":
                     found = self._options(scope)
                     await _await_turn(self._turns, scope)
-                    await _send(scope, send, 204, [*found, *shared], b"")
-                    return 204
-                route, argument = self._find(scope["path"], scope["method"])
+                    await _send(scope, send, 204, block_of(found) + shared, b"")
+                    status = 204
+                    return
+                route, argument = self._find(path, scope["method"])
             except HttpRefusal:
                 await _await_turn(self._turns, scope)
                 raise
             exchange.route = route.traffic
             response = await route.answer(scope, exchange, argument, receive)
             if exchange.use is not None:
-                shared += self.limits.fields(exchange.use)
+                shared += exchange.use.lines(exchange.begun)
+            status = response.status
             if isinstance(response, ResponseStream):
-                await send_stream(response, shared, scope, receive, send, request_id=request_id)
-                return response.status
-            await _send(scope, send, response.status, [*response.headers, *shared], response.body)
-            return response.status
+                await send_stream(
+                    response, shared, scope, receive, send, request_id=exchange.request_id
+                )
+                return
+            block = response.block or block_of(response.headers)
+            await _send(scope, send, status, block + shared, response.body)
         except Exception as error:
-            kind, detail, extra = _problem(error, request_id)
+            kind, detail, extra = _problem(error, exchange.request_id)
             self.traffic.problems[kind.code] += 1
             if exchange.use is not None:
-                shared += self.limits.fields(exchange.use)
-            if psa_errors.is_below(scope["path"]):
+                shared += exchange.use.lines(exchange.begun)
+            if psa_errors.is_below(path):
                 body = psa_errors.body_of(kind, detail)
-                headers = psa_errors.headers_of(kind)
+                fields = psa_errors.headers_of(kind)
             else:
-                body = problems.body_of(kind, detail, request_id)
-                headers = problems.headers_of(kind)
-            headers += [*extra, *shared, length_of(body)]
-            await _send(scope, send, kind.status, headers, body)
-            return kind.status
+                body = problems.body_of(kind, detail, exchange.request_id)
+                fields = problems.headers_of(kind)
+            status = kind.status
+            block = block_of([*fields, *extra, length_of(body)])
+            await _send(scope, send, status, block + shared, body)
+        finally:
+            self.traffic.end(exchange, scope["method"], status)
 
     def _find(self, path: str, method: str) -> tuple[_Route, str]:
         """The route of *path*, and the path's last segment, which is its parameter if it has one.
@@ -344,10 +344,11 @@ def _problem(error: Exception, request_id: str) -> tuple[Kind, str, Headers]:
     return kind, detail, []
 
 
-async def _send(scope: Scope, send: Send, status: int, headers: Headers, body: bytes) -> None:
+async def _send(scope: Scope, send: Send, status: int, block: bytes, body: bytes) -> None:
     # Our protocol sends an answer in one call; under another server (tests) ASGI's two are used.
     answer = scope.get("state", _NO_STATE).get(ANSWER)
-    if answer is not None and answer(status, headers, body):
+    if answer is not None and answer(status, block, body):
         return
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+    fields = fields_of(block)
+    await send({"type": "http.response.start", "status": status, "headers": fields})
     await send({"type": "http.response.body", "body": body})

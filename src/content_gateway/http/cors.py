@@ -7,6 +7,7 @@ methods a path has is left to asgi.py."""
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from content_gateway.http.header_block import block_of
 from content_gateway.http.problems import Headers
 
 ANY: Final = "*"
@@ -41,16 +42,17 @@ class Cors:
         self.is_on = bool(origins)
         self._is_open = ANY.encode() in self._origins
         # Where any origin may read, the answer is the same for all, and shared caches may keep it.
-        self._for_any: Headers = [(b"access-control-allow-origin", b"*"), _MAY_READ]
+        self._for_any = block_of([(b"access-control-allow-origin", b"*"), _MAY_READ])
 
-    def fields(self, headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-        """The fields that every answer to a request with these *headers* gets, where CORS is on."""
+    def block(self, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+        """The lines of the fields that every answer to a request with these *headers* gets, where
+        CORS is on."""
         if self._is_open:
             return self._for_any
         origin = _value(headers, b"origin")
         if origin not in self._origins:
-            return [_VARY]
-        return [(b"access-control-allow-origin", origin), _MAY_READ, _VARY]
+            return block_of([_VARY])
+        return block_of([(b"access-control-allow-origin", origin), _MAY_READ, _VARY])
 
     def is_preflight(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """Whether OPTIONS with these *headers* asks on behalf of a page, where CORS is on."""

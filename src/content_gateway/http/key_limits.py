@@ -5,15 +5,15 @@ header fields that clients read: RateLimit and RateLimit-Policy
 (draft-ietf-httpapi-ratelimit-headers-10), and the older X-RateLimit-* and X-DailyLimit-*. Counts
 are this process's own. What a key may use is left to model/allowance.py."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from content_gateway.api_keys import Requestor
 from content_gateway.concurrency.sliding_window import SlidingWindow
 from content_gateway.errors import ScopeMissing
+from content_gateway.http.header_block import fields_of
 from content_gateway.http.kinds import QUOTA_EXCEEDED, RATE_LIMITED
-from content_gateway.http.problems import Headers, HttpRefusal
+from content_gateway.http.problems import HttpRefusal
 from content_gateway.model.allowance import Allowance
 
 MINUTE: Final = 60
@@ -25,7 +25,16 @@ MAX_KEYS: Final = 10_000
 class KeyUse:
     """What one key has used: *requests* since the start, and its windows where it has limits."""
 
-    __slots__ = ("_policy", "_windows", "allowance", "day", "minute", "name", "requests")
+    __slots__ = (
+        "_lines",
+        "_told_until",
+        "_windows",
+        "allowance",
+        "day",
+        "minute",
+        "name",
+        "requests",
+    )
 
     def __init__(self, requestor: Requestor) -> None:
         self.name = requestor.name
@@ -33,53 +42,58 @@ class KeyUse:
         self.requests = 0
         self.minute = _window(allowance.requests_per_minute, MINUTE)
         self.day = _window(allowance.requests_per_day, DAY)
-        named = ((b'"minute"', b"X-RateLimit", self.minute, MINUTE),
-                 (b'"day"', b"X-DailyLimit", self.day, DAY))  # fmt: skip
-        self._windows = [
-            (name, _names(fields.lower()), window)
-            for name, fields, window, _ in named
-            if window is not None
-        ]
-        self._policy = b", ".join(
-            b"%b;q=%d;w=%d" % (name, window.limit, seconds)
-            for name, _, window, seconds in named
-            if window is not None
-        )
-
-    def fields(self, now: float) -> Headers:
-        """The header fields that tell the limits, and what is left of them."""
-        headers: Headers = [(b"ratelimit-policy", self._policy)]
-        left = []
-        for name, (limit, remaining, reset), window in self._windows:
-            rest, seconds = window.limit - window.used, window.frees_in(now)
-            left.append(b"%b;r=%d;t=%d" % (name, rest, seconds))
-            headers += (
-                (limit, b"%d" % window.limit),
-                (remaining, b"%d" % rest),
-                (reset, b"%d" % seconds),
-            )
-        headers.append((b"ratelimit", b", ".join(left)))
-        return headers
+        self._windows = tuple(one for one in (self.minute, self.day) if one is not None)
+        self._lines = b""
+        self._told_until = 0.0
 
     def take(self, now: float) -> None:
         """Count one request; HttpRefusal where it is one too many."""
-        for kind, window in ((RATE_LIMITED, self.minute), (QUOTA_EXCEEDED, self.day)):
-            if window is not None and not window.take(now):
+        for window in self._windows:
+            if not window.take(now):
+                kind = RATE_LIMITED if window is self.minute else QUOTA_EXCEEDED
                 wait = (b"retry-after", b"%d" % window.frees_in(now))
-                raise HttpRefusal(kind, wait, *self.fields(now))
+                raise HttpRefusal(kind, wait, *fields_of(self.lines(now)))
+
+    def lines(self, now: float) -> bytes:
+        """The lines of the header fields that tell the limits, and what is left of them."""
+        if now >= self._told_until:
+            # What is left changes with each request, and all else by the second.
+            self._lines, self._told_until = self._template(now), now + 1.0
+        left = tuple([window.limit - window.used for window in self._windows])
+        return self._lines % (left + left)
+
+    def _template(self, now: float) -> bytes:
+        """Their lines, with two places for what is left of each window."""
+        policies, lefts, lines = [], [], []
+        for name, seconds, prefix, window in (
+            (b"minute", MINUTE, b"x-ratelimit", self.minute),
+            (b"day", DAY, b"x-dailylimit", self.day),
+        ):
+            if window is not None:
+                reset = window.frees_in(now)
+                policies.append(b'"%b";q=%d;w=%d' % (name, window.limit, seconds))
+                lefts.append(b'"%b";r=%%d;t=%d' % (name, reset))
+                lines += [
+                    b"%b-limit: %d" % (prefix, window.limit),
+                    b"%b-reset: %d" % (prefix, reset),
+                    b"%b-remaining: %%d" % prefix,
+                ]
+        lines.append(b"ratelimit-policy: " + b", ".join(policies))
+        lines.append(b"ratelimit: " + b", ".join(lefts))
+        return b"".join(line + b"\r\n" for line in lines)
 
 
 class KeyLimits:
     """The use of every key that was seen lately."""
 
-    def __init__(self, *, streams: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, streams: int = 0) -> None:
         """*streams* is how many a client without a key may have."""
         self._keyless = Allowance(streams=streams)
-        self._clock = clock
         self._uses: dict[str, KeyUse] = {}
 
-    def admit(self, requestor: Requestor, operation: str) -> KeyUse | None:
-        """Count a request of *requestor* for *operation*; its use, None where it has no limits.
+    def admit(self, requestor: Requestor, operation: str, now: float) -> KeyUse | None:
+        """Count a request of *requestor* for *operation* at *now*, by one monotonic clock; its use,
+        None where it has no limits.
 
         Raises ScopeMissing where its type does not grant the operation, HttpRefusal (429) where a
         limit is reached."""
@@ -89,15 +103,11 @@ class KeyLimits:
         use.requests += 1
         is_limited = use.minute is not None or use.day is not None
         if is_limited:
-            use.take(self._clock())
+            use.take(now)
         allowance = use.allowance
         if allowance.operations is not None and not allowance.grants(operation):
             raise ScopeMissing("The type of the API key does not grant this operation.")
         return use if is_limited else None
-
-    def fields(self, use: KeyUse) -> Headers:
-        """The header fields that tell what is left of *use*."""
-        return use.fields(self._clock())
 
     def use_of(self, requestor: Requestor) -> KeyUse:
         """What *requestor* has used so far."""
@@ -125,7 +135,3 @@ class KeyLimits:
 
 def _window(limit: int, seconds: int) -> SlidingWindow | None:
     return SlidingWindow(limit, seconds) if limit else None
-
-
-def _names(prefix: bytes) -> tuple[bytes, bytes, bytes]:
-    return prefix + b"-limit", prefix + b"-remaining", prefix + b"-reset"

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from content_gateway.http.auth import Principal
+from content_gateway.http.header_block import block_of
 from content_gateway.http.problems import Headers
 
 JSON: Final = (b"content-type", b"application/json")
@@ -52,11 +53,18 @@ def _nothing() -> None:
 
 
 class Response(msgspec.Struct, frozen=True):
-    """A whole answer; only what every answer has is added to its fields."""
+    """A whole answer; only what every answer has is added to its fields.
+
+    *block* has the lines of its fields, where they were made already: it is sent many times."""
 
     body: bytes
     headers: Headers
     status: int = 200
+    block: bytes = b""
+
+    def kept(self) -> "Response":
+        """The same, to be sent many times."""
+        return Response(self.body, self.headers, self.status, block_of(self.headers))
 
 
 class ResponseStream(msgspec.Struct, frozen=True):

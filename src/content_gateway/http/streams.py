@@ -14,9 +14,10 @@ import structlog
 from content_gateway.concurrency.fair_semaphore import FairSemaphore
 from content_gateway.errors import GatewayError
 from content_gateway.http.bodies import Receive
+from content_gateway.http.header_block import fields_of
 from content_gateway.http.kinds import OLD_HTTP
 from content_gateway.http.messages import LARGE_BODY, ResponseStream, address_of
-from content_gateway.http.problems import Headers, HttpRefusal
+from content_gateway.http.problems import HttpRefusal
 from content_gateway.http.protocol import CONNECTION, Connection
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -96,14 +97,15 @@ class _SendRate:
 
 async def send_stream(
     stream: ResponseStream,
-    shared: Headers,
+    shared: bytes,
     scope: MutableMapping[str, Any],
     receive: Receive,
     send: Send,
     *,
     request_id: str,
 ) -> None:
-    """Send *stream*, one chunk in memory at a time; its fields are its own and the *shared* ones.
+    """Send *stream*, one chunk in memory at a time; its fields are its own and the *shared* ones,
+    whose lines are given.
 
     An error before the first chunk is raised, since an error answer can still be sent; a later one
     resets the connection, as does a client that reads too slowly. Closes *stream* in the end."""
@@ -114,7 +116,7 @@ async def send_stream(
             # HTTP/1.0 has no chunked coding: its client could not tell half an answer from a whole.
             raise HttpRefusal(OLD_HTTP)
         chunk = await anext(stream.chunks, None)
-        headers = [*stream.headers, *shared]
+        headers = [*stream.headers, *fields_of(shared)]
         await send({"type": "http.response.start", "status": stream.status, "headers": headers})
         connection.use_large_buffer(True)
         try:

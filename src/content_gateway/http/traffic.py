@@ -3,13 +3,11 @@
 Knows a request from its head to the end of its answer, and which of them the access log tells.
 How numbers are read is left to wiring/metrics.py, lines to telemetry/line_writer.py."""
 
+import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
 from time import perf_counter
 from typing import Final, Literal, TypeAlias
-
-import msgspec
 
 from content_gateway.api_keys import Requestor
 from content_gateway.http.key_limits import KeyUse
@@ -82,22 +80,8 @@ class Traffic:
             self.access.tell(exchange, method, status, seconds)
 
 
-class AccessLine(msgspec.Struct, frozen=True):
-    """What the access log tells of one request."""
-
-    timestamp: str
-    method: str
-    route: str
-    status: int
-    ms: float
-    key: str | None
-    request_id: str
-    level: str = "info"
-    event: str = "request"
-
-
 class AccessLog:
-    """A line for each request, or for a sample of them."""
+    """A line for each request, or for a sample of them, as the other lines of the log are."""
 
     def __init__(
         self,
@@ -105,14 +89,18 @@ class AccessLog:
         *,
         is_json: bool,
         every: int,
-        today: Callable[[], datetime] = lambda: datetime.now(UTC),
+        today: Callable[[], float] = time.time,
     ) -> None:
         """One of *every* is told, and each that failed by our fault or took a second."""
         self._writer = writer
-        self._render = msgspec.json.Encoder().encode if is_json else _as_text
+        self._line = _JSON if is_json else _TEXT
+        self._moment = _JSON_MOMENT if is_json else _TEXT_MOMENT
+        self._no_key = "null" if is_json else "None"
+        self._key = '"%s"' if is_json else "%s"
         self._every = every
         self._today = today
         self._untold = every - 1  # the first is told
+        self._second, self._prefix = 0, ""
 
     def tell(self, exchange: Exchange, method: str, status: int, seconds: float) -> None:
         """Write the line of *exchange*, if it is one to be told."""
@@ -120,17 +108,25 @@ class AccessLog:
         if self._untold < self._every and status < 500 and seconds < _SLOW:
             return
         self._untold = 0
+        now = self._today()
+        second = int(now)
+        if second != self._second:
+            self._second, self._prefix = second, time.strftime(self._moment, time.gmtime(second))
         requestor = exchange.requestor
-        line = AccessLine(
-            timestamp=self._today().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            method=method,
-            route=exchange.route.route,
-            status=status,
-            ms=round(seconds * 1000, 2),
-            key=None if requestor is None else requestor.name,
-            request_id=exchange.request_id,
+        # Every text of it is one that needs no escape: names of keys and request ids are checked
+        # when they come in, routes and methods are ours. Made by one format, a line costs a
+        # quarter of what an encoder takes, which a request pays for.
+        line = self._line % (
+            self._prefix,
+            (now - second) * 1000,
+            method,
+            exchange.route.route,
+            status,
+            seconds * 1000,
+            self._no_key if requestor is None else self._key % requestor.name,
+            exchange.request_id,
         )
-        self._writer.put(self._render(line) + b"\n")
+        self._writer.put(line.encode())
 
     @property
     def lost(self) -> int:
@@ -142,19 +138,21 @@ class AccessLog:
         self._writer.close()
 
 
+_JSON_MOMENT: Final = "%Y-%m-%dT%H:%M:%S"
+_JSON: Final = (
+    '{"timestamp":"%s.%03dZ","level":"info","event":"request","method":"%s","route":"%s",'
+    '"status":%d,"ms":%.2f,"key":%s,"request_id":"%s"}\n'
+)
+_TEXT_MOMENT: Final = "%Y-%m-%d %H:%M:%S"
+_TEXT: Final = (
+    "%s.%03d [info     ] request                        method=%s route=%s status=%d ms=%.2f"
+    " key=%s request_id=%s\n"
+)
+
+
 def access_log(level: AccessLevel, log_format: str, file: int) -> AccessLog | None:
     """The log of that *level*, to the file descriptor *file*; None where it is off."""
     if level == "off":
         return None
     every = 1 if level == "on" else _SAMPLE
     return AccessLog(LineWriter(file), is_json=log_format == "json", every=every)
-
-
-def _as_text(line: AccessLine) -> bytes:
-    """As the other lines of the log are."""
-    text = (
-        f"{line.timestamp[:10]} {line.timestamp[11:19]} [{line.level:9}] {line.event:30}"
-        f" method={line.method} route={line.route} status={line.status} ms={line.ms}"
-        f" key={line.key} request_id={line.request_id}"
-    )
-    return text.encode()

@@ -23,20 +23,19 @@ class LineWriter:
         self._file = file
         self._most = most
         self._lines: list[bytes] = []
-        self._pending = 0  # bytes that were put and are not written yet
+        # Bytes so far, each counted by one thread: what is between them is not written yet.
+        self._put = self._written = 0
         self.lost = 0  # lines, so far
         self._timer: asyncio.TimerHandle | None = None
         self._queue: SimpleQueue[bytes | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
 
     def put(self, line: bytes) -> None:
         """Write *line*, which ends with a line break, soon, or lose it."""
-        if self._pending + len(line) > self._most:
+        if self._put + len(line) - self._written > self._most:
             self.lost += 1
             return
-        with self._lock:
-            self._pending += len(line)
+        self._put += len(line)
         self._lines.append(line)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_GATHER, self._hand_over)
@@ -64,5 +63,4 @@ class LineWriter:
             with suppress(OSError):  # a full disk, or nobody reads any more
                 while rest:
                     rest = rest[os.write(self._file, rest) :]
-            with self._lock:
-                self._pending -= len(data)
+            self._written += len(data)

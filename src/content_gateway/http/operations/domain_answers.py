@@ -94,7 +94,7 @@ class RenderedResolutions:
         if kept is None:
             if len(self._kept) >= self.MAX_KEPT:
                 del self._kept[next(iter(self._kept))]  # the oldest
-            kept = self._kept[key] = (resolution, _rendered(resolution))
+            kept = self._kept[key] = (resolution, _rendered(resolution).kept())
         return kept[1]
 
 

@@ -46,7 +46,8 @@ class NameHandlers:
 
     async def resolve(self, request: Request) -> Response:
         """What a domain points at."""
-        name = await _domain(request.argument)
+        # A name that is not plain loads a large library, once: off the event loop.
+        name = DomainName.parse_plain(request.argument) or await _domain(request.argument)
         coin = _coin_type(request.query) if request.query else ETHEREUM
         force_refresh = _demands_refresh(request.headers)
         resolution = await self._directory.resolve(
@@ -56,7 +57,7 @@ class NameHandlers:
 
     async def records(self, request: Request) -> Response:
         """What a domain was last known to point at."""
-        name = await _domain(request.argument)
+        name = DomainName.parse_plain(request.argument) or await _domain(request.argument)
         return records_known(name, *self._directory.known(name))
 
     async def start_ipns(self, request: Request) -> Response:
@@ -72,9 +73,7 @@ class NameHandlers:
 
 async def _domain(text: str) -> DomainName:
     """The name in *text*; raises InvalidDomain."""
-    # A name that is not plain loads a large library, once: off the event loop.
-    name = DomainName.parse_plain(text)
-    return name if name is not None else await asyncio.to_thread(DomainName.parse, text)
+    return await asyncio.to_thread(DomainName.parse, text)
 
 
 def _coin_type(query: bytes) -> CoinType:
