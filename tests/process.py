@@ -24,10 +24,11 @@ QUIET = {
 class Running:
     """A started command that listens at *url*; *said* is what it printed until then."""
 
-    def __init__(self, child: subprocess.Popen[str], url: str, said: str) -> None:
+    def __init__(self, child: subprocess.Popen[str], url: str, said: str, log: Path) -> None:
         self.child = child
         self.url = url
         self.said = said
+        self.log = log  # where all that it prints is
 
     def kill(self) -> None:
         """Kill -9, now."""
@@ -52,10 +53,12 @@ async def running(
     data: Path,
     settings: Mapping[str, str] | None = None,
     program: Sequence[str] = COMMAND,
+    *,
+    handed: Sequence[int] = (),
 ) -> AsyncIterator[Running]:
     """`content-gateway` *command* (`dev`, `serve`) on a free port, with its data in *data*.
 
-    *program* stands in for `content-gateway`."""
+    *program* stands in for `content-gateway`, and the descriptors *handed* stay open in it."""
     environment = {name: value for name, value in os.environ.items() if "GATEWAY" not in name}
     environment |= QUIET | {
         "CONTENT_GATEWAY_DATA_DIR": str(data),
@@ -65,11 +68,16 @@ async def running(
     environment |= settings or {}
     with (data.parent / f"{data.name}.log").open("a+") as log:
         child = subprocess.Popen(
-            [*program, command], env=environment, stdout=log, stderr=log, text=True
+            [*program, command],
+            env=environment,
+            stdout=log,
+            stderr=log,
+            text=True,
+            pass_fds=handed,
         )
         try:
             said, url = await _address(child, Path(log.name), log.tell())
-            yield Running(child, url, said)
+            yield Running(child, url, said, Path(log.name))
         finally:
             if child.poll() is None:
                 child.kill()

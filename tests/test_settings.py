@@ -35,7 +35,10 @@ def test_later_sources_win(tmp_path: Path) -> None:
     origins = {name: origin for name, _, origin in loaded.shown()}
     assert origins["port"] == "command line"
     assert origins["host"] == "CONTENT_GATEWAY_HOST"
-    assert origins["ens.timeout"] == origins["log.level"] == str(config)
+    assert (origins["ens.timeout"], origins["log.level"]) == (
+        f"{config}, line 4",
+        f"{config}, line 6",
+    )
     assert origins["keys.mode"] == "default of this command"
     assert origins["pins.backend"] == "default"
 
@@ -80,9 +83,9 @@ def test_everything_wrong_is_named_at_once(tmp_path: Path) -> None:
         )
     lines = refused.value.detail.splitlines()
     for wrong in (
-        f"colour ({config})",
-        f"pins.size ({config})",
-        f"pins.backend ({config})",
+        f"colour ({config}, line 1)",
+        f"pins.size ({config}, line 4)",
+        f"pins.backend ({config}, line 3)",
         "port (CONTENT_GATEWAY_PORT)",
         "ens.rpc_urls (CONTENT_GATEWAY_ENS__RPC_URLS)",
         "ens.registry (CONTENT_GATEWAY_ENS__REGISTRY)",
@@ -147,7 +150,7 @@ def test_secrets_are_masked() -> None:
             ),
         }
     )
-    shown = "\n".join(" ".join(line) for line in loaded.shown())
+    shown = "\n".join(f"{name} {value}" for name, value, _ in loaded.shown())
     assert "hush" not in shown
     assert "https://node.example:8545/********" in shown
     assert "http://127.0.0.1:8545" in shown

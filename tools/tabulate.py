@@ -10,13 +10,13 @@ from typing import Any
 import yaml
 
 from content_gateway.http.error_reference import reference
-from content_gateway.settings.model import PACKAGED_SPEC, fields
+from content_gateway.settings.model import PACKAGED_SPEC, fields, with_unit
 
 
 def settings() -> str:
     """Every setting by its name, with its default and what it is."""
     rows = [
-        (f"`{name}`", _default(info.default), _cell(str(info.description)))
+        (f"`{name}`", _default(with_unit(info, info.default)), _cell(str(info.description)))
         for name, info in fields()
     ]
     return _table(("setting", "default", "what it is"), rows)

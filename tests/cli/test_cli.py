@@ -24,8 +24,8 @@ def zone(tmp_path: Path) -> Path:
     "command",
     ["", "dev", "serve", "keys", "keys create", "keys list", "keys rotate", "keys revoke",
      "resolve", "pin", "pin add", "pin status", "pin ls", "pin rm", "pin import", "reconcile",
-     "reconcile now", "reconcile report", "config", "config show", "blocks", "blocks verify",
-     "blocks stat", "blocks denied"],
+     "reconcile now", "reconcile report", "config", "config show", "config check", "config init",
+     "blocks", "blocks verify", "blocks stat", "blocks denied"],
 )  # fmt: skip
 def test_help_has_an_example(tmp_path: Path, command: str) -> None:
     done = run(tmp_path, *command.split(), "--help")
@@ -47,6 +47,7 @@ def test_resolve_prints_what_a_name_points_at(tmp_path: Path, zone: Path) -> Non
 def test_errors_go_to_stderr_and_show_in_the_status(tmp_path: Path, zone: Path) -> None:
     """1 for what could not be done, 2 for wrong settings; standard output stays empty."""
     settings = {"NAMES__ZONE_FILE": str(zone)}
+    run(tmp_path, "keys", "create", "--name", "team")
     for arguments, code, said in (
         (("resolve", "nothere.demo"), 1, "does not list"),
         (("resolve", "..."), 1, "labels"),
@@ -132,3 +133,4 @@ def test_the_configuration_is_shown_with_its_origins(tmp_path: Path) -> None:
     assert "hush" not in done.stdout
     assert "# CONTENT_GATEWAY_IPFS_CLUSTER__PASSWORD" in done.stdout
     assert "port = 8080  # default" in done.stdout
+    assert 'log.level = "info"  # default' in done.stdout.splitlines()

@@ -75,7 +75,7 @@ def test_a_limit_that_is_none_stops_the_start(tmp_path: Path, table: str, words:
 
 
 def test_types_can_be_set_in_the_environment(tmp_path: Path) -> None:
-    """As JSON; `config show` prints them so that they can be read back."""
+    """As JSON; `config show` prints them in TOML."""
     types = '{"wallet": {"operations": ["*"], "pins": 3}}'
     shown = run(tmp_path, "config", "show", LIMITS__TYPES=types)
-    assert 'limits.types = {"wallet": {"operations": ["*"], "pins": 3}}' in shown.stdout
+    assert 'limits.types = {"wallet" = {"operations" = ["*"], "pins" = 3}}' in shown.stdout

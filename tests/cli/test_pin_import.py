@@ -64,6 +64,7 @@ def test_lines_that_cannot_be_pinned_are_named(tmp_path: Path) -> None:
     """Each with its number and the reason, the first twenty of them; all the others are pinned."""
     lines = ["\ufeff# from elsewhere", "", *cids(2), "bafynonsense", f"{content(2)[0]}\tMy site\r"]
     lines += ["Qm"] * 20 + [f"{content(3)[0]} {'n' * 256}", "b" * 5_000, f"  {content(4)[0]}  "]
+    run(tmp_path, "keys", "create", "--name", "team")
     done = run(tmp_path, "pin", "import", "-", given="\n".join(lines))
     assert done.returncode == 1
     assert done.stdout == "4 added, 0 already there, 23 invalid\n"

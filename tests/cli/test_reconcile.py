@@ -97,6 +97,7 @@ async def test_unmanaged_pins_are_reported_and_not_touched(tmp_path: Path, origi
 
 def test_a_report_of_an_empty_ledger_is_one(tmp_path: Path) -> None:
     """No pins, no resync: zeros, and that there was none."""
+    run(tmp_path, "keys", "create", "--name", "team")
     done = run(tmp_path, "reconcile", "report")
     assert done.returncode == 0
     assert done.stdout.splitlines()[:2] == ["backend: nobody has asked it yet", "queued     0"]

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 # Pages with commands, and what they need beside this program.
 PAGES: dict[str, tuple[str, ...]] = {
     "README.md": (),
+    "docs/commands.md": (),
     "examples/README.md": ("go", "tsc", "jq"),
     "docs/tasks/show-a-site.md": ("ipfs", "jq"),
     "docs/tasks/pin-from-ci.md": ("jq",),

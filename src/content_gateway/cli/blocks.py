@@ -12,6 +12,7 @@ import msgspec
 from content_gateway.cli import common
 from content_gateway.cli.status_line import StatusLine
 from content_gateway.errors import GatewayError
+from content_gateway.settings.sources import Loaded
 
 if TYPE_CHECKING:
     from content_gateway.backends.embedded.blockstore import Blockstore
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FILE: Final = "blocks.sqlite"
 _MEGABYTE: Final = 1_000_000
 
 
@@ -30,8 +30,9 @@ def command() -> None:
 
 
 @command.command("verify", epilog="Example: content-gateway blocks verify --config gateway.toml")
-@common.config_option
-def verify(config: Path | None) -> None:
+@common.settings_options
+@common.json_option
+def verify(*, loaded: Loaded, as_json: bool) -> None:
     """Compute the hash of every block again; drop those that are corrupt.
 
     The service's next resync pins again what lost a block. Ends with status 1 on any damage."""
@@ -47,28 +48,29 @@ def verify(config: Path | None) -> None:
                 checked = number, size
                 line.show(f"{number} blocks, {size / _MEGABYTE:.0f} MB")
 
-            return await verified(blocks, progress, _report)
+            return await verified(blocks, progress, lambda block: _report(block, as_json))
 
-    corrupt = _with_blocks(config, check)
+    corrupt = _with_blocks(loaded, check)
     summary = f"{checked[0]} blocks, {checked[1] / _MEGABYTE:.1f} MB: "
     if not corrupt:
-        click.echo(summary + "every one is what it should be.")
+        click.echo(summary + "every one is what it should be.", err=as_json)
         return
     click.echo(
         f"{summary}{corrupt} were corrupt and were dropped. Their pins are incomplete now; "
-        "the service brings them in again at its next resync (pins.resync_interval)."
+        "the service brings them in again at its next resync (pins.resync_interval).",
+        err=as_json,
     )
     raise SystemExit(1)
 
 
 @command.command("stat", epilog="Example: content-gateway blocks stat --json")
-@common.config_option
+@common.settings_options
 @common.json_option
-def stat(config: Path | None, as_json: bool) -> None:
+def stat(*, loaded: Loaded, as_json: bool) -> None:
     """Print how many blocks and pins there are, and the size of their file."""
     from content_gateway.backends.embedded.verify import stock
 
-    kept = _with_blocks(config, stock)
+    kept = _with_blocks(loaded, stock)
     if as_json:
         click.echo(msgspec.json.encode(kept))
         return
@@ -79,43 +81,58 @@ def stat(config: Path | None, as_json: bool) -> None:
 
 
 @command.command("denied", epilog="Example: content-gateway blocks denied --config gateway.toml")
-@common.config_option
-def denied(config: Path | None) -> None:
+@common.settings_options
+@common.json_option
+def denied(*, loaded: Loaded, as_json: bool) -> None:
     """List the blocks that are kept although denylist.content_file names them, and their pins.
 
     None of them is served. Ends with status 1 if there are any."""
     from content_gateway.backends.embedded.denied import denied as kept_and_denied
     from content_gateway.denylist.denylist import Denylist
 
-    settings = common.load(config).settings
+    settings = loaded.settings
     denylist = Denylist(settings.denylist.content_file, None)
     check = denylist.checker()
     if check is None:
-        click.echo("No list of blocked content is set.")
+        click.echo("No list of blocked content is set.", err=as_json)
         return
-    number = _with_blocks(config, lambda blocks: kept_and_denied(blocks, check, _report_denied))
+    number = _with_blocks(
+        loaded,
+        lambda blocks: kept_and_denied(blocks, check, lambda one: _report_denied(one, as_json)),
+    )
     denylist.close()
     if not number:
-        click.echo("Nothing that is kept is blocked.")
+        click.echo("Nothing that is kept is blocked.", err=as_json)
         return
-    click.echo(f"{number} blocks are kept and blocked. They are served to nobody.")
+    click.echo(f"{number} blocks are kept and blocked. They are served to nobody.", err=as_json)
     raise SystemExit(1)
 
 
-def _report(corrupt: "CorruptBlock") -> None:
-    pins = ", ".join(map(str, corrupt.pins)) or "no pin"
-    click.echo(f"corrupt block {corrupt.block} ({corrupt.size} bytes), part of {pins}")
+def _report(corrupt: "CorruptBlock", as_json: bool) -> None:
+    pins = [str(pin) for pin in corrupt.pins]
+    if as_json:
+        line = {"block": str(corrupt.block), "bytes": corrupt.size, "pins": pins}
+        click.echo(msgspec.json.encode(line))
+        return
+    whose = ", ".join(pins) or "no pin"
+    click.echo(f"corrupt block {corrupt.block} ({corrupt.size} bytes), part of {whose}")
 
 
-def _report_denied(denied: "Denied") -> None:
-    pins = ", ".join(map(str, denied.pins)) or "no pin"
-    click.echo(f"blocked {denied.block}, part of {pins}")
+def _report_denied(denied: "Denied", as_json: bool) -> None:
+    pins = [str(pin) for pin in denied.pins]
+    if as_json:
+        click.echo(msgspec.json.encode({"block": str(denied.block), "pins": pins}))
+        return
+    click.echo(f"blocked {denied.block}, part of {', '.join(pins) or 'no pin'}")
 
 
-def _with_blocks(config: Path | None, ask: "Callable[[Blockstore], Awaitable[T]]") -> T:
-    path = common.load(config).settings.data_dir / FILE
+def _with_blocks(loaded: Loaded, ask: "Callable[[Blockstore], Awaitable[T]]") -> T:
+    path = loaded.settings.blocks_path
     if not path.exists():
-        raise GatewayError(f"There is no block store at {path}.")
+        raise GatewayError(
+            f"There is no block store at {path}; --data or --config says where the service's is."
+        )
+    click.echo(f"Blocks: {path}", err=True)
     return common.run(_opened(path, ask))
 
 

@@ -1,11 +1,11 @@
-"""What the subcommands share: options, reading the settings, whose pins, running, serving."""
+"""What the subcommands share: options, the settings, which ledger, whose pins, running.
+
+Here alone is decided which commands make a ledger (`any_ledger`) and which do not
+(`existing_ledger`). A service's life is in serving.py."""
 
 import asyncio
-import importlib
 import os
-import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -17,6 +17,7 @@ from click.core import ParameterSource
 from content_gateway.api_keys import OpenKeys
 from content_gateway.cli import lockfile
 from content_gateway.errors import GatewayError, ScopeMissing
+from content_gateway.files.permissions import refusal
 from content_gateway.model.pins import PinStatus
 from content_gateway.settings import sources
 from content_gateway.settings.model import Settings
@@ -35,12 +36,6 @@ KEY_VARIABLE: Final = "CONTENT_GATEWAY_KEY"
 CONFIG_VARIABLE: Final = "CONTENT_GATEWAY_CONFIG"
 INTERRUPTED: Final = 130  # as shells have it: 128 and the number of SIGINT
 
-# What the first name needs, and nothing before it: 60 to 100 ms of CPU.
-_FIRST_NEEDED: Final = "Crypto.Hash.keccak"
-_NO_KEY: Final = (
-    "Nobody has a key yet. Issue one, in another terminal and with the same settings:\n"
-    "  content-gateway keys create --name NAME --scope resolve --scope pin"
-)
 # A command that is over soon says what went wrong itself.
 _QUIET: Final = {"log.level": "error"}
 
@@ -57,24 +52,84 @@ def config_option(function: F) -> F:
 
 
 def data_option(function: F) -> F:
-    """The option `--data DIR`, for a folder that a service has made."""
+    """The option `--data DIR`."""
     return click.option(
         "--data",
-        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        type=click.Path(file_okay=False, path_type=Path),
         help="The service's folder (its data_dir); for `make run`, .content-gateway.",
     )(function)
 
 
-def ledger_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The options `--config`, `--data` and `--json` of a command that works on a service's ledger.
+def settings_options(
+    function: Callable[..., None], profile: Mapping[str, Any] | None = None
+) -> Callable[..., None]:
+    """The options `--config` and `--data`: *function* gets `loaded`, the settings.
 
-    *function* gets `loaded`, the settings, and `as_json`. Raises WrongSettings."""
+    *profile* has the command's own defaults. Raises WrongSettings."""
 
     @wraps(function)
     def with_settings(*, config: Path | None, data: Path | None, **others: Any) -> None:
-        function(loaded=load(config, {"data_dir": data}, _QUIET), **others)
+        function(loaded=load(config, {"data_dir": data}, profile), **others)
 
-    return config_option(data_option(json_option(with_settings)))
+    return config_option(data_option(with_settings))
+
+
+def ledger_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The options of a command that works on a ledger: `existing_ledger` or `any_ledger`.
+
+    *function* gets `loaded`, the settings, and `as_json`. Raises WrongSettings."""
+    return settings_options(json_option(function), _QUIET)
+
+
+def any_ledger(function: Callable[..., None]) -> Callable[..., None]:
+    """Let *function*, which gets `loaded`, make its ledger where there is none, and say so.
+
+    Stands below the options."""
+
+    @wraps(function)
+    def with_ledger(*, loaded: Loaded, **others: Any) -> None:
+        path = loaded.settings.ledger_path
+        if refusal(path) is None and not path.exists():
+            click.echo(f"A new ledger begins at {path}.", err=True)
+        function(loaded=loaded, **others)
+
+    return with_ledger
+
+
+def existing_ledger(function: Callable[..., None]) -> Callable[..., None]:
+    """Let *function*, which gets `loaded`, work on a ledger that exists, and say which one it is.
+
+    Stands below the options. GatewayError is raised where there is none: nothing is created."""
+
+    @wraps(function)
+    def with_ledger(*, loaded: Loaded, **others: Any) -> None:
+        if not has_ledger(loaded.settings):
+            raise GatewayError(
+                f"There is no ledger at {loaded.settings.ledger_path}; --data or --config says"
+                " where the service's is."
+            )
+        function(loaded=loaded, **others)
+
+    return with_ledger
+
+
+def has_ledger(settings: Settings) -> bool:
+    """Whether there is a ledger; if so, standard error is told which one it is.
+
+    Raises GatewayError where it cannot be used, or the data folder is missing."""
+    path = settings.ledger_path
+    if (reason := refusal(path)) is not None:
+        raise GatewayError(f"{path} cannot be used: {reason}.")
+    # A WAL alone is not passed over: what opens it says what is wrong.
+    if not any(file.exists() for file in (path, path.with_name(path.name + "-wal"))):
+        return False
+    if not settings.data_dir.is_dir():  # the ledger may be elsewhere (database.url)
+        raise GatewayError(
+            f"There is no folder {settings.data_dir}; --data or --config says where the service's"
+            " is."
+        )
+    click.echo(f"Ledger: {path}", err=True)
+    return True
 
 
 def key_option(function: F) -> F:
@@ -117,7 +172,9 @@ def whose_options(function: Callable[..., None]) -> Callable[..., None]:
 
 def json_option(function: F) -> F:
     """The flag `--json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")(
+        function
+    )
 
 
 def load(
@@ -125,14 +182,21 @@ def load(
     command_line: Mapping[str, Any] | None = None,
     profile: Mapping[str, Any] | None = None,
 ) -> Loaded:
-    """The settings of this process, and logging set up by them; raises WrongSettings."""
-    own = (KEY_VARIABLE, CONFIG_VARIABLE)  # of the options
-    environ = {name: value for name, value in os.environ.items() if name not in own}
-    loaded = sources.load(
-        environ=environ, config=config, command_line=command_line, profile=profile
-    )
+    """As `read`, and logging is set up by them."""
+    loaded = read(config, command_line, profile)
     logs.configure(loaded.settings.log.level, loaded.settings.log.format)
     return loaded
+
+
+def read(
+    config: Path | None,
+    command_line: Mapping[str, Any] | None = None,
+    profile: Mapping[str, Any] | None = None,
+) -> Loaded:
+    """The settings as they are now, from all sources; raises WrongSettings."""
+    own = (KEY_VARIABLE, CONFIG_VARIABLE)  # of the options
+    environ = {name: value for name, value in os.environ.items() if name not in own}
+    return sources.load(environ=environ, config=config, command_line=command_line, profile=profile)
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -202,54 +266,3 @@ def zones_of(settings: Settings) -> "list[ZoneFile]":
     mark, path = lockfile.last(settings), settings.data_dir / "demo" / "zone.toml"
     has_demo = mark is not None and mark.has_demo and path.is_file()
     return [ZoneFile(path)] if has_demo else []
-
-
-@contextmanager
-def imported_beside(module: str) -> Iterator[None]:
-    """Import *module* in a thread: neither the start nor the first who needs it waits for it."""
-    thread = threading.Thread(target=importlib.import_module, args=(module,), name="import")
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
-
-
-async def serve(
-    chosen: Settings, announce: Callable[[str], None], zones: "Sequence[ZoneFile]" = ()
-) -> None:
-    """The service until it is told to stop; *announce* gets its base URL once it listens."""
-    from content_gateway.concurrency.garbage_collection import collect_seldom
-    from content_gateway.http import admin
-    from content_gateway.http.server import listen, make_server
-    from content_gateway.wiring.admin import admin_api
-    from content_gateway.wiring.app import opened
-
-    async with opened(chosen, zones) as gateway:
-        listener = listen(chosen.host, chosen.port)
-        admin_listener = None
-        if chosen.admin.port:
-            where = "admin.host, admin.port"
-            admin_listener = listen(chosen.admin.host, chosen.admin.port, where)
-        if chosen.keys.mode == "issued" and not gateway.issued_keys.all():
-            click.echo(_NO_KEY, err=True)
-        with lockfile.held(chosen, has_demo=bool(zones)):
-            gateway.start()
-            if chosen.ens.rpc_urls and not zones:  # the demonstration asks nobody unasked
-                gateway.universal_resolver.start()
-            host, port = listener.getsockname()[:2]
-            url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-            server = make_server(
-                gateway.api,
-                connections=chosen.connections,
-                is_local=chosen.keys.mode == "open",
-                slow_rate=chosen.capacity.slow_rate,
-                announce=lambda: announce(url),
-            )
-            collect_seldom()
-            async with (
-                admin_api(gateway, chosen, server.server_state) as api,
-                admin.served(api, admin_listener),
-            ):
-                with imported_beside(_FIRST_NEEDED):
-                    await server.serve(sockets=[listener])

@@ -1,20 +1,83 @@
-"""`content-gateway config`: the settings as a server would take them."""
+"""`content-gateway config`: the settings as a server would take them, and a file to begin with."""
 
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import click
 
 from content_gateway.cli import common
+from content_gateway.errors import GatewayError, WrongSettings
+from content_gateway.settings.model import Settings
+from content_gateway.settings.sources import Loaded
+from content_gateway.settings.template import template
 
 
 @click.group("config", epilog="Example: content-gateway config show --config gateway.toml")
 def command() -> None:
-    """Show the settings."""
+    """Show and check the settings, and write a file of them."""
 
 
 @command.command("show", epilog="Example: content-gateway config show")
-@common.config_option
-def show(config: Path | None) -> None:
+@common.settings_options
+def show(*, loaded: Loaded) -> None:
     """Print every setting as TOML, secrets masked, and where it came from."""
-    for name, value, origin in common.load(config).shown():
-        click.echo(f"# {name} is not set" if value == "null" else f"{name} = {value}  # {origin}")
+    for name, value, origin in loaded.shown():
+        click.echo(f"# {name} is not set" if value is None else f"{name} = {value}  # {origin}")
+
+
+@command.command("check", epilog="Example: content-gateway config check --config gateway.toml")
+@common.settings_options
+def check(*, loaded: Loaded) -> None:
+    """Tell whether the settings, and the files that they name, are right.
+
+    Ends with status 2 where they are not, and says all that is wrong. No ledger is opened, and
+    nobody is asked."""
+    if wrong := list(_wrong_files(loaded.settings)):
+        raise WrongSettings("\n".join(wrong))
+    click.echo("The settings are right.", err=True)
+
+
+@command.command("init", epilog="Example: content-gateway config init gateway.toml")
+@click.argument("file", type=click.Path(path_type=Path), default=Path("gateway.toml"))
+def init(*, file: Path) -> None:
+    """Write every setting with its default, commented out, to FILE (gateway.toml).
+
+    A file that exists is left as it is."""
+    try:
+        made = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(made, "w") as stream:
+            stream.write(template())
+    except FileExistsError:
+        raise GatewayError(f"{file} exists already, and is left as it is.") from None
+    except OSError as wrong:
+        raise GatewayError(f"{file} cannot be written: {wrong.strerror}.") from wrong
+    click.echo(f"{file} has every setting, commented out. Its owner alone can read it.", err=True)
+
+
+def _wrong_files(chosen: Settings) -> Iterator[str]:
+    """What is wrong with the files that settings name."""
+    from content_gateway.denylist.denylist import Denylist
+    from content_gateway.names.zone import ZoneFile
+
+    def content() -> Any:
+        return Denylist(chosen.denylist.content_file, None)
+
+    def domains() -> Any:
+        return Denylist(None, chosen.denylist.domains_file)
+
+    def zone() -> Any:
+        return ZoneFile(path) if (path := chosen.names.zone_file) else None
+
+    parsers: tuple[Callable[[], Any], ...] = (content, domains, zone)
+    for parse in parsers:
+        with ExitStack() as stack:
+            try:
+                parsed = parse()
+            except WrongSettings as wrong:
+                yield wrong.detail
+            else:
+                if parsed is not None:
+                    stack.callback(parsed.close)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import click
 
-from content_gateway.cli import common
+from content_gateway.cli import common, serving
 from content_gateway.settings.model import Settings
 
 _PROFILE: Final = {"keys.mode": "open", "cors.origins": ["*"], "admin.port": 0, "log.access": "on"}
@@ -27,10 +27,10 @@ Everything it keeps is in {data_dir}. Ctrl-C stops it."""
 
 @click.command("dev", epilog="Example: content-gateway dev --port 9000 --data /tmp/gateway")
 @common.config_option
+@common.data_option
 @click.option("--host", help="Loopback address to listen on.")
 @click.option("--port", type=int, help="Port to listen on.")
-@click.option("--data", type=click.Path(file_okay=False), help="Folder for ledger and blocks.")
-def command(config: Path | None, host: str | None, port: int | None, data: str | None) -> None:
+def command(config: Path | None, data: Path | None, host: str | None, port: int | None) -> None:
     """Run the embedded default: open keys, loopback only, a demonstration without internet."""
     options: dict[str, Any] = {"host": host, "port": port, "data_dir": data}
     loaded = common.load(config, options, _PROFILE)
@@ -52,7 +52,7 @@ async def _serve(chosen: Settings) -> None:
                 )
             )
 
-        await common.serve(
+        await serving.serve(
             _with_demo(chosen, shown.url), announce, zones=[ZoneFile(shown.zone_file)]
         )
 

@@ -5,7 +5,6 @@ A key is printed once, on standard output, and stored as a hash; the rest is sta
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -13,14 +12,16 @@ import msgspec
 
 from content_gateway.api_keys import SCOPES, IssuedKeys, KeyRecord
 from content_gateway.cli import common
+from content_gateway.codecs.quantities import parse_seconds
 from content_gateway.errors import GatewayError
 from content_gateway.model.allowance import LIMITS
 from content_gateway.settings.groups import LimitSettings
 from content_gateway.settings.model import Settings
+from content_gateway.settings.sources import Loaded
 
 T = TypeVar("T")
 
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_LONGEST: Final = timedelta(days=1_000_000)
 
 
 class _Lifetime(click.ParamType[timedelta]):
@@ -31,10 +32,13 @@ class _Lifetime(click.ParamType[timedelta]):
     def convert(self, value: Any, param: Any, ctx: Any) -> timedelta:
         if isinstance(value, timedelta):
             return value
-        match = re.fullmatch(r"([1-9]\d{0,5})([smhd])", str(value))
-        if match is None:
-            self.fail("must be a number and s, m, h or d, as in 90d", param, ctx)
-        return timedelta(**{_UNITS[match[2]]: int(match[1])})
+        try:
+            lifetime = timedelta(seconds=parse_seconds(str(value)))
+        except (ValueError, OverflowError):
+            lifetime = timedelta()
+        if not timedelta() < lifetime < _LONGEST or str(value).isdecimal():
+            self.fail("must be a number and s, m (minutes), h or d, as in 90d", param, ctx)
+        return lifetime
 
 
 class _Limit(click.ParamType[tuple[str, int]]):
@@ -107,7 +111,8 @@ def command() -> None:
     metavar="NAME=NUMBER",
     help="A limit of its own, as pins=1000; can be given more than once.",
 )
-@common.config_option
+@common.settings_options
+@common.any_ledger
 def create(
     *,
     name: str,
@@ -115,13 +120,13 @@ def create(
     expires: timedelta | None,
     kind: str | None,
     limits: tuple[tuple[str, int], ...],
-    config: Path | None,
+    loaded: Loaded,
 ) -> None:
     """Issue a key and print it: the only time it is shown."""
     own = dict(limits)
-    _check_limits(common.load(config).settings.limits, kind, own)
+    _check_limits(loaded.settings.limits, kind, own)
     created = _with_keys(
-        config, lambda keys: keys.create(name, scopes, expires, type=kind, limits=own)
+        loaded, lambda keys: keys.create(name, scopes, expires, type=kind, limits=own)
     )
     if created is None:
         raise GatewayError(f"There is a key named {name} already.")
@@ -131,15 +136,15 @@ def create(
 
 
 @command.command("list", epilog="Example: content-gateway keys list --json")
-@common.config_option
-@common.json_option
-def list_keys(config: Path | None, as_json: bool) -> None:
+@common.ledger_options
+@common.existing_ledger
+def list_keys(*, loaded: Loaded, as_json: bool) -> None:
     """Print every key, without its secret."""
 
     async def ask(keys: IssuedKeys) -> list[KeyRecord]:
         return list(keys.all())
 
-    rows = [_row(record) for record in _with_keys(config, ask)]
+    rows = [_row(record) for record in _with_keys(loaded, ask)]
     if as_json:
         click.echo(msgspec.json.encode(rows))
         return
@@ -149,10 +154,11 @@ def list_keys(config: Path | None, as_json: bool) -> None:
 
 @command.command("rotate", epilog="Example: content-gateway keys rotate wallet-team")
 @click.argument("name")
-@common.config_option
-def rotate(name: str, config: Path | None) -> None:
+@common.settings_options
+@common.existing_ledger
+def rotate(*, name: str, loaded: Loaded) -> None:
     """Give the key NAME a new secret and print it; the old one stops working, pins stay."""
-    key = _with_keys(config, lambda keys: keys.rotate(name))
+    key = _with_keys(loaded, lambda keys: keys.rotate(name))
     if key is None:
         raise GatewayError(f"There is no key named {name}, or it is revoked or expired.")
     click.echo(key)
@@ -160,16 +166,17 @@ def rotate(name: str, config: Path | None) -> None:
 
 @command.command("revoke", epilog="Example: content-gateway keys revoke wallet-team")
 @click.argument("name")
-@common.config_option
-def revoke(name: str, config: Path | None) -> None:
+@common.settings_options
+@common.existing_ledger
+def revoke(*, name: str, loaded: Loaded) -> None:
     """Stop the key NAME for good; its pins stay."""
-    if not _with_keys(config, lambda keys: keys.revoke(name)):
+    if not _with_keys(loaded, lambda keys: keys.revoke(name)):
         raise GatewayError(f"There is no key named {name}, or it is revoked already.")
     click.echo(f"Key {name} is revoked.", err=True)
 
 
-def _with_keys(config: Path | None, ask: Callable[[IssuedKeys], Awaitable[T]]) -> T:
-    return common.run(_opened(common.load(config).settings, ask))
+def _with_keys(loaded: Loaded, ask: Callable[[IssuedKeys], Awaitable[T]]) -> T:
+    return common.run(_opened(loaded.settings, ask))
 
 
 async def _opened(chosen: Settings, ask: Callable[[IssuedKeys], Awaitable[T]]) -> T:

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from content_gateway.errors import WrongSettings
-from content_gateway.files.permissions import tighten
+from content_gateway.files.permissions import open_own, refusal, tighten
 from content_gateway.settings.model import Settings
 
 _SIZE: Final = 256  # always as long, so that one write replaces all of it
@@ -43,9 +43,9 @@ def held(settings: Settings, *, has_demo: bool) -> Iterator[None]:
     path = _path(settings)
     try:
         tighten(path)  # earlier versions let everybody read it
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = open_own(path)
     except OSError as wrong:
-        raise WrongSettings(f"data_dir: {path} cannot be used: {wrong}") from wrong
+        raise WrongSettings(f"data_dir: {path} cannot be used: {refusal(path) or wrong}") from wrong
     try:
         try:
             _take(file, mark)

@@ -20,7 +20,7 @@ _COMMANDS: Final = {
     "pin": "add, follow, list, remove and import pins",
     "reconcile": "reconcile pins now, and report what waits",
     "blocks": "verify the embedded store's blocks",
-    "config": "show the settings and where each came from",
+    "config": "show and check the settings, write a file of them",
 }
 
 _KEY_REFUSED: Final = (
@@ -64,7 +64,7 @@ def cli() -> None:
 def main() -> None:
     """Run the command line; ends the process."""
     try:
-        cli()
+        cli(prog_name="content-gateway")  # also as `python -m content_gateway`
     except WrongSettings as wrong:
         for line in wrong.detail.splitlines():
             click.echo(f"wrong setting: {line}", err=True)

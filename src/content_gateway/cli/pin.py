@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from content_gateway.cli import common, pin_import, pin_view
+from content_gateway.cli.duration import Duration
 from content_gateway.cli.reconcile_if_idle import ReconcileIfIdle
 from content_gateway.cli.status_line import StatusLine, plain
 from content_gateway.errors import StorageUnavailable
@@ -59,12 +60,12 @@ command.add_command(pin_import.import_pins)
 @click.option("--wait", is_flag=True, help="Return when the backend holds the content.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True, max=31_536_000),
-    metavar="SECONDS",
-    help="Wait so long at most, and end with status 1 then; the pin is kept.",
+    type=Duration(),
+    help="Wait so long at most (30, 10m), and end with status 1 then; the pin is kept.",
 )
 @common.key_option
 @common.ledger_options
+@common.any_ledger
 def add(
     *,
     cid: str,
@@ -137,6 +138,7 @@ class _Adding:
 @click.argument("cid")
 @common.whose_options
 @common.ledger_options
+@common.existing_ledger
 def status(*, cid: str, whose: common.Whose, loaded: Loaded, as_json: bool) -> None:
     """Print how far the backend is with the pin of CID."""
     parsed = Cid.parse(cid)
@@ -152,6 +154,7 @@ def status(*, cid: str, whose: common.Whose, loaded: Loaded, as_json: bool) -> N
 @click.argument("cid")
 @common.whose_options
 @common.ledger_options
+@common.existing_ledger
 def remove(*, cid: str, whose: common.Whose, loaded: Loaded, as_json: bool) -> None:
     """Remove the pin of CID; the content leaves the backend with its last pin.
 
@@ -188,6 +191,7 @@ def remove(*, cid: str, whose: common.Whose, loaded: Loaded, as_json: bool) -> N
 @click.option("--all", "every", is_flag=True, help="All of them, page after page.")
 @common.whose_options
 @common.ledger_options
+@common.existing_ledger
 def list_pins(
     *,
     states: tuple[str, ...],

@@ -36,6 +36,7 @@ def checked_name(ctx: click.Context, param: click.Parameter, value: str | None) 
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @common.key_option
 @common.ledger_options
+@common.any_ledger
 def import_pins(*, file: str, key: str | None, loaded: Loaded, as_json: bool) -> None:
     """Pin every CID in FILE (`-`: standard input), one a line.
 

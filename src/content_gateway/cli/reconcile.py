@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from content_gateway.cli import common
+from content_gateway.cli.duration import Duration
 from content_gateway.cli.health_view import (
     health_json,
     health_lines,
@@ -54,6 +55,7 @@ def command() -> None:
 
 @command.command("report", epilog="Example: content-gateway reconcile report --json")
 @common.ledger_options
+@common.existing_ledger
 def report(*, loaded: Loaded, as_json: bool) -> None:
     """Print how the backend is, the contents by state, why they wait, and the last resync."""
     _print(common.run_on(loaded.settings, _report_of), as_json)
@@ -62,13 +64,13 @@ def report(*, loaded: Loaded, as_json: bool) -> None:
 @command.command("now", epilog="Example: content-gateway reconcile now --timeout 60")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True, max=31_536_000),
-    default=300.0,
+    type=Duration(),
+    default="5m",
     show_default=True,
-    metavar="SECONDS",
     help="Stop after that; what is under way then goes on with the next service.",
 )
 @common.ledger_options
+@common.any_ledger
 def now(*, timeout: float, loaded: Loaded, as_json: bool) -> None:
     """Try everything that waits again, compare the ledger with the backend, and report.
 

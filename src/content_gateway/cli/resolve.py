@@ -1,11 +1,17 @@
 """`content-gateway resolve`: one name, through the same directory as the server's."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
 
 from content_gateway.cli import common
 from content_gateway.model.records import IpfsContent, IpnsContent, OtherContent, Resolution
+from content_gateway.settings.groups import DatabaseSettings
+from content_gateway.settings.model import Settings
 from content_gateway.settings.sources import Loaded
 
 if TYPE_CHECKING:
@@ -33,12 +39,25 @@ def command(*, name: str, coin_type: str, fresh: bool, loaded: Loaded, as_json: 
     async def ask(gateway: "Application") -> Resolution:
         return await gateway.directory.resolve(domain, coin, force_refresh=fresh)
 
-    resolution = common.run_on(loaded.settings, ask, common.zones_of(loaded.settings))
+    with _ledger(loaded.settings) as settings:
+        resolution = common.run_on(settings, ask, common.zones_of(settings))
     if as_json:
         click.echo(resolution_body(resolution))
         return
     for label, value in described(resolution):
         click.echo(f"{label:8} {value}")
+
+
+@contextmanager
+def _ledger(chosen: Settings) -> Iterator[Settings]:
+    """*chosen*, and with a ledger for this one look-up where there is none."""
+    if common.has_ledger(chosen):
+        yield chosen
+        return
+    click.echo(f"There is no ledger at {chosen.ledger_path}: the answer is kept nowhere.", err=True)
+    with TemporaryDirectory(prefix="content-gateway-") as folder:
+        elsewhere = {"data_dir": Path(folder), "database": DatabaseSettings()}
+        yield chosen.model_copy(update=elsewhere)
 
 
 def described(resolution: Resolution) -> list[tuple[str, str]]:

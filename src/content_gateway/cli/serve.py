@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from content_gateway.cli import common
+from content_gateway.cli import common, serving
+from content_gateway.settings.model import Settings
 
 
 @click.command(
@@ -12,11 +13,22 @@ from content_gateway.cli import common
     epilog="Example: content-gateway serve --config /etc/content-gateway.toml",
 )
 @common.config_option
+@common.data_option
 @click.option("--host", help="Address to listen on.")
 @click.option("--port", type=int, help="Port to listen on.")
-def command(config: Path | None, host: str | None, port: int | None) -> None:
-    """Run the service: issued keys, everything from settings."""
-    loaded = common.load(config, {"host": host, "port": port})
-    common.run(
-        common.serve(loaded.settings, lambda url: click.echo(f"Listening on {url}", err=True))
-    )
+def command(config: Path | None, data: Path | None, host: str | None, port: int | None) -> None:
+    """Run the service: issued keys, everything from settings.
+
+    SIGTERM stops it, SIGHUP logs which settings a restart would take anew. It listens on the
+    sockets of a service manager, and tells it how it is, where there is one."""
+    options = {"host": host, "port": port, "data_dir": data}
+
+    def reread() -> Settings:
+        return common.read(config, options).settings
+
+    loaded = common.load(config, options)
+    common.run(serving.serve(loaded.settings, _announce, reread=reread))
+
+
+def _announce(url: str) -> None:
+    click.echo(f"Listening on {url}", err=True)

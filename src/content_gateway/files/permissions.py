@@ -1,8 +1,10 @@
-"""Who may read our files: nobody but us, also where an earlier version was laxer.
+"""Who may read our files: nobody but us, also where an earlier version was laxer, and where root
+has run a command of ours.
 
 Knows modes and owners (chmod(2)), and which files a data folder holds."""
 
 import os
+import pwd
 import stat
 from pathlib import Path
 from typing import Final
@@ -29,6 +31,60 @@ def tighten(path: Path, mode: int = 0o600) -> bool:
     except OSError:
         return False
     return True
+
+
+def open_own(path: Path) -> int:
+    """A descriptor of the file at *path*, to read and write; made, for its owner alone, if missing.
+
+    What root makes belongs to the owner of its folder: root's command must not be in the way of the
+    service that runs as that user. Raises OSError."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    try:
+        # Exclusive: never give away what was there before, or what a link points at.
+        file = os.open(path, flags | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return os.open(path, flags, 0o600)
+    if os.geteuid() == 0:
+        folder = path.parent.stat()
+        os.fchown(file, folder.st_uid, folder.st_gid)
+    return file
+
+
+def refusal(path: Path) -> str | None:
+    """Why this process may not read and write the file at *path*, or make it, in words.
+
+    None where it is not for somebody else's rights."""
+    if os.geteuid() == 0:
+        return None
+    *folders, file = (*reversed(path.absolute().parents), path.absolute())
+    reached = folders[0]
+    for folder in folders:
+        if not folder.is_dir():
+            break
+        reached = folder
+        if not os.access(folder, os.X_OK):
+            return _belongs_to_another(folder)
+    if file.exists():
+        return None if os.access(file, os.R_OK | os.W_OK) else _belongs_to_another(file)
+    return None if os.access(reached, os.W_OK) else _belongs_to_another(reached)
+
+
+def _belongs_to_another(path: Path) -> str | None:
+    """What to do about *path*, which this process may not use, if it is somebody else's."""
+    if path.stat().st_uid == os.geteuid():
+        return None
+    owner, we = _user(path.stat().st_uid), _user(os.geteuid())
+    return (
+        f"{path} belongs to {owner}, and this runs as {we}: run it as {owner}, or give what is"
+        f" there to {we} (chown -R)"
+    )
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
 
 
 def tighten_folder(folder: Path) -> None:

@@ -66,6 +66,7 @@ class SharedState(ServerState):
         self.open_by_address: Counter[str] = Counter()
         self.open_connections = Connections(bounds.connections)
         self.request_ids = request_ids()
+        self.is_draining = False  # requests are answered as ever, and the end is near
         self.is_stopping = False
         self.problems: Counter[str] = Counter()  # refusals of this file, by their code
         self.hosts: set[bytes] = set()  # values of Host that passed `wrong_host`

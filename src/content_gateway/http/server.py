@@ -1,7 +1,8 @@
 """The server: uvicorn with the hardened protocol, and a graceful stop.
 
-Knows how a listener is opened, how requests under way finish after SIGTERM, and which features of
-uvicorn are switched off. What one connection may do is left to protocol.py."""
+Knows how a listener is opened, how a load balancer gets time to look elsewhere and requests under
+way finish after SIGTERM, and which features of uvicorn are switched off. What one connection may do
+is left to protocol.py."""
 
 import asyncio
 import ctypes
@@ -10,7 +11,9 @@ import socket
 import struct
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import Any
+from itertools import count
+from types import FrameType
+from typing import Any, Final
 
 import uvicorn
 
@@ -19,18 +22,34 @@ from content_gateway.http.connections import most_connections
 from content_gateway.http.limits import ClientLimits
 from content_gateway.http.protocol import HardenedProtocol, SharedState
 
+_TICK: Final = 0.1  # as uvicorn's main loop has it
+
 
 class Server(uvicorn.Server):
-    """uvicorn, whose `serve` returns after SIGTERM or SIGINT instead of ending the process."""
+    """uvicorn, whose `serve` returns after SIGTERM or SIGINT instead of ending the process.
+
+    For *drain* seconds before it stops it goes on as before, and only *on_drain*, and
+    `server_state.is_draining`, tell that the end is near. A second signal ends that time. Listeners
+    that are *inherited* stay open in the process that they came from."""
 
     owns_signals = True
 
     def __init__(
-        self, config: uvicorn.Config, bounds: ClientLimits, announce: Callable[[], None]
+        self,
+        config: uvicorn.Config,
+        bounds: ClientLimits,
+        *,
+        announce: Callable[[], None],
+        drain: float,
+        on_drain: Callable[[], None],
+        inherited: bool,
     ) -> None:
         super().__init__(config)
         self.server_state: SharedState = SharedState(bounds)
         self._announce = announce
+        self._drain = drain
+        self._on_drain = on_drain
+        self._inherited = inherited
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to accept, then announce it: from now on signals stop the server gracefully."""
@@ -46,14 +65,40 @@ class Server(uvicorn.Server):
             # are closed.
             self._captured_signals.clear()
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to stop, or to drain before that; a second signal ends the drain."""
+        if self.should_exit and self._drain:
+            self._drain = 0.0
+        else:
+            super().handle_exit(sig, frame)
+
+    async def main_loop(self) -> None:
+        """Serve until it is time to stop, and then as long as the drain takes."""
+        await super().main_loop()
+        self.server_state.is_draining = True
+        self._on_drain()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for tick in count():
+            if loop.time() - began >= self._drain:
+                break
+            await asyncio.sleep(_TICK)
+            await self.on_tick(tick)  # which keeps the Date field right
+        self._drain = 0.0  # from now on a second SIGINT does what uvicorn does with it
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more, let requests finish, and after `ClientLimits.stop` seconds cut them
         off."""
         for connection in self.server_state.connections:
             connection.shutdown()
-        self.server_state.is_stopping = True
-        for listener in sockets or ():
-            _refuse_new_connections(listener)
+        self.server_state.is_draining = self.server_state.is_stopping = True
+        if self._inherited:
+            # What is in the queue, and whoever connects now, is for the next process.
+            for server in self.servers:
+                server.close()
+        else:
+            for listener in sockets or ():
+                _refuse_new_connections(listener)
         # What clients sent before they could know is read and answered meanwhile.
         await asyncio.sleep(self.server_state.bounds.drain)
         await super().shutdown(sockets)
@@ -70,10 +115,15 @@ def listen(host: str, port: int, settings: str = "host, port") -> socket.socket:
         listener = socket.create_server((host, port), family=family, backlog=2_048)
     except OSError as wrong:
         raise WrongSettings(f"{settings}: cannot listen on {host}:{port}: {wrong}") from wrong
+    prepare(listener)
+    return listener
+
+
+def prepare(listener: socket.socket) -> None:
+    """Give a listening TCP socket the options that the server needs."""
     # Accepted sockets inherit it. asyncio sets it only on sockets made with IPPROTO_TCP, and
     # create_server leaves the protocol at 0.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
 
 
 def _refuse_new_connections(listener: socket.socket) -> None:
@@ -99,13 +149,16 @@ def make_server(
     is_local: bool = False,
     slow_rate: int = ClientLimits().slow_rate,
     announce: Callable[[], None] = lambda: None,
+    drain: float = 0.0,
+    on_drain: Callable[[], None] = lambda: None,
+    inherited: bool = False,
 ) -> Server:
     """A server for the ASGI application *app*; run it with `serve(sockets=[listen(...)])`.
 
     *connections* is the limit of open connections; 0 means as many as RLIMIT_NOFILE allows. With
     *is_local* only requests for hosts of this machine are answered. *slow_rate* is that of
     ClientLimits. These three are unused with *bounds*. *announce* is called once requests are
-    accepted, and signals heard."""
+    accepted, and signals heard. *drain*, *on_drain* and *inherited* are those of Server."""
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
     if bounds is None:
@@ -122,4 +175,6 @@ def make_server(
         proxy_headers=False,
         timeout_graceful_shutdown=bounds.stop,
     )
-    return Server(config, bounds, announce)
+    return Server(
+        config, bounds, announce=announce, drain=drain, on_drain=on_drain, inherited=inherited
+    )

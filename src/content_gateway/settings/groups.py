@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from content_gateway.settings.unstoppable_defaults import PROXY_READERS, TLDS
 from content_gateway.settings.values import (
     Address,
+    Bytes,
     HttpUrl,
     IpAddress,
     LocalOrigin,
@@ -18,6 +19,7 @@ from content_gateway.settings.values import (
     OptionalHttpUrl,
     Origin,
     Replicas,
+    Seconds,
     SqliteUrl,
 )
 
@@ -72,13 +74,13 @@ class NameSettings(Group):
     """Name services."""
 
     zone_file: Path | None = Field(None, description="TOML file of names answered locally")
-    deadline: float = Field(10.0, gt=0, le=60, description="seconds one lookup may take in all")
-    fresh: float = Field(300.0, gt=0, le=86_400, description="seconds an answer serves unasked")
-    absent: float = Field(
+    deadline: Seconds = Field(10.0, gt=0, le=60, description="seconds one lookup may take in all")
+    fresh: Seconds = Field(300.0, gt=0, le=86_400, description="seconds an answer serves unasked")
+    absent: Seconds = Field(
         30.0, gt=0, le=3600, description="seconds that a name is known not to exist"
     )
     cache_entries: int = Field(100_000, ge=1, le=10_000_000, description="answers kept in memory")
-    stale_limit: float = Field(
+    stale_limit: Seconds = Field(
         3600.0,
         ge=0,
         le=604_800,
@@ -109,7 +111,7 @@ class EnsSettings(Group):
     name_wrapper: Address = Field(
         "0xD4416b13d2b3a9aBae7AcD5D6C2BbDBE25686401", description="the NameWrapper"
     )
-    timeout: float = Field(2.5, gt=0, le=60, description="seconds one endpoint may take")
+    timeout: Seconds = Field(2.5, gt=0, le=60, description="seconds one endpoint may take")
     local_gateways: tuple[LocalOrigin, ...] = Field(
         (),
         description="off-chain gateways on this machine, for tests: http://127.0.0.1:PORT",
@@ -167,7 +169,7 @@ class IpnsSettings(Group):
     dns_servers: tuple[IpAddress, ...] = Field(
         (), description="resolvers for DNSLink; empty: the system's"
     )
-    timeout: float = Field(5.0, gt=0, le=60, description="seconds one source may take")
+    timeout: Seconds = Field(5.0, gt=0, le=60, description="seconds one source may take")
 
 
 class DenylistSettings(Group):
@@ -193,13 +195,13 @@ class PinSettings(Group):
     replication_max: Replicas = Field(
         0, description="peers of a cluster that may hold a pin; 0: its default, -1: all"
     )
-    timeout: float = Field(
+    timeout: Seconds = Field(
         3600.0, ge=1, le=86_400, description="seconds one try to bring a content in may take"
     )
-    unpin_grace: float = Field(
+    unpin_grace: Seconds = Field(
         60.0, ge=0, le=2_592_000, description="seconds until a content that nobody holds leaves"
     )
-    resync_interval: float = Field(
+    resync_interval: Seconds = Field(
         21_600.0,
         ge=1,
         le=2_592_000,
@@ -230,8 +232,8 @@ class ClusterSettings(Group):
     token: str = Field(
         "", pattern="^[!-~]*$", description="a ready-made JWT instead", json_schema_extra=SECRET
     )
-    timeout: float = Field(10.0, gt=0, le=60, description="seconds one request may take")
-    batch_age: float = Field(
+    timeout: Seconds = Field(10.0, gt=0, le=60, description="seconds one request may take")
+    batch_age: Seconds = Field(
         60.0,
         ge=0,
         le=3600,
@@ -258,7 +260,7 @@ class EmbeddedSettings(Group):
         description="trustless gateways, asked side by side",
         json_schema_extra=SECRET,
     )
-    timeout: float = Field(30.0, gt=0, le=600, description="seconds one block may take")
+    timeout: Seconds = Field(30.0, gt=0, le=600, description="seconds one block may take")
     parallel: int = Field(
         8,
         ge=1,
@@ -271,7 +273,7 @@ class EmbeddedSettings(Group):
         le=100_000_000,
         description="blocks that one pin may have, and links in them, duplicates included",
     )
-    max_bytes: int = Field(64 * 1024**3, ge=1, description="bytes that one pin may have")
+    max_bytes: Bytes = Field(64 * 1024**3, ge=1, description="bytes that one pin may have")
     max_depth: int = Field(1_000, ge=1, le=100_000, description="levels that one pin may have")
     serve: bool = Field(
         False, description="serve what is held at /ipfs/{cid}?format=raw|car, without a key"
@@ -284,7 +286,7 @@ class CapacitySettings(Group):
     waiting: int = Field(
         16_384, ge=3, le=1_000_000, description="requests that wait for their turn; more get 503"
     )
-    lag: float = Field(
+    lag: Seconds = Field(
         1.0, gt=0, le=60, description="seconds that the event loop may be late until none waits"
     )
     lookups: int = Field(256, ge=3, le=10_000, description="names looked up at once")
@@ -292,7 +294,7 @@ class CapacitySettings(Group):
     large_answers: int = Field(
         48, ge=3, le=10_000, description="answers above 16 KiB sent at once, of 3 MiB each at most"
     )
-    slow_rate: int = Field(
+    slow_rate: Bytes = Field(
         16_384, ge=1, description="bytes a second that the reader of a large answer must take"
     )
 
@@ -332,10 +334,16 @@ class AdminSettings(Group):
 
     host: str = Field("127.0.0.1", description="address that /livez and /readyz listen on")
     port: int = Field(8081, ge=0, le=65535, description="their port; 0: there is none")
-    oldest_waiting: float = Field(
+    oldest_waiting: Seconds = Field(
         0,
         ge=0,
         description="seconds that a pin may wait until /readyz is red; 0: however long",
+    )
+    drain: Seconds = Field(
+        0,
+        ge=0,
+        le=3600,
+        description="seconds between SIGTERM, when /readyz turns red, and the stop of the service",
     )
 
 

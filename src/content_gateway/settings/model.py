@@ -3,12 +3,14 @@
 Knows the groups; their settings are in groups.py, the sources of values in sources.py."""
 
 from collections.abc import Iterator
+from functools import reduce
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import BaseModel, Field, model_validator
 
+from content_gateway.codecs.quantities import spell_bytes, spell_seconds
 from content_gateway.settings.groups import (
     AdminSettings,
     BasenamesSettings,
@@ -29,6 +31,7 @@ from content_gateway.settings.groups import (
     PinSettings,
     UnstoppableSettings,
 )
+from content_gateway.settings.values import BYTES, SECONDS
 
 PACKAGED_SPEC: Final = Path(__file__).parents[1] / "spec.yaml"
 
@@ -138,6 +141,18 @@ def _is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def value_of(settings: Settings, name: str) -> Any:
+    """The value of the setting with this dotted name."""
+    return reduce(getattr, name.split("."), settings)
+
+
+def with_unit(info: Any, value: Any) -> Any:
+    """*value* of a setting as it can be written in a file: a time and a size with their unit."""
+    if SECONDS in info.metadata:
+        return spell_seconds(value)
+    return spell_bytes(value) if BYTES in info.metadata else value
 
 
 def fields(model: type[BaseModel] = Settings, prefix: str = "") -> Iterator[tuple[str, Any]]:

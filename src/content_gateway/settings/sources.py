@@ -6,20 +6,23 @@ origin of each value is kept. All errors of all sources are reported together.""
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from content_gateway.errors import WrongSettings
 from content_gateway.files.watched_file import read_bytes
-from content_gateway.settings.model import Settings, fields
+from content_gateway.settings import toml
+from content_gateway.settings.model import Settings, fields, value_of, with_unit
 
 ENV_PREFIX: Final = "CONTENT_GATEWAY_"
+# Where a service manager wants a service's state to be (systemd.exec(5), StateDirectory=).
+_STATE_DIRECTORY: Final = "STATE_DIRECTORY"
 _MAX_FILE_BYTES: Final = 1024 * 1024
 _MAX_SECRET_BYTES: Final = 64 * 1024
 _MASK: Final = "********"
@@ -32,22 +35,27 @@ class Loaded:
     settings: Settings
     origins: Mapping[str, str]
 
-    def shown(self) -> Iterator[tuple[str, str, str]]:
-        """Name, value in JSON (secrets masked) and origin of every setting."""
+    def shown(self) -> Iterator[tuple[str, str | None, str]]:
+        """Name, value in TOML (secrets masked; None where there is none) and origin of every
+        setting."""
         for name, info in fields():
-            value: Any = self.settings
-            for part in name.split("."):
-                value = getattr(value, part)
+            value = value_of(self.settings, name)
             hidden = value and (info.json_schema_extra or {}).get("secret")
             if hidden:
                 value = [mask(item) for item in value] if isinstance(value, tuple) else mask(value)
-            text = json.dumps(value, default=_plain)
-            yield name, text, self.origins.get(name, "default")
+            origin = self.origins.get(name, "default")
+            yield (
+                name,
+                None if value is None else toml.spell(_plain(with_unit(info, value))),
+                origin,
+            )
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no form for: paths, and groups that are named by the operator."""
-    return value.model_dump(exclude_none=True) if isinstance(value, BaseModel) else str(value)
+    """*value*, with groups that the operator has named as the tables that they are."""
+    if not isinstance(value, dict):
+        return value
+    return {name: one.model_dump(exclude_none=True) for name, one in value.items()}
 
 
 def mask(value: str) -> str:
@@ -74,9 +82,17 @@ class _Gathered:
 
     def refuse_unknown(self, name: str, origin: str, known: Iterable[str]) -> None:
         """Note that there is no setting *name*, and which one may be meant."""
-        near = get_close_matches(name, known, n=1)
-        meant = f"; did you mean {near[0]}?" if near else ""
-        self.problems.append(f"{name} ({origin}): there is no such setting{meant}")
+        self.problems.append(f"{name} ({origin}): there is no such setting{_meant(name, known)}")
+
+    def refuse_table(self, name: str, origin: str, groups: Iterable[str]) -> None:
+        """Note that there is no table *name*, and which one may be meant."""
+        meant = _meant(name, groups, "[{}]")
+        self.problems.append(f"[{name}] ({origin}): there is no such table{meant}")
+
+
+def _meant(name: str, known: Iterable[str], form: str = "{}") -> str:
+    near = get_close_matches(name, known, n=1)
+    return f"; did you mean {form.format(near[0])}?" if near else ""
 
 
 def load(
@@ -91,6 +107,8 @@ def load(
     Raises WrongSettings, which names every setting that is unknown or wrong, one a line."""
     known = dict(fields())
     gathered = _Gathered()
+    if folders := environ.get(_STATE_DIRECTORY):
+        gathered.put("data_dir", folders.split(":")[0], _STATE_DIRECTORY)
     for name, value in (profile or {}).items():
         gathered.put(name, value, "default of this command")
     if config is not None:
@@ -107,27 +125,39 @@ def load(
 
 def _read_toml(path: Path, known: Mapping[str, Any], gathered: _Gathered) -> None:
     try:
-        table = tomllib.loads(read_bytes(path, _MAX_FILE_BYTES).decode())
+        text = read_bytes(path, _MAX_FILE_BYTES).decode()
+        table = tomllib.loads(text)
     except RecursionError:
         gathered.problems.append(f"{path}: it is nested too deeply")
         return
     except (OSError, ValueError) as wrong:
         gathered.problems.append(f"{path}: {wrong}")
         return
-    for name, value in _flat(table, known):
+    lines = toml.lines_by_name(text)
+    groups = {name.rpartition(".")[0] for name in known} - {""}
+
+    def origin(name: str) -> str:
+        return f"{path}, line {lines[name]}" if name in lines else str(path)
+
+    for name, value in _flat(table, groups):
         if name in known:
-            gathered.put(name, value, str(path))
+            gathered.put(name, value, origin(name))
+        elif name in groups:
+            gathered.problems.append(f"{name} ({origin(name)}): it is a table: [{name}]")
+        elif isinstance(value, dict):
+            gathered.refuse_table(name, origin(name), groups)
         else:
-            gathered.refuse_unknown(name, str(path), known)
+            gathered.refuse_unknown(name, origin(name), known)
 
 
 def _flat(
-    table: Mapping[str, Any], known: Mapping[str, Any], prefix: str = ""
+    table: Mapping[str, Any], groups: Container[str], prefix: str = ""
 ) -> Iterator[tuple[str, Any]]:
+    """The settings in *table* by dotted name, and what else there is, tables as they are."""
     for key, value in table.items():
         name = prefix + key
-        if isinstance(value, dict) and name not in known:
-            yield from _flat(value, known, name + ".")
+        if isinstance(value, dict) and name in groups:
+            yield from _flat(value, groups, name + ".")
         else:
             yield name, value
 

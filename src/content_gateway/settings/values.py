@@ -2,13 +2,15 @@
 
 Knows the form of each by itself and says what it must be; groups.py has the settings."""
 
+import math
 import re
 from ipaddress import ip_address
-from typing import Annotated
+from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator
 
+from content_gateway.codecs.quantities import parse_bytes, parse_seconds
 from content_gateway.model import multiaddr
 
 _ORIGIN = re.compile(r"(https?)://(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?", re.ASCII)
@@ -78,6 +80,21 @@ def _multiaddr(text: str) -> str:
     raise ValueError("must be a multiaddr with a peer id: /ip4/192.0.2.1/tcp/4001/p2p/12D3...")
 
 
+def _seconds(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("must be a finite number of seconds")
+    return parse_seconds(value) if isinstance(value, str) else value
+
+
+def _bytes(value: Any) -> Any:
+    return parse_bytes(value) if isinstance(value, str) else value
+
+
+# They mark their settings, so that these are shown with a unit.
+SECONDS: Final = BeforeValidator(_seconds)
+BYTES: Final = BeforeValidator(_bytes)
+Seconds = Annotated[float, SECONDS]
+Bytes = Annotated[int, BYTES]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 LocalOrigin = Annotated[str, AfterValidator(_local_origin)]
 OptionalHttpUrl = Annotated[str, AfterValidator(lambda text: text and _http_url(text))]

@@ -17,6 +17,7 @@ from typing import Final
 
 import structlog
 
+from content_gateway.files.permissions import open_own
 from content_gateway.sqlite.connection import FileOptions, connect
 from content_gateway.sqlite.database_files import DatabaseFiles
 
@@ -53,9 +54,8 @@ class Checkpointer:
     def start(self) -> None:
         """Start the thread; raises sqlite3.Error and OSError."""
         self._connection = connect(self._path, self._options, busy_ms=_BUSY_MS)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         # Its name is as old as the first release: processes of two versions exclude each other.
-        self._lock = os.open(f"{self._path}.folding", flags, 0o600)
+        self._lock = open_own(self._path.with_name(f"{self._path.name}.folding"))
         self._try_lock()
         self._thread.start()
 

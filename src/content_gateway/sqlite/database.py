@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar, cast
 
 from content_gateway.errors import StorageUnavailable, WrongSettings
+from content_gateway.files.permissions import refusal
 from content_gateway.sqlite.checkpointer import Checkpointer
 from content_gateway.sqlite.connection import FileOptions, connect, migrate
 from content_gateway.sqlite.database_files import DatabaseFiles
@@ -72,7 +73,8 @@ class Database:
         try:
             await asyncio.to_thread(self._open)
         except (OSError, sqlite3.Error) as wrong:
-            raise WrongSettings(f"data_dir: {self._path} cannot be used: {wrong}") from wrong
+            reason = refusal(self._path) or wrong
+            raise WrongSettings(f"data_dir: {self._path} cannot be used: {reason}") from wrong
         self.writes.start()
         self._watch = asyncio.create_task(self._files.watch(), name=f"{self._options.name} files")
         return self

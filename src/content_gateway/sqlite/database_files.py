@@ -18,7 +18,7 @@ from urllib.parse import quote
 import structlog
 
 from content_gateway.errors import StorageUnavailable, WrongSettings
-from content_gateway.files.permissions import tighten, tighten_folder
+from content_gateway.files.permissions import open_own, tighten, tighten_folder
 from content_gateway.sqlite.wal_index import FRAME_HEADER, INDEX_BYTES, WAL_HEADER, WalIndex
 
 CHECK_SECONDS: Final = 1.0
@@ -73,9 +73,9 @@ class DatabaseFiles:
                 f"data_dir: {wal} is there, and the database it belongs to is not: put {path.name}"
                 " back, or take both away"
             )
-        with suppress(FileExistsError):
+        if not path.exists():
             # Before SQLite opens it: any close of a file drops the process's fcntl locks on it.
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            os.close(open_own(path))
         tighten_folder(path.parent)
         if [file for file in self._paths if tighten(file)]:
             log.info("files were taken from other users", database=self._name, mode="0600")

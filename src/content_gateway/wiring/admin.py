@@ -31,7 +31,7 @@ async def admin_api(
     gateway: Application, settings: Settings, state: SharedState
 ) -> AsyncIterator[AdminApi]:
     """The admin listener's application, for the server whose *state* it is."""
-    checks = readiness_checks(gateway, settings.admin, lambda: state.is_stopping)
+    checks = readiness_checks(gateway, settings.admin, lambda: state.is_draining)
     readiness = Readiness(checks)
     metrics = Metrics(gateway, settings, state=state, readiness=readiness)
     started = datetime.now(UTC)
