@@ -19,12 +19,16 @@ SECONDS = 90
 _PYTHON = "/opt/python"
 # Where its library is: it was built for another folder.
 _LIBRARIES = f"LD_LIBRARY_PATH={_PYTHON}/lib"
-_SCRIPT_UNIT = """
+_PROGRAM = """#!/opt/content-gateway/bin/python
+from content_gateway.cli.main import main
+main()
+"""
+_SCRIPT_UNIT = f"""
 [Unit]
 After=basic.target systemd-journald.service
 [Service]
 Type=oneshot
-Environment=LD_LIBRARY_PATH=/opt/python/lib
+Environment={_LIBRARIES}
 ExecStart=/bin/bash /root/script
 StandardOutput=append:/root/said
 StandardError=inherit
@@ -41,19 +45,21 @@ def require_container() -> None:
             absent(f"{program} is not installed: run `make peers`")
 
 
-async def booted(folder: Path, script: str, files: dict[str, str]) -> str:
+async def booted(
+    folder: Path, script: str, files: dict[str, str], *, is_installed: bool = True
+) -> str:
     """What the bash *script* says that is run in a booted system with these *files*.
 
-    The service is in /opt/content-gateway, its units and its user are as docs/operating.md has
-    them. Raises TimeoutError where it does not end."""
+    The service is in /opt/content-gateway, deploy/ in /root/content-gateway; units and user are as
+    docs/operating.md has them if it *is_installed*. Raises TimeoutError where it does not end."""
     root = folder / "root"
-    _lay_out(root, {"/root/script": script, **files})
+    _lay_out(root, {"/root/script": script, **files}, is_installed=is_installed)
     python = Path(sys.base_prefix)
     command = ["systemd-nspawn", "--quiet", f"--directory={root}", "--boot"]
     command += ["--register=no", "--keep-unit", "--private-network", "--console=pipe"]
     command += ["--machine=content-gateway-test", "--link-journal=no"]
     command += [f"--bind-ro={path}" for path in ("/usr", ROOT / "src")]
-    command += [f"--bind-ro={python}:{_PYTHON}"]
+    command += [f"--bind-ro={python}:{_PYTHON}", f"--bind-ro={DEPLOY}:/root/content-gateway/deploy"]
     packages = Path(sys.prefix) / "lib" / f"python{_version()}" / "site-packages"
     command += [f"--bind-ro={packages}:/opt/content-gateway/lib/python{_version()}/site-packages"]
     with (folder / "console").open("wb") as console:
@@ -77,7 +83,7 @@ def _version() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def _lay_out(root: Path, files: dict[str, str]) -> None:
+def _lay_out(root: Path, files: dict[str, str], *, is_installed: bool) -> None:
     for name in ("usr", "etc", "var", "opt/content-gateway/bin", "root", "tmp", "run"):
         (root / name).mkdir(parents=True)
     for name in ("bin", "sbin", "lib", "lib64"):
@@ -87,30 +93,25 @@ def _lay_out(root: Path, files: dict[str, str]) -> None:
         shutil.copy(Path("/etc", name), root / "etc" / name)
     for name in ("pam.d", "security"):  # which runuser asks
         shutil.copytree(Path("/etc", name), root / "etc" / name)
-    units = root / "etc" / "systemd" / "system"
-    units.mkdir(parents=True)
-    for name in ("content-gateway.service", "content-gateway.socket"):
-        shutil.copy(DEPLOY / name, units / name)
-    sysusers = root / "etc" / "sysusers.d" / "content-gateway.conf"
-    sysusers.parent.mkdir()
-    shutil.copy(DEPLOY / "content-gateway.sysusers", sysusers)
-    bin_ = root / "opt" / "content-gateway" / "bin"
-    (bin_ / "python").symlink_to(f"{_PYTHON}/bin/python{_version()}")
-    (bin_.parent / "pyvenv.cfg").write_text(f"home = {_PYTHON}/bin\n")
-    program = bin_ / "content-gateway"
-    program.write_text(
-        "#!/opt/content-gateway/bin/python\nfrom content_gateway.cli.main import main\nmain()\n"
-    )
-    program.chmod(0o755)
-    (root / "etc" / "machine-id").write_text("0123456789abcdef0123456789abcdef\n")
-    (root / "etc" / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
-    (root / "etc" / "group").write_text("root:x:0:\n")
-    (units / "content-gateway.service.d").mkdir()
-    machine = units / "content-gateway.service.d" / "machine.conf"
-    machine.write_text(f"[Service]\nEnvironment={_LIBRARIES}\n")
-    (units / "script.service").write_text(_SCRIPT_UNIT)
-    (units / "default.target").write_text("[Unit]\nRequires=basic.target\nWants=script.service\n")
-    for path, text in files.items():
+    (root / "opt/content-gateway/bin/python").symlink_to(f"{_PYTHON}/bin/python{_version()}")
+    (root / "opt/content-gateway/bin/content-gateway").touch(0o755)
+    units = "/etc/systemd/system"
+    ours = {
+        "/opt/content-gateway/bin/content-gateway": _PROGRAM,
+        "/opt/content-gateway/pyvenv.cfg": f"home = {_PYTHON}/bin\n",
+        "/etc/machine-id": "0123456789abcdef0123456789abcdef\n",
+        "/etc/passwd": "root:x:0:0:root:/root:/bin/sh\n",
+        "/etc/group": "root:x:0:\n",
+        f"{units}/script.service": _SCRIPT_UNIT,
+        f"{units}/default.target": "[Unit]\nRequires=basic.target\nWants=script.service\n",
+        f"{units}/content-gateway.service.d/machine.conf": f"[Service]\nEnvironment={_LIBRARIES}\n",
+    }
+    if is_installed:
+        sysusers = (DEPLOY / "content-gateway.sysusers").read_text()
+        ours["/etc/sysusers.d/content-gateway.conf"] = sysusers
+        for name in ("content-gateway.service", "content-gateway.socket"):
+            ours[f"{units}/{name}"] = (DEPLOY / name).read_text()
+    for path, text in (ours | files).items():
         file = root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
