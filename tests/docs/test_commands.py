@@ -27,6 +27,8 @@ PAGES: dict[str, tuple[str, ...]] = {
     "docs/tasks/move-from-another-service.md": ("ipfs", "jq"),
     "docs/tasks/ipfs-pin-remote.md": ("ipfs",),
 }
+# Run as root in a systemd of their own, by tests/deploy/test_operating.py.
+ON_A_SERVER = {"docs/operating.md"}
 # The only commands that are shown and not run, and why.
 NOT_HERE = {
     "make test": "it would run this very test",
@@ -45,7 +47,7 @@ def _pages() -> list[str]:
 def test_no_command_is_left_out(page: str) -> None:
     """A page with commands is listed here, and says of each block what it is."""
     has_commands = any(block.language in RUN for block in blocks((ROOT / page).read_text()))
-    assert has_commands == (page in PAGES)
+    assert has_commands == (page in {*PAGES, *ON_A_SERVER})
 
 
 def test_what_is_not_run_here_exists() -> None:

@@ -1,0 +1,1 @@
+"""What deploy/ holds, run by the programs that it is for."""
