@@ -133,3 +133,4 @@ def test_the_configuration_is_shown_with_its_origins(tmp_path: Path) -> None:
     assert "hush" not in done.stdout
     assert "# CONTENT_GATEWAY_IPFS_CLUSTER__PASSWORD" in done.stdout
     assert "port = 8080  # default" in done.stdout
+    assert 'log.level = "info"  # default' in done.stdout.splitlines()

@@ -146,6 +146,7 @@ async def test_the_manager_is_told_how_the_service_is(
                 return told[-1]
 
     settings = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "200000"}
+    settings["CONTENT_GATEWAY_ADMIN__DRAIN"] = "1.5s"
     async with running("serve", tmp_path / "data", settings) as service:
         assert f"STATUS=Listening on {service.url}" in await hear("READY=1")
         await hear("WATCHDOG=1")
@@ -154,7 +155,7 @@ async def test_the_manager_is_told_how_the_service_is(
         await hear("READY=1")
         await hear("WATCHDOG=1")
         service.child.send_signal(signal.SIGTERM)
-        await hear("STOPPING=1")
+        assert "EXTEND_TIMEOUT_USEC=31500000" in await hear("STOPPING=1")
         assert await asyncio.to_thread(service.child.wait, 20) == 0
 
 

@@ -60,14 +60,16 @@ def data_option(function: F) -> F:
     )(function)
 
 
-def settings_options(function: Callable[..., None]) -> Callable[..., None]:
+def settings_options(
+    function: Callable[..., None], profile: Mapping[str, Any] | None = None
+) -> Callable[..., None]:
     """The options `--config` and `--data`: *function* gets `loaded`, the settings.
 
-    Raises WrongSettings."""
+    *profile* has the command's own defaults. Raises WrongSettings."""
 
     @wraps(function)
     def with_settings(*, config: Path | None, data: Path | None, **others: Any) -> None:
-        function(loaded=load(config, {"data_dir": data}, _QUIET), **others)
+        function(loaded=load(config, {"data_dir": data}, profile), **others)
 
     return config_option(data_option(with_settings))
 
@@ -76,7 +78,7 @@ def ledger_options(function: Callable[..., None]) -> Callable[..., None]:
     """The options of a command that works on a ledger: `existing_ledger` or `any_ledger`.
 
     *function* gets `loaded`, the settings, and `as_json`. Raises WrongSettings."""
-    return settings_options(json_option(function))
+    return settings_options(json_option(function), _QUIET)
 
 
 def any_ledger(function: Callable[..., None]) -> Callable[..., None]:

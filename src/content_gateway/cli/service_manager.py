@@ -54,10 +54,10 @@ class ServiceManager:
         if self._status is not None:
             self._send("READY=1")
 
-    def stopping(self, status: str) -> None:
-        """The service is on its way to the end; *status* is for people."""
+    def stopping(self, status: str, seconds: float) -> None:
+        """The service is on its way to the end, for *seconds* at most; *status* is for people."""
         self._status = None
-        self._send("STOPPING=1", f"STATUS={status}")
+        self._send("STOPPING=1", f"STATUS={status}", f"EXTEND_TIMEOUT_USEC={seconds * 1e6:.0f}")
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:

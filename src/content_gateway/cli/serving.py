@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # What the first name needs, and nothing before it: 60 to 100 ms of CPU.
 _FIRST_NEEDED: Final = "Crypto.Hash.keccak"
+# What a stop may take behind the drain: requests under way, then the databases.
+_STOP_SECONDS: Final = 30.0
 _NO_KEY: Final = (
     "Nobody has a key yet. Issue one, in another terminal and with the same settings:\n"
     "  content-gateway keys create --name NAME --scope resolve --scope pin"
@@ -77,7 +79,8 @@ async def _serve(
 
             def ending() -> None:
                 drain = chosen.admin.drain
-                manager.stopping(f"Draining for {drain:g} s" if drain else "Stopping")
+                status = f"Draining for {drain:g} s" if drain else "Stopping"
+                manager.stopping(status, drain + _STOP_SECONDS)
 
             server = make_server(
                 gateway.api,
