@@ -12,6 +12,7 @@ import msgspec
 
 from content_gateway.api_keys import SCOPES, IssuedKeys, KeyRecord
 from content_gateway.cli import common
+from content_gateway.cli.which_ledger import any_ledger, existing_ledger
 from content_gateway.codecs.quantities import parse_seconds
 from content_gateway.errors import GatewayError
 from content_gateway.settings.model import Settings
@@ -66,7 +67,7 @@ def command() -> None:
 )
 @click.option("--expires", type=_Lifetime(), help="Lifetime, as in 90d; without it, for ever.")
 @common.settings_options
-@common.any_ledger
+@any_ledger
 def create(
     *, name: str, scopes: tuple[str, ...], expires: timedelta | None, loaded: Loaded
 ) -> None:
@@ -81,7 +82,7 @@ def create(
 
 @command.command("list", epilog="Example: content-gateway keys list --json")
 @common.ledger_options
-@common.existing_ledger
+@existing_ledger
 def list_keys(*, loaded: Loaded, as_json: bool) -> None:
     """Print every key, without its secret."""
 
@@ -99,7 +100,7 @@ def list_keys(*, loaded: Loaded, as_json: bool) -> None:
 @command.command("rotate", epilog="Example: content-gateway keys rotate wallet-team")
 @click.argument("name")
 @common.settings_options
-@common.existing_ledger
+@existing_ledger
 def rotate(*, name: str, loaded: Loaded) -> None:
     """Give the key NAME a new secret and print it; the old one stops working, pins stay."""
     key = _with_keys(loaded, lambda keys: keys.rotate(name))
@@ -111,7 +112,7 @@ def rotate(*, name: str, loaded: Loaded) -> None:
 @command.command("revoke", epilog="Example: content-gateway keys revoke wallet-team")
 @click.argument("name")
 @common.settings_options
-@common.existing_ledger
+@existing_ledger
 def revoke(*, name: str, loaded: Loaded) -> None:
     """Stop the key NAME for good; its pins stay."""
     if not _with_keys(loaded, lambda keys: keys.revoke(name)):
