@@ -9,6 +9,7 @@ import pytest
 
 from content_gateway.cli import lockfile
 from content_gateway.cli.common import run
+from content_gateway.cli.which_ledger import has_ledger
 from content_gateway.errors import GatewayError
 from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.settings.model import Settings
@@ -27,6 +28,11 @@ def use(settings: Settings) -> None:
     run(write())
     with lockfile.held(settings, has_demo=False):
         assert lockfile.is_held(settings)
+
+
+def raise_unless(is_true: bool) -> None:
+    if not is_true:
+        raise GatewayError("it is not")
 
 
 def as_user(work: Callable[[], None]) -> str:
@@ -75,7 +81,8 @@ def test_what_root_leaves_belongs_to_the_owner_of_the_folder(folder: Path) -> No
 
 
 def test_who_may_not_use_a_ledger_is_told_whose_it_is(folder: Path) -> None:
-    """The folder, or a file in it; and what to do about it."""
+    """The folder, or a file in it; those who only read are told so too, and not that there is
+    none."""
     settings = Settings(data_dir=folder)
     use(settings)
     said = as_user(lambda: use(settings))
@@ -83,4 +90,12 @@ def test_who_may_not_use_a_ledger_is_told_whose_it_is(folder: Path) -> None:
     os.chown(folder, USER, USER)
     said = as_user(lambda: use(settings))
     assert f"{settings.ledger_path} belongs to root" in said
-    assert "chown -R" in said
+    assert (
+        as_user(lambda: raise_unless(has_ledger(settings))) == said.partition("data_dir: ")[2] + "."
+    )
+
+
+def test_who_looks_where_nobody_may_write_is_told_that_there_is_none(folder: Path) -> None:
+    """To read nothing needs no rights."""
+    folder.chmod(0o755)
+    assert as_user(lambda: raise_unless(not has_ledger(Settings(data_dir=folder / "a")))) == ""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from content_gateway.http.kinds import reference
+from content_gateway.http.error_reference import reference
 from content_gateway.model.content_state import ContentState
 from content_gateway.settings.model import PACKAGED_SPEC
 from tests.deploy.files import DEPLOY, check

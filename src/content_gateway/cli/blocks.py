@@ -2,6 +2,7 @@
 
 May run beside the service, on the same files. Progress goes to standard error."""
 
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -12,6 +13,7 @@ import msgspec
 from content_gateway.cli import common
 from content_gateway.cli.status_line import StatusLine
 from content_gateway.errors import GatewayError
+from content_gateway.files.permissions import refusal
 from content_gateway.settings.sources import Loaded
 
 if TYPE_CHECKING:
@@ -128,7 +130,9 @@ def _report_denied(denied: "Denied", as_json: bool) -> None:
 
 def _with_blocks(loaded: Loaded, ask: "Callable[[Blockstore], Awaitable[T]]") -> T:
     path = loaded.settings.blocks_path
-    if not path.exists():
+    if (reason := refusal(path, makes=False)) is not None:
+        raise GatewayError(f"{path} cannot be used: {reason}.")
+    if not os.path.exists(path):
         raise GatewayError(
             f"There is no block store at {path}; --data or --config says where the service's is."
         )

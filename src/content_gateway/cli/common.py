@@ -1,7 +1,6 @@
-"""What the subcommands share: options, the settings, which ledger, whose pins, running.
+"""What the subcommands share: options, the settings, whose pins, running.
 
-Here alone is decided which commands make a ledger (`any_ledger`) and which do not
-(`existing_ledger`). A service's life is in serving.py."""
+Which of them make a ledger is decided in which_ledger.py; a service's life is in serving.py."""
 
 import asyncio
 import os
@@ -17,7 +16,6 @@ from click.core import ParameterSource
 from content_gateway.api_keys import OpenKeys
 from content_gateway.cli import lockfile
 from content_gateway.errors import GatewayError, ScopeMissing
-from content_gateway.files.permissions import refusal
 from content_gateway.model.pins import PinStatus
 from content_gateway.settings import sources
 from content_gateway.settings.model import Settings
@@ -75,61 +73,10 @@ def settings_options(
 
 
 def ledger_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The options of a command that works on a ledger: `existing_ledger` or `any_ledger`.
+    """The options of a command that works on a ledger; which_ledger.py says what it may make.
 
     *function* gets `loaded`, the settings, and `as_json`. Raises WrongSettings."""
     return settings_options(json_option(function), _QUIET)
-
-
-def any_ledger(function: Callable[..., None]) -> Callable[..., None]:
-    """Let *function*, which gets `loaded`, make its ledger where there is none, and say so.
-
-    Stands below the options."""
-
-    @wraps(function)
-    def with_ledger(*, loaded: Loaded, **others: Any) -> None:
-        path = loaded.settings.ledger_path
-        if refusal(path) is None and not path.exists():
-            click.echo(f"A new ledger begins at {path}.", err=True)
-        function(loaded=loaded, **others)
-
-    return with_ledger
-
-
-def existing_ledger(function: Callable[..., None]) -> Callable[..., None]:
-    """Let *function*, which gets `loaded`, work on a ledger that exists, and say which one it is.
-
-    Stands below the options. GatewayError is raised where there is none: nothing is created."""
-
-    @wraps(function)
-    def with_ledger(*, loaded: Loaded, **others: Any) -> None:
-        if not has_ledger(loaded.settings):
-            raise GatewayError(
-                f"There is no ledger at {loaded.settings.ledger_path}; --data or --config says"
-                " where the service's is."
-            )
-        function(loaded=loaded, **others)
-
-    return with_ledger
-
-
-def has_ledger(settings: Settings) -> bool:
-    """Whether there is a ledger; if so, standard error is told which one it is.
-
-    Raises GatewayError where it cannot be used, or the data folder is missing."""
-    path = settings.ledger_path
-    if (reason := refusal(path)) is not None:
-        raise GatewayError(f"{path} cannot be used: {reason}.")
-    # A WAL alone is not passed over: what opens it says what is wrong.
-    if not any(file.exists() for file in (path, path.with_name(path.name + "-wal"))):
-        return False
-    if not settings.data_dir.is_dir():  # the ledger may be elsewhere (database.url)
-        raise GatewayError(
-            f"There is no folder {settings.data_dir}; --data or --config says where the service's"
-            " is."
-        )
-    click.echo(f"Ledger: {path}", err=True)
-    return True
 
 
 def key_option(function: F) -> F:

@@ -12,6 +12,7 @@ import msgspec
 
 from content_gateway.api_keys import SCOPES, IssuedKeys, KeyRecord
 from content_gateway.cli import common
+from content_gateway.cli.which_ledger import any_ledger, existing_ledger
 from content_gateway.codecs.quantities import parse_seconds
 from content_gateway.errors import GatewayError
 from content_gateway.model.allowance import LIMITS
@@ -112,7 +113,7 @@ def command() -> None:
     help="A limit of its own, as pins=1000; can be given more than once.",
 )
 @common.settings_options
-@common.any_ledger
+@any_ledger
 def create(
     *,
     name: str,
@@ -137,7 +138,7 @@ def create(
 
 @command.command("list", epilog="Example: content-gateway keys list --json")
 @common.ledger_options
-@common.existing_ledger
+@existing_ledger
 def list_keys(*, loaded: Loaded, as_json: bool) -> None:
     """Print every key, without its secret."""
 
@@ -155,7 +156,7 @@ def list_keys(*, loaded: Loaded, as_json: bool) -> None:
 @command.command("rotate", epilog="Example: content-gateway keys rotate wallet-team")
 @click.argument("name")
 @common.settings_options
-@common.existing_ledger
+@existing_ledger
 def rotate(*, name: str, loaded: Loaded) -> None:
     """Give the key NAME a new secret and print it; the old one stops working, pins stay."""
     key = _with_keys(loaded, lambda keys: keys.rotate(name))
@@ -167,7 +168,7 @@ def rotate(*, name: str, loaded: Loaded) -> None:
 @command.command("revoke", epilog="Example: content-gateway keys revoke wallet-team")
 @click.argument("name")
 @common.settings_options
-@common.existing_ledger
+@existing_ledger
 def revoke(*, name: str, loaded: Loaded) -> None:
     """Stop the key NAME for good; its pins stay."""
     if not _with_keys(loaded, lambda keys: keys.revoke(name)):

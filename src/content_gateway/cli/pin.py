@@ -16,6 +16,7 @@ from content_gateway.cli import common, pin_import, pin_view
 from content_gateway.cli.duration import Duration
 from content_gateway.cli.reconcile_if_idle import ReconcileIfIdle
 from content_gateway.cli.status_line import StatusLine, plain
+from content_gateway.cli.which_ledger import any_ledger, existing_ledger
 from content_gateway.errors import StorageUnavailable
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import PIN_STATES, ContentState
@@ -65,7 +66,7 @@ command.add_command(pin_import.import_pins)
 )
 @common.key_option
 @common.ledger_options
-@common.any_ledger
+@any_ledger
 def add(
     *,
     cid: str,
@@ -138,7 +139,7 @@ class _Adding:
 @click.argument("cid")
 @common.whose_options
 @common.ledger_options
-@common.existing_ledger
+@existing_ledger
 def status(*, cid: str, whose: common.Whose, loaded: Loaded, as_json: bool) -> None:
     """Print how far the backend is with the pin of CID."""
     parsed = Cid.parse(cid)
@@ -154,7 +155,7 @@ def status(*, cid: str, whose: common.Whose, loaded: Loaded, as_json: bool) -> N
 @click.argument("cid")
 @common.whose_options
 @common.ledger_options
-@common.existing_ledger
+@existing_ledger
 def remove(*, cid: str, whose: common.Whose, loaded: Loaded, as_json: bool) -> None:
     """Remove the pin of CID; the content leaves the backend with its last pin.
 
@@ -191,7 +192,7 @@ def remove(*, cid: str, whose: common.Whose, loaded: Loaded, as_json: bool) -> N
 @click.option("--all", "every", is_flag=True, help="All of them, page after page.")
 @common.whose_options
 @common.ledger_options
-@common.existing_ledger
+@existing_ledger
 def list_pins(
     *,
     states: tuple[str, ...],

@@ -16,6 +16,7 @@ from content_gateway.cli import common
 from content_gateway.cli.bulk_import import MAX_NAME, Import, Tally
 from content_gateway.cli.lines import lines_of
 from content_gateway.cli.status_line import StatusLine, plain
+from content_gateway.cli.which_ledger import any_ledger
 from content_gateway.errors import GatewayError
 from content_gateway.settings.sources import Loaded
 
@@ -36,7 +37,7 @@ def checked_name(ctx: click.Context, param: click.Parameter, value: str | None) 
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @common.key_option
 @common.ledger_options
-@common.any_ledger
+@any_ledger
 def import_pins(*, file: str, key: str | None, loaded: Loaded, as_json: bool) -> None:
     """Pin every CID in FILE (`-`: standard input), one a line.
 

@@ -23,6 +23,7 @@ from content_gateway.cli.health_view import (
 )
 from content_gateway.cli.reconcile_if_idle import ReconcileIfIdle
 from content_gateway.cli.status_line import StatusLine, plain
+from content_gateway.cli.which_ledger import any_ledger, existing_ledger
 from content_gateway.codecs.timestamps import rfc3339
 from content_gateway.errors import GatewayError, UpstreamError
 from content_gateway.model.backend_health import BackendHealth
@@ -55,7 +56,7 @@ def command() -> None:
 
 @command.command("report", epilog="Example: content-gateway reconcile report --json")
 @common.ledger_options
-@common.existing_ledger
+@existing_ledger
 def report(*, loaded: Loaded, as_json: bool) -> None:
     """Print how the backend is, the contents by state, why they wait, and the last resync."""
     _print(common.run_on(loaded.settings, _report_of), as_json)
@@ -70,7 +71,7 @@ def report(*, loaded: Loaded, as_json: bool) -> None:
     help="Stop after that; what is under way then goes on with the next service.",
 )
 @common.ledger_options
-@common.any_ledger
+@any_ledger
 def now(*, timeout: float, loaded: Loaded, as_json: bool) -> None:
     """Try everything that waits again, compare the ledger with the backend, and report.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from content_gateway.cli import common
+from content_gateway.cli.which_ledger import has_ledger
 from content_gateway.model.records import IpfsContent, IpnsContent, OtherContent, Resolution
 from content_gateway.settings.groups import DatabaseSettings
 from content_gateway.settings.model import Settings
@@ -51,7 +52,7 @@ def command(*, name: str, coin_type: str, fresh: bool, loaded: Loaded, as_json: 
 @contextmanager
 def _ledger(chosen: Settings) -> Iterator[Settings]:
     """*chosen*, and with a ledger for this one look-up where there is none."""
-    if common.has_ledger(chosen):
+    if has_ledger(chosen):
         yield chosen
         return
     click.echo(f"There is no ledger at {chosen.ledger_path}: the answer is kept nowhere.", err=True)

@@ -50,10 +50,10 @@ def open_own(path: Path) -> int:
     return file
 
 
-def refusal(path: Path) -> str | None:
-    """Why this process may not read and write the file at *path*, or make it, in words.
+def refusal(path: Path, *, makes: bool = True) -> str | None:
+    """Why this process may not read and write the file at *path*, in words.
 
-    None where it is not for somebody else's rights."""
+    Nor make it, if it *makes* what is missing. None where it is not for somebody else's rights."""
     if os.geteuid() == 0:
         return None
     *folders, file = (*reversed(path.absolute().parents), path.absolute())
@@ -66,18 +66,15 @@ def refusal(path: Path) -> str | None:
             return _belongs_to_another(folder)
     if file.exists():
         return None if os.access(file, os.R_OK | os.W_OK) else _belongs_to_another(file)
-    return None if os.access(reached, os.W_OK) else _belongs_to_another(reached)
+    return None if not makes or os.access(reached, os.W_OK) else _belongs_to_another(reached)
 
 
 def _belongs_to_another(path: Path) -> str | None:
-    """What to do about *path*, which this process may not use, if it is somebody else's."""
+    """Whose *path* is, which this process may not use, and what to do, if it is not its own."""
     if path.stat().st_uid == os.geteuid():
         return None
     owner, we = _user(path.stat().st_uid), _user(os.geteuid())
-    return (
-        f"{path} belongs to {owner}, and this runs as {we}: run it as {owner}, or give what is"
-        f" there to {we} (chown -R)"
-    )
+    return f"{path} belongs to {owner}, and this runs as {we}: run it as {owner}, or elsewhere"
 
 
 def _user(number: int) -> str:
