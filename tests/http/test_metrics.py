@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 
 from tests.cli.command import cids
+from tests.deploy.metrics import METRICS, OF_THE_LIBRARY
 from tests.process import Running, running
 from tests.world.peers import free_port
 
@@ -127,3 +128,13 @@ async def test_a_ledger_that_is_gone_is_told_and_no_error(tmp_path: Path, path: 
         status, text = await ask(f"{admin}{path}")
         assert status == 200
         assert "content_gateway_build_info" in text or "Backlog" in text
+
+
+async def test_each_metric_is_one_that_the_page_has(tmp_path: Path) -> None:
+    """What /metrics says, and the list that rules, dashboard and docs/operating.md are held to."""
+    async with watched(tmp_path) as (_, admin):
+        _, text = await ask(f"{admin}/metrics")
+    named = set(re.findall(r"^# TYPE (\S+) \w+$", text, re.MULTILINE))
+    ours = {name for name in named if not name.endswith("_created")}
+    assert {name for name in ours if name.startswith("content_gateway_")} == METRICS
+    assert ours - METRICS <= OF_THE_LIBRARY
