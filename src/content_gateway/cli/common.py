@@ -33,6 +33,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 OPERATOR: Final = "operator"
 KEY_VARIABLE: Final = "CONTENT_GATEWAY_KEY"
 CONFIG_VARIABLE: Final = "CONTENT_GATEWAY_CONFIG"
+# Of `pin import --from-psa`: what has the access token, or the file that has it.
+TOKEN_VARIABLE: Final = "CONTENT_GATEWAY_PSA_TOKEN"  # noqa: S105 - its name only
+TOKEN_FILE_VARIABLE: Final = TOKEN_VARIABLE + "_FILE"
 INTERRUPTED: Final = 130  # as shells have it: 128 and the number of SIGINT
 
 # What the first name needs, and nothing before it: 60 to 100 ms of CPU.
@@ -126,7 +129,7 @@ def load(
     profile: Mapping[str, Any] | None = None,
 ) -> Loaded:
     """The settings of this process, and logging set up by them; raises WrongSettings."""
-    own = (KEY_VARIABLE, CONFIG_VARIABLE)  # of the options
+    own = (KEY_VARIABLE, CONFIG_VARIABLE, TOKEN_VARIABLE, TOKEN_FILE_VARIABLE)  # of the options
     environ = {name: value for name, value in os.environ.items() if name not in own}
     loaded = sources.load(
         environ=environ, config=config, command_line=command_line, profile=profile
