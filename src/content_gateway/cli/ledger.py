@@ -5,7 +5,6 @@ How a copy is made is in sqlite/backup.py, what a sound ledger is in ledger/insp
 
 import os
 import sqlite3
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ import click
 import msgspec
 
 from content_gateway.cli import common, lockfile
+from content_gateway.cli.output_file import refuse_to_replace
 from content_gateway.cli.status_line import bytes_text, plain
 from content_gateway.errors import GatewayError
 from content_gateway.ledger.inspection import Inspection, inspect
@@ -44,12 +44,12 @@ def backup(*, file: Path, force: bool, loaded: Loaded, as_json: bool) -> None:
 
     While the service runs, too: it is not held up. FILE is for its owner only, and is complete
     or not there. The embedded store's blocks are not in it."""
-    ledger = _existing(loaded.settings)
-    _refuse_to_replace(file, force=force)
+    ledger = existing(loaded.settings)
+    refuse_to_replace(file, force=force)
     with _copied(ledger, file) as (copy, found):
         if found.findings:
             raise GatewayError(f"Nothing was written: the ledger is broken. {_first(found)}")
-        _refuse_to_replace(file, force=force)
+        refuse_to_replace(file, force=force)
         copy.replace(file)
         copies.sync(file.absolute().parent)
     size = file.stat().st_size
@@ -95,7 +95,7 @@ def check(*, loaded: Loaded, as_json: bool) -> None:
     """Read all of the ledger, and say what is wrong with it; changes nothing.
 
     Ends with status 1 if anything is."""
-    ledger = _existing(loaded.settings)
+    ledger = existing(loaded.settings)
     found = _inspected(ledger)
     if as_json:
         _print_json({"ledger": str(ledger), **_numbers(found), "findings": found.findings})
@@ -139,23 +139,12 @@ def _inspected(path: Path, named: Path | None = None) -> Inspection:
         raise GatewayError(f"{named or path}: {wrong.detail}") from wrong
 
 
-def _existing(settings: Settings) -> Path:
+def existing(settings: Settings) -> Path:
     """The ledger's path; raises GatewayError where there is none, and creates nothing."""
     ledger = settings.ledger_path
     if not ledger.is_file():
         raise GatewayError(f"There is no ledger at {ledger}: --config or --data says where it is.")
     return ledger
-
-
-def _refuse_to_replace(file: Path, *, force: bool) -> None:
-    try:
-        mode = file.stat().st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISREG(mode):
-        raise GatewayError(f"{file} is no regular file.")
-    if not force:
-        raise GatewayError(f"{file} is there already; --force replaces it.")
 
 
 def _put_aside(ledger: Path) -> Path | None:

@@ -17,7 +17,7 @@ _COMMANDS: Final = {
     "serve": "the service, from settings",
     "keys": "create, list, rotate and revoke API keys",
     "resolve": "what a domain points at",
-    "pin": "add, follow, list, remove and import pins",
+    "pin": "add, follow, list, remove, import and export pins",
     "reconcile": "reconcile pins now, and report what waits",
     "ledger": "back up, restore and check the ledger",
     "blocks": "verify the embedded store's blocks",
