@@ -35,8 +35,9 @@ class Entry:
 @dataclass(slots=True)
 class Tally:
     """How far an import is: *read* entries were read, *refusals* are the first that cannot be
-    pinned, with the reasons. *obstacle* is why it pauses, None if it does not. *notes* are for
-    people at the end; it *is_whole* unless the source has more than it gives."""
+    pinned, with the reasons. *obstacle* is why it pauses, None if it does not; *doing*, what else
+    there is to say of its progress. *notes* are for people at the end; it *is_whole* unless the
+    source has more than it gives."""
 
     read: int = 0
     added: int = 0
@@ -44,6 +45,7 @@ class Tally:
     invalid: int = 0
     refusals: list[tuple[int, str]] = field(default_factory=list)
     obstacle: str | None = None
+    doing: str = ""
     notes: list[str] = field(default_factory=list)
     is_whole: bool = True
 

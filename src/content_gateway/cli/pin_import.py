@@ -2,8 +2,8 @@
 
 Each source gives entries to one import (bulk_import.py), which adds them while they are read, so
 that a source may have any size; what is pinned already is passed over, so that an import that was
-interrupted is simply run again. What a source is like is left to import_lines.py and
-import_psa.py."""
+interrupted is simply run again. What a source is like is left to import_lines.py, import_psa.py
+and import_car.py."""
 
 import asyncio
 import os
@@ -22,6 +22,7 @@ from content_gateway.cli.lines import lines_of
 from content_gateway.cli.pin_objects import MAX_NAME
 from content_gateway.cli.status_line import StatusLine, plain
 from content_gateway.errors import GatewayError
+from content_gateway.model.cid import Cid
 from content_gateway.pins.origins import OriginRules
 from content_gateway.settings.model import Settings
 from content_gateway.settings.sources import Loaded
@@ -89,6 +90,14 @@ def checked_name(ctx: click.Context, param: click.Parameter, value: str | None) 
 @click.option(
     "--plain-http", is_flag=True, help="With --from-psa: let the token be read on the way."
 )
+@click.option("--car", "is_car", is_flag=True, help="FILE is a CAR, whatever its name.")
+@click.option(
+    "--root",
+    "roots",
+    metavar="CID",
+    multiple=True,
+    help="Of a CAR: pin this, and not the roots that it names; can be given more than once.",
+)
 @common.key_option
 @common.ledger_options
 def import_pins(
@@ -97,22 +106,30 @@ def import_pins(
     from_psa: str | None,
     statuses: tuple[str, ...],
     plain_http: bool,
+    is_car: bool,
+    roots: tuple[str, ...],
     key: str | None,
     loaded: Loaded,
     as_json: bool,
 ) -> None:
-    """Pin every CID in FILE (`-`: standard input), one a line; or all that another service pins.
+    """Pin every CID in FILE (`-`: standard input), one a line; what a CAR has; or all that another
+    service pins.
 
     On a line a name may follow a CID after white space; or it is an object as `pin export` writes
-    them. Blank lines and those that begin with # are passed over. What is pinned already stays as
-    it is, so an import that broke off is run again. Ends with status 1 if an entry cannot be
-    pinned; all the others are."""
+    them. Blank lines and those that begin with # are passed over. A FILE with the name *.car is a
+    CAR: its blocks go to the embedded store, and its roots are pinned. What is pinned already
+    stays as it is, so an import that broke off is run again. Ends with status 1 if an entry cannot
+    be pinned; all the others are."""
     if (file is None) is (from_psa is None):
         raise click.UsageError("Either FILE or --from-psa URL says what to import.")
+    if from_psa is not None and (is_car or roots):
+        raise click.UsageError("--car and --root go with FILE.")
     if from_psa is None and (statuses or plain_http):
         raise click.UsageError("--status and --plain-http go with --from-psa.")
     if from_psa is not None:
         source = _psa(from_psa, statuses or _USUAL, plain_http=plain_http)
+    elif is_car or roots or str(file).endswith(".car"):
+        source = _car(str(file), tuple(map(Cid.parse, roots)), loaded.settings)
     else:
         source = _lines(str(file))
     tally = Tally()
@@ -144,7 +161,6 @@ def _lines(file: str) -> _Source:
 def _psa(url: str, statuses: tuple[str, ...], *, plain_http: bool) -> _Source:
     """The pins of the service at *url*; raises WrongSettings and GatewayError."""
     from content_gateway.cli.import_psa import CursorFile, PsaImport, token_from
-    from content_gateway.model.cid import Cid
     from content_gateway.wiring.pinning_services import check_url, opened_service
 
     check_url(url, plain=plain_http)
@@ -173,6 +189,21 @@ def _psa(url: str, statuses: tuple[str, ...], *, plain_http: bool) -> _Source:
     return _Source("pin", take, secret=token)
 
 
+def _car(file: str, roots: tuple[Cid, ...], settings: Settings) -> _Source:
+    """The *roots* of the CAR *file*; raises GatewayError where no blocks are kept by us."""
+    from content_gateway.cli.import_car import CarImport, check_backend, seekable
+
+    check_backend(settings)
+
+    async def take(target: _Target) -> None:
+        store = target.gateway.store
+        assert store is not None  # noqa: S101 - by check_backend
+        with seekable(file, settings) as stream:
+            await CarImport(store, roots, target.importing, stream).run()
+
+    return _Source("root", take)
+
+
 async def _import(
     gateway: "Application", loaded: Loaded, key: str | None, source: _Source, tally: Tally
 ) -> None:
@@ -193,6 +224,8 @@ async def _show(line: StatusLine, tally: Tally, noun: str) -> None:
         await asyncio.sleep(_BETWEEN_LINES)
         rate = tally.read / max(time.monotonic() - began, 0.001)
         text = f"{_counts(tally)} of {tally.read:,} {noun}s, {rate:,.0f}/s"
+        if tally.doing:
+            text = f"{tally.doing}; {text}"
         if tally.obstacle is not None:
             text += f"; trying again: {plain(tally.obstacle)}"
         line.show(text, news=tally.obstacle != obstacle)
