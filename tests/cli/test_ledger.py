@@ -183,6 +183,20 @@ def test_what_was_there_is_kept_aside(data: Path) -> None:
     assert run(data, "ledger", "check").returncode == 0
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_what_root_restores_belongs_to_the_service(data: Path) -> None:
+    """To the folder's owner, or to that of the ledger which was there: a service of its own user
+    could not open it otherwise."""
+    copy, folder = data.parent / "copy.sqlite", data.parent / "new"
+    assert run(data, "ledger", "backup", str(copy)).returncode == 0
+    folder.mkdir(0o700)
+    os.chown(folder, 12_345, 12_346)
+    assert run(folder, "ledger", "restore", str(copy)).returncode == 0
+    assert run(folder, "ledger", "restore", str(copy)).returncode == 0
+    owners = {(path.stat().st_uid, path.stat().st_gid) for path in folder.glob("ledger.sqlite*")}
+    assert owners == {(12_345, 12_346)}
+
+
 def test_what_is_no_ledger_is_not_restored(data: Path) -> None:
     """Text, an empty file, another database, a newer ledger, a torn one, a pipe, the ledger itself:
     each is refused in words, and the ledger stays as it was."""

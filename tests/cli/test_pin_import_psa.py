@@ -48,11 +48,13 @@ def fill(other: fakes.PinningService, count: int, *, apart: float = 1.0) -> None
 async def imported(
     folder: Path, other: fakes.PinningService, *arguments: str, token: str = fakes.TOKEN
 ) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-    """The finished command and its counts."""
+    """The finished command and its counts; the token is nowhere in what it said and wrote."""
     command = ("pin", "import", "--from-psa", f"{other.url}/api", "--json", *arguments)
-    done = await asyncio.to_thread(run, folder, *command, PSA_TOKEN=token)
+    done = await asyncio.to_thread(run, folder, *command, PSA_TOKEN=token, LOG__LEVEL="debug")
     assert "Traceback" not in done.stderr
     assert fakes.TOKEN not in done.stdout + done.stderr
+    for path in folder.rglob("*"):
+        assert fakes.TOKEN.encode() not in (path.read_bytes() if path.is_file() else b""), path
     return done, json.loads(done.stdout) if done.stdout else {}
 
 
@@ -286,8 +288,8 @@ async def test_what_does_not_pass_is_told_in_words(
     followed. The token is sent as it should be, and no compression is asked for."""
     fill(other, 3)
     with case("token"):
-        done, _ = await imported(tmp_path, other, token="another")
-        assert done.stderr == "It refuses the access token (401).\n"
+        done, _ = await imported(tmp_path, other, token=fakes.TOKEN + "x")
+        assert done.stderr.endswith("It refuses the access token (401).\n")
     with case("redirect"):
         other.misbehave("redirect")
         done, _ = await imported(tmp_path, other)
@@ -302,7 +304,7 @@ async def test_what_does_not_pass_is_told_in_words(
     assert kept(tmp_path) == set()
     done, _ = await imported(tmp_path, other)
     assert done.returncode == 0
-    assert other.authorizations == {"Bearer another", f"Bearer {fakes.TOKEN}"}
+    assert other.authorizations == {f"Bearer {fakes.TOKEN}x", f"Bearer {fakes.TOKEN}"}
     assert other.codings == {"identity"}
 
 

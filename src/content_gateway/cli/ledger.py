@@ -18,6 +18,7 @@ from content_gateway.cli import common, lockfile
 from content_gateway.cli.output_file import refuse_to_replace
 from content_gateway.cli.status_line import bytes_text, plain
 from content_gateway.errors import GatewayError
+from content_gateway.files.permissions import give_to_owner_of
 from content_gateway.ledger.inspection import Inspection, inspect
 from content_gateway.settings.model import Settings
 from content_gateway.settings.sources import Loaded
@@ -76,6 +77,7 @@ def restore(*, file: Path, loaded: Loaded, as_json: bool) -> None:
     with lockfile.alone(loaded.settings), _copied(file, ledger) as (copy, found):
         if found.findings:
             raise GatewayError(f"{file} is broken, and nothing was changed. {_first(found)}")
+        give_to_owner_of(copy, ledger if ledger.exists() else ledger.parent)
         aside = _put_aside(ledger)
         copy.replace(ledger)
         copies.sync(ledger.absolute().parent)

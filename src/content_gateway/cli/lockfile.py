@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from content_gateway.errors import GatewayError, WrongSettings
-from content_gateway.files.permissions import tighten
+from content_gateway.files.permissions import give_to_owner_of, tighten
 from content_gateway.settings.model import Settings
 
 _SIZE: Final = 256  # always as long, so that one write replaces all of it
@@ -64,6 +64,7 @@ def alone(settings: Settings) -> Iterator[None]:
     path = _path(settings)
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        give_to_owner_of(path, path.parent)
     except OSError as wrong:
         raise GatewayError(f"{path} cannot be used: {wrong.strerror}.") from wrong
     try:

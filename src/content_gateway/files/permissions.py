@@ -1,6 +1,6 @@
 """Who may read our files: nobody but us, also where an earlier version was laxer.
 
-Knows modes and owners (chmod(2)), and which files a data folder holds."""
+Knows modes and owners (chmod(2), chown(2)), and which files a data folder holds."""
 
 import os
 import stat
@@ -29,6 +29,15 @@ def tighten(path: Path, mode: int = 0o600) -> bool:
     except OSError:
         return False
     return True
+
+
+def give_to_owner_of(path: Path, other: Path) -> None:
+    """Give *path* to whoever *other* belongs to, where we are root: a service is somebody else.
+
+    Raises OSError."""
+    if os.geteuid() == 0:
+        found = other.stat()
+        os.chown(path, found.st_uid, found.st_gid)
 
 
 def tighten_folder(folder: Path) -> None:
