@@ -13,11 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from content_gateway.cli.bulk_import import UNDER_WAY, Import, Tally, parse_line
+from content_gateway.cli.bulk_import import UNDER_WAY, Entry, Import, Tally
+from content_gateway.cli.import_lines import parse_line
 from content_gateway.cli.lines import MAX_LINE, numbered
 from content_gateway.errors import Blocked, GatewayError, StorageUnavailable
 from content_gateway.model.cid import Cid
 from content_gateway.model.pins import Label, Pin
+from content_gateway.pins.origins import OriginRules
 from tests.cli.command import cids
 
 
@@ -45,9 +47,9 @@ class Ledger:
         return Pin(cid, spelling, datetime.now(UTC), label)
 
 
-async def source_of(lines: Iterable[str]) -> AsyncIterator[tuple[int, bytes | None]]:
-    for number, line in enumerate(lines, 1):
-        yield number, line.encode()
+async def source_of(spellings: Iterable[str]) -> AsyncIterator[Entry]:
+    for number, cid in enumerate(spellings, 1):
+        yield Entry(number, cid)
 
 
 class Pieces(io.RawIOBase):
@@ -93,22 +95,24 @@ def test_a_line_without_end_is_not_kept_in_memory() -> None:
     [
         (b"", None),
         (b"  # a comment", None),
-        (b"cid", ("cid", None)),
-        (b" cid \r", ("cid", None)),
-        (b"cid  my site ", ("cid", "my site")),
-        (b"\xef\xbb\xbfcid", ("cid", None)),
+        (b"cid", ("cid", Label())),
+        (b" cid \r", ("cid", Label())),
+        (b"cid  my site ", ("cid", Label("my site"))),
+        (b"\xef\xbb\xbfcid", ("cid", Label())),
+        (b'{"cid":"cid","name":"my site","status":"failed"}', ("cid", Label("my site"))),
+        (b' {"cid":"cid","meta":{"a":"b"}}', ("cid", Label(meta={"a": "b"}))),
     ],
 )
 def test_a_line_is_a_cid_and_perhaps_a_name(line: bytes, meant: object) -> None:
     """Blanks, comments, the marks of other systems' editors."""
-    assert parse_line(line) == meant
+    assert parse_line(line, OriginRules()) == meant
 
 
 @pytest.mark.parametrize("line", [None, b"\xff\xfe", b"cid " + b"n" * 256, b"cid a\0b"])
 def test_a_line_that_is_none_is_refused(line: bytes | None) -> None:
     """Too long, not text, a name that is too long or has a NUL in it."""
     with pytest.raises(ValueError, match=r"bytes|UTF-8|characters|NUL"):
-        parse_line(line)
+        parse_line(line, OriginRules())
 
 
 async def test_many_pins_are_under_way_at_once_and_never_too_many() -> None:
@@ -116,7 +120,7 @@ async def test_many_pins_are_under_way_at_once_and_never_too_many() -> None:
     ledger, tally = Ledger(), Tally()
     await Import(ledger.add, tally).run(source_of(cids(2_000)))
     assert ledger.most_under_way == UNDER_WAY
-    assert (tally.added, tally.there, tally.lines) == (2_000, 0, 2_000)
+    assert (tally.added, tally.there, tally.read) == (2_000, 0, 2_000)
 
 
 async def test_a_busy_ledger_loses_no_line() -> None:
@@ -157,8 +161,8 @@ async def test_a_source_that_breaks_off_is_an_error() -> None:
     """What came before is pinned, and the end is not taken for the end of the file."""
     ledger, tally = Ledger(), Tally()
 
-    async def source() -> AsyncIterator[tuple[int, bytes | None]]:
-        yield 1, cids(1)[0].encode()
+    async def source() -> AsyncIterator[Entry]:
+        yield Entry(1, cids(1)[0])
         raise OSError(5, "Input/output error")
 
     with pytest.raises(GatewayError, match="Input/output error"):

@@ -1,8 +1,8 @@
-"""Bulk import: adds a pin for each line, a limited number of them at the same time.
+"""Bulk import: adds a pin for each entry, a limited number of them at the same time.
 
-Knows the format of a line, and that the ledger commits concurrent writes in groups. Reading lines
-is left to lines.py, writing pins to the caller. A pin that exists costs next to nothing, so an
-import that was interrupted is run again from the start."""
+Knows that the ledger commits concurrent writes in groups, and that a pin which exists costs next to
+nothing, so that an import which was interrupted is run again. Where entries come from is left to
+import_lines.py, import_psa.py and import_car.py, writing pins to the caller."""
 
 import asyncio
 import random
@@ -10,12 +10,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from content_gateway.cli.lines import MAX_LINE
 from content_gateway.errors import Blocked, GatewayError, InvalidCid, StorageUnavailable
-from content_gateway.model.pins import Label, Pin
+from content_gateway.model.pins import NO_LABEL, Label, Pin
 
 UNDER_WAY: Final = 256  # as many as the ledger commits in one group
-MAX_NAME: Final = 255
 SHOWN_REFUSALS: Final = 20
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
@@ -24,42 +22,37 @@ _PATIENCE: Final = 300.0
 Add = Callable[[str, Label], Awaitable[Pin | None]]
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a source says should be pinned, counted from 1; or why it cannot be, in *refusal*."""
+
+    number: int
+    cid: str = ""
+    label: Label = NO_LABEL
+    refusal: str | None = None
+
+
 @dataclass(slots=True)
 class Tally:
-    """How far an import is; *lines* were read, and *refusals* are the first that cannot be pinned,
-    with the reasons. *obstacle* is why it pauses, None if it does not."""
+    """How far an import is: *read* entries were read, *refusals* are the first that cannot be
+    pinned, with the reasons. *obstacle* is why it pauses, None if it does not; *doing*, what else
+    there is to say of its progress. *notes* are for people at the end; it *is_whole* unless the
+    source has more than it gives."""
 
-    lines: int = 0
+    read: int = 0
     added: int = 0
     there: int = 0
     invalid: int = 0
     refusals: list[tuple[int, str]] = field(default_factory=list)
     obstacle: str | None = None
+    doing: str = ""
+    notes: list[str] = field(default_factory=list)
+    is_whole: bool = True
 
     def refuse(self, number: int, reason: str) -> None:
-        """Take note that the line *number* cannot be pinned."""
+        """Take note that the entry *number* cannot be pinned."""
         self.invalid += 1
         self.refusals = sorted([*self.refusals, (number, reason)])[:SHOWN_REFUSALS]
-
-
-def parse_line(line: bytes | None) -> tuple[str, str | None] | None:
-    """The CID and the name on a line, None for one that says nothing; ValueError says what is
-    wrong with it. The CID itself is not checked."""
-    if line is None:
-        raise ValueError(f"It has more than {MAX_LINE} bytes.")
-    try:
-        text = line.decode().removeprefix("\ufeff").strip()
-    except UnicodeDecodeError:
-        raise ValueError("It is not UTF-8.") from None
-    if not text or text.startswith("#"):
-        return None
-    cid, *names = text.split(None, 1)
-    name = names[0] if names else None
-    if name is not None and len(name) > MAX_NAME:
-        raise ValueError(f"The name has more than {MAX_NAME} characters.")
-    if name is not None and "\0" in name:
-        raise ValueError("The name has a NUL in it.")
-    return cid, name
 
 
 class Import:
@@ -73,44 +66,38 @@ class Import:
         self._kept_at = 0.0
         self._broken: GatewayError | None = None
 
-    async def run(self, lines: AsyncIterator[tuple[int, bytes | None]]) -> None:
-        """Pin what is on *lines*; returns when all of it is kept.
+    async def run(self, entries: AsyncIterator[Entry]) -> None:
+        """Pin all *entries*; returns when they are kept, and can be called again for more.
 
-        Raises StorageUnavailable after a long outage, GatewayError for lines that cannot be
+        Raises StorageUnavailable after a long outage, GatewayError for entries that cannot be
         read."""
         self._kept_at = asyncio.get_running_loop().time()
         async with asyncio.TaskGroup() as group:
             try:
-                await self._hand_out(lines, group)
+                await self._hand_out(entries, group)
             except OSError as wrong:
-                self._broken = GatewayError(f"The lines cannot be read: {wrong.strerror}.")
+                self._broken = GatewayError(f"The source cannot be read: {wrong.strerror}.")
         if self._broken is not None:
             raise self._broken
 
-    async def _hand_out(
-        self, lines: AsyncIterator[tuple[int, bytes | None]], group: asyncio.TaskGroup
-    ) -> None:
-        async for number, line in lines:
-            self.tally.lines = number
-            try:
-                parsed = parse_line(line)
-            except ValueError as wrong:
-                self.tally.refuse(number, str(wrong))
-                continue
-            if parsed is None:
+    async def _hand_out(self, entries: AsyncIterator[Entry], group: asyncio.TaskGroup) -> None:
+        async for entry in entries:
+            self.tally.read = entry.number
+            if entry.refusal is not None:
+                self.tally.refuse(entry.number, entry.refusal)
                 continue
             await self._slots.acquire()
             if self._broken is not None:
                 return
-            group.create_task(self._pin(number, *parsed))
+            group.create_task(self._pin(entry))
 
-    async def _pin(self, number: int, cid: str, name: str | None) -> None:
+    async def _pin(self, entry: Entry) -> None:
         try:
-            pin = await self._kept(cid, Label(name))
+            pin = await self._kept(entry.cid, entry.label)
         except InvalidCid as wrong:
-            self.tally.refuse(number, wrong.detail)
+            self.tally.refuse(entry.number, wrong.detail)
         except Blocked:
-            self.tally.refuse(number, "It is blocked.")
+            self.tally.refuse(entry.number, "It is blocked.")
         except GatewayError as wrong:
             self._broken = wrong
         else:

@@ -32,6 +32,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 OPERATOR: Final = "operator"
 KEY_VARIABLE: Final = "CONTENT_GATEWAY_KEY"
 CONFIG_VARIABLE: Final = "CONTENT_GATEWAY_CONFIG"
+# Of `pin import --from-psa`: what has the access token, or the file that has it.
+TOKEN_VARIABLE: Final = "CONTENT_GATEWAY_PSA_TOKEN"  # noqa: S105 - its name only
+TOKEN_FILE_VARIABLE: Final = TOKEN_VARIABLE + "_FILE"
 INTERRUPTED: Final = 130  # as shells have it: 128 and the number of SIGINT
 
 # A command that is over soon says what went wrong itself.
@@ -141,7 +144,7 @@ def read(
     profile: Mapping[str, Any] | None = None,
 ) -> Loaded:
     """The settings as they are now, from all sources; raises WrongSettings."""
-    own = (KEY_VARIABLE, CONFIG_VARIABLE)  # of the options
+    own = (KEY_VARIABLE, CONFIG_VARIABLE, TOKEN_VARIABLE, TOKEN_FILE_VARIABLE)  # of the options
     environ = {name: value for name, value in os.environ.items() if name not in own}
     return sources.load(environ=environ, config=config, command_line=command_line, profile=profile)
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from typing import BinaryIO, Final
 
-MAX_LINE: Final = 4096
+MAX_LINE: Final = 8192  # as JSON, a pin with a full label and a long CID
 _LINES_AHEAD: Final = 1024
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from content_gateway.errors import WrongSettings
+from content_gateway.errors import GatewayError, WrongSettings
 from content_gateway.files.permissions import open_own, refusal, tighten
 from content_gateway.settings.model import Settings
 
@@ -51,6 +51,28 @@ def held(settings: Settings, *, has_demo: bool) -> Iterator[None]:
             _take(file, mark)
         except OSError as wrong:  # a full disk
             raise WrongSettings(f"data_dir: {path} cannot be written: {wrong}") from wrong
+        yield
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def alone(settings: Settings) -> Iterator[None]:
+    """While entered, no service of the ledger runs, and none starts; raises GatewayError.
+
+    The last service's mark stays as it is; a file without one says nothing."""
+    path = _path(settings)
+    try:
+        file = open_own(path)
+    except OSError as wrong:
+        raise GatewayError(f"{path} cannot be used: {wrong.strerror}.") from wrong
+    try:
+        for _ in range(_PROBES):
+            if _locked(file, fcntl.LOCK_EX):
+                break
+            _pause()
+        else:
+            raise GatewayError("A service runs on this ledger: stop it first.")
         yield
     finally:
         os.close(file)

@@ -17,8 +17,9 @@ _COMMANDS: Final = {
     "serve": "the service, from settings",
     "keys": "create, list, rotate and revoke API keys",
     "resolve": "what a domain points at",
-    "pin": "add, follow, list, remove and import pins",
+    "pin": "add, follow, list, remove, import and export pins",
     "reconcile": "reconcile pins now, and report what waits",
+    "ledger": "back up, restore and check the ledger",
     "blocks": "verify the embedded store's blocks",
     "config": "show and check the settings, write a file of them",
 }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from content_gateway.cli import common, pin_import, pin_view
+from content_gateway.cli import common, pin_export, pin_import, pin_view
 from content_gateway.cli.duration import Duration
 from content_gateway.cli.reconcile_if_idle import ReconcileIfIdle
 from content_gateway.cli.status_line import StatusLine, plain
@@ -49,10 +49,11 @@ _RELEASED: Final = ("released", "Pin removed")
 
 @click.group("pin", epilog="Example: content-gateway pin add bafy... --wait")
 def command() -> None:
-    """Add, follow, list, remove and import pins."""
+    """Add, follow, list, remove, import and export pins."""
 
 
 command.add_command(pin_import.import_pins)
+command.add_command(pin_export.export)
 
 
 @command.command("add", epilog="Example: content-gateway pin add bafy... --wait --timeout 600")

@@ -1,7 +1,7 @@
 """Who may read our files: nobody but us, also where an earlier version was laxer, and where root
 has run a command of ours.
 
-Knows modes and owners (chmod(2)), and which files a data folder holds."""
+Knows modes and owners (chmod(2), chown(2)), and which files a data folder holds."""
 
 import os
 import pwd
@@ -82,6 +82,15 @@ def _user(number: int) -> str:
         return pwd.getpwuid(number).pw_name
     except KeyError:
         return f"user {number}"
+
+
+def give_to_owner_of(path: Path, other: Path) -> None:
+    """Give *path* to whoever *other* belongs to, where we are root: a service is somebody else.
+
+    Raises OSError."""
+    if os.geteuid() == 0:
+        found = other.stat()
+        os.chown(path, found.st_uid, found.st_gid)
 
 
 def tighten_folder(folder: Path) -> None:

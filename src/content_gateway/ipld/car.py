@@ -4,7 +4,8 @@ Knows the framing (ipld.io `specs/transport/car/carv1`: a DAG-CBOR header, then 
 and its block, each behind a varint of its length) and bounds it: one section is held at a time.
 Whether a block is the one its CID names, and is wanted, is left to whoever reads."""
 
-from typing import Final
+import struct
+from typing import Any, Final
 
 import cbor2
 
@@ -15,6 +16,7 @@ from content_gateway.codecs.multiformats import (
     framed,
     read_varint,
 )
+from content_gateway.errors import InvalidCid
 from content_gateway.ipld.block import MAX_BLOCK_BYTES
 from content_gateway.ipld.dag_cbor import cbor_links
 from content_gateway.model.cid import Cid
@@ -24,6 +26,8 @@ MAX_HEADER_BYTES: Final = 64 * 1024
 MAX_CID_BYTES: Final = 256
 _MAX_SECTION_BYTES: Final = MAX_BLOCK_BYTES + MAX_CID_BYTES
 _V0_HEAD: Final = bytes((SHA2_256, 32))
+_V2_PRAGMA: Final = bytes.fromhex("0aa16776657273696f6e02")
+V2_BYTES: Final = 51  # pragma and header
 
 Section = tuple[bytes, bytes | memoryview]
 """Multihash and bytes of a block, which a reader does not copy. The codec beside the multihash is
@@ -36,13 +40,26 @@ class CarReader:
     def __init__(self) -> None:
         self._rest = b""
         self._past_header = False
+        self._roots: list[Any] = []
+
+    def roots(self) -> list[Cid]:
+        """The roots that the header names, once it was fed; ValueError if one is no CID."""
+        roots = []
+        for link in self._roots:
+            if not isinstance(link, cbor2.CBORTag) or not isinstance(link.value, bytes):
+                raise ValueError("a root of the CAR is no link")
+            try:
+                roots.append(Cid.from_bytes(link.value.removeprefix(b"\0")))
+            except InvalidCid as wrong:
+                raise ValueError("a root of the CAR is no CID that we know") from wrong
+        return roots
 
     def feed(self, *pieces: bytes) -> list[Section]:
         """The sections that are complete with *pieces*, in order; those without a block to verify
         (of identity CIDs) are left out. ValueError when it is not a CAR of version 1."""
         buffer, at = b"".join((self._rest, *pieces)), 0
         if not self._past_header:
-            at = _past_header(buffer)
+            at, self._roots = _past_header(buffer)
             if not at:
                 self._rest = buffer
                 return []
@@ -90,11 +107,11 @@ def _length(buffer: bytes, at: int, most: int) -> tuple[int, int] | None:
     return length, start
 
 
-def _past_header(buffer: bytes) -> int:
-    """The offset behind the header, 0 when not all of it has come."""
+def _past_header(buffer: bytes) -> tuple[int, list[Any]]:
+    """The offset behind the header, and the roots in it; 0 when not all of it has come."""
     head = _length(buffer, 0, MAX_HEADER_BYTES)
     if head is None or sum(head) > len(buffer):
-        return 0
+        return 0, []
     length, start = head
     value = buffer[start : start + length]
     cbor_links(value)  # refuses what is not DAG-CBOR, before a general reader sees it
@@ -106,7 +123,21 @@ def _past_header(buffer: bytes) -> int:
         raise ValueError("the CAR's header has no version")
     if fields["version"] != 1 or not isinstance(fields.get("roots"), list):
         raise ValueError(f"CARs of version {fields['version']} are not read")
-    return start + length
+    return start + length, fields["roots"]
+
+
+def inner(beginning: bytes) -> tuple[int, int] | None:
+    """Where the CAR of version 1 is in one of version 2: offset and length; None in other files.
+
+    *beginning*: its first V2_BYTES, or all there are (ipld.io `specs/transport/car/carv2`)."""
+    if not beginning.startswith(_V2_PRAGMA):
+        return None
+    if len(beginning) < V2_BYTES:
+        raise ValueError("the CAR is cut short")
+    offset, length = struct.unpack_from("<QQ", beginning, len(_V2_PRAGMA) + 16)
+    if offset < V2_BYTES or offset + length >= 1 << 63:
+        raise ValueError("the header of the CAR of version 2 makes no sense")
+    return offset, length
 
 
 def _cid(buffer: bytes, at: int, end: int) -> tuple[int, int, int]:

@@ -12,6 +12,7 @@ import structlog
 
 from content_gateway.api_keys import IssuedKeys, OpenKeys
 from content_gateway.backends.embedded.blockstore import Blockstore
+from content_gateway.backends.embedded.store import EmbeddedStore
 from content_gateway.concurrency.loop_lag import LoopLag
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import ContractBroken
@@ -76,6 +77,7 @@ class Application:
     issued_keys: IssuedKeys
     reconciler: Reconciler
     resync: Resync
+    store: EmbeddedStore | None
     blocks: Blockstore | None
     delegates: Delegates
     traffic: Traffic
@@ -184,6 +186,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             issued_keys=issued_keys,
             reconciler=pins.reconciler,
             resync=pins.resync,
+            store=pins.store,
             blocks=pins.blocks,
             delegates=pins.delegates,
             traffic=traffic,

@@ -6,7 +6,7 @@ and nothing is announced to the DHT. Blocks are left to the modules beside this 
 
 import asyncio
 import traceback
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -25,6 +25,7 @@ from content_gateway.backends.embedded.wantlist import (
 )
 from content_gateway.errors import Blocked, PinDeferred, PinFailed
 from content_gateway.ipld.block import refusal
+from content_gateway.ipld.car import Section
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import BackendStatus, Listed, Peer, TrackerStatus
 from content_gateway.model.multiaddr import Multiaddr
@@ -33,9 +34,11 @@ from content_gateway.net.http_client import HttpClient
 log = structlog.get_logger(__name__)
 
 Checker = Callable[[], Check | None]
+Sections = Sequence[Section]
 
 PARALLEL_BLOCKS: Final = 16
 _MOST_ORIGINS: Final = 4
+_MOST_READINGS: Final = 64  # of a file whose blocks are in no order
 _PARTS_AT_ONCE: Final = 4  # of all CARs that come in: some 8 MiB each
 _PINS_AT_ONCE: Final = 1_000
 _PINNED: Final = BackendStatus(TrackerStatus.PINNED, 1, 1, (Peer("embedded", "pinned"),))
@@ -112,6 +115,48 @@ class EmbeddedStore:
                 raise
             raise PinFailed(f"The content cannot be kept: {failed}.") from failed
         return _PINNED
+
+    async def take(self, cid: Cid, sections: Callable[[], AsyncIterator[Sections]]) -> None:
+        """Pin *cid* with blocks from a file: *sections* reads all of it, verified, each time.
+
+        It is read again while that brings more of the DAG, as where blocks stand before those that
+        link to them. Raises PinFailed when the file lacks a block or the DAG cannot be kept, and
+        then nothing of it stays; StorageUnavailable."""
+        reason = refusal(cid)
+        if reason is not None:
+            raise PinFailed(f"The content cannot be kept: {reason}.")
+        pin = await self._blocks.begin(cid)
+        if pin.is_complete:
+            return
+        try:
+            with Wantlist(cid, self._limits, self._room, self._checker()) as wantlist:
+                await self._take_all(pin, wantlist, sections)
+                missing = wantlist.first_wanted()
+                if missing is not None:
+                    raise PinFailed(f"The block {missing} is part of it, and is not there.")
+                await self._blocks.finish(pin)
+        except (ValueError, Blocked, PinFailed) as failed:
+            if not pin.blocks:  # nobody else has begun to bring it in
+                await self._blocks.unpin(cid)
+            if isinstance(failed, PinFailed):
+                raise
+            raise PinFailed(f"The content cannot be kept: {failed}.") from failed
+
+    async def _take_all(
+        self, pin: PinRow, wantlist: Wantlist, sections: Callable[[], AsyncIterator[Sections]]
+    ) -> None:
+        """Store what *wantlist* wants of *sections*, until they bring nothing more."""
+        for _ in range(_MOST_READINGS):
+            useful = 0
+            while wantlist.has_unread:
+                useful += len((await self._blocks.store_blocks(pin, wantlist, ())).arrived)
+            if wantlist.is_complete:
+                return
+            async for some in sections():
+                result = await self._blocks.store_blocks(pin, wantlist, some)
+                useful += len(result.arrived)
+            if not useful:
+                return
 
     async def _bring_in(
         self,

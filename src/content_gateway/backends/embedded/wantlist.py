@@ -118,6 +118,11 @@ class Wantlist:
         """Whether every block of the DAG is here."""
         return not self._wanted
 
+    def first_wanted(self) -> Cid | None:
+        """A block of the DAG that is not here; None where it is complete."""
+        wanted = (cid for cid, level in self._known.items() if level != _HERE)
+        return next(map(Cid.from_bytes, wanted), None)
+
     @property
     def has_unread(self) -> bool:
         """Whether there are links of which nobody has looked up whether their block is here."""

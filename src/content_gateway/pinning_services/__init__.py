@@ -1,0 +1,1 @@
+"""Other pinning services, as sources of pins: what their Pinning Service API lists."""
