@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command import COMMAND, cids, content, environment_of, run
-from tests.cli.test_pin_import import kept
+from tests.cli.test_pin_import import begin_import, kept
 from tests.fakes.origin import Origin
 from tests.process import running
 from tests.waiting import until
@@ -181,6 +181,23 @@ def test_what_was_there_is_kept_aside(data: Path) -> None:
     assert run(data, "ledger", "restore", str(aside)).returncode == 0
     assert len(rows(data / "ledger.sqlite")["pins"]) == 31
     assert run(data, "ledger", "check").returncode == 0
+
+
+async def test_pins_of_a_killed_service_stay_where_they_were(data: Path) -> None:
+    """They are in the WAL that it left: it goes aside with its ledger, and not into the one that is
+    restored."""
+    copy = data.parent / "copy.sqlite"
+    assert (await asyncio.to_thread(run, data, "ledger", "backup", str(copy))).returncode == 0
+    child = await begin_import(data, "\n".join(cids(500)))
+    await until(lambda: len(kept(data)) >= 400, seconds=60)
+    child.kill()
+    await child.wait()
+    assert (data / "ledger.sqlite-wal").stat().st_size > 0
+    held = len(kept(data))
+    done = await asyncio.to_thread(run, data, "ledger", "restore", str(copy), "--json")
+    assert done.returncode == 0, done.stderr
+    assert len(rows(data / "ledger.sqlite")["pins"]) == 30
+    assert len(rows(Path(json.loads(done.stdout)["aside"]))["pins"]) == held
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")

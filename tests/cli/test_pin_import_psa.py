@@ -289,7 +289,7 @@ async def test_what_does_not_pass_is_told_in_words(
     fill(other, 3)
     with case("token"):
         done, _ = await imported(tmp_path, other, token=fakes.TOKEN + "x")
-        assert done.stderr.endswith("It refuses the access token (401).\n")
+        assert done.stderr.endswith("The service refuses the access token (401).\n")
     with case("redirect"):
         other.misbehave("redirect")
         done, _ = await imported(tmp_path, other)
@@ -322,7 +322,10 @@ async def test_what_does_not_end_is_given_up(
                 pass
         return failed.value.detail
 
-    for mood, words in (("500", "It fails (500). It was asked 6 times."), ("html", "no list")):
+    for mood, words in (
+        ("500", "The service fails (500). It was asked 6 times."),
+        ("html", "no list"),
+    ):
         with case(mood):
             other.misbehave(mood)  # type: ignore[arg-type]
             assert words in await reason()

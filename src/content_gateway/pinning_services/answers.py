@@ -48,13 +48,13 @@ class PinPage:
 
 class _Results(msgspec.Struct, frozen=True):
     results: list[msgspec.Raw]
-    count: int = 0
+    count: int | None = None
 
 
 class _Status(msgspec.Struct, frozen=True):
     pin: msgspec.Raw = msgspec.Raw(b"null")
-    requestid: str = ""
-    created: str = ""
+    requestid: str | int = ""
+    created: str | None = None
 
 
 _RESULTS: Final = msgspec.json.Decoder(_Results)
@@ -66,8 +66,10 @@ def parse_page(body: bytes) -> PinPage:
     try:
         found = _RESULTS.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
-        raise InvalidUpstreamResponse("What it sent is no list of pins, or half of one.") from wrong
-    return PinPage(found.count, [_listed(bytes(each)) for each in found.results])
+        raise InvalidUpstreamResponse(
+            "What the service sent is no list of pins, or half of one."
+        ) from wrong
+    return PinPage(found.count or 0, [_listed(bytes(each)) for each in found.results])
 
 
 def _listed(item: bytes) -> ListedPin:
@@ -76,20 +78,21 @@ def _listed(item: bytes) -> ListedPin:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ListedPin(str(hash(item)), b"null", None, None)
     pin = bytes(status.pin)
-    created, unit = _moment(status.created)
+    created, unit = _moment(status.created or "")
     # What has no id is told apart by what it says.
     return ListedPin(
-        status.requestid[:_LONGEST_ID] or f"{status.created} {pin!r}", pin, created, unit
+        str(status.requestid)[:_LONGEST_ID] or f"{status.created} {pin!r}", pin, created, unit
     )
 
 
 def _moment(text: str) -> tuple[datetime, timedelta] | tuple[None, None]:
     """The moment *text* (RFC 3339) and the unit in which it is told."""
     try:
-        moment = datetime.fromisoformat(text).astimezone(UTC)
+        found = datetime.fromisoformat(text)
+        moment = found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         return None, None
-    found = _FRACTION.search(text)
-    if found is None:
+    fraction = _FRACTION.search(text)
+    if fraction is None:
         return moment, _SECOND
-    return moment, _MILLISECOND if len(found[1]) <= _DIGITS_OF_MILLISECONDS else _MICROSECOND
+    return moment, _MILLISECOND if len(fraction[1]) <= _DIGITS_OF_MILLISECONDS else _MICROSECOND

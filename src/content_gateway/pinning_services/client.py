@@ -33,8 +33,8 @@ _FIRST_PAUSE: Final = 0.5
 _MOST_PATIENCE: Final = 600.0  # seconds that one page may be waited for at the server's word
 
 _IN_WORDS: Final = {
-    401: "It refuses the access token (401).",
-    403: "It does not let this access token list pins (403).",
+    401: "The service refuses the access token (401).",
+    403: "The service does not let this access token list pins (403).",
     404: "There is no Pinning Service API at this URL (404): it ends where `/pins` would follow.",
     405: "There is no Pinning Service API at this URL (405).",
 }
@@ -66,7 +66,7 @@ class PinningService:
         Raises GatewayError, in words, when the service will not tell, or not in time."""
         asked = {"status": ",".join(statuses), "limit": str(PAGE)}
         if before is not None:
-            asked["before"] = before.isoformat(timespec="microseconds").replace("+00:00", "Z")
+            asked["before"] = _rfc3339(before)
         url = f"{self._url}?{urlencode(asked)}"
         pause, waited = self._first_pause, 0.0
         for attempt in range(1, _ATTEMPTS + 1):
@@ -105,7 +105,7 @@ class PinningService:
                     body += chunk
                     if len(body) > MAX_PAGE_BYTES:
                         raise AnswerTooLarge(
-                            f"It sends a page of more than {MAX_PAGE_BYTES} bytes."
+                            f"The service sends a page of more than {MAX_PAGE_BYTES} bytes."
                         )
             return parse_page(bytes(body))
         except (AnswerTooLarge, _NotNow):
@@ -122,19 +122,25 @@ class _NotNow(InvalidUpstreamResponse):
         self.seconds = seconds
 
 
+def _rfc3339(moment: datetime) -> str:
+    """*moment* (UTC), in no more digits than it needs: not every service reads more than three."""
+    spec = "microseconds" if moment.microsecond % 1000 else "milliseconds"
+    return moment.isoformat(timespec=spec).replace("+00:00", "Z")
+
+
 def _check_status(status: int, retry_after: str | None) -> None:
     if status == HTTPStatus.OK:
         return
     if status == HTTPStatus.TOO_MANY_REQUESTS:
-        raise _NotNow("It gets too many requests (429).", retry_seconds(retry_after))
+        raise _NotNow("The service gets too many requests (429).", retry_seconds(retry_after))
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        raise _NotNow(f"It fails ({status}).", retry_seconds(retry_after))
+        raise _NotNow(f"The service fails ({status}).", retry_seconds(retry_after))
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         raise GatewayError(
-            f"It redirects elsewhere ({status}), where the access token is not sent: give the URL"
-            " that it ends at."
+            f"The service redirects elsewhere ({status}), where the access token is not sent: give"
+            " the URL that it ends at."
         )
-    raise GatewayError(_IN_WORDS.get(status, f"It refuses the request ({status})."))
+    raise GatewayError(_IN_WORDS.get(status, f"The service refuses the request ({status})."))
 
 
 def retry_seconds(text: str | None) -> float:

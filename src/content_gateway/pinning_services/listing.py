@@ -74,7 +74,7 @@ class Listing:
             times = [(pin.created, pin.unit) for pin in page.pins if pin.created and pin.unit]
             if page.pins and not times:
                 raise GatewayError(
-                    "It does not say when its pins were made: they cannot be listed."
+                    "The service does not say when its pins were made: they cannot be listed."
                 )
             if nearest is not None and oldest is not None and margin == _NOTHING:
                 self._note_left_out(nearest, page, oldest)
@@ -83,7 +83,9 @@ class Listing:
                 nearest = None
             elif oldest is None or margin == _NOTHING:
                 if page.count > len({pin.id for pin in page.pins}) > 0:
-                    raise GatewayError("It sends the same page again, whatever it is asked for.")
+                    raise GatewayError(
+                        "The service sends the same page again, whatever it is asked for."
+                    )
                 return
             else:
                 margin, nearest = NARROWER[margin], page
@@ -96,7 +98,7 @@ class Listing:
 
     def _remember(self, new: Mapping[str, ListedPin], before: datetime) -> None:
         """Know *new* pins again, and forget those that cannot come again *before* then."""
-        kept = {id_: at for id_, at in self._known.items() if at is None or at <= before}
+        kept = {id_: at for id_, at in self._known.items() if at is not None and at <= before}
         self._known = kept | {pin.id: pin.created for pin in new.values()}
 
     def _note_left_out(self, above: PinPage, below: PinPage, moment: datetime) -> None:
