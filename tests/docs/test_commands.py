@@ -25,6 +25,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "docs/tasks/pin-from-ci.md": ("jq",),
     "docs/tasks/move-from-another-service.md": ("ipfs", "jq"),
     "docs/tasks/ipfs-pin-remote.md": ("ipfs",),
+    "docs/tasks/a-tenant-leaves.md": (),
 }
 # The only commands that are shown and not run, and why.
 NOT_HERE = {

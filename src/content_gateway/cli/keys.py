@@ -2,31 +2,40 @@
 
 A key is printed once, on standard output, and stored as a hash; the rest is standard error."""
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 import msgspec
 
-from content_gateway.api_keys import SCOPES, IssuedKeys, KeyRecord
-from content_gateway.cli import common
+from content_gateway.api_keys import SCOPES, KeyRecord
+from content_gateway.cli import common, key_view, pin_removal
+from content_gateway.cli.status_line import StatusLine
+from content_gateway.cli.table import table
 from content_gateway.errors import GatewayError
+from content_gateway.model.pins import Holdings
 from content_gateway.settings.model import Settings
+
+if TYPE_CHECKING:
+    from content_gateway.wiring.keys import Tenants
 
 T = TypeVar("T")
 
+_NOTHING: Final = Holdings()
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-class _Lifetime(click.ParamType[timedelta]):
+class Lifetime(click.ParamType[timedelta]):
     """A number and a unit: 90d, 12h, 30m."""
 
     name = "lifetime"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> timedelta:
+        """The time that *value* says; click.BadParameter if it says none."""
         if isinstance(value, timedelta):
             return value
         match = re.fullmatch(r"([1-9]\d{0,5})([smhd])", str(value))
@@ -50,7 +59,12 @@ def command() -> None:
     "create",
     epilog="Example: content-gateway keys create --name ci --scope resolve --expires 90d",
 )
-@click.option("--name", required=True, callback=_checked_name, help="Who it is for; unique.")
+@click.option(
+    "--name",
+    required=True,
+    callback=_checked_name,
+    help="Who it is for; no other living key may have it.",
+)
 @click.option(
     "--scope",
     "scopes",
@@ -60,15 +74,18 @@ def command() -> None:
     show_default=True,
     help="What it may do; can be given more than once.",
 )
-@click.option("--expires", type=_Lifetime(), help="Lifetime, as in 90d; without it, for ever.")
+@click.option("--expires", type=Lifetime(), help="Lifetime, as in 90d; without it, for ever.")
 @common.config_option
 def create(
     name: str, scopes: tuple[str, ...], expires: timedelta | None, config: Path | None
 ) -> None:
     """Issue a key and print it: the only time it is shown."""
-    created = _with_keys(config, lambda keys: keys.create(name, scopes, expires))
+    created = _with_tenants(config, lambda tenants: tenants.keys.create(name, scopes, expires))
     if created is None:
-        raise GatewayError(f"There is a key named {name} already.")
+        raise GatewayError(
+            f"The name {name} is in use by another key. It is free again once that is revoked, and"
+            f" `keys rotate {name}` gives the same key a new secret."
+        )
     key, record = created
     click.echo(f"Key {record.name} may {' and '.join(sorted(record.scopes))}. Keep it:", err=True)
     click.echo(key)
@@ -78,61 +95,89 @@ def create(
 @common.config_option
 @common.json_option
 def list_keys(config: Path | None, as_json: bool) -> None:
-    """Print every key, without its secret."""
+    """Print every key, without its secret: what it has pinned, and when it was last used.
 
-    async def ask(keys: IssuedKeys) -> list[KeyRecord]:
-        return list(keys.all())
+    Bytes are those that the backend told of: `+ N unknown` are pins of which it did not. The last
+    use is known to the minute, and some minutes late."""
 
-    rows = [_row(record) for record in _with_keys(config, ask)]
+    async def ask(tenants: "Tenants") -> list[tuple[KeyRecord, Holdings]]:
+        from content_gateway.ledger.holdings import holdings_by_key
+
+        records, held = tenants.keys.all(), await holdings_by_key(tenants.ledger)
+        return [(record, held.get(record.id, _NOTHING)) for record in records]
+
+    found = _with_tenants(config, ask)
     if as_json:
-        click.echo(msgspec.json.encode(rows))
-        return
-    for row in rows:
-        click.echo("  ".join(f"{value or '-'}" for value in row.values()))
+        for record, holdings in found:
+            click.echo(msgspec.json.encode(key_view.whole(record, holdings)))
+    elif found:
+        rows = [key_view.columns(record, holdings) for record, holdings in found]
+        click.echo(table(key_view.HEADINGS, rows))
+    else:
+        click.echo("No key was issued yet.", err=True)
 
 
-@command.command("rotate", epilog="Example: content-gateway keys rotate wallet-team")
+@command.command("rotate", epilog="Example: content-gateway keys rotate wallet-team --grace 24h")
 @click.argument("name")
+@click.option("--grace", type=Lifetime(), help="How long the old secret goes on, as in 24h.")
 @common.config_option
-def rotate(name: str, config: Path | None) -> None:
-    """Give the key NAME a new secret and print it; the old one stops working, pins stay."""
-    key = _with_keys(config, lambda keys: keys.rotate(name))
+def rotate(name: str, grace: timedelta | None, config: Path | None) -> None:
+    """Give the key NAME a new secret and print it; the old one stops working, pins stay.
+
+    With --grace both work until then. A secret that is in its grace already ends at once."""
+    key = _with_tenants(config, lambda tenants: tenants.keys.rotate(name, grace))
     if key is None:
         raise GatewayError(f"There is no key named {name}, or it is revoked or expired.")
     click.echo(key)
 
 
-@command.command("revoke", epilog="Example: content-gateway keys revoke wallet-team")
+@command.command("revoke", epilog="Example: content-gateway keys revoke wallet-team --remove-pins")
 @click.argument("name")
+@click.option("--remove-pins", is_flag=True, help="Remove its pins then; run it again to go on.")
+@pin_removal.yes_option
 @common.config_option
-def revoke(name: str, config: Path | None) -> None:
-    """Stop the key NAME for good; its pins stay."""
-    if not _with_keys(config, lambda keys: keys.revoke(name)):
+def revoke(name: str, remove_pins: bool, yes: bool, config: Path | None) -> None:
+    """Stop the key NAME for good; its pins stay, unless they are to be removed."""
+    if remove_pins:
+        pin_removal.require_terminal(yes=yes)
+        removed = pin_removal.resumable(
+            lambda: _with_tenants(config, lambda tenants: _revoke_and_remove(tenants, name, yes))
+        )
+        pin_removal.report(removed, as_json=False)
+        return
+    if not _with_tenants(config, lambda tenants: tenants.keys.revoke(name)):
         raise GatewayError(f"There is no key named {name}, or it is revoked already.")
+    _say_revoked(name)
+
+
+async def _revoke_and_remove(tenants: "Tenants", name: str, yes: bool) -> int:
+    """Revoke the key unless it is so already, and remove its pins; how many they were."""
+    record = common.issued_key(tenants.keys, common.Whose(None, name))
+    count = await pin_removal.count_of(tenants.pinning, record.id)
+    pin_removal.confirm(f"Revoke {name} and remove its pins, {count:,} of them?", yes=yes)
+    if await tenants.keys.revoke(name):
+        _say_revoked(name)
+        # Until a running service has heard of it the key might add some.
+        await asyncio.sleep(tenants.keys.REMEMBERED_SECONDS)
+    removed = 0
+    with StatusLine() as line:
+        while more := await pin_removal.remove_all(
+            tenants.pinning, record.id, by_operator=True, line=line
+        ):
+            removed += more
+    return removed
+
+
+def _say_revoked(name: str) -> None:
     click.echo(f"Key {name} is revoked.", err=True)
 
 
-def _with_keys(config: Path | None, ask: Callable[[IssuedKeys], Awaitable[T]]) -> T:
+def _with_tenants(config: Path | None, ask: "Callable[[Tenants], Awaitable[T]]") -> T:
     return common.run(_opened(common.load(config).settings, ask))
 
 
-async def _opened(chosen: Settings, ask: Callable[[IssuedKeys], Awaitable[T]]) -> T:
-    from content_gateway.wiring.keys import opened_keys
+async def _opened(chosen: Settings, ask: "Callable[[Tenants], Awaitable[T]]") -> T:
+    from content_gateway.wiring.keys import opened_tenants
 
-    async with opened_keys(chosen) as keys:
-        return await ask(keys)
-
-
-def _row(record: KeyRecord) -> dict[str, str | None]:
-    return {
-        "name": record.name,
-        "prefix": record.prefix,
-        "scopes": " ".join(sorted(record.scopes)),
-        "created": _text(record.created_at),
-        "expires": _text(record.expires_at),
-        "state": record.refusal(datetime.now(UTC)) or "valid",
-    }
-
-
-def _text(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat(timespec="seconds")
+    async with opened_tenants(chosen) as tenants:
+        return await ask(tenants)

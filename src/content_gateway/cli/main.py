@@ -19,6 +19,7 @@ _COMMANDS: Final = {
     "resolve": "what a domain points at",
     "pin": "add, follow, list, remove and import pins",
     "reconcile": "reconcile pins now, and report what waits",
+    "audit": "what each key pinned, removed and was refused",
     "blocks": "verify the embedded store's blocks",
     "config": "show the settings and where each came from",
 }

@@ -1,7 +1,8 @@
 """The requestors' pins in SQL: adding, showing, searching and removing them.
 
-Knows the tables `pins` and `contents`; a pin and its content change in one transaction. Transitions
-are in model/content_state.py; the reconciler's reads and writes in contents.py."""
+Knows the tables `pins` and `contents`; a pin, its content and its entry of the audit log change in
+one transaction. Transitions are in model/content_state.py; the reconciler's reads and writes in
+contents.py."""
 
 import sqlite3
 import time
@@ -14,6 +15,7 @@ import msgspec
 
 from content_gateway.codecs.timestamps import microseconds
 from content_gateway.ledger.additions import Addition, add_all, trigger
+from content_gateway.ledger.audit import AuditLog
 from content_gateway.ledger.backend_health import last_health
 from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pin_rows import (
@@ -25,6 +27,7 @@ from content_gateway.ledger.pin_rows import (
     text_in,
 )
 from content_gateway.ledger.requestors import assign_to_shortest_queue
+from content_gateway.model.audit import AuditAction
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState, Event, after
 from content_gateway.model.pins import (
@@ -46,10 +49,16 @@ class SqlitePins:
     """The pins of one database; released contents are unpinned after *grace* seconds."""
 
     def __init__(
-        self, database: LedgerDatabase, *, grace: float, clock: Callable[[], float] = time.time
+        self,
+        database: LedgerDatabase,
+        *,
+        grace: float,
+        audit: AuditLog | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._database = database
         self._grace = round(grace * 1000)
+        self._audit = audit or AuditLog(0)
         self._clock = clock
 
     def holds(self, requestor: str, cid: Cid) -> bool:
@@ -112,6 +121,7 @@ class SqlitePins:
                 (requestor, content, str(cid)),
             )
             new = [Addition(requestor, cid, spelling, label)]
+            self._note_removal(connection, requestor, old.cid)
             (pin,) = self._add_all(connection, new, {requestor: last})
             self._release(connection, content)
             return pin
@@ -119,7 +129,12 @@ class SqlitePins:
         return await self._database.write(job, requestor=requestor)
 
     async def remove(
-        self, requestor: str, cid: Cid, created_at: datetime | None = None
+        self,
+        requestor: str,
+        cid: Cid,
+        created_at: datetime | None = None,
+        *,
+        by_operator: bool = False,
     ) -> Removal | None:
         """As `PinLedger.remove`."""
         values = {
@@ -137,6 +152,7 @@ class SqlitePins:
             ).fetchone()
             if gone is None:
                 return None
+            self._note_removal(connection, requestor, cid, by_operator=by_operator)
             return Removal.RELEASED if self._release(connection, gone[0]) else Removal.STILL_HELD
 
         return await self._database.write(job, requestor=requestor)
@@ -187,7 +203,22 @@ class SqlitePins:
         additions: Sequence[Addition],
         last: Mapping[str, int] = MappingProxyType({}),
     ) -> list[Pin | None]:
-        return add_all(connection, round(self._clock() * 1_000_000), additions, last)
+        now = self._clock()
+        pins = add_all(connection, round(now * 1_000_000), additions, last)
+        added = [
+            (each.requestor, str(each.cid))
+            for each, pin in zip(additions, pins, strict=True)
+            if pin is not None
+        ]
+        self._audit.append(connection, round(now * 1000), AuditAction.PIN, added)
+        return pins
+
+    def _note_removal(
+        self, connection: sqlite3.Connection, requestor: str, cid: Cid, *, by_operator: bool = False
+    ) -> None:
+        acts = [(requestor, str(cid))]
+        at = round(self._clock() * 1000)
+        self._audit.append(connection, at, AuditAction.UNPIN, acts, by_operator=by_operator)
 
     def _with_health(self, connection: sqlite3.Connection) -> Callable[[PinStatus], PinStatus]:
         """A function that adds the backend's health to a pin's status: in an outage, the reason."""

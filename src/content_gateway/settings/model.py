@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from content_gateway.settings.groups import (
     AdminSettings,
+    AuditSettings,
     BasenamesSettings,
     ClusterSettings,
     CorsSettings,
@@ -57,6 +58,7 @@ class Settings(Group):
     embedded: EmbeddedSettings = EmbeddedSettings()
     limits: LimitSettings = LimitSettings()
     admin: AdminSettings = AdminSettings()
+    audit: AuditSettings = AuditSettings()
     log: LogSettings = LogSettings()
 
     @model_validator(mode="after")

@@ -27,9 +27,11 @@ from content_gateway.http.operations.trustless_gateway import TrustlessHandlers
 from content_gateway.http.streams import large_answers
 from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.ledger.api_keys import SqliteKeys
+from content_gateway.ledger.audit import AuditLog
 from content_gateway.ledger.backend_health import SqliteBackendHealth
 from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.key_activity import SqliteKeyActivity
 from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.names.directory import Directory
 from content_gateway.names.universal_resolver import UniversalResolverCheck
@@ -60,6 +62,7 @@ class Application:
     health: SqliteBackendHealth
     keys: KeyVerifier
     issued_keys: IssuedKeys
+    activity: SqliteKeyActivity
     reconciler: Reconciler
     resync: Resync
     blocks: Blockstore | None
@@ -91,7 +94,9 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         pins = await wire_pins(stack, settings, database, denylist)
         names = await wire_names(stack, settings, database, denylist, zones=zones)
 
-        issued_keys = IssuedKeys(SqliteKeys(database))
+        audit = AuditLog(settings.audit.entries)
+        activity = await stack.enter_async_context(SqliteKeyActivity(database, audit))
+        issued_keys = IssuedKeys(SqliteKeys(database, audit), activity=activity)
         keys: KeyVerifier = OpenKeys() if settings.keys.mode == "open" else issued_keys
         contract = Contract(settings.spec_file)
         stack.push_async_callback(contract.close)
@@ -110,7 +115,14 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             **TrustlessHandlers(served, denylist, answers).by_id,
         }
         cors = Cors(settings.cors.origins)
-        api = Api(operations_of(contract), handlers, keys, answers=answers, cors=cors)
+        api = Api(
+            operations_of(contract),
+            handlers,
+            keys,
+            answers=answers,
+            cors=cors,
+            refused=activity.refused,
+        )
         yield Application(
             api=api,
             ledger=database,
@@ -123,6 +135,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             health=pins.health,
             keys=keys,
             issued_keys=issued_keys,
+            activity=activity,
             reconciler=pins.reconciler,
             resync=pins.resync,
             blocks=pins.blocks,
