@@ -234,6 +234,92 @@ async def test_rotation_keeps_the_requestor(keys: IssuedKeys, clock: Clock) -> N
     assert record.prefix == new[:8]
 
 
+async def test_in_its_grace_the_old_secret_names_the_same_requestor(
+    keys: IssuedKeys, clock: Clock
+) -> None:
+    """Both secrets let in until the grace is over; then the new one alone does."""
+    old = await issued(keys)
+    before = keys.identify(old)
+    new = await keys.rotate("app", timedelta(hours=24))
+    assert new is not None
+    clock.pass_(hours=23, minutes=59)
+    assert keys.identify(old) == keys.identify(new) == before
+    assert keys.describe(old) == keys.describe(new)
+    clock.pass_(minutes=1)
+    assert refusal(keys, old) == "replaced"
+    assert keys.identify(new) == before
+
+
+async def test_a_second_rotation_ends_the_older_secret(keys: IssuedKeys, clock: Clock) -> None:
+    """One old secret at a time; without a grace no old one is left."""
+    first = await issued(keys)
+    second = await keys.rotate("app", timedelta(hours=24))
+    third = await keys.rotate("app", timedelta(hours=24))
+    assert second is not None
+    assert third is not None
+    assert refusal(keys, first) == "unknown"
+    assert keys.identify(second) == keys.identify(third)
+    fourth = await keys.rotate("app")
+    clock.pass_(seconds=1)
+    assert fourth is not None
+    assert refusal(keys, second) == refusal(keys, third) == "unknown"
+    assert keys.identify(fourth)
+
+
+async def test_revocation_ends_both_secrets(keys: IssuedKeys, clock: Clock) -> None:
+    old = await issued(keys)
+    new = await keys.rotate("app", timedelta(hours=24))
+    assert new is not None
+    keys.identify(old)
+    assert await keys.revoke("app")
+    clock.pass_(seconds=1)
+    assert refusal(keys, old) == refusal(keys, new) == "revoked"
+
+
+async def test_no_clock_set_back_prolongs_a_grace(keys: IssuedKeys, clock: Clock) -> None:
+    """Whoever sets the clock back revives no old secret."""
+    old = await issued(keys)
+    assert await keys.rotate("app", timedelta(hours=1))
+    clock.pass_(hours=1)
+    assert refusal(keys, old) == "replaced"
+    clock.set_by = timedelta(days=-2)
+    assert refusal(keys, old) == "replaced"
+
+
+async def test_a_name_is_free_again_after_revocation(keys: IssuedKeys, clock: Clock) -> None:
+    """Another key gets the name, is another requestor, and is the one that the name means; once
+    none of them lives, the name means the one that was revoked last."""
+    ids = []
+    for _ in range(3):
+        created = await keys.create("app", ["pin"], None)
+        assert created is not None
+        ids.append(created[1].id)
+        found = keys.named("app")
+        assert found is not None
+        assert found.id == ids[-1]
+        clock.pass_(hours=1)
+        assert await keys.revoke("app")
+        clock.pass_(hours=1)
+    assert len(set(ids)) == 3
+    latest = keys.named("app")
+    assert latest is not None
+    assert latest.id == ids[-1]
+    first = keys.with_id(ids[0])
+    assert first is not None
+    assert first.revoked_at is not None
+    assert keys.named("nobody") is None
+    assert keys.with_id("app") is None
+
+
+async def test_an_expired_key_keeps_its_name(keys: IssuedKeys, clock: Clock) -> None:
+    """Until it is revoked: nobody gets its name by waiting."""
+    await issued(keys, lifetime=timedelta(hours=1))
+    clock.pass_(hours=2)
+    assert await keys.create("app", ["pin"], None) is None
+    assert await keys.revoke("app")
+    assert await keys.create("app", ["pin"], None) is not None
+
+
 async def test_only_living_keys_are_rotated(keys: IssuedKeys) -> None:
     """A revoked key is not brought back to life, and an unknown name gets none."""
     await issued(keys)

@@ -47,7 +47,9 @@ class Requestor(msgspec.Struct, frozen=True):
 class KeyRecord:
     """An issued key as it is kept; *prefix* is all that is left of its letters.
 
-    *type* names a table of the settings with limits, *limits* are the key's own, by name."""
+    *type* names a table of the settings with limits, *limits* are the key's own, by name.
+    *replaced_hash* is that of the secret before the last rotation, which lets in until
+    *replaced_until*. *used_at* is the minute of the last use that was written, None for none."""
 
     id: str
     name: str
@@ -59,13 +61,19 @@ class KeyRecord:
     revoked_at: datetime | None = None
     type: str | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
+    replaced_hash: bytes | None = None
+    replaced_until: datetime | None = None
+    used_at: datetime | None = None
 
-    def refusal(self, now: datetime) -> str | None:
-        """Why the key lets nobody in at *now*; None if it does let in."""
+    def refusal(self, now: datetime, secret_hash: bytes | None = None) -> str | None:
+        """Why the key, or that of its secrets, lets nobody in at *now*; None if it does let in."""
         if self.revoked_at is not None:
             return "revoked"
         if self.expires_at is not None and self.expires_at <= now:
             return "expired"
+        if secret_hash is not None and secret_hash == self.replaced_hash:
+            until = self.replaced_until
+            return "replaced" if until is None or until <= now else None
         return None
 
 
@@ -73,21 +81,41 @@ class KeyStore(Protocol):
     """Where issued keys are kept. Every method raises StorageUnavailable."""
 
     def find(self, secret_hash: bytes) -> KeyRecord | None:
-        """The key with that hash."""
+        """The key with that hash, or that had it before its last rotation."""
 
     def all(self) -> Sequence[KeyRecord]:
         """Every key, oldest first."""
 
     async def insert(self, record: KeyRecord) -> bool:
-        """Keep a new key; False if the name is taken."""
+        """Keep a new key; False if a key that is not revoked has the name."""
 
     async def replace_secret(
-        self, name: str, secret_hash: bytes, prefix: str, at: datetime
+        self, name: str, secret_hash: bytes, prefix: str, at: datetime, until: datetime | None
     ) -> bool:
-        """Give a key that lets in at *at* a new secret; False if there is no such key."""
+        """Give a key that lets in at *at* a new secret; False if there is no such key.
+
+        The old one goes on *until* then, and the one before ends; None: the old one ends too."""
 
     async def revoke(self, name: str, at: datetime) -> bool:
         """Revoke a key; False if there is no such key, or it is revoked already."""
+
+
+class KeyActivity(Protocol):
+    """Who wants to know what keys are used for. Called often: both only take note."""
+
+    def used(self, requestor: str) -> None:
+        """The key with that id was used just now."""
+
+    def refused(self, requestor: str, code: str) -> None:
+        """The key with that id was refused, for the reason *code*."""
+
+
+class _NobodyAsks:
+    def used(self, requestor: str) -> None:
+        pass
+
+    def refused(self, requestor: str, code: str) -> None:
+        pass
 
 
 class IssuedKeys:
@@ -101,11 +129,13 @@ class IssuedKeys:
         store: KeyStore,
         *,
         allowance_of: Callable[[KeyRecord], Allowance] = lambda _: UNLIMITED,
+        activity: KeyActivity | None = None,
         clock: Callable[[], float] = time.monotonic,
         today: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._store = store
         self._allowance_of = allowance_of
+        self._activity = activity or _NobodyAsks()
         self._clock = clock
         self._today = today
         self._remembered: dict[bytes, tuple[Requestor, float]] = {}
@@ -123,8 +153,10 @@ class IssuedKeys:
         record = self._store.find(secret_hash)
         if record is None:
             raise KeyRefused("unknown")
-        if refusal := record.refusal(self._now()):
+        if refusal := record.refusal(self._now(), secret_hash):
+            self._activity.refused(record.id, f"key-{refusal}")
             raise KeyRefused(refusal)
+        self._activity.used(record.id)  # once a second is enough, as to the minute it is known
         requestor = Requestor(record.id, record.scopes, record.name, self._allowance_of(record))
         if len(self._remembered) >= self.MAX_REMEMBERED:
             self._remembered.clear()
@@ -140,7 +172,8 @@ class IssuedKeys:
         type: str | None = None,  # noqa: A002 - the field's own name
         limits: Mapping[str, int] = MappingProxyType({}),
     ) -> tuple[str, KeyRecord] | None:
-        """A new key, shown this once, and its record; None if the name is taken."""
+        """A new key, shown this once, and its record; None if a key that is not revoked has the
+        name."""
         key, now = mint(), self._today()
         record = KeyRecord(
             id=f"key_{secrets.token_hex(8)}",
@@ -155,12 +188,14 @@ class IssuedKeys:
         )
         return (key, record) if await self._store.insert(record) else None
 
-    async def rotate(self, name: str) -> str | None:
-        """A new key in place of the old one, which stops working; the pins stay.
+    async def rotate(self, name: str, grace: timedelta | None = None) -> str | None:
+        """A new key in place of the old one, which goes on for *grace*; the pins stay.
 
-        None if there is no such key, or it is revoked or expired."""
+        The one before, which may be in its own grace, ends now. None if there is no such key, or it
+        is revoked or expired."""
         key, now = mint(), self._now()
-        replaced = await self._store.replace_secret(name, hashed(key), _shown(key), now)
+        until = None if grace is None else now + grace
+        replaced = await self._store.replace_secret(name, hashed(key), _shown(key), now, until)
         return key if replaced else None
 
     async def revoke(self, name: str) -> bool:
@@ -181,6 +216,15 @@ class IssuedKeys:
     def all(self) -> Sequence[KeyRecord]:
         """Every key that was ever issued, oldest first."""
         return self._store.all()
+
+    def named(self, name: str) -> KeyRecord | None:
+        """The key of that name that is not revoked, else the one that was revoked last."""
+        found = [record for record in self.all() if record.name == name]
+        return max(found, key=_by_life, default=None)
+
+    def with_id(self, key_id: str) -> KeyRecord | None:
+        """The key with that id; None if there is none."""
+        return next((record for record in self.all() if record.id == key_id), None)
 
 
 class OpenKeys:
@@ -204,6 +248,11 @@ def _open_requestor(allowance: Allowance, key: str) -> Requestor:
         raise KeyRefused("malformed")
     digest = hashed(key).hex()
     return Requestor(f"open_{digest}", _ALL_SCOPES, f"open-{digest[:_SHOWN_LETTERS]}", allowance)
+
+
+def _by_life(record: KeyRecord) -> tuple[bool, datetime]:
+    """Of several keys, the greatest is the one that lives, or lived longest."""
+    return record.revoked_at is None, record.revoked_at or record.created_at
 
 
 def mint() -> str:

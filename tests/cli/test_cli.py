@@ -25,7 +25,7 @@ def zone(tmp_path: Path) -> Path:
     ["", "dev", "serve", "keys", "keys create", "keys list", "keys rotate", "keys revoke",
      "resolve", "pin", "pin add", "pin status", "pin ls", "pin rm", "pin import", "reconcile",
      "reconcile now", "reconcile report", "config", "config show", "config check", "config init",
-     "blocks", "blocks verify", "blocks stat", "blocks denied"],
+     "blocks", "blocks verify", "blocks stat", "blocks denied", "audit", "audit ls"],
 )  # fmt: skip
 def test_help_has_an_example(tmp_path: Path, command: str) -> None:
     done = run(tmp_path, *command.split(), "--help")
@@ -93,7 +93,7 @@ def test_a_key_lives_from_create_to_revoke(tmp_path: Path) -> None:
     key = created.stdout.strip()
     assert key.startswith("cg_")
     assert run(tmp_path, "keys", "create", "--name", "team").returncode == 1
-    (listed,) = json.loads(run(tmp_path, "keys", "list", "--json").stdout)
+    listed = json.loads(run(tmp_path, "keys", "list", "--json").stdout)
     assert (listed["name"], listed["scopes"], listed["state"]) == ("team", "pin", "valid")
     assert run(tmp_path, "pin", "add", CID, "--key", key).returncode == 0
     rotated = run(tmp_path, "keys", "rotate", "team").stdout.strip()

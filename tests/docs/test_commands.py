@@ -27,6 +27,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "docs/tasks/move-from-another-service.md": ("ipfs", "jq"),
     "docs/tasks/ipfs-pin-remote.md": ("ipfs",),
     "docs/tasks/back-up-and-restore.md": ("jq",),
+    "docs/tasks/a-tenant-leaves.md": (),
 }
 # Run as root in a systemd of their own, by tests/deploy/test_operating.py.
 ON_A_SERVER = {"docs/operating.md"}

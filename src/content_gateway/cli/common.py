@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from click.core import ParameterSource
 
-from content_gateway.api_keys import OpenKeys
+from content_gateway.api_keys import IssuedKeys, KeyRecord, OpenKeys
 from content_gateway.cli import lockfile
 from content_gateway.errors import GatewayError, ScopeMissing
 from content_gateway.model.pins import PinStatus
@@ -95,29 +95,42 @@ def key_option(function: F) -> F:
 
 @dataclass(frozen=True, slots=True)
 class Whose:
-    """Whose pins a command is about: the owner of *key* or *key_name*, or else the operator."""
+    """Whose pins a command is about: the owner of *key*, or of the issued key with that name or id,
+    or else the operator."""
 
     key: str | None
-    key_name: str | None
+    key_name: str | None = None
+    key_id: str | None = None
 
 
 def whose_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The options `--key KEY` and `--key-name NAME`, as the argument `whose` of *function*."""
+    """The options `--key KEY`, `--key-name NAME` and `--key-id ID`, as the argument `whose` of
+    *function*."""
 
     @wraps(function)
-    def with_whose(*, key: str | None, key_name: str | None, **others: Any) -> None:
+    def with_whose(
+        *, key: str | None, key_name: str | None, key_id: str | None, **others: Any
+    ) -> None:
         source = click.get_current_context().get_parameter_source("key")
-        if key_name is not None and source is ParameterSource.COMMANDLINE:
-            raise click.UsageError("--key and --key-name do not go together.")
-        function(whose=Whose(key if key_name is None else None, key_name), **others)
+        given = {"--key-name": key_name, "--key-id": key_id}
+        named = [option for option, value in given.items() if value is not None]
+        if source is ParameterSource.COMMANDLINE:
+            named.insert(0, "--key")
+        if len(named) > 1:
+            raise click.UsageError(f"{' and '.join(named)} do not go together.")
+        function(whose=Whose(None if any(given.values()) else key, key_name, key_id), **others)
 
     named = click.option(
         "--key-name",
         metavar="NAME",
         help="Name of the issued key whose pins are meant, as `keys list` shows it; for the"
-        " operator, and also where the key is revoked or expired.",
+        " operator, and also where the key is revoked or expired. Of several keys, the one that is"
+        " not revoked, else the one revoked last.",
     )
-    return key_option(named(with_whose))
+    with_id = click.option(
+        "--key-id", metavar="ID", help="Its id instead, where several keys have had that name."
+    )
+    return key_option(named(with_id(with_whose)))
 
 
 def json_option(function: F) -> F:
@@ -191,14 +204,21 @@ def requestor_of(gateway: "Application", loaded: Loaded, key: str | None) -> str
 def requestor_meant(gateway: "Application", loaded: Loaded, whose: Whose) -> str:
     """The id of the requestor that *whose* means.
 
-    Raises what `requestor_of` raises, and GatewayError where no issued key has that name."""
-    if whose.key_name is None:
+    Raises what `requestor_of` raises, and GatewayError where no issued key has that name or id."""
+    if whose.key_name is None and whose.key_id is None:
         return requestor_of(gateway, loaded, whose.key)
-    # A name is given out once and for ever, so that a revoked key's still means its pins.
-    for record in gateway.issued_keys.all():
-        if record.name == whose.key_name:
-            return record.id
-    raise GatewayError(f"There is no key named {whose.key_name}.")
+    return issued_key(gateway.issued_keys, whose).id
+
+
+def issued_key(keys: IssuedKeys, whose: Whose) -> KeyRecord:
+    """The issued key with the name or id of *whose*; raises GatewayError if there is none."""
+    if whose.key_id is not None:
+        record, what = keys.with_id(whose.key_id), f"with the id {whose.key_id}"
+    else:
+        record, what = keys.named(whose.key_name or ""), f"named {whose.key_name}"
+    if record is None:
+        raise GatewayError(f"There is no key {what}.")
+    return record
 
 
 def with_backend_reason(gateway: "Application", status: PinStatus) -> PinStatus:

@@ -1,5 +1,6 @@
-"""A time on the command line: `90d`, `1.5s`, or a bare number of seconds."""
+"""Times on the command line: `90d`, `1.5s`, or a bare number of seconds."""
 
+from datetime import timedelta
 from typing import Any, Final
 
 import click
@@ -7,6 +8,7 @@ import click
 from content_gateway.codecs.quantities import parse_seconds
 
 _LONGEST: Final = 31_536_000.0  # a year
+_LONGEST_LIFE: Final = timedelta(days=1_000_000)
 
 
 class Duration(click.ParamType[float]):
@@ -23,3 +25,21 @@ class Duration(click.ParamType[float]):
         if not 0 < seconds <= _LONGEST:
             self.fail("must be above 0, and a year at most", param, ctx)
         return seconds
+
+
+class Lifetime(click.ParamType[timedelta]):
+    """A number and a unit, 90d or 12h: how long a key lives is never meant in seconds."""
+
+    name = "lifetime"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> timedelta:
+        """The time that *value* says; click.BadParameter if it says none."""
+        if isinstance(value, timedelta):
+            return value
+        try:
+            lifetime = timedelta(seconds=parse_seconds(str(value)))
+        except (ValueError, OverflowError):
+            lifetime = timedelta()
+        if not timedelta() < lifetime < _LONGEST_LIFE or str(value).isdecimal():
+            self.fail("must be a number and s, m (minutes), h or d, as in 90d", param, ctx)
+        return lifetime

@@ -2,79 +2,33 @@
 
 A key is printed once, on standard output, and stored as a hash; the rest is standard error."""
 
+import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 import msgspec
 
-from content_gateway.api_keys import SCOPES, IssuedKeys, KeyRecord
-from content_gateway.cli import common
+from content_gateway.api_keys import SCOPES, KeyRecord
+from content_gateway.cli import common, key_view, pin_removal
+from content_gateway.cli.duration import Lifetime
+from content_gateway.cli.key_limits import LimitOption, check_limits
+from content_gateway.cli.status_line import StatusLine
+from content_gateway.cli.table import table
 from content_gateway.cli.which_ledger import any_ledger, existing_ledger
-from content_gateway.codecs.quantities import parse_seconds
 from content_gateway.errors import GatewayError
-from content_gateway.model.allowance import LIMITS
-from content_gateway.settings.groups import LimitSettings
+from content_gateway.model.pins import Holdings
 from content_gateway.settings.model import Settings
 from content_gateway.settings.sources import Loaded
 
+if TYPE_CHECKING:
+    from content_gateway.wiring.keys import Tenants
+
 T = TypeVar("T")
 
-_LONGEST: Final = timedelta(days=1_000_000)
-
-
-class _Lifetime(click.ParamType[timedelta]):
-    """A number and a unit: 90d, 12h, 30m."""
-
-    name = "lifetime"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
-        try:
-            lifetime = timedelta(seconds=parse_seconds(str(value)))
-        except (ValueError, OverflowError):
-            lifetime = timedelta()
-        if not timedelta() < lifetime < _LONGEST or str(value).isdecimal():
-            self.fail("must be a number and s, m (minutes), h or d, as in 90d", param, ctx)
-        return lifetime
-
-
-class _Limit(click.ParamType[tuple[str, int]]):
-    """The name of a limit and its number: pins=1000."""
-
-    name = "limit"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, int]:
-        if isinstance(value, tuple):
-            return value
-        name, _, number = str(value).partition("=")
-        if name not in LIMITS:
-            self.fail(f"there is no limit {name}; there are {', '.join(LIMITS)}", param, ctx)
-        if not re.fullmatch(r"[1-9]\d{0,9}", number, re.ASCII):
-            self.fail(
-                f"{name} must be a number from 1 on; without the option it has none of its own",
-                param,
-                ctx,
-            )
-        return name, int(number)
-
-
-def _check_limits(chosen: LimitSettings, kind: str | None, own: Mapping[str, int]) -> None:
-    """Raises GatewayError for a type that is not set, and for limits beyond those of the type."""
-    from content_gateway.wiring.limits import default_allowance, typed_allowances
-
-    typed = typed_allowances(chosen)
-    if kind is not None and kind not in typed:
-        there = f"there are {', '.join(typed)}" if typed else "there are none"
-        raise GatewayError(f"limits.types has no {kind}; {there}.")
-    allowance = default_allowance(chosen) if kind is None else typed[kind]
-    if beyond := allowance.widened_by(own):
-        whose = "those of all keys" if kind is None else f"those of the type {kind}"
-        texts = [f"{name} {own[name]:,} (at most {getattr(allowance, name):,})" for name in beyond]
-        raise GatewayError(f"Limits of a key cannot be higher than {whose}: {', '.join(texts)}.")
+_NOTHING: Final = Holdings()
 
 
 def _checked_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -92,7 +46,12 @@ def command() -> None:
     "create",
     epilog="Example: content-gateway keys create --name ci --scope resolve --expires 90d",
 )
-@click.option("--name", required=True, callback=_checked_name, help="Who it is for; unique.")
+@click.option(
+    "--name",
+    required=True,
+    callback=_checked_name,
+    help="Who it is for; no other living key may have it.",
+)
 @click.option(
     "--scope",
     "scopes",
@@ -102,13 +61,13 @@ def command() -> None:
     show_default=True,
     help="What it may do; can be given more than once.",
 )
-@click.option("--expires", type=_Lifetime(), help="Lifetime, as in 90d; without it, for ever.")
+@click.option("--expires", type=Lifetime(), help="Lifetime, as in 90d; without it, for ever.")
 @click.option("--type", "kind", help="Its type: a table limits.types.NAME of the settings.")
 @click.option(
     "--limit",
     "limits",
     multiple=True,
-    type=_Limit(),
+    type=LimitOption(),
     metavar="NAME=NUMBER",
     help="A limit of its own, as pins=1000; can be given more than once.",
 )
@@ -125,12 +84,16 @@ def create(
 ) -> None:
     """Issue a key and print it: the only time it is shown."""
     own = dict(limits)
-    _check_limits(loaded.settings.limits, kind, own)
-    created = _with_keys(
-        loaded, lambda keys: keys.create(name, scopes, expires, type=kind, limits=own)
+    check_limits(loaded.settings.limits, kind, own)
+    created = _with_tenants(
+        loaded,
+        lambda tenants: tenants.keys.create(name, scopes, expires, type=kind, limits=own),
     )
     if created is None:
-        raise GatewayError(f"There is a key named {name} already.")
+        raise GatewayError(
+            f"The name {name} is in use by another key. It is free again once that is revoked, and"
+            f" `keys rotate {name}` gives the same key a new secret."
+        )
     key, record = created
     click.echo(f"Key {record.name} may {' and '.join(sorted(record.scopes))}. Keep it:", err=True)
     click.echo(key)
@@ -140,64 +103,91 @@ def create(
 @common.ledger_options
 @existing_ledger
 def list_keys(*, loaded: Loaded, as_json: bool) -> None:
-    """Print every key, without its secret."""
+    """Print every key, without its secret: what it has pinned, and when it was last used.
 
-    async def ask(keys: IssuedKeys) -> list[KeyRecord]:
-        return list(keys.all())
+    Bytes are those that the backend told of: `+ N unknown` are pins of which it did not. The last
+    use is known to the minute, and some minutes late."""
 
-    rows = [_row(record) for record in _with_keys(loaded, ask)]
+    async def ask(tenants: "Tenants") -> list[tuple[KeyRecord, Holdings]]:
+        from content_gateway.ledger.holdings import holdings_by_key
+
+        records, held = tenants.keys.all(), await holdings_by_key(tenants.ledger)
+        return [(record, held.get(record.id, _NOTHING)) for record in records]
+
+    found = _with_tenants(loaded, ask)
     if as_json:
-        click.echo(msgspec.json.encode(rows))
-        return
-    for row in rows:
-        click.echo("  ".join(f"{value or '-'}" for value in row.values()))
+        for record, holdings in found:
+            click.echo(msgspec.json.encode(key_view.whole(record, holdings)))
+    elif found:
+        rows = [key_view.columns(record, holdings) for record, holdings in found]
+        click.echo(table(key_view.HEADINGS, rows))
+    else:
+        click.echo("No key was issued yet.", err=True)
 
 
-@command.command("rotate", epilog="Example: content-gateway keys rotate wallet-team")
+@command.command("rotate", epilog="Example: content-gateway keys rotate wallet-team --grace 24h")
 @click.argument("name")
+@click.option("--grace", type=Lifetime(), help="How long the old secret goes on, as in 24h.")
 @common.settings_options
 @existing_ledger
-def rotate(*, name: str, loaded: Loaded) -> None:
-    """Give the key NAME a new secret and print it; the old one stops working, pins stay."""
-    key = _with_keys(loaded, lambda keys: keys.rotate(name))
+def rotate(*, name: str, grace: timedelta | None, loaded: Loaded) -> None:
+    """Give the key NAME a new secret and print it; the old one stops working, pins stay.
+
+    With --grace both work until then. A secret that is in its grace already ends at once."""
+    key = _with_tenants(loaded, lambda tenants: tenants.keys.rotate(name, grace))
     if key is None:
         raise GatewayError(f"There is no key named {name}, or it is revoked or expired.")
     click.echo(key)
 
 
-@command.command("revoke", epilog="Example: content-gateway keys revoke wallet-team")
+@command.command("revoke", epilog="Example: content-gateway keys revoke wallet-team --remove-pins")
 @click.argument("name")
+@click.option("--remove-pins", is_flag=True, help="Remove its pins then; run it again to go on.")
+@pin_removal.yes_option
 @common.settings_options
 @existing_ledger
-def revoke(*, name: str, loaded: Loaded) -> None:
-    """Stop the key NAME for good; its pins stay."""
-    if not _with_keys(loaded, lambda keys: keys.revoke(name)):
+def revoke(*, name: str, remove_pins: bool, yes: bool, loaded: Loaded) -> None:
+    """Stop the key NAME for good; its pins stay, unless they are to be removed."""
+    if remove_pins:
+        pin_removal.require_terminal(yes=yes)
+        removed = pin_removal.resumable(
+            lambda: _with_tenants(loaded, lambda tenants: _revoke_and_remove(tenants, name, yes))
+        )
+        pin_removal.report(removed, as_json=False)
+        return
+    if not _with_tenants(loaded, lambda tenants: tenants.keys.revoke(name)):
         raise GatewayError(f"There is no key named {name}, or it is revoked already.")
+    _say_revoked(name)
+
+
+async def _revoke_and_remove(tenants: "Tenants", name: str, yes: bool) -> int:
+    """Revoke the key unless it is so already, and remove its pins; how many they were."""
+    record = common.issued_key(tenants.keys, common.Whose(None, name))
+    count = await pin_removal.count_of(tenants.pinning, record.id)
+    pin_removal.confirm(f"Revoke {name} and remove its pins, {count:,} of them?", yes=yes)
+    if await tenants.keys.revoke(name):
+        _say_revoked(name)
+        # Until a running service has heard of it the key might add some.
+        await asyncio.sleep(tenants.keys.REMEMBERED_SECONDS)
+    removed = 0
+    with StatusLine() as line:
+        while more := await pin_removal.remove_all(
+            tenants.pinning, record.id, by_operator=True, line=line
+        ):
+            removed += more
+    return removed
+
+
+def _say_revoked(name: str) -> None:
     click.echo(f"Key {name} is revoked.", err=True)
 
 
-def _with_keys(loaded: Loaded, ask: Callable[[IssuedKeys], Awaitable[T]]) -> T:
+def _with_tenants(loaded: Loaded, ask: "Callable[[Tenants], Awaitable[T]]") -> T:
     return common.run(_opened(loaded.settings, ask))
 
 
-async def _opened(chosen: Settings, ask: Callable[[IssuedKeys], Awaitable[T]]) -> T:
-    from content_gateway.wiring.keys import opened_keys
+async def _opened(chosen: Settings, ask: "Callable[[Tenants], Awaitable[T]]") -> T:
+    from content_gateway.wiring.keys import opened_tenants
 
-    async with opened_keys(chosen) as keys:
-        return await ask(keys)
-
-
-def _row(record: KeyRecord) -> dict[str, str | None]:
-    return {
-        "name": record.name,
-        "prefix": record.prefix,
-        "scopes": " ".join(sorted(record.scopes)),
-        "created": _text(record.created_at),
-        "expires": _text(record.expires_at),
-        "type": record.type,
-        "state": record.refusal(datetime.now(UTC)) or "valid",
-    }
-
-
-def _text(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat(timespec="seconds")
+    async with opened_tenants(chosen) as tenants:
+        return await ask(tenants)

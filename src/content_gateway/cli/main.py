@@ -20,6 +20,7 @@ _COMMANDS: Final = {
     "pin": "add, follow, list, remove, import and export pins",
     "reconcile": "reconcile pins now, and report what waits",
     "ledger": "back up, restore and check the ledger",
+    "audit": "what each key pinned, removed and was refused",
     "blocks": "verify the embedded store's blocks",
     "config": "show and check the settings, write a file of them",
 }

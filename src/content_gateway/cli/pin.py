@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from content_gateway.cli import common, pin_export, pin_import, pin_view
+from content_gateway.cli import common, pin_export, pin_import, pin_list, pin_removal, pin_view
 from content_gateway.cli.duration import Duration
 from content_gateway.cli.reconcile_if_idle import ReconcileIfIdle
 from content_gateway.cli.status_line import StatusLine, plain
@@ -153,25 +153,58 @@ def status(*, cid: str, whose: common.Whose, loaded: Loaded, as_json: bool) -> N
 
 
 @command.command("rm", epilog="Example: content-gateway pin rm bafy... --key-name wallet-team")
-@click.argument("cid")
+@click.argument("cid", required=False)
+@click.option("--all", "every", is_flag=True, help="Every pin, instead of that of one CID.")
+@pin_removal.yes_option
 @common.whose_options
 @common.ledger_options
 @existing_ledger
-def remove(*, cid: str, whose: common.Whose, loaded: Loaded, as_json: bool) -> None:
+def remove(
+    *,
+    cid: str | None,
+    every: bool,
+    yes: bool,
+    whose: common.Whose,
+    loaded: Loaded,
+    as_json: bool,
+) -> None:
     """Remove the pin of CID; the content leaves the backend with its last pin.
 
-    Whether it does is told to the operator, not to whoever gives a key."""
+    Whether it does is told to the operator, not to whoever gives a key. With --all every pin of the
+    key goes, or of the operator without one; run it again where it was interrupted."""
+    if every == (cid is not None):
+        raise click.UsageError("Give a CID, or --all.")
+    if cid is None:
+        _remove_all(whose, loaded, yes=yes, as_json=as_json)
+        return
     parsed = Cid.parse(cid)
 
     async def ask(gateway: "Application") -> Removal:
         requestor = common.requestor_meant(gateway, loaded, whose)
-        return await gateway.pinning.remove(requestor, parsed)
+        return await gateway.pinning.remove(requestor, parsed, by_operator=whose.key is None)
 
     removal = common.run_on(loaded.settings, ask)
     # Whether others hold the content is the operator's business, and not a requestor's.
-    is_requestor = whose.key is not None and whose.key_name is None
-    content, words = _RELEASED if is_requestor else _REMOVED[removal]
+    content, words = _REMOVED[removal] if whose.key is None else _RELEASED
     click.echo(msgspec.json.encode({"cid": cid, "content": content}) if as_json else words)
+
+
+def _remove_all(whose: common.Whose, loaded: Loaded, *, yes: bool, as_json: bool) -> None:
+    pin_removal.require_terminal(yes=yes)
+
+    async def ask(gateway: "Application") -> int:
+        requestor = common.requestor_meant(gateway, loaded, whose)
+        count = await pin_removal.count_of(gateway.pinning, requestor)
+        if count:
+            pin_removal.confirm(f"Remove {count:,} pins?", yes=yes)
+        with StatusLine() as line:
+            is_ours = whose.key is None
+            return await pin_removal.remove_all(
+                gateway.pinning, requestor, by_operator=is_ours, line=line
+            )
+
+    removed = pin_removal.resumable(lambda: common.run_on(loaded.settings, ask))
+    pin_removal.report(removed, as_json=as_json)
 
 
 @command.command("ls", epilog="Example: content-gateway pin ls --status failed --all --json")
@@ -191,6 +224,7 @@ def remove(*, cid: str, whose: common.Whose, loaded: Loaded, as_json: bool) -> N
 )
 @click.option("--cursor", help="Where the page before said that this one begins.")
 @click.option("--all", "every", is_flag=True, help="All of them, page after page.")
+@click.option("--all-keys", is_flag=True, help="Those of every key, and which key's each is.")
 @common.whose_options
 @common.ledger_options
 @existing_ledger
@@ -200,15 +234,21 @@ def list_pins(
     limit: int,
     cursor: str | None,
     every: bool,
+    all_keys: bool,
     whose: common.Whose,
     loaded: Loaded,
     as_json: bool,
 ) -> None:
     """List pins, newest first: status, replicas, time, CID and name.
 
-    With --json one object a line. Where more follow, standard error says with which cursor."""
-    search = Search(
-        states=frozenset(map(ContentState, states)) or None,
+    With --json one object a line. Where more follow, standard error says with which cursor. With
+    --all-keys the key stands before each, the operator's own pins among them; key after key."""
+    search = Search(states=frozenset(map(ContentState, states)) or None, limit=limit)
+    if all_keys:
+        _list_all_keys(whose, loaded, search, cursor, every=every, as_json=as_json)
+        return
+    search = replace(
+        search,
         cursor=None if cursor is None else parse_cursor(cursor),
         limit=_PAGE_OF_ALL if every else limit,
     )
@@ -221,6 +261,27 @@ def list_pins(
     if page.more:
         following = cursor_behind(page.pins[-1].pin)
         click.echo(f"{page.count:,} in all; more: --cursor {following}", err=True)
+
+
+def _list_all_keys(
+    whose: common.Whose,
+    loaded: Loaded,
+    search: Search,
+    cursor: str | None,
+    *,
+    every: bool,
+    as_json: bool,
+) -> None:
+    source = click.get_current_context().get_parameter_source("key")
+    if whose.key_name or whose.key_id or source is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError("--all-keys does not go with one key.")
+
+    async def ask(gateway: "Application") -> str | None:
+        return await pin_list.list_all_keys(gateway, search, cursor, every=every, as_json=as_json)
+
+    following = common.run_on(loaded.settings, ask)
+    if following is not None:
+        click.echo(f"more: --cursor {following}", err=True)
 
 
 async def _list(

@@ -25,11 +25,12 @@ def listed(status: PinStatus) -> dict[str, Any]:
     return shown
 
 
-def table_line(status: PinStatus) -> str:
-    """A pin in a table: status, replicas, when it was added, CID, name."""
+def table_line(status: PinStatus, *before: str) -> str:
+    """A pin in a table: status, replicas, when it was added, CID, name; *before* them others."""
     replicas = f"{status.replicas}/{status.wanted}" if status.wanted else "-"
     name = plain(status.pin.label.name or "")
     columns = (
+        *before,
         f"{status.state:{_STATE_WIDTH}}",
         f"{replicas:>5}",
         status.pin.timestamp,

@@ -4,7 +4,7 @@ Each request takes the same steps: route, credential, body, handler, answer. Eve
 way becomes a problem (RFC 9457), or below /psa an error of the Pinning Service API, in one place.
 The operations come from the description (spec.yaml), the answers from the handlers."""
 
-from collections.abc import Collection, Iterable, MutableMapping
+from collections.abc import Callable, Collection, Iterable, MutableMapping
 from typing import Any, Final
 
 import structlog
@@ -20,7 +20,12 @@ from content_gateway.errors import (
     WrongSettings,
 )
 from content_gateway.http import problems
-from content_gateway.http.auth import CREDENTIAL_SOURCES, KeyVerifier, authenticate
+from content_gateway.http.auth import (
+    CREDENTIAL_SOURCES,
+    KeyVerifier,
+    authenticate,
+    require_scope,
+)
 from content_gateway.http.bodies import SECONDS, Receive, pass_over_empty, read_body
 from content_gateway.http.cors import Cors
 from content_gateway.http.header_block import block_of, fields_of
@@ -55,6 +60,8 @@ Scope = MutableMapping[str, Any]
 # In the table of routes, stands for a last segment that is a parameter.
 _PARAMETER: Final = "/{}"
 _NO_STATE: Final[dict[str, Any]] = {}
+# What a good key may not do, or not now; of 401 the keys themselves know whose key it was.
+_REFUSED: Final = frozenset({403, 409, 429, 451})
 
 log = structlog.get_logger(__name__)
 
@@ -97,12 +104,13 @@ class _Route:
         headers, body, principal = scope["headers"], b"", None
         if self._scope is not None and self._source is not None:
             try:
-                principal = authenticate(self._keys, headers, self._scope, self._source)
+                principal = authenticate(self._keys, headers, self._source)
             except KeyRefused:
                 await _await_turn(self._turns, scope)
                 raise
             exchange.requestor = principal.requestor
             charged = principal.requestor.id
+            require_scope(principal.requestor, self._scope)
         else:
             charged = network_of(address_of(scope))
         try:
@@ -150,8 +158,10 @@ class Api:
         traffic: Traffic | None = None,
         limits: KeyLimits | None = None,
         turns: RequestTurns | None = None,
+        refused: Callable[[str, str], None] = lambda requestor, code: None,
     ) -> None:
-        """*answers* limits how many large answers are sent at the same time.
+        """*answers* limits how many large answers are sent at the same time. *refused* is told of
+        each requestor that was refused something, and with which code.
 
         Raises WrongSettings unless operations and handlers match one to one."""
         answers = answers or large_answers()
@@ -181,6 +191,7 @@ class Api:
                 self._table.setdefault(_key(operation.path), {})[operation.method] = route
         self._every_method = set[str]().union(*self._table.values())
         self._request_ids = request_ids()
+        self._refused = refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request. Every exception becomes an answer here; none is raised."""
@@ -216,6 +227,8 @@ class Api:
             await _send(scope, send, status, block + shared, response.body)
         except Exception as error:
             kind, detail, extra = _problem(error, exchange.request_id)
+            if kind.status in _REFUSED and exchange.requestor is not None:
+                self._refused(exchange.requestor.id, kind.code)
             self.traffic.problems[kind.code] += 1
             if exchange.use is not None:
                 shared += exchange.use.lines(exchange.begun)

@@ -56,15 +56,16 @@ CREDENTIAL_SOURCES: Final[Mapping[str, CredentialSource]] = {
 }
 
 
-def authenticate(
-    keys: KeyVerifier, headers: Fields, scope: str, source: CredentialSource
-) -> Principal:
-    """Who sent *headers*; raises KeyRefused, ScopeMissing or StorageUnavailable."""
+def authenticate(keys: KeyVerifier, headers: Fields, source: CredentialSource) -> Principal:
+    """Who sent *headers*; raises KeyRefused or StorageUnavailable."""
     key = source(headers)
-    requestor = keys.identify(key)
+    return Principal(keys.identify(key), key)
+
+
+def require_scope(requestor: Requestor, scope: str) -> None:
+    """Raises ScopeMissing if the key of *requestor* does not have *scope*."""
     if scope != ANY_SCOPE and scope not in requestor.scopes:
         raise ScopeMissing(f"The API key does not have the scope '{scope}'.")
-    return Principal(requestor, key)
 
 
 def _only(headers: Fields, field: bytes) -> str:

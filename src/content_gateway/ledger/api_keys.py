@@ -1,4 +1,6 @@
-"""Issued API keys in SQL. Knows the table `api_keys`; what a key may do is in api_keys.py."""
+"""Issued API keys in SQL, each change with its entry of the audit log.
+
+Knows the table `api_keys`; what a key may do is in api_keys.py, its last use in key_activity.py."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -8,23 +10,30 @@ from typing import Any
 import msgspec
 
 from content_gateway.api_keys import KeyRecord
-from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
+from content_gateway.codecs.timestamps import at_milliseconds, milliseconds, rfc3339
+from content_gateway.ledger.audit import AuditLog
 from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.model.audit import AuditAction
 
-_COLUMNS = "id, name, prefix, secret_hash, scopes, created_at, expires_at, revoked_at, type, limits"
+_COLUMNS = (
+    "id, name, prefix, secret_hash, scopes, created_at, expires_at, revoked_at, type, limits,"
+    " replaced_hash, replaced_until, used_at"
+)
 
 
 class SqliteKeys:
-    """The keys of one database."""
+    """The keys of one database. Whoever changes them is the operator."""
 
-    def __init__(self, database: LedgerDatabase) -> None:
+    def __init__(self, database: LedgerDatabase, audit: AuditLog | None = None) -> None:
         self._database = database
+        self._audit = audit or AuditLog(0)
 
     def find(self, secret_hash: bytes) -> KeyRecord | None:
-        """The key with that hash; None if there is none."""
+        """The key with that hash, or that had it before its rotation; None if there is none."""
         row = self._database.read(
             lambda connection: connection.execute(
-                f"SELECT {_COLUMNS} FROM api_keys WHERE secret_hash = ?",  # noqa: S608 - constant
+                f"SELECT {_COLUMNS} FROM api_keys"  # noqa: S608 - constant
+                " WHERE secret_hash = ?1 OR replaced_hash = ?1",
                 (secret_hash,),
             ).fetchone()
         )
@@ -40,13 +49,14 @@ class SqliteKeys:
         return [_record(row) for row in rows]
 
     async def insert(self, record: KeyRecord) -> bool:
-        """Store a new key; False if the name is taken."""
+        """Store a new key; False if a key that is not revoked has the name."""
+        scopes = " ".join(sorted(record.scopes))
         row = (
             record.id,
             record.name,
             record.prefix,
             record.secret_hash,
-            " ".join(sorted(record.scopes)),
+            scopes,
             milliseconds(record.created_at),
             _milliseconds_or_none(record.expires_at),
             _milliseconds_or_none(record.revoked_at),
@@ -54,39 +64,59 @@ class SqliteKeys:
             msgspec.json.encode(dict(record.limits)).decode() if record.limits else None,
         )
         return await self._changes(
-            f"INSERT INTO api_keys ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
-            " ON CONFLICT (name) DO NOTHING",
+            "INSERT INTO api_keys (id, name, prefix, secret_hash, scopes, created_at, expires_at,"
+            " revoked_at, type, limits) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            " ON CONFLICT (name) WHERE revoked_at IS NULL DO NOTHING RETURNING id",
             row,
+            (record.created_at, AuditAction.CREATE, f"{record.name}: {scopes}"),
         )
 
     async def replace_secret(
-        self, name: str, secret_hash: bytes, prefix: str, at: datetime
+        self, name: str, secret_hash: bytes, prefix: str, at: datetime, until: datetime | None
     ) -> bool:
-        """Replace the secret of a key that is valid at *at*; False if there is none."""
+        """Replace the secret of a key that is valid at *at*; the old one is good *until* then.
+
+        False if there is no such key."""
+        detail = name if until is None else f"{name}: the old secret until {rfc3339(until)}"
         return await self._changes(
-            "UPDATE api_keys SET secret_hash = ?, prefix = ?"
-            " WHERE name = ? AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)",
-            (secret_hash, prefix, name, milliseconds(at)),
+            "UPDATE api_keys SET replaced_hash = iif(?1 IS NULL, NULL, secret_hash),"
+            " replaced_until = ?1, secret_hash = ?2, prefix = ?3"
+            " WHERE name = ?4 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?5)"
+            " RETURNING id",
+            (_milliseconds_or_none(until), secret_hash, prefix, name, milliseconds(at)),
+            (at, AuditAction.ROTATE, detail),
         )
 
     async def revoke(self, name: str, at: datetime) -> bool:
         """Revoke a key; False if there is no such key, or it is revoked already."""
         return await self._changes(
-            "UPDATE api_keys SET revoked_at = ? WHERE name = ? AND revoked_at IS NULL",
+            "UPDATE api_keys SET revoked_at = ? WHERE name = ? AND revoked_at IS NULL RETURNING id",
             (milliseconds(at), name),
+            (at, AuditAction.REVOKE, name),
         )
 
-    async def _changes(self, statement: str, values: tuple[object, ...]) -> bool:
+    async def _changes(
+        self,
+        statement: str,
+        values: tuple[object, ...],
+        act: tuple[datetime, AuditAction, str],
+    ) -> bool:
+        """Whether *statement* changes a key, whose id it returns; *act* is its entry of the log."""
+        at, action, detail = act
+
         def job(connection: sqlite3.Connection) -> bool:
-            return connection.execute(statement, values).rowcount > 0
+            changed = connection.execute(statement, values).fetchone()
+            if changed is not None:
+                acts = [(changed[0], detail)]
+                self._audit.append(connection, milliseconds(at), action, acts, by_operator=True)
+            return changed is not None
 
         return await self._database.write(job)
 
 
 def _record(row: tuple[Any, ...]) -> KeyRecord:
-    key_id, name, prefix, secret_hash, scopes, created_at, expires_at, revoked_at, kind, limits = (
-        row
-    )
+    key_id, name, prefix, secret_hash, scopes, created_at, expires_at, revoked_at, *rest = row
+    kind, limits, replaced_hash, replaced_until, used_at = rest
     return KeyRecord(
         id=key_id,
         name=name,
@@ -98,6 +128,9 @@ def _record(row: tuple[Any, ...]) -> KeyRecord:
         revoked_at=_datetime_or_none(revoked_at),
         type=kind,
         limits=msgspec.json.decode(limits, type=dict[str, int]) if limits else {},
+        replaced_hash=replaced_hash,
+        replaced_until=_datetime_or_none(replaced_until),
+        used_at=_datetime_or_none(used_at),
     )
 
 

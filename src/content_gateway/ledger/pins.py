@@ -1,7 +1,8 @@
 """The requestors' pins in SQL: adding, showing, searching and removing them.
 
-Knows the tables `pins` and `contents`; a pin and its content change in one transaction. Transitions
-are in model/content_state.py; the reconciler's reads and writes in contents.py."""
+Knows the tables `pins` and `contents`; a pin, its content and its entry of the audit log change in
+one transaction. Transitions are in model/content_state.py; the reconciler's reads and writes in
+contents.py."""
 
 import sqlite3
 import time
@@ -15,6 +16,7 @@ import msgspec
 from content_gateway.codecs.timestamps import microseconds
 from content_gateway.errors import PinLimitReached
 from content_gateway.ledger.additions import LIMIT_REACHED, Added, Addition, add_all, trigger
+from content_gateway.ledger.audit import AuditLog
 from content_gateway.ledger.backend_health import last_health
 from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pin_rows import (
@@ -26,6 +28,7 @@ from content_gateway.ledger.pin_rows import (
     text_in,
 )
 from content_gateway.ledger.requestors import assign_to_shortest_queue, count_pins
+from content_gateway.model.audit import AuditAction
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState, Event, after
 from content_gateway.model.pins import (
@@ -47,10 +50,16 @@ class SqlitePins:
     """The pins of one database; released contents are unpinned after *grace* seconds."""
 
     def __init__(
-        self, database: LedgerDatabase, *, grace: float, clock: Callable[[], float] = time.time
+        self,
+        database: LedgerDatabase,
+        *,
+        grace: float,
+        audit: AuditLog | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._database = database
         self._grace = round(grace * 1000)
+        self._audit = audit or AuditLog(0)
         self._clock = clock
 
     def holds(self, requestor: str, cid: Cid) -> bool:
@@ -119,6 +128,7 @@ class SqlitePins:
             )
             count_pins(connection, requestor, -removed.rowcount)
             new = [Addition(requestor, cid, spelling, label)]
+            self._note_removal(connection, requestor, old.cid)
             (pin,) = self._add_all(connection, new, {requestor: last})
             assert pin is not LIMIT_REACHED, "it has no limit"  # noqa: S101
             self._release(connection, content)
@@ -127,7 +137,12 @@ class SqlitePins:
         return await self._database.write(job, requestor=requestor)
 
     async def remove(
-        self, requestor: str, cid: Cid, created_at: datetime | None = None
+        self,
+        requestor: str,
+        cid: Cid,
+        created_at: datetime | None = None,
+        *,
+        by_operator: bool = False,
     ) -> Removal | None:
         """As `PinLedger.remove`."""
         values = {
@@ -146,6 +161,7 @@ class SqlitePins:
             if gone is None:
                 return None
             count_pins(connection, requestor, -1)
+            self._note_removal(connection, requestor, cid, by_operator=by_operator)
             return Removal.RELEASED if self._release(connection, gone[0]) else Removal.STILL_HELD
 
         return await self._database.write(job, requestor=requestor)
@@ -196,7 +212,22 @@ class SqlitePins:
         additions: Sequence[Addition],
         last: Mapping[str, int] = MappingProxyType({}),
     ) -> list[Added]:
-        return add_all(connection, round(self._clock() * 1_000_000), additions, last)
+        now = self._clock()
+        pins = add_all(connection, round(now * 1_000_000), additions, last)
+        added = [
+            (each.requestor, str(each.cid))
+            for each, pin in zip(additions, pins, strict=True)
+            if isinstance(pin, Pin)
+        ]
+        self._audit.append(connection, round(now * 1000), AuditAction.PIN, added)
+        return pins
+
+    def _note_removal(
+        self, connection: sqlite3.Connection, requestor: str, cid: Cid, *, by_operator: bool = False
+    ) -> None:
+        acts = [(requestor, str(cid))]
+        at = round(self._clock() * 1000)
+        self._audit.append(connection, at, AuditAction.UNPIN, acts, by_operator=by_operator)
 
     def _with_health(self, connection: sqlite3.Connection) -> Callable[[PinStatus], PinStatus]:
         """A function that adds the backend's health to a pin's status: in an outage, the reason."""

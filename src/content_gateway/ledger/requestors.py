@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Final
 
+from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.leasing import QUEUE
 
 _MAX_HOLDERS: Final = 4  # compared at most, to bound the cost of a content that many hold
@@ -14,6 +15,17 @@ _LENGTH: Final = (
     "SELECT count(*) FROM (SELECT 1 FROM contents"  # noqa: S608 - constant
     f" WHERE {QUEUE} = :queue AND turn_of = :requestor AND next_at <= :at LIMIT {_MAX_COUNTED})"
 )
+
+
+def requestor_from(database: LedgerDatabase, least: str) -> str | None:
+    """The first requestor with pins in the order of their ids, *least* or behind it; None at the
+    end. Raises StorageUnavailable."""
+    (found,) = database.read(
+        lambda connection: connection.execute(
+            "SELECT min(requestor) FROM pins WHERE requestor >= ?", (least,)
+        ).fetchone()
+    )
+    return None if found is None else str(found)
 
 
 def number_for(connection: sqlite3.Connection, requestor: str) -> int:

@@ -109,6 +109,16 @@ class Removal(Enum):
     STILL_HELD = auto()  # another requestor does
 
 
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What the pins of one requestor add up to: *size* bytes of contents whose size the backend
+    told, and *unsized* pins of contents whose size is not known."""
+
+    pins: int = 0
+    size: int = 0
+    unsized: int = 0
+
+
 class Match(StrEnum):
     """How a name is compared (Pinning Service API, TextMatchingStrategy)."""
 

@@ -45,9 +45,11 @@ class PinLedger(Protocol):
         """Remove *old* and add another pin, in one durable transaction: a new pin even where the
         CID is the same or was held already. None if *old* is not there, and nothing changes."""
 
-    async def remove(self, requestor: str, cid: Cid, created_at: datetime | None) -> Removal | None:
+    async def remove(
+        self, requestor: str, cid: Cid, created_at: datetime | None, *, by_operator: bool
+    ) -> Removal | None:
         """Remove a pin durably, if *created_at* is when it was made or None; its content is
-        released with its last pin. None if it is not there."""
+        released with its last pin. None if it is not there. *by_operator* is for the audit log."""
 
     def status(self, requestor: str, cid: Cid) -> PinStatus | None:
         """The requestor's pin of *cid* and how far its content is; None if there is none."""
@@ -127,10 +129,18 @@ class Pinning:
         self._denylist.check_cid(cid)
         return cid
 
-    async def remove(self, requestor: str, cid: Cid, created_at: datetime | None = None) -> Removal:
+    async def remove(
+        self,
+        requestor: str,
+        cid: Cid,
+        created_at: datetime | None = None,
+        *,
+        by_operator: bool = False,
+    ) -> Removal:
         """Remove the requestor's pin, at once and durably; raises PinNotFound, also where another
-        pin of that CID than the one of *created_at* is there."""
-        removal = await self._ledger.remove(requestor, cid, created_at)
+        pin of that CID than the one of *created_at* is there. *by_operator*: it is the operator who
+        removes it, and not the requestor."""
+        removal = await self._ledger.remove(requestor, cid, created_at, by_operator=by_operator)
         if removal is None:
             raise PinNotFound("No pin of this CID is held.")
         if removal is Removal.RELEASED:

@@ -347,6 +347,17 @@ class AdminSettings(Group):
     )
 
 
+class AuditSettings(Group):
+    """The audit log, in the ledger."""
+
+    entries: int = Field(
+        100_000,
+        ge=0,
+        le=10_000_000,
+        description="entries kept of what keys pinned, removed and were refused; 0: none",
+    )
+
+
 class LogSettings(Group):
     """Logging, to standard error."""
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, model_validator
 from content_gateway.codecs.quantities import spell_bytes, spell_seconds
 from content_gateway.settings.groups import (
     AdminSettings,
+    AuditSettings,
     BasenamesSettings,
     CapacitySettings,
     ClusterSettings,
@@ -62,6 +63,7 @@ class Settings(Group):
     limits: LimitSettings = LimitSettings()
     capacity: CapacitySettings = CapacitySettings()
     admin: AdminSettings = AdminSettings()
+    audit: AuditSettings = AuditSettings()
     log: LogSettings = LogSettings()
 
     @model_validator(mode="after")

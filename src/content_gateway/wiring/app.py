@@ -33,9 +33,11 @@ from content_gateway.http.streams import large_answers
 from content_gateway.http.traffic import Traffic, access_log
 from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.ledger.api_keys import SqliteKeys
+from content_gateway.ledger.audit import AuditLog
 from content_gateway.ledger.backend_health import SqliteBackendHealth
 from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.key_activity import SqliteKeyActivity
 from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.names.directory import Directory
 from content_gateway.names.universal_resolver import UniversalResolverCheck
@@ -75,6 +77,7 @@ class Application:
     health: SqliteBackendHealth
     keys: KeyVerifier
     issued_keys: IssuedKeys
+    activity: SqliteKeyActivity
     reconciler: Reconciler
     resync: Resync
     store: EmbeddedStore | None
@@ -128,7 +131,13 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             lookups_of=lambda requestor: limits.allowance_of(requestor).lookups,
         )
 
-        issued_keys = IssuedKeys(SqliteKeys(database), allowance_of=allowances(settings.limits))
+        audit = AuditLog(settings.audit.entries)
+        activity = await stack.enter_async_context(SqliteKeyActivity(database, audit))
+        issued_keys = IssuedKeys(
+            SqliteKeys(database, audit),
+            allowance_of=allowances(settings.limits),
+            activity=activity,
+        )
         keys: KeyVerifier = issued_keys
         if settings.keys.mode == "open":
             keys = OpenKeys(default_allowance(settings.limits))
@@ -171,6 +180,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
                 waiting=settings.capacity.waiting,
                 is_late=lambda: lag.latest > settings.capacity.lag,
             ),
+            refused=activity.refused,
         )
         yield Application(
             api=api,
@@ -184,6 +194,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             health=pins.health,
             keys=keys,
             issued_keys=issued_keys,
+            activity=activity,
             reconciler=pins.reconciler,
             resync=pins.resync,
             store=pins.store,

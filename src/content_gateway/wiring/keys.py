@@ -1,18 +1,37 @@
 """The part of the composition root that issues keys: the ledger's database, and nothing else.
 
-A key can be revoked at once, whatever is wrong with the denylist, zone file or blocks."""
+A key can be revoked at once, and its pins removed, whatever is wrong with the denylist, zone file
+or blocks."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from content_gateway.api_keys import IssuedKeys
+from content_gateway.denylist.denylist import Denylist
 from content_gateway.ledger.api_keys import SqliteKeys
+from content_gateway.ledger.audit import AuditLog
 from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.pins import SqlitePins
+from content_gateway.pins.pinning import Pinning
 from content_gateway.settings.model import Settings
 
 
+@dataclass(frozen=True, slots=True)
+class Tenants:
+    """Who has keys, and what they pinned; *ledger* is for reports on it."""
+
+    keys: IssuedKeys
+    pinning: Pinning
+    ledger: LedgerDatabase
+
+
 @asynccontextmanager
-async def opened_keys(settings: Settings) -> AsyncIterator[IssuedKeys]:
-    """The issued keys; raises WrongSettings where the ledger cannot be opened."""
+async def opened_tenants(settings: Settings) -> AsyncIterator[Tenants]:
+    """The keys and pins of a ledger; raises WrongSettings where it cannot be opened."""
     async with LedgerDatabase(settings.ledger_path) as database:
-        yield IssuedKeys(SqliteKeys(database))
+        audit = AuditLog(settings.audit.entries)
+        pins = SqlitePins(database, grace=settings.pins.unpin_grace, audit=audit)
+        # Nothing is added here, and a running service finds what was released by itself.
+        pinning = Pinning(pins, denylist=Denylist(None, None), wake=lambda: None)
+        yield Tenants(IssuedKeys(SqliteKeys(database, audit)), pinning, database)

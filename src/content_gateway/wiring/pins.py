@@ -11,6 +11,7 @@ from typing import Final, Protocol, TypeVar
 from content_gateway.backends.embedded.blockstore import Blockstore
 from content_gateway.backends.embedded.store import EmbeddedStore
 from content_gateway.denylist.denylist import Denylist
+from content_gateway.ledger.audit import AuditLog
 from content_gateway.ledger.backend_health import SqliteBackendHealth
 from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
@@ -79,7 +80,8 @@ async def wire_pins(
     opened = await open_backend(stack, settings, client, denylist)
     backend = around(opened.backend)
     origins = OriginRules(settings.pins.private_origins)
-    ledger = around(SqlitePins(database, grace=settings.pins.unpin_grace))
+    audit = AuditLog(settings.audit.entries)
+    ledger = around(SqlitePins(database, grace=settings.pins.unpin_grace, audit=audit))
     contents = around(SqliteWorkQueue(database, grace=settings.pins.unpin_grace))
     resyncs, health = around(SqliteResyncs(database)), SqliteBackendHealth(database)
     reconciler = Reconciler(

@@ -65,9 +65,11 @@ class WatchedLedger:
         await self._points.passing("after replace")
         return pin
 
-    async def remove(self, requestor: str, cid: Cid, created_at: datetime | None) -> Removal | None:
+    async def remove(
+        self, requestor: str, cid: Cid, created_at: datetime | None, *, by_operator: bool
+    ) -> Removal | None:
         await self._points.passing("before remove")
-        removal = await self._ledger.remove(requestor, cid, created_at)
+        removal = await self._ledger.remove(requestor, cid, created_at, by_operator=by_operator)
         self._model.removed(requestor, cid, removal)
         await self._points.passing("after remove")
         return removal
