@@ -98,7 +98,9 @@ class Listing:
 
     def _remember(self, new: Mapping[str, ListedPin], before: datetime) -> None:
         """Know *new* pins again, and forget those that cannot come again *before* then."""
-        kept = {id_: at for id_, at in self._known.items() if at is not None and at <= before}
+        kept: dict[str, datetime | None] = {
+            id_: at for id_, at in self._known.items() if at is not None and at <= before
+        }
         self._known = kept | {pin.id: pin.created for pin in new.values()}
 
     def _note_left_out(self, above: PinPage, below: PinPage, moment: datetime) -> None:

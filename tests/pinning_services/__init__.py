@@ -1,0 +1,1 @@
+"""Other pinning services: what their answers are read as."""
