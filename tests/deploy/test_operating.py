@@ -7,10 +7,10 @@ import pytest
 
 from tests.deploy.container import booted, require_container
 from tests.deploy.events import events_of
-from tests.deploy.files import ROOT
+from tests.deploy.files import NOTIFIES, ROOT
 from tests.deploy.metrics import METRICS
 from tests.deploy.test_alerts import rules
-from tests.deploy.test_systemd import NOTIFIES, UNNOTIFIED
+from tests.deploy.test_systemd import UNNOTIFIED
 from tests.docs.blocks import Step, is_as_told, outputs, steps
 
 PAGE = (ROOT / "docs" / "operating.md").read_text()

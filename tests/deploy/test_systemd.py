@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.container import booted, require_container
-from tests.deploy.files import DEPLOY, ROOT
+from tests.deploy.files import DEPLOY, NOTIFIES, TAKES_SOCKETS
 from tests.world.peers import absent
 
 # Of ten, by `systemd-analyze security`; what is left is that it talks to the whole internet.
@@ -50,10 +50,6 @@ END
 up() { for _ in {1..100}; do ask /version 2>/dev/null && return; sleep 0.1; done; }
 show() { systemctl show content-gateway -p "$1"; }
 """
-_SOURCE = ROOT / "src" / "content_gateway"
-_CODE = "".join(path.read_text() for path in _SOURCE.rglob("*.py"))
-# To be deleted with the three lines that ask for them, once the service does both.
-NOTIFIES, TAKES_SOCKETS = "NOTIFY_SOCKET" in _CODE, "LISTEN_FDS" in _CODE
 UNNOTIFIED = {
     "/etc/systemd/system/content-gateway.service.d/unnotified.conf": (
         "[Service]\nType=exec\nWatchdogSec=0\n"
