@@ -198,6 +198,29 @@ async def test_wrong_settings_are_told_and_not_tried_again(tmp_path: Path) -> No
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.skipif(not NOTIFIES, reason="the service does not tell systemd how it is yet")
+async def test_a_reload_keeps_the_process_and_a_standstill_does_not(tmp_path: Path) -> None:
+    """HUP is no end; a process that no longer turns is ended by the watchdog, and begun again."""
+    impatient = "[Service]\nWatchdogSec=2\n"
+    script = """
+    systemctl start content-gateway; echo "start $?"
+    before=$(show MainPID)
+    systemctl reload content-gateway; echo "reload $?"
+    up
+    [[ $(show MainPID) == "$before" ]] && echo "the same process"
+    kill -STOP ${before#*=}
+    for _ in {1..300}; do [[ $(show NRestarts) == NRestarts=1 ]] && break; sleep 0.1; done
+    show NRestarts
+    up
+    """
+    drop_in = "/etc/systemd/system/content-gateway.service.d/impatient.conf"
+    said = await run(tmp_path, script, **{drop_in: impatient})
+    version = '200 {"version"'
+    assert said.startswith(f"start 0\nreload 0\n{version}")
+    assert re.search(r"the same process\nNRestarts=1\n200 ", said), said
+
+
+@pytest.mark.timeout(180)
 @pytest.mark.skipif(not TAKES_SOCKETS, reason="the service does not take sockets from systemd yet")
 async def test_the_socket_outlives_the_service(tmp_path: Path) -> None:
     """The first connection starts it, and a restart refuses none."""
