@@ -17,7 +17,7 @@ import content_gateway
 from tests.deploy.files import DEPLOY
 from tests.world.peers import absent
 
-SECONDS = 90
+SECONDS = 180
 _PYTHON = "/opt/python"
 # Where its library is: it was built for another folder.
 _LIBRARIES = f"LD_LIBRARY_PATH={_PYTHON}/lib"

@@ -64,7 +64,7 @@ def test_references_lead_somewhere() -> None:
         assert not anchor or anchor in anchors, target
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 async def test_the_service_is_installed_as_the_page_says(tmp_path: Path) -> None:
     """Each command in order, as root, in a booted system; what is shown is what they print."""
     require_container()
