@@ -5,6 +5,7 @@ units, state and network are its own. Only root can do this. What is to happen i
 
 import asyncio
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -12,13 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.files import DEPLOY, ROOT
+import content_gateway
+from tests.deploy.files import DEPLOY
 from tests.world.peers import absent
 
-SECONDS = 90
+SECONDS = 180
 _PYTHON = "/opt/python"
 # Where its library is: it was built for another folder.
 _LIBRARIES = f"LD_LIBRARY_PATH={_PYTHON}/lib"
+_SOURCE = Path(content_gateway.__file__).parents[1]
 _PROGRAM = """#!/opt/content-gateway/bin/python
 from content_gateway.cli.main import main
 main()
@@ -57,8 +60,8 @@ async def booted(
     python = Path(sys.base_prefix)
     command = ["systemd-nspawn", "--quiet", f"--directory={root}", "--boot"]
     command += ["--register=no", "--keep-unit", "--private-network", "--console=pipe"]
-    command += ["--machine=content-gateway-test", "--link-journal=no"]
-    command += [f"--bind-ro={path}" for path in ("/usr", ROOT / "src")]
+    command += [f"--machine=content-gateway-{secrets.token_hex(4)}", "--link-journal=no"]
+    command += [f"--bind-ro={path}" for path in ("/usr", _SOURCE)]
     command += [f"--bind-ro={python}:{_PYTHON}", f"--bind-ro={DEPLOY}:/root/content-gateway/deploy"]
     packages = Path(sys.prefix) / "lib" / f"python{_version()}" / "site-packages"
     command += [f"--bind-ro={packages}:/opt/content-gateway/lib/python{_version()}/site-packages"]

@@ -7,10 +7,10 @@ import pytest
 
 from tests.deploy.container import booted, require_container
 from tests.deploy.events import events_of
-from tests.deploy.files import ROOT
+from tests.deploy.files import NOTIFIES, ROOT
 from tests.deploy.metrics import METRICS
 from tests.deploy.test_alerts import rules
-from tests.deploy.test_systemd import NOTIFIES, UNNOTIFIED
+from tests.deploy.test_systemd import UNNOTIFIED
 from tests.docs.blocks import Step, is_as_told, outputs, steps
 
 PAGE = (ROOT / "docs" / "operating.md").read_text()
@@ -64,7 +64,7 @@ def test_references_lead_somewhere() -> None:
         assert not anchor or anchor in anchors, target
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 async def test_the_service_is_installed_as_the_page_says(tmp_path: Path) -> None:
     """Each command in order, as root, in a booted system; what is shown is what they print."""
     require_container()

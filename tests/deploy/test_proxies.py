@@ -109,11 +109,14 @@ async def test_a_page_of_another_origin_may_ask(behind: Behind) -> None:
 
 
 async def test_a_body_that_is_too_large_is_refused(behind: Behind) -> None:
-    """64 KiB at most; a request of a usual size goes through."""
+    """64 KiB at most; what is just below is the service's to judge."""
     bearer = {"Authorization": f"Bearer {behind.key}"}
     pin = {"cid": "bafkqabtimvwgy3yk", "name": "x"}
     status, _, _ = await behind.ask("POST", "/psa/pins", headers=bearer, json=pin)
     assert status == 202
+    pin["name"] = "x" * 60_000
+    status, body, _ = await behind.ask("POST", "/psa/pins", headers=bearer, json=pin)
+    assert status == 400, body
     pin["name"] = "x" * 70_000
     status, _, _ = await behind.ask("POST", "/psa/pins", headers=bearer, json=pin)
     assert status == 413
@@ -154,3 +157,20 @@ async def test_a_connection_that_was_idle_serves_the_next_request(behind: Behind
     first = await asyncio.gather(*(behind.ask("GET", "/key", behind.key) for _ in range(50)))
     rest = [await behind.ask("POST", "/ipfs/pin/add/bafkqabtimvwgy3yk", behind.key) for _ in "123"]
     assert {status for status, _, _ in (*first, *rest)} == {200}
+
+
+async def test_caddy_hides_a_restart(tmp_path: Path) -> None:
+    """Requests that come while the service is away wait for it, and are answered."""
+    data = tmp_path / "data"
+    settings = {"CONTENT_GATEWAY_PORT": str(free_port())}
+    async with AsyncExitStack() as stack:
+        async with running("serve", data, settings) as service:
+            proxy = await stack.enter_async_context(
+                running_proxy("caddy", tmp_path / "caddy", service.url)
+            )
+            behind = Behind(proxy, service, "")
+            assert (await behind.ask("GET", "/version"))[0] == 200
+            assert await service.stop() == 0
+        waiting = [asyncio.create_task(behind.ask("GET", "/version")) for _ in range(20)]
+        async with running("serve", data, settings):
+            assert {status for status, _, _ in await asyncio.gather(*waiting)} == {200}

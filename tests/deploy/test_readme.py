@@ -47,6 +47,7 @@ def _variables(
             yield prefix + name.upper(), value if isinstance(value, str) else json.dumps(value)
 
 
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("source", ["file", "environment"])
 @pytest.mark.parametrize("user", ["this user", "a service user"])
 async def test_it_ends_in_a_200(user: str, source: str, tmp_path: Path) -> None:
@@ -77,7 +78,7 @@ async def test_it_ends_in_a_200(user: str, source: str, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=180,
     )
     printed = outputs(told.stdout)
     assert len(printed) == len(found), told.stderr

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.container import booted, require_container
-from tests.deploy.files import DEPLOY, ROOT
+from tests.deploy.files import DEPLOY, NOTIFIES, TAKES_SOCKETS
 from tests.world.peers import absent
 
 # Of ten, by `systemd-analyze security`; what is left is that it talks to the whole internet.
@@ -50,10 +50,6 @@ END
 up() { for _ in {1..100}; do ask /version 2>/dev/null && return; sleep 0.1; done; }
 show() { systemctl show content-gateway -p "$1"; }
 """
-_SOURCE = ROOT / "src" / "content_gateway"
-_CODE = "".join(path.read_text() for path in _SOURCE.rglob("*.py"))
-# To be deleted with the three lines that ask for them, once the service does both.
-NOTIFIES, TAKES_SOCKETS = "NOTIFY_SOCKET" in _CODE, "LISTEN_FDS" in _CODE
 UNNOTIFIED = {
     "/etc/systemd/system/content-gateway.service.d/unnotified.conf": (
         "[Service]\nType=exec\nWatchdogSec=0\n"
@@ -100,7 +96,7 @@ async def run(folder: Path, script: str, **more: str) -> str:
     return await booted(folder, ASK + script, files)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 async def test_the_unit_runs_the_service_in_its_sandbox(tmp_path: Path) -> None:
     """A key is issued as its user, a name resolved, a pin kept, the service reloaded and stopped;
     and the sandbox is there: nothing but the folder of state can be written."""
@@ -148,7 +144,7 @@ async def test_the_unit_runs_the_service_in_its_sandbox(tmp_path: Path) -> None:
     assert "[error" not in said
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 async def test_a_secret_is_a_credential_that_only_root_can_read(tmp_path: Path) -> None:
     """It is handed to the service; nobody sees it in the environment or the process list."""
     drop_in = """
@@ -184,7 +180,7 @@ print(subprocess.run(command, env=environment, capture_output=True, text=True).s
     assert "canary" not in said
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 async def test_wrong_settings_are_told_and_not_tried_again(tmp_path: Path) -> None:
     """The unit fails at once, and the journal has the sentence."""
     wrong = {"/etc/content-gateway/gateway.toml": "prot = 80\n"}
@@ -201,7 +197,30 @@ async def test_wrong_settings_are_told_and_not_tried_again(tmp_path: Path) -> No
     assert "there is no such setting; did you mean port?" in said
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(not NOTIFIES, reason="the service does not tell systemd how it is yet")
+async def test_a_reload_keeps_the_process_and_a_standstill_does_not(tmp_path: Path) -> None:
+    """HUP is no end; a process that no longer turns is ended by the watchdog, and begun again."""
+    impatient = "[Service]\nWatchdogSec=2\n"
+    script = """
+    systemctl start content-gateway; echo "start $?"
+    before=$(show MainPID)
+    systemctl reload content-gateway; echo "reload $?"
+    up
+    [[ $(show MainPID) == "$before" ]] && echo "the same process"
+    kill -STOP ${before#*=}
+    for _ in {1..300}; do [[ $(show NRestarts) == NRestarts=1 ]] && break; sleep 0.1; done
+    show NRestarts
+    up
+    """
+    drop_in = "/etc/systemd/system/content-gateway.service.d/impatient.conf"
+    said = await run(tmp_path, script, **{drop_in: impatient})
+    version = '200 {"version"'
+    assert said.startswith(f"start 0\nreload 0\n{version}")
+    assert re.search(r"the same process\nNRestarts=1\n200 ", said), said
+
+
+@pytest.mark.timeout(300)
 @pytest.mark.skipif(not TAKES_SOCKETS, reason="the service does not take sockets from systemd yet")
 async def test_the_socket_outlives_the_service(tmp_path: Path) -> None:
     """The first connection starts it, and a restart refuses none."""
