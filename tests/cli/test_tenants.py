@@ -53,8 +53,10 @@ def audit(folder: Path, *arguments: str) -> list[dict[str, Any]]:
 
 def test_keys_are_listed_with_what_they_hold(tmp_path: Path) -> None:
     """Under headings, or as one object a line; unknown sizes are told to be so."""
+    pin(tmp_path, range(1))  # by the operator, who needs no key
     empty = run(tmp_path, "keys", "list")
-    assert (empty.returncode, empty.stdout, empty.stderr) == (0, "", "No key was issued yet.\n")
+    assert (empty.returncode, empty.stdout) == (0, "")
+    assert empty.stderr.endswith("No key was issued yet.\n")
     key = create(tmp_path, "team")
     create(tmp_path, "idle")
     pin(tmp_path, range(3), KEY=key)
@@ -254,7 +256,8 @@ def test_revoking_alone_keeps_the_pins(tmp_path: Path) -> None:
     later = run(tmp_path, "keys", "revoke", "team", "--remove-pins", "--yes")
     assert (later.returncode, later.stdout) == (0, "2 pins removed\n")
     nobody = run(tmp_path, "keys", "revoke", "nobody", "--remove-pins", "--yes")
-    assert (nobody.returncode, nobody.stderr) == (1, "There is no key named nobody.\n")
+    assert nobody.returncode == 1
+    assert nobody.stderr.endswith("There is no key named nobody.\n")
     unasked = run(tmp_path, "keys", "revoke", "team", "--remove-pins")
     assert unasked.returncode == 2
 
@@ -303,7 +306,7 @@ def test_an_audit_log_without_entries_says_so(tmp_path: Path) -> None:
     create(tmp_path, "team")
     nothing = run(tmp_path, "audit", "ls", "--action", "pin", "--since", "999999d")
     assert (nothing.returncode, nothing.stdout) == (0, "")
-    assert nothing.stderr == "The audit log has no such entry.\n"
+    assert nothing.stderr.endswith("The audit log has no such entry.\n")
     off = run(tmp_path / "other", "audit", "ls", AUDIT__ENTRIES="0")
     assert off.stderr == "The audit log is off (audit.entries = 0).\n"
     assert run(tmp_path, "audit", "ls", "--key-name", "nobody").returncode == 1

@@ -7,10 +7,6 @@ from tests.world.peers import require_peer
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-_CODE = "".join(path.read_text() for path in (ROOT / "src" / "content_gateway").rglob("*.py"))
-# What other parts of the program bring; each is to be deleted with the lines that ask for it.
-NOTIFIES, TAKES_SOCKETS = "NOTIFY_SOCKET" in _CODE, "LISTEN_FDS" in _CODE
-HAS_METRICS = '"/metrics"' in _CODE
 
 
 def check(program: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

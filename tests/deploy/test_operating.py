@@ -7,10 +7,9 @@ import pytest
 
 from tests.deploy.container import booted, require_container
 from tests.deploy.events import events_of
-from tests.deploy.files import NOTIFIES, ROOT
+from tests.deploy.files import ROOT
 from tests.deploy.metrics import METRICS
 from tests.deploy.test_alerts import rules
-from tests.deploy.test_systemd import UNNOTIFIED
 from tests.docs.blocks import Step, is_as_told, outputs, steps
 
 PAGE = (ROOT / "docs" / "operating.md").read_text()
@@ -69,8 +68,7 @@ async def test_the_service_is_installed_as_the_page_says(tmp_path: Path) -> None
     """Each command in order, as root, in a booted system; what is shown is what they print."""
     require_container()
     found = steps(PAGE)
-    files = {} if NOTIFIES else UNNOTIFIED
-    said = await booted(tmp_path, _script(found), files, is_installed=False)
+    said = await booted(tmp_path, _script(found), {}, is_installed=False)
     printed = outputs(said)
     assert len(printed) == len(found), said
     for step, output in zip(found, printed, strict=True):

@@ -13,15 +13,13 @@ from urllib.parse import quote
 import pytest
 
 from tests.cli.command import run
-from tests.deploy.files import DEPLOY, HAS_METRICS
+from tests.deploy.files import DEPLOY
 from tests.deploy.metrics import METRICS, OF_THE_LIBRARY
 from tests.deploy.test_alerts import rules
 from tests.deploy.test_dashboard import FILLED_IN, expressions
 from tests.process import running
 from tests.waiting import eventually
 from tests.world.peers import Process, answers, ask, free_port, require_peer
-
-pytestmark = pytest.mark.skipif(not HAS_METRICS, reason="the service has no /metrics yet")
 
 
 @pytest.fixture

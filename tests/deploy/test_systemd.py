@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.container import booted, require_container
-from tests.deploy.files import DEPLOY, NOTIFIES, TAKES_SOCKETS
+from tests.deploy.files import DEPLOY
 from tests.world.peers import absent
 
 # Of ten, by `systemd-analyze security`; what is left is that it talks to the whole internet.
@@ -50,11 +50,6 @@ END
 up() { for _ in {1..100}; do ask /version 2>/dev/null && return; sleep 0.1; done; }
 show() { systemctl show content-gateway -p "$1"; }
 """
-UNNOTIFIED = {
-    "/etc/systemd/system/content-gateway.service.d/unnotified.conf": (
-        "[Service]\nType=exec\nWatchdogSec=0\n"
-    )
-}
 
 
 def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -90,7 +85,6 @@ async def run(folder: Path, script: str, **more: str) -> str:
     files = {
         "/etc/content-gateway/gateway.toml": CONFIG,
         "/etc/content-gateway/zone.toml": ZONE,
-        **({} if NOTIFIES else UNNOTIFIED),
         **more,
     }
     return await booted(folder, ASK + script, files)
@@ -198,7 +192,6 @@ async def test_wrong_settings_are_told_and_not_tried_again(tmp_path: Path) -> No
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.skipif(not NOTIFIES, reason="the service does not tell systemd how it is yet")
 async def test_a_reload_keeps_the_process_and_a_standstill_does_not(tmp_path: Path) -> None:
     """HUP is no end; a process that no longer turns is ended by the watchdog, and begun again."""
     impatient = "[Service]\nWatchdogSec=2\n"
@@ -221,7 +214,6 @@ async def test_a_reload_keeps_the_process_and_a_standstill_does_not(tmp_path: Pa
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.skipif(not TAKES_SOCKETS, reason="the service does not take sockets from systemd yet")
 async def test_the_socket_outlives_the_service(tmp_path: Path) -> None:
     """The first connection starts it, and a restart refuses none."""
     script = """
