@@ -116,3 +116,16 @@ async def test_a_check_that_fails_is_not_ready() -> None:
         "[-]one failed: it could not be checked"
         in (await Readiness({"one": broken}).report()).text()
     )
+
+
+async def test_a_drain_is_seen_at_once() -> None:
+    """A load balancer that asks in the same second must not hear that all is well."""
+    is_draining = False
+
+    async def stopping() -> str | None:
+        return "the service is stopping" if is_draining else None
+
+    readiness = Readiness({"stopping": stopping}, is_draining=lambda: is_draining, clock=Clock())
+    assert (await readiness.report()).is_ready
+    is_draining = True
+    assert not (await readiness.report()).is_ready

@@ -57,21 +57,30 @@ class Report:
 
 
 class Readiness:
-    """Runs *checks*, side by side, at most once a second."""
+    """Runs *checks*, side by side, at most once a second; and anew once the service is draining,
+    which load balancers are to see at once."""
 
     def __init__(
-        self, checks: Mapping[str, Check], *, clock: Callable[[], float] = time.monotonic
+        self,
+        checks: Mapping[str, Check],
+        *,
+        is_draining: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._checks = dict(checks)
+        self._is_draining = is_draining
         self._clock = clock
         self._last: tuple[float, Report] | None = None
+        self._has_drained = False  # when the last report was made
         self._running: asyncio.Task[Report] | None = None
 
     async def report(self) -> Report:
         """What the checks say; every change is logged."""
-        if self._last is not None and self._clock() - self._last[0] < _KEPT:
+        is_known = self._last is not None and self._clock() - self._last[0] < _KEPT
+        if self._last is not None and is_known and self._has_drained == self._is_draining():
             return self._last[1]
         if self._running is None:
+            self._has_drained = self._is_draining()
             self._running = asyncio.create_task(self._run(), name="readiness")
         return await asyncio.shield(self._running)
 

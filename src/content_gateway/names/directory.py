@@ -42,6 +42,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol
 
+import structlog
+
 from content_gateway.errors import (
     InvalidCoinType,
     NameNotFound,
@@ -59,6 +61,8 @@ from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.cache import Cache, CachedName, Question
 from content_gateway.names.lookups import Lookups
 from content_gateway.telemetry.numbers import Outcomes
+
+log = structlog.get_logger(__name__)
 
 
 class LocalNames(Protocol):
@@ -314,10 +318,17 @@ class Directory:
             raise UpstreamUnavailable("No name service is configured for this domain.")
         for service in responsible:
             try:
-                with self.lookups.counted(service.kind):
+                with self.lookups.counted(service.kind) as asked:
                     return await service.resolve(name, coin, requestor=requestor)
             except NameNotFound:
                 continue
+            finally:
+                log.debug(
+                    "a name service was asked",
+                    domain=name.text,
+                    service=service.kind,
+                    outcome=asked.outcome,
+                )
         return None
 
 

@@ -251,24 +251,27 @@ class HttpClient:
             await self._turns.begin_one()
             if begun is not None:
                 begun()
-            with self._outcomes.counted(self._kind) as counted, _translated(url, seconds):
-                async with (
-                    asyncio.timeout(seconds) as deadline,
-                    self._session.request(
-                        method,
-                        target,
-                        headers=headers,
-                        data=body,
-                        allow_redirects=False,
-                        timeout=aiohttp.ClientTimeout(total=None, sock_read=idle_seconds),
-                        read_bufsize=_READ_AHEAD if idle_seconds is None else _STREAM_AHEAD,
-                    ) as response,
-                ):
-                    if response.status == 429 or response.status >= 500:
-                        counted.outcome = "refused"
-                    if idle_seconds is not None:
-                        deadline.reschedule(None)
-                    yield response
+            try:
+                with self._outcomes.counted(self._kind) as counted, _translated(url, seconds):
+                    async with (
+                        asyncio.timeout(seconds) as deadline,
+                        self._session.request(
+                            method,
+                            target,
+                            headers=headers,
+                            data=body,
+                            allow_redirects=False,
+                            timeout=aiohttp.ClientTimeout(total=None, sock_read=idle_seconds),
+                            read_bufsize=_READ_AHEAD if idle_seconds is None else _STREAM_AHEAD,
+                        ) as response,
+                    ):
+                        if response.status == 429 or response.status >= 500:
+                            counted.outcome = "refused"
+                        if idle_seconds is not None:
+                            deadline.reschedule(None)
+                        yield response
+            finally:
+                log.debug("a server was asked", host=server, outcome=counted.outcome)
 
 
 async def _decoded(response: aiohttp.ClientResponse, max_bytes: int) -> AsyncIterator[bytes]:

@@ -318,6 +318,7 @@ class Reconciler:
         finally:
             for item, _ in outcomes:
                 self._under_way.pop(item.id, None)
+        log.debug("contents were reconciled", number=len(outcomes))
         self._health.record_outcomes(outcome.status for _, outcome in outcomes)
         for item, outcome in outcomes:
             self._outcomes.record_answer(item.cid)

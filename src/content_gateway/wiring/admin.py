@@ -31,8 +31,12 @@ async def admin_api(
     gateway: Application, settings: Settings, state: SharedState
 ) -> AsyncIterator[AdminApi]:
     """The admin listener's application, for the server whose *state* it is."""
-    checks = readiness_checks(gateway, settings.admin, lambda: state.is_draining)
-    readiness = Readiness(checks)
+
+    def is_draining() -> bool:
+        return state.is_draining
+
+    checks = readiness_checks(gateway, settings.admin, is_draining)
+    readiness = Readiness(checks, is_draining=is_draining)
     metrics = Metrics(gateway, settings, state=state, readiness=readiness)
     started = datetime.now(UTC)
 
