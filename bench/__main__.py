@@ -12,7 +12,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench import chain, codecs, fairness, pins, psa
+from bench import chain, codecs, fairness, overload, pins, psa
 from bench.load import requests_per_second
 from bench.retrieval import retrieval
 from bench.servers import Started, bare, service
@@ -31,6 +31,7 @@ async def main() -> None:
         await warm(Path(folder))
         computation()
         await fair(Path(folder))
+        await overloaded(Path(folder))
         await pinned(Path(folder))
         if find_peer("anvil") is None:
             print("cold resolve      not measured: `make peers` has not been run")
@@ -84,6 +85,16 @@ async def fair(folder: Path) -> None:
     """One key at full load, and what another has of it."""
     async for tail in fairness.tails(folder / "fair"):
         print(fairness.shown(tail))
+
+
+async def overloaded(folder: Path) -> None:
+    """What is left for those who behave."""
+    half = await overload.half_open(folder)
+    print(f"half-open         p99 {half.beside:.1f} ms beside {half.open} of them (goal 100)")
+    print(f"                  {half.alone:.1f} ms alone")
+    over = await overload.three_times(folder)
+    print(f"three times       {over.served / over.peak:.2f} of the peak is served (goal 0.80)")
+    print(f"                  {over.refused:.0f}/s refused, p99 {over.refusal:.1f} ms (goal 10)")
 
 
 async def pinned(folder: Path) -> None:

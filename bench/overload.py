@@ -1,0 +1,143 @@
+"""More than the service can carry: connections that never finish a request, and too many requests.
+
+Everything else is refused or closed; what is measured is what is left for those who behave, and how
+fast the others hear that they are refused."""
+
+import asyncio
+import itertools
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from bench.load import Load
+from bench.servers import service
+
+HALF_OPEN = 10_000
+ADDRESSES = 5  # of this machine, as one may have 2,000 connections
+PATH = "/domain/resolve/site.demo"
+PEAK, OVERLOAD = 64, 192  # connections
+KEYS = 3
+# Far below what is allowed, so that three times the load is too much.
+FEW = {"CONTENT_GATEWAY_CAPACITY__WAITING": "64"}
+_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class HalfOpen:
+    """The 99th percentile of good answers, in milliseconds, and how many connections were open."""
+
+    open: int
+    alone: float
+    beside: float
+
+
+@dataclass(frozen=True)
+class Overload:
+    """Answers a second at the peak and at three times its connections; the 99th percentile of the
+    milliseconds in which the others were refused, and how many a second were."""
+
+    peak: float
+    served: float
+    refused: float
+    refusal: float
+
+
+class _Client(asyncio.Protocol):
+    """Asks again as soon as it is answered, and after a refusal when it is told to."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, request: bytes) -> None:
+        self._request = request
+        self._sent_at = 0.0
+        self.good = 0
+        self.refusals: list[float] = []
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.transport = transport
+        self._ask()
+
+    def data_received(self, data: bytes) -> None:
+        if data.startswith(b"HTTP/1.1 200"):
+            self.good += 1
+            self._ask()
+            return
+        assert data.startswith(b"HTTP/1.1 503"), data
+        self.refusals.append(time.perf_counter() - self._sent_at)
+        asyncio.get_running_loop().call_later(1.0, self._ask)  # Retry-After
+
+    def _ask(self) -> None:
+        if not self.transport.is_closing():
+            self._sent_at = time.perf_counter()
+            self.transport.write(self._request)
+
+
+async def half_open(folder: Path) -> HalfOpen:
+    """Beside ten thousand connections that sent half a head."""
+    with _many_files():
+        async with service(folder / "half") as ours:
+            requests = itertools.repeat(_request(ours.port, 0))
+            alone = (await Load(ours.port, requests, 8).run(_SECONDS)).percentile(99)
+            opening = (_half(ours.port, number) for number in range(HALF_OPEN))
+            writers = [await each for each in opening]
+            beside = (await Load(ours.port, requests, 8).run(_SECONDS)).percentile(99)
+            still = sum(not writer.is_closing() for writer in writers)
+            for writer in writers:
+                writer.transport.abort()
+    return HalfOpen(still, alone, beside)
+
+
+async def three_times(folder: Path) -> Overload:
+    """Three keys with so many connections that not all of their requests may wait."""
+    async with service(folder / "peak") as ours:
+        peak, _ = await _offered(ours.port, PEAK)
+    async with service(folder / "over", FEW) as ours:
+        served, refusals = await _offered(ours.port, OVERLOAD)
+    refusals.sort()
+    slowest = refusals[len(refusals) * 99 // 100] * 1000 if refusals else 0.0
+    return Overload(peak, served, len(refusals) / _SECONDS, slowest)
+
+
+async def _offered(port: int, clients: int) -> tuple[float, list[float]]:
+    """Good answers a second, and the seconds that each refusal took."""
+    loop = asyncio.get_running_loop()
+    opened: list[_Client] = []
+    for number in range(clients):
+        made = await loop.create_connection(
+            partial(_Client, _request(port, number % KEYS)), "127.0.0.1", port
+        )
+        opened.append(made[1])
+    before = sum(client.good for client in opened)
+    for client in opened:
+        client.refusals.clear()
+    await asyncio.sleep(_SECONDS)
+    rate = (sum(client.good for client in opened) - before) / _SECONDS
+    for client in opened:
+        client.transport.abort()
+    return rate, [took for client in opened for took in client.refusals]
+
+
+async def _half(port: int, number: int) -> asyncio.StreamWriter:
+    local = (f"127.0.0.{2 + number % ADDRESSES}", 0)
+    _, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=local)
+    writer.write(b"GET / HTTP/1.1\r\nHo")
+    return writer
+
+
+def _request(port: int, number: int) -> bytes:
+    head = f"GET {PATH} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nx-api-key: bench{number}\r\n\r\n"
+    return head.encode()
+
+
+@contextmanager
+def _many_files() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
