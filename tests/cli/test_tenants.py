@@ -156,6 +156,14 @@ def test_the_pins_of_all_keys_are_listed_in_pages(tmp_path: Path, limit: str) ->
     assert len(found) == 8
 
 
+def test_a_list_of_all_keys_goes_on_behind_a_page_that_is_full(tmp_path: Path) -> None:
+    """A page has a mebibyte of text at most; what is behind it is listed once."""
+    lines = "\n".join(f"{cid} {'n' * 255}" for cid in cids(4_000))
+    assert run(tmp_path, "pin", "import", "-", given=lines).returncode == 0
+    found = pins_of(tmp_path, "--all-keys")
+    assert len({one["cid"] for one in found}) == len(found) == 4_000
+
+
 _NAMES = ("operator", "one", "two")
 
 
