@@ -307,6 +307,10 @@ async def test_a_name_is_free_again_after_revocation(keys: IssuedKeys, clock: Cl
     first = keys.with_id(ids[0])
     assert first is not None
     assert first.revoked_at is not None
+    clock.set_by = timedelta(days=-10)
+    created = await keys.create("app", ["pin"], None)
+    assert created is not None
+    assert keys.named("app") == created[1]
     assert keys.named("nobody") is None
     assert keys.with_id("app") is None
 

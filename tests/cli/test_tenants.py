@@ -1,5 +1,7 @@
 """Who has keys, what they pinned, how one leaves, and what the audit log tells of it."""
 
+import asyncio
+import itertools
 import json
 import os
 import pty
@@ -9,12 +11,15 @@ import sqlite3
 import subprocess
 import time
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from tests.cli.command import COMMAND, cids, content, environment_of, run
+from tests.process import running
 
 CID = str(content(1)[0])
 
@@ -79,8 +84,6 @@ def test_keys_are_listed_with_what_they_hold(tmp_path: Path) -> None:
 
 
 def _seconds(timestamp: str) -> float:
-    from datetime import datetime
-
     return datetime.fromisoformat(timestamp).timestamp()
 
 
@@ -156,6 +159,14 @@ def test_the_pins_of_all_keys_are_listed_in_pages(tmp_path: Path, limit: str) ->
         "two": sorted(expected[1:]),
     }
     assert len(found) == 8
+
+
+def test_a_list_of_all_keys_goes_on_behind_a_page_that_is_full(tmp_path: Path) -> None:
+    """A page has a mebibyte of text at most; what is behind it is listed once."""
+    lines = "\n".join(f"{cid} {'n' * 255}" for cid in cids(4_000))
+    assert run(tmp_path, "pin", "import", "-", given=lines).returncode == 0
+    found = pins_of(tmp_path, "--all-keys")
+    assert len({one["cid"] for one in found}) == len(found) == 4_000
 
 
 _NAMES = ("operator", "one", "two")
@@ -307,6 +318,40 @@ def test_an_audit_log_without_entries_says_so(tmp_path: Path) -> None:
     nothing = run(tmp_path, "audit", "ls", "--action", "pin", "--since", "999999d")
     assert (nothing.returncode, nothing.stdout) == (0, "")
     assert nothing.stderr.endswith("The audit log has no such entry.\n")
-    off = run(tmp_path / "other", "audit", "ls", AUDIT__ENTRIES="0")
-    assert off.stderr == "The audit log is off (audit.entries = 0).\n"
+    off = run(tmp_path, "audit", "ls", AUDIT__ENTRIES="0")
+    assert off.stderr.endswith("The audit log is off (audit.entries = 0).\n")
     assert run(tmp_path, "audit", "ls", "--key-name", "nobody").returncode == 1
+
+
+async def test_beside_a_service_a_key_that_goes_on_pinning_ends_without_pins(
+    tmp_path: Path,
+) -> None:
+    """It is stopped first: what it pinned until then is removed, and nothing comes after. The
+    service writes what it was refused, and its last use, when it stops."""
+    folder = tmp_path / "data"
+    key = await asyncio.to_thread(create, folder, "team")
+    refused = asyncio.Event()
+    async with running("serve", folder) as service, aiohttp.ClientSession() as session:
+
+        async def go_on_pinning() -> None:
+            for cid in itertools.cycle(cids(300)):
+                url = f"{service.url}/ipfs/pin/add/{cid}"
+                async with session.post(url, headers={"x-api-key": key}) as answer:
+                    if answer.status == 401:
+                        refused.set()
+
+        adding = asyncio.create_task(go_on_pinning())
+        revoke = ("keys", "revoke", "team", "--remove-pins", "--yes")
+        done = await asyncio.to_thread(run, folder, *revoke)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout != "0 pins removed\n"
+        async with asyncio.timeout(30):
+            await refused.wait()
+        adding.cancel()
+        await asyncio.gather(adding, return_exceptions=True)
+        assert await asyncio.to_thread(pins_of, folder, "--key-name", "team") == []
+        await service.stop()
+    (counted,) = audit(folder, "--action", "refused")
+    assert (counted["key"], counted["code"]) == ("team", "key-revoked")
+    (listed,) = objects(run(folder, "keys", "list", "--json").stdout)
+    assert listed["lastUsed"] is not None

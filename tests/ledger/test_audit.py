@@ -1,5 +1,6 @@
 """The audit log: what it tells is what happened, and it stays as small as it was set."""
 
+import asyncio
 import itertools
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -56,6 +57,14 @@ async def test_each_pin_and_each_removal_is_told_once(
         AuditEntry(2, later, "anna", False, AuditAction.UNPIN, one, 1),
         AuditEntry(1, at, "anna", False, AuditAction.PIN, one, 1),
     ]
+
+
+async def test_of_pins_that_are_added_together_each_is_told_once(
+    database: LedgerDatabase, pins: SqlitePins
+) -> None:
+    """Twice the same in one group is one pin, and one entry."""
+    await asyncio.gather(*(add(pins, number) for number in (1, 2, 1, 3, 2, 1)))
+    assert sorted(await told(database)) == [("anna", "pin", str(cid(n))) for n in (1, 2, 3)]
 
 
 async def test_a_replacement_is_a_removal_and_a_pin(

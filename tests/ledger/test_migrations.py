@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from content_gateway.api_keys import IssuedKeys, hashed, mint
 from content_gateway.codecs.timestamps import microseconds
-from content_gateway.errors import WrongSettings
+from content_gateway.errors import KeyRefused, WrongSettings
+from content_gateway.ledger.api_keys import SqliteKeys
 from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pins import SqlitePins
@@ -148,6 +150,38 @@ async def test_names_are_folded_for_searches(tmp_path: Path) -> None:
             lambda c: c.execute("SELECT folded FROM pins ORDER BY created_at").fetchall()
         )
         assert folded == [("strasse",), (None,), ("жук",), (None,)]
+
+
+async def test_keys_are_kept_and_revoked_names_become_free(tmp_path: Path) -> None:
+    """A key that was issued before names could be given out again lets in as it did, for the same
+    requestor; the name of one that was revoked is free."""
+    path = tmp_path / "ledger.sqlite"
+    scripts = resources.files("content_gateway.ledger").joinpath("migrations")
+    made = {name: mint() for name in ("living", "revoked")}
+    with closing(sqlite3.connect(path)) as connection:
+        connection.create_function("casefold", 1, str.casefold)
+        for step in sorted(step.name for step in scripts.iterdir())[:9]:
+            connection.executescript(scripts.joinpath(step).read_text())
+        connection.execute("PRAGMA user_version = 9")
+        for name, key in made.items():
+            revoked_at = AT if name == "revoked" else None
+            connection.execute(
+                "INSERT INTO api_keys VALUES (?, ?, ?, ?, 'pin', ?, NULL, ?)",
+                (f"key_{name}", name, key[:8], hashed(key), AT, revoked_at),
+            )
+        connection.commit()
+    async with LedgerDatabase(path) as database:
+        keys = IssuedKeys(SqliteKeys(database))
+        requestor = keys.identify(made["living"])
+        assert (requestor.id, requestor.scopes) == ("key_living", frozenset({"pin"}))
+        with pytest.raises(KeyRefused):
+            keys.identify(made["revoked"])
+        assert [(record.name, record.used_at) for record in keys.all()] == [
+            ("living", None),
+            ("revoked", None),
+        ]
+        assert await keys.create("living", ["pin"], None) is None
+        assert await keys.create("revoked", ["pin"], None) is not None
 
 
 def schema(path: Path) -> list[tuple[str, str]]:

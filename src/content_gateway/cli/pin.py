@@ -19,16 +19,8 @@ from content_gateway.cli.status_line import StatusLine, plain
 from content_gateway.cli.which_ledger import any_ledger, existing_ledger
 from content_gateway.errors import StorageUnavailable
 from content_gateway.model.cid import Cid
-from content_gateway.model.content_state import PIN_STATES, ContentState
-from content_gateway.model.pins import (
-    Label,
-    Page,
-    PinStatus,
-    Removal,
-    Search,
-    cursor_behind,
-    parse_cursor,
-)
+from content_gateway.model.content_state import ContentState
+from content_gateway.model.pins import Label, PinStatus, Removal
 from content_gateway.settings.sources import Loaded
 
 if TYPE_CHECKING:
@@ -36,7 +28,6 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS: Final = 0.2
 _MOST_FAILED_POLLS: Final = 100  # twenty seconds, one after the other
-_PAGE_OF_ALL: Final = 10_000  # each page counts all that pass, so few and large ones
 _REMOVED: Final = {
     Removal.RELEASED: (
         "leaves",
@@ -54,6 +45,7 @@ def command() -> None:
 
 command.add_command(pin_import.import_pins)
 command.add_command(pin_export.export)
+command.add_command(pin_list.list_pins)
 
 
 @command.command("add", epilog="Example: content-gateway pin add bafy... --wait --timeout 600")
@@ -205,100 +197,6 @@ def _remove_all(whose: common.Whose, loaded: Loaded, *, yes: bool, as_json: bool
 
     removed = pin_removal.resumable(lambda: common.run_on(loaded.settings, ask))
     pin_removal.report(removed, as_json=as_json)
-
-
-@command.command("ls", epilog="Example: content-gateway pin ls --status failed --all --json")
-@click.option(
-    "--status",
-    "states",
-    multiple=True,
-    type=click.Choice([state.value for state in PIN_STATES]),
-    help="Pins in this state only; can be given more than once.",
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1000),
-    default=100,
-    show_default=True,
-    help="So many at most.",
-)
-@click.option("--cursor", help="Where the page before said that this one begins.")
-@click.option("--all", "every", is_flag=True, help="All of them, page after page.")
-@click.option("--all-keys", is_flag=True, help="Those of every key, and which key's each is.")
-@common.whose_options
-@common.ledger_options
-@existing_ledger
-def list_pins(
-    *,
-    states: tuple[str, ...],
-    limit: int,
-    cursor: str | None,
-    every: bool,
-    all_keys: bool,
-    whose: common.Whose,
-    loaded: Loaded,
-    as_json: bool,
-) -> None:
-    """List pins, newest first: status, replicas, time, CID and name.
-
-    With --json one object a line. Where more follow, standard error says with which cursor. With
-    --all-keys the key stands before each, the operator's own pins among them; key after key."""
-    search = Search(states=frozenset(map(ContentState, states)) or None, limit=limit)
-    if all_keys:
-        _list_all_keys(whose, loaded, search, cursor, every=every, as_json=as_json)
-        return
-    search = replace(
-        search,
-        cursor=None if cursor is None else parse_cursor(cursor),
-        limit=_PAGE_OF_ALL if every else limit,
-    )
-
-    async def ask(gateway: "Application") -> Page:
-        requestor = common.requestor_meant(gateway, loaded, whose)
-        return await _list(gateway, requestor, search, every=every, as_json=as_json)
-
-    page = common.run_on(loaded.settings, ask)
-    if page.more:
-        following = cursor_behind(page.pins[-1].pin)
-        click.echo(f"{page.count:,} in all; more: --cursor {following}", err=True)
-
-
-def _list_all_keys(
-    whose: common.Whose,
-    loaded: Loaded,
-    search: Search,
-    cursor: str | None,
-    *,
-    every: bool,
-    as_json: bool,
-) -> None:
-    source = click.get_current_context().get_parameter_source("key")
-    if whose.key_name or whose.key_id or source is click.core.ParameterSource.COMMANDLINE:
-        raise click.UsageError("--all-keys does not go with one key.")
-
-    async def ask(gateway: "Application") -> str | None:
-        return await pin_list.list_all_keys(gateway, search, cursor, every=every, as_json=as_json)
-
-    following = common.run_on(loaded.settings, ask)
-    if following is not None:
-        click.echo(f"more: --cursor {following}", err=True)
-
-
-async def _list(
-    gateway: "Application", requestor: str, search: Search, *, every: bool, as_json: bool
-) -> Page:
-    """Print the page that *search* finds, and with *every* all behind it; the last one."""
-    while True:
-        page = await gateway.pinning.search(requestor, search, lambda page: page)
-        if as_json:
-            lines = [msgspec.json.encode(pin_view.listed(pin)).decode() for pin in page.pins]
-        else:
-            lines = [pin_view.table_line(pin) for pin in page.pins]
-        if lines:
-            click.echo("\n".join(lines))  # at once: every echo is a write
-        if not (every and page.more):
-            return page
-        search = replace(search, cursor=page.pins[-1].pin.created_at)
 
 
 async def _until_pinned(

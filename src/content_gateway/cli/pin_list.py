@@ -1,4 +1,4 @@
-"""`pin ls --all-keys`: the pins of every requestor, one requestor after the other.
+"""`content-gateway pin ls`: the pins of one requestor, or of all, one requestor after the other.
 
 Knows the order of requestors, that of their ids, and the cursor that says where in it a page ends.
 One page is in memory at a time. What a line looks like is left to pin_view.py."""
@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
+from click.core import ParameterSource
 
-from content_gateway.cli import pin_view
+from content_gateway.cli import common, pin_view
 from content_gateway.cli.requestor_names import RequestorNames
+from content_gateway.cli.which_ledger import existing_ledger
+from content_gateway.model.content_state import PIN_STATES, ContentState
 from content_gateway.model.pins import Page, PinStatus, Search, cursor_behind, parse_cursor
+from content_gateway.settings.sources import Loaded
 
 if TYPE_CHECKING:
     from content_gateway.wiring.app import Application
@@ -21,7 +25,103 @@ _PAGE: Final = 10_000  # each page counts all that pass, so few and large ones
 _SEPARATOR: Final = "/"  # of a requestor's id and the cursor of its pins
 
 
-async def list_all_keys(
+@click.command("ls", epilog="Example: content-gateway pin ls --status failed --all --json")
+@click.option(
+    "--status",
+    "states",
+    multiple=True,
+    type=click.Choice([state.value for state in PIN_STATES]),
+    help="Pins in this state only; can be given more than once.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=100,
+    show_default=True,
+    help="So many at most.",
+)
+@click.option("--cursor", help="Where the page before said that this one begins.")
+@click.option("--all", "every", is_flag=True, help="All of them, page after page.")
+@click.option("--all-keys", is_flag=True, help="Those of every key, and which key's each is.")
+@common.whose_options
+@common.ledger_options
+@existing_ledger
+def list_pins(
+    *,
+    states: tuple[str, ...],
+    limit: int,
+    cursor: str | None,
+    every: bool,
+    all_keys: bool,
+    whose: common.Whose,
+    loaded: Loaded,
+    as_json: bool,
+) -> None:
+    """List pins, newest first: status, replicas, time, CID and name.
+
+    With --json one object a line. Where more follow, standard error says with which cursor. With
+    --all-keys the key stands before each, the operator's own pins among them; key after key."""
+    search = Search(states=frozenset(map(ContentState, states)) or None, limit=limit)
+    if all_keys:
+        _list_all_keys(whose, loaded, search, cursor, every=every, as_json=as_json)
+        return
+    search = replace(
+        search,
+        cursor=None if cursor is None else parse_cursor(cursor),
+        limit=_PAGE if every else limit,
+    )
+
+    async def ask(gateway: "Application") -> Page:
+        requestor = common.requestor_meant(gateway, loaded, whose)
+        return await _list(gateway, requestor, search, every=every, as_json=as_json)
+
+    page = common.run_on(loaded.settings, ask)
+    if not page.count:
+        click.echo("There is no such pin.", err=True)
+    if page.more:
+        following = cursor_behind(page.pins[-1].pin)
+        click.echo(f"{page.count:,} in all; more: --cursor {following}", err=True)
+
+
+def _list_all_keys(
+    whose: common.Whose,
+    loaded: Loaded,
+    search: Search,
+    cursor: str | None,
+    *,
+    every: bool,
+    as_json: bool,
+) -> None:
+    source = click.get_current_context().get_parameter_source("key")
+    if whose.key_name or whose.key_id or source is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--all-keys does not go with one key.")
+
+    async def ask(gateway: "Application") -> str | None:
+        return await _print_all_keys(gateway, search, cursor, every=every, as_json=as_json)
+
+    following = common.run_on(loaded.settings, ask)
+    if following is not None:
+        click.echo(f"more: --cursor {following}", err=True)
+
+
+async def _list(
+    gateway: "Application", requestor: str, search: Search, *, every: bool, as_json: bool
+) -> Page:
+    """Print the page that *search* finds, and with *every* all behind it; the last one."""
+    while True:
+        page = await gateway.pinning.search(requestor, search, _as_it_is)
+        if as_json:
+            lines = [msgspec.json.encode(pin_view.listed(pin)).decode() for pin in page.pins]
+        else:
+            lines = [pin_view.table_line(pin) for pin in page.pins]
+        if lines:
+            click.echo("\n".join(lines))  # at once: every echo is a write
+        if not (every and page.more):
+            return page
+        search = replace(search, cursor=page.pins[-1].pin.created_at)
+
+
+async def _print_all_keys(
     gateway: "Application", search: Search, cursor: str | None, *, every: bool, as_json: bool
 ) -> str | None:
     """Print the pins that *search* finds behind *cursor*, each with its key: as many as its limit,

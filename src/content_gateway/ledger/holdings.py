@@ -13,7 +13,7 @@ from content_gateway.model.pins import Holdings
 _SECONDS: Final = 120.0
 _HOLDINGS: Final = (
     "SELECT requestor, count(*), sum(iif(is_known, size, 0)), sum(NOT is_known) FROM ("
-    " SELECT requestor, contents.size AS size,"
+    " SELECT api_keys.id AS requestor, contents.size AS size,"
     " contents.state = 'pinned' AND contents.size > 0 AS is_known"
     " FROM api_keys CROSS JOIN pins ON requestor = api_keys.id"
     " CROSS JOIN contents ON contents.id = content) GROUP BY requestor"
