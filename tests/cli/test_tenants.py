@@ -318,7 +318,9 @@ def test_an_audit_log_without_entries_says_so(tmp_path: Path) -> None:
     nothing = run(tmp_path, "audit", "ls", "--action", "pin", "--since", "999999d")
     assert (nothing.returncode, nothing.stdout) == (0, "")
     assert nothing.stderr.endswith("The audit log has no such entry.\n")
-    off = run(tmp_path, "audit", "ls", AUDIT__ENTRIES="0")
+    other = tmp_path / "other"
+    run(other, "keys", "create", "--name", "team", AUDIT__ENTRIES="0")
+    off = run(other, "audit", "ls", AUDIT__ENTRIES="0")
     assert off.stderr.endswith("The audit log is off (audit.entries = 0).\n")
     assert run(tmp_path, "audit", "ls", "--key-name", "nobody").returncode == 1
 
