@@ -196,7 +196,7 @@ class Api:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request. Every exception becomes an answer here; none is raised."""
         headers, path, status = scope["headers"], scope["path"], 0
-        exchange = self.traffic.begin(sent_request_id(headers) or next(self._request_ids))
+        exchange = self.traffic.begin(sent_request_id(headers) or next(self._request_ids), headers)
         # The lines of the fields that are added to those of the answer.
         shared = b"x-request-id: %b\r\n" % exchange.request_id.encode()
         if self._cors.is_on:

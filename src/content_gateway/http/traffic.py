@@ -5,7 +5,7 @@ How numbers are read is left to wiring/metrics.py, lines to telemetry/line_write
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Final, Literal, TypeAlias
 
@@ -13,6 +13,7 @@ from content_gateway.api_keys import Requestor
 from content_gateway.http.key_limits import KeyUse
 from content_gateway.telemetry.line_writer import LineWriter
 from content_gateway.telemetry.numbers import Histogram
+from content_gateway.telemetry.tracing import RequestSpan, Tracer
 
 AccessLevel: TypeAlias = Literal["off", "sampled", "on"]
 UNKNOWN: Final = "unknown"  # the route of a path that is described nowhere
@@ -36,7 +37,7 @@ class Exchange:
 
     *use* is what its key has used of its limits, None where it has none."""
 
-    __slots__ = ("begun", "request_id", "requestor", "route", "use")
+    __slots__ = ("begun", "request_id", "requestor", "route", "span", "use")
 
     def __init__(self, request_id: str, route: RouteTraffic) -> None:
         self.begun = perf_counter()
@@ -44,14 +45,16 @@ class Exchange:
         self.route = route
         self.requestor: Requestor | None = None
         self.use: KeyUse | None = None
+        self.span: RequestSpan | None = None
 
 
 class Traffic:
     """The traffic of one service. *problems* counts errors by their code, *in_flight* the requests
     that are not answered yet."""
 
-    def __init__(self, access: "AccessLog | None" = None) -> None:
+    def __init__(self, access: "AccessLog | None" = None, tracer: Tracer | None = None) -> None:
         self.access = access
+        self._tracer = tracer
         self.in_flight = 0
         self.problems: Counter[str] = Counter()
         self.unknown = RouteTraffic(UNKNOWN)
@@ -65,10 +68,13 @@ class Traffic:
             self.routes.append(found)
         return found
 
-    def begin(self, request_id: str) -> Exchange:
+    def begin(self, request_id: str, headers: Iterable[tuple[bytes, bytes]]) -> Exchange:
         """A request, whose `end` must follow."""
         self.in_flight += 1
-        return Exchange(request_id, self.unknown)
+        exchange = Exchange(request_id, self.unknown)
+        if self._tracer is not None:
+            exchange.span = self._tracer.request(headers)
+        return exchange
 
     def end(self, exchange: Exchange, method: str, status: int) -> None:
         """Its answer was sent; *status* 0: it was given up."""
@@ -78,6 +84,10 @@ class Traffic:
         route.seconds.observe(seconds)
         if self.access is not None:
             self.access.tell(exchange, method, status, seconds)
+        if exchange.span is not None:
+            exchange.span.end(
+                method=method, route=route.route, status=status, request_id=exchange.request_id
+            )
 
 
 class AccessLog:

@@ -8,7 +8,7 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
@@ -32,6 +32,7 @@ from content_gateway.net.connection_slots import ConnectionSlots, PoolLimits
 from content_gateway.net.content_coding import decoder_of
 from content_gateway.net.response_protocol import Wasteful, with_bounds
 from content_gateway.telemetry.numbers import Outcomes
+from content_gateway.telemetry.tracing import Tracer
 
 if TYPE_CHECKING:
     from aiohttp.connector import AddrInfoType
@@ -117,8 +118,9 @@ class Download:
 class HttpClient:
     """One connection pool with its *limits*; open it with `async with`.
 
-    *kind* is the word for its servers in metrics, *outcomes* is where requests are counted. Without
-    a *guard* it is for the operator's own upstreams; with one, for URLs that others chose."""
+    *kind* is the word for its servers in metrics and for *tracer*, *outcomes* is where requests are
+    counted. Without a *guard* it is for the operator's own upstreams; with one, for URLs that
+    others chose."""
 
     _session: aiohttp.ClientSession
     _turns: Turns
@@ -130,8 +132,10 @@ class HttpClient:
         limits: PoolLimits | None = None,
         kind: str = "upstream",
         outcomes: Outcomes | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._guard = guard
+        self._tracer = tracer
         self._kind = kind
         self._outcomes = outcomes or Outcomes()
         limits = limits or (GUARDED if guard else PoolLimits())
@@ -252,7 +256,11 @@ class HttpClient:
             if begun is not None:
                 begun()
             try:
-                with self._outcomes.counted(self._kind) as counted, _translated(url, seconds):
+                with (
+                    self._outcomes.counted(self._kind) as counted,
+                    self._tracer.upstream(self._kind, server) if self._tracer else nullcontext(),
+                    _translated(url, seconds),
+                ):
                     async with (
                         asyncio.timeout(seconds) as deadline,
                         self._session.request(

@@ -358,6 +358,17 @@ class AuditSettings(Group):
     )
 
 
+class TraceSettings(Group):
+    """Traces, by OpenTelemetry (the extra `otel`)."""
+
+    url: OptionalHttpUrl = Field(
+        "", description="collector that spans are sent to, by OTLP over HTTP; empty: no traces"
+    )
+    sample: float = Field(
+        0.1, ge=0, le=1, description="share of requests that are traced without a trace of theirs"
+    )
+
+
 class LogSettings(Group):
     """Logging, to standard error."""
 

@@ -30,6 +30,7 @@ from content_gateway.settings.groups import (
     LogSettings,
     NameSettings,
     PinSettings,
+    TraceSettings,
     UnstoppableSettings,
 )
 from content_gateway.settings.values import BYTES, SECONDS
@@ -65,6 +66,7 @@ class Settings(Group):
     admin: AdminSettings = AdminSettings()
     audit: AuditSettings = AuditSettings()
     log: LogSettings = LogSettings()
+    traces: TraceSettings = TraceSettings()
 
     @model_validator(mode="after")
     def _open_keys_stay_on_loopback(self) -> "Settings":

@@ -56,6 +56,7 @@ from content_gateway.wiring.limits import (
 )
 from content_gateway.wiring.names import Chains, wire_names
 from content_gateway.wiring.pins import wire_pins
+from content_gateway.wiring.traces import open_tracer
 
 _STDERR: Final = 2
 
@@ -113,12 +114,14 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         stack.callback(denylist.close)
 
         upstreams, limits = Outcomes(), KeyLimits(streams=settings.limits.streams)
+        tracer = await open_tracer(stack, settings.traces)
         pins = await wire_pins(
             stack,
             settings,
             database,
             denylist,
             upstreams=upstreams,
+            tracer=tracer,
             pins_of=lambda requestor: limits.allowance_of(requestor).pins,
         )
         names = await wire_names(
@@ -128,6 +131,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             denylist,
             zones=zones,
             upstreams=upstreams,
+            tracer=tracer,
             lookups_of=lambda requestor: limits.allowance_of(requestor).lookups,
         )
 
@@ -166,7 +170,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         access = access_log(settings.log.access, settings.log.format, _STDERR)
         if access is not None:
             stack.callback(access.close)
-        traffic, lag = Traffic(access), LoopLag()
+        traffic, lag = Traffic(access, tracer), LoopLag()
         stack.callback(lag.close)
         api = Api(
             operations,

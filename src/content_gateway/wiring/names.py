@@ -33,6 +33,7 @@ from content_gateway.net.http_client import HttpClient
 from content_gateway.net.ssrf_guard import Guard
 from content_gateway.settings.model import Settings
 from content_gateway.telemetry.numbers import Outcomes
+from content_gateway.telemetry.tracing import Tracer
 
 ENS: Final = "ens"  # its chain, in metrics
 _SERVERS: Final = 4  # that all look-ups may ask at the same time
@@ -78,26 +79,34 @@ async def wire_names(
     *,
     zones: Sequence[ZoneFile],
     upstreams: Outcomes,
+    tracer: Tracer | None,
     lookups_of: Callable[[str], int],
 ) -> WiredNames:
     """Every name service and IPNS, closed with *stack*; *zones* stand behind the operator's own.
 
-    Requests to servers are counted in *upstreams*; *lookups_of* a requestor is how many of its
-    look-ups run at once, 0: its share."""
+    Requests to servers are counted in *upstreams*, and told to *tracer*; *lookups_of* a requestor
+    is how many of its look-ups run at once, 0: its share."""
     last_known = await stack.enter_async_context(SqliteLastKnown(database))
     capacity = settings.capacity
     # A pool for each purpose: nobody waits behind requests of another kind.
     of_ipns = await stack.enter_async_context(
-        HttpClient(limits=connections(capacity.ipns_lookups), kind="ipns", outcomes=upstreams)
+        HttpClient(
+            limits=connections(capacity.ipns_lookups),
+            kind="ipns",
+            outcomes=upstreams,
+            tracer=tracer,
+        )
     )
     of_chains = await stack.enter_async_context(
-        HttpClient(limits=connections(capacity.lookups), kind="chain", outcomes=upstreams)
+        HttpClient(
+            limits=connections(capacity.lookups), kind="chain", outcomes=upstreams, tracer=tracer
+        )
     )
     chains = Chains(settings, of_chains)
     ipns = ipns_resolver(settings, of_ipns, last_known, denylist, lookups_of=lookups_of)
     stack.push_async_callback(ipns.close)
     guard = Guard(local_gateways=settings.ens.local_gateways)
-    offchain = HttpClient(guard, kind="offchain", outcomes=upstreams)
+    offchain = HttpClient(guard, kind="offchain", outcomes=upstreams, tracer=tracer)
     gateways = OffchainGateways(await stack.enter_async_context(offchain))
     own_zones = [ZoneFile(path) for path in [settings.names.zone_file] if path]
     for zone in own_zones:

@@ -26,6 +26,7 @@ from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.resync import Resync, ResyncSchedule
 from content_gateway.settings.model import Settings
 from content_gateway.telemetry.numbers import Outcomes
+from content_gateway.telemetry.tracing import Tracer
 from content_gateway.wiring.backends import open_backend
 
 Port = TypeVar("Port")
@@ -68,14 +69,18 @@ async def wire_pins(
     denylist: Denylist,
     *,
     upstreams: Outcomes | None = None,
+    tracer: Tracer | None = None,
     pins_of: Callable[[str], int] = lambda _: 0,
     around: Around = _as_it_is,
 ) -> WiredPins:
-    """The promise and its keepers, closed with *stack*; requests are counted in *upstreams*.
+    """The promise and its keepers, closed with *stack*; requests are counted in *upstreams*, and
+    told to *tracer*.
     *pins_of* a requestor is how many it may have, 0: as many as it likes.
 
     Fault tests wrap *around* the ports, and stop the process before and after their calls."""
-    outbound = HttpClient(limits=CONNECTIONS, kind=settings.pins.backend, outcomes=upstreams)
+    outbound = HttpClient(
+        limits=CONNECTIONS, kind=settings.pins.backend, outcomes=upstreams, tracer=tracer
+    )
     client = await stack.enter_async_context(outbound)
     opened = await open_backend(stack, settings, client, denylist)
     backend = around(opened.backend)
