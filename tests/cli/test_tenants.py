@@ -176,7 +176,8 @@ def test_all_keys_and_one_key_do_not_go_together(tmp_path: Path) -> None:
     create(tmp_path, "team")
     assert run(tmp_path, "pin", "ls", "--all-keys", "--key-name", "team").returncode == 2
     run(tmp_path, "pin", "add", CID)
-    (line,) = run(tmp_path, "pin", "ls", "--all-keys").stdout.splitlines()
+    headings, line = run(tmp_path, "pin", "ls", "--all-keys").stdout.splitlines()
+    assert headings.split()[:2] == ["KEY", "STATUS"]
     assert line.split()[:2] == ["operator", "queued"]
 
 

@@ -181,6 +181,7 @@ async def test_what_a_node_says_of_itself_is_for_the_log(
     nodes[0].misbehave("error")
     with structlog.testing.capture_logs() as logs, pytest.raises(UpstreamUnavailable) as failed:
         await ask(rpc)
-    assert logs[0]["endpoint"] == nodes[0].url.removeprefix("http://")
-    assert "header not found" in logs[0]["said"]
+    (failure,) = [entry for entry in logs if entry["event"] == "rpc endpoint failed"]
+    assert failure["endpoint"] == nodes[0].url.removeprefix("http://")
+    assert "header not found" in failure["said"]
     assert "header not found" not in failed.value.detail

@@ -108,6 +108,7 @@ async def _list(
     gateway: "Application", requestor: str, search: Search, *, every: bool, as_json: bool
 ) -> Page:
     """Print the page that *search* finds, and with *every* all behind it; the last one."""
+    headings = [] if as_json else [pin_view.headings()]
     while True:
         page = await gateway.pinning.search(requestor, search, _as_it_is)
         if as_json:
@@ -115,7 +116,8 @@ async def _list(
         else:
             lines = [pin_view.table_line(pin) for pin in page.pins]
         if lines:
-            click.echo("\n".join(lines))  # at once: every echo is a write
+            click.echo("\n".join(headings + lines))  # at once: every echo is a write
+            headings = []
         if not (every and page.more):
             return page
         search = replace(search, cursor=page.pins[-1].pin.created_at)
@@ -136,13 +138,15 @@ async def _print_all_keys(
     if here != first:
         begin = None  # of a requestor that has no pins any more
     left = search.limit
+    headings = [] if as_json else [pin_view.headings(f"{'KEY':{names.width}}")]
     while here is not None:
         limit = _PAGE if every else left
         asked = replace(search, cursor=begin, limit=limit)
         page = await gateway.pinning.search(here, asked, _as_it_is)
         if page.pins:
             lines = [_line(status, here, names, as_json=as_json) for status in page.pins]
-            click.echo("\n".join(lines))  # at once: every echo is a write
+            click.echo("\n".join(headings + lines))  # at once: every echo is a write
+            headings = []
         left -= len(page.pins)
         last = page.pins[-1].pin if page.more else None
         begin = None if last is None else last.created_at

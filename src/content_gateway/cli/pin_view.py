@@ -25,6 +25,19 @@ def listed(status: PinStatus) -> dict[str, Any]:
     return shown
 
 
+def headings(*before: str) -> str:
+    """What stands above the lines of `table_line`."""
+    columns = (
+        *before,
+        f"{'STATUS':{_STATE_WIDTH}}",
+        f"{'HELD':>5}",
+        f"{'ADDED':24}",
+        "CID",
+        "NAME",
+    )
+    return "  ".join(columns)
+
+
 def table_line(status: PinStatus, *before: str) -> str:
     """A pin in a table: status, replicas, when it was added, CID, name; *before* them others."""
     replicas = f"{status.replicas}/{status.wanted}" if status.wanted else "-"
