@@ -1,10 +1,10 @@
-"""The ASGI application: routes a request to the handler of its operation, and sends the answer.
+"""The ASGI application: finds the route of a request, and sends its answer.
 
-Each request takes the same steps: route, credential, body, handler, answer. Every error on the
-way becomes a problem (RFC 9457), or below /psa an error of the Pinning Service API, in one place.
-The operations come from the description (spec.yaml), the answers from the handlers."""
+Every error on the way becomes a problem (RFC 9457), or below /psa an error of the Pinning Service
+API, in one place. The operations come from the description (spec.yaml), their answers from route.py
+and the handlers."""
 
-from collections.abc import Callable, Collection, Iterable, MutableMapping
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 import structlog
@@ -23,39 +23,26 @@ from content_gateway.http import problems
 from content_gateway.http.auth import (
     CREDENTIAL_SOURCES,
     KeyVerifier,
-    authenticate,
-    require_scope,
 )
-from content_gateway.http.bodies import SECONDS, Receive, pass_over_empty, read_body
+from content_gateway.http.bodies import SECONDS, Receive
 from content_gateway.http.cors import Cors
 from content_gateway.http.header_block import block_of, fields_of
 from content_gateway.http.key_limits import KeyLimits
 from content_gateway.http.kinds import INTERNAL, UNKNOWN_PATH, WRONG_METHOD, Kind
 from content_gateway.http.messages import (
-    LARGE_BODY,
-    Answer,
-    Handler,
     Handlers,
-    Request,
-    Response,
     ResponseStream,
-    address_of,
-    in_one,
     length_of,
-    network_of,
 )
 from content_gateway.http.openapi import Operation
 from content_gateway.http.operations import psa_errors
-from content_gateway.http.overload import Refusals
 from content_gateway.http.problems import Headers, HttpRefusal
-from content_gateway.http.protocol import ANSWER, ENCODED_SLASH, SENT_BODY
+from content_gateway.http.protocol import ANSWER, SENT_BODY
 from content_gateway.http.request_turns import RequestTurns
+from content_gateway.http.route import Admission, Route, Scope
 from content_gateway.http.streams import Send, large_answers, send_stream
-from content_gateway.http.traffic import Exchange, RouteTraffic, Traffic
+from content_gateway.http.traffic import Traffic
 from content_gateway.telemetry.request_ids import request_ids, sent_request_id
-
-# ASGI 3.0, as asgi.readthedocs.io has it.
-Scope = MutableMapping[str, Any]
 
 # In the table of routes, stands for a last segment that is a parameter.
 _PARAMETER: Final = "/{}"
@@ -64,83 +51,6 @@ _NO_STATE: Final[dict[str, Any]] = {}
 _REFUSED: Final = frozenset({403, 409, 429, 451})
 
 log = structlog.get_logger(__name__)
-
-
-class _Route:
-    """One operation: checks the credential, reads the body and calls the handler."""
-
-    def __init__(
-        self,
-        operation: Operation,
-        handler: Handler,
-        keys: KeyVerifier,
-        body_seconds: float,
-        *,
-        traffic: RouteTraffic,
-        answers: FairSemaphore,
-        turns: RequestTurns,
-        refusals: Refusals,
-        limits: KeyLimits,
-    ) -> None:
-        self.traffic = traffic
-        self._id = operation.id
-        self._scope = operation.scope
-        self._source = CREDENTIAL_SOURCES[operation.scheme] if operation.scheme else None
-        self._takes_body = operation.takes_body
-        self._handler = handler
-        self._keys = keys
-        self._body_seconds = body_seconds
-        self._answers = answers
-        self._turns = turns
-        self._refusals = refusals
-        self._limits = limits
-
-    async def answer(
-        self, scope: Scope, exchange: Exchange, argument: str, receive: Receive
-    ) -> Answer:
-        """The answer to the request in *scope*; *argument* is its path parameter.
-
-        Raises what the handler raises, and KeyRefused, ScopeMissing, HttpRefusal, Overloaded."""
-        headers, body, principal = scope["headers"], b"", None
-        if self._scope is not None and self._source is not None:
-            try:
-                principal = authenticate(self._keys, headers, self._source)
-            except KeyRefused:
-                await _await_turn(self._turns, scope)
-                raise
-            exchange.requestor = principal.requestor
-            charged = principal.requestor.id
-            require_scope(principal.requestor, self._scope)
-        else:
-            charged = network_of(address_of(scope))
-        try:
-            if not self._turns.try_begin(charged):  # mostly it may, and no coroutine is needed
-                await self._turns.wait(charged)
-            if principal is not None:
-                exchange.use = self._limits.admit(principal.requestor, self._id, exchange.begun)
-        except (Overloaded, HttpRefusal):
-            await self._refusals.wait(charged)
-            raise
-        if SENT_BODY in scope.get("extensions", ()):
-            if self._takes_body:
-                body = await read_body(scope, receive, seconds=self._body_seconds)
-            else:
-                await pass_over_empty(scope, receive, seconds=self._body_seconds)
-        if ENCODED_SLASH in argument:
-            argument = argument.replace(ENCODED_SLASH, "/")
-        request = Request(argument, scope["query_string"], headers, principal, body, charged)
-        try:
-            answer = await self._handler.answer(request)
-        except Overloaded:
-            await self._refusals.wait(charged)
-            raise
-        if isinstance(answer, Response) and len(answer.body) > LARGE_BODY:
-            permit = self._answers.request(request.charged)
-            await permit.granted()
-            return ResponseStream(
-                in_one(answer.body), answer.headers, answer.status, permit.release
-            )
-        return answer
 
 
 class Api:
@@ -171,22 +81,19 @@ class Api:
         self._cors = cors or Cors()
         self.traffic = traffic or Traffic()
         self.limits = limits or KeyLimits()
-        self._turns = turns = turns or RequestTurns()
-        refusals = Refusals()
-        self._table: dict[str, dict[str, _Route]] = {}
+        self._admission = Admission(turns or RequestTurns(), self.limits)
+        self._table: dict[str, dict[str, Route]] = {}
         for operation in operations:
             handler = handlers[operation.id]
             if handler is not None:
-                route = _Route(
+                route = Route(
                     operation,
                     handler,
                     keys,
                     body_seconds,
                     traffic=self.traffic.route(operation.path),
                     answers=answers,
-                    turns=turns,
-                    refusals=refusals,
-                    limits=self.limits,
+                    admission=self._admission,
                 )
                 self._table.setdefault(_key(operation.path), {})[operation.method] = route
         self._every_method = set[str]().union(*self._table.values())
@@ -205,13 +112,13 @@ class Api:
             try:
                 if scope["method"] == "OPTIONS":
                     found = self._options(scope)
-                    await _await_turn(self._turns, scope)
+                    await self._admission.wait_by_address(scope)
                     await _send(scope, send, 204, block_of(found) + shared, b"")
                     status = 204
                     return
                 route, argument = self._find(path, scope["method"])
             except HttpRefusal:
-                await _await_turn(self._turns, scope)
+                await self._admission.wait_by_address(scope)
                 raise
             exchange.route = route.traffic
             response = await route.answer(scope, exchange, argument, receive)
@@ -244,7 +151,7 @@ class Api:
         finally:
             self.traffic.end(exchange, scope["method"], status)
 
-    def _find(self, path: str, method: str) -> tuple[_Route, str]:
+    def _find(self, path: str, method: str) -> tuple[Route, str]:
         """The route of *path*, and the path's last segment, which is its parameter if it has one.
 
         Raises HttpRefusal: 404 for an unknown path, 405 for a method the path does not have."""
@@ -256,7 +163,7 @@ class Api:
             raise HttpRefusal(WRONG_METHOD, (b"allow", _methods(found)))
         return route, argument
 
-    def _at(self, path: str) -> "tuple[dict[str, _Route], str]":
+    def _at(self, path: str) -> "tuple[dict[str, Route], str]":
         """The routes of *path* by method, and its parameter; raises HttpRefusal for 404."""
         beginning, _, argument = path.rpartition("/")
         found = self._table.get(path) or (argument and self._table.get(beginning + _PARAMETER))
@@ -289,13 +196,6 @@ def _methods(routes: Collection[str]) -> bytes:
     """The value of Allow for a path with these *routes*, by method."""
     named = {*routes, "OPTIONS", *(["HEAD"] if "GET" in routes else [])}
     return ", ".join(sorted(named)).encode()
-
-
-async def _await_turn(turns: RequestTurns, scope: Scope) -> None:
-    """Wait for the turn of a request that has no requestor yet: it is charged to its address."""
-    network = network_of(address_of(scope))
-    if not turns.try_begin(network):
-        await turns.wait(network)
 
 
 def _key(path: str) -> str:

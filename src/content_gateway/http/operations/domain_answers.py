@@ -1,7 +1,7 @@
 """The answers about domains and IPNS names: values of the domain to bodies and header fields.
 
 Knows the fields of spec.yaml and what is said where something had
-to be left out. Who gets an answer, and when, is left to asgi.py."""
+to be left out. Who gets an answer, and when, is left to route.py."""
 
 from datetime import timedelta
 from typing import Any, Final

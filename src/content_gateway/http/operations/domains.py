@@ -1,7 +1,7 @@
 """The handlers of domains and IPNS names.
 
 Turns a path parameter into a domain, asks the directory, and renders the answer (spec.yaml). Who
-may ask, and what an error looks like, is left to asgi.py."""
+may ask is left to route.py, what an error looks like to asgi.py."""
 
 import asyncio
 import re

@@ -1,0 +1,137 @@
+"""One operation: the steps that each request for it takes, up to its answer.
+
+Credential, turn, limits, scope, body, handler: in this order, so that whoever is refused has waited
+for the turn of whom it is charged to, and floods of refusals are paced. Which operation a path
+belongs to, and what becomes of an error, is left to asgi.py."""
+
+from collections.abc import MutableMapping
+from typing import Any
+
+from content_gateway.concurrency.fair_semaphore import FairSemaphore
+from content_gateway.errors import KeyRefused, Overloaded
+from content_gateway.http.auth import (
+    CREDENTIAL_SOURCES,
+    KeyVerifier,
+    authenticate,
+    require_scope,
+)
+from content_gateway.http.bodies import Receive, pass_over_empty, read_body
+from content_gateway.http.key_limits import KeyLimits
+from content_gateway.http.messages import (
+    LARGE_BODY,
+    Answer,
+    Handler,
+    Request,
+    Response,
+    ResponseStream,
+    address_of,
+    in_one,
+    network_of,
+)
+from content_gateway.http.openapi import Operation
+from content_gateway.http.overload import Refusals
+from content_gateway.http.problems import HttpRefusal
+from content_gateway.http.protocol import ENCODED_SLASH, SENT_BODY
+from content_gateway.http.request_turns import RequestTurns
+from content_gateway.http.traffic import Exchange, RouteTraffic
+
+# ASGI 3.0, as asgi.readthedocs.io has it.
+Scope = MutableMapping[str, Any]
+
+
+class Admission:
+    """What a request passes before it costs anything: its turn, and the limits of its key."""
+
+    def __init__(self, turns: RequestTurns, limits: KeyLimits) -> None:
+        self._turns = turns
+        self._refusals = Refusals()
+        self.try_begin = turns.try_begin
+        self.admit = limits.admit
+        self.pace_refusal = self._refusals.wait
+
+    async def wait(self, charged: str) -> None:
+        """Wait for a turn, after `try_begin` was False; raises Overloaded where none comes soon."""
+        try:
+            await self._turns.wait(charged)
+        except Overloaded:
+            await self._refusals.wait(charged)
+            raise
+
+    async def wait_by_address(self, scope: Scope) -> None:
+        """Wait for the turn of a request without a requestor: it is charged to its address."""
+        network = network_of(address_of(scope))
+        if not self.try_begin(network):
+            await self.wait(network)
+
+
+class Route:
+    """One operation; *traffic* counts its answers, *answers* are the permits for large ones."""
+
+    def __init__(
+        self,
+        operation: Operation,
+        handler: Handler,
+        keys: KeyVerifier,
+        body_seconds: float,
+        *,
+        traffic: RouteTraffic,
+        answers: FairSemaphore,
+        admission: "Admission",
+    ) -> None:
+        self.traffic = traffic
+        self._id = operation.id
+        self._scope = operation.scope
+        self._source = CREDENTIAL_SOURCES[operation.scheme] if operation.scheme else None
+        self._takes_body = operation.takes_body
+        self._handler = handler
+        self._keys = keys
+        self._body_seconds = body_seconds
+        self._answers = answers
+        self._admission = admission
+
+    async def answer(
+        self, scope: Scope, exchange: Exchange, argument: str, receive: Receive
+    ) -> Answer:
+        """The answer to the request in *scope*; *argument* is its path parameter.
+
+        Raises what the handler raises, and KeyRefused, ScopeMissing, HttpRefusal, Overloaded."""
+        headers, body, principal = scope["headers"], b"", None
+        if self._scope is not None and self._source is not None:
+            try:
+                principal = authenticate(self._keys, headers, self._source)
+            except KeyRefused:
+                await self._admission.wait_by_address(scope)
+                raise
+            exchange.requestor = principal.requestor
+            charged = principal.requestor.id
+        else:
+            charged = network_of(address_of(scope))
+        if not self._admission.try_begin(charged):  # mostly it may, and no coroutine is needed
+            await self._admission.wait(charged)
+        if principal is not None and self._scope is not None:
+            try:
+                exchange.use = self._admission.admit(principal.requestor, self._id, exchange.begun)
+            except HttpRefusal:
+                await self._admission.pace_refusal(charged)
+                raise
+            require_scope(principal.requestor, self._scope)
+        if SENT_BODY in scope.get("extensions", ()):
+            if self._takes_body:
+                body = await read_body(scope, receive, seconds=self._body_seconds)
+            else:
+                await pass_over_empty(scope, receive, seconds=self._body_seconds)
+        if ENCODED_SLASH in argument:
+            argument = argument.replace(ENCODED_SLASH, "/")
+        request = Request(argument, scope["query_string"], headers, principal, body, charged)
+        try:
+            answer = await self._handler.answer(request)
+        except Overloaded:
+            await self._admission.pace_refusal(charged)
+            raise
+        if isinstance(answer, Response) and len(answer.body) > LARGE_BODY:
+            permit = self._answers.request(request.charged)
+            await permit.granted()
+            return ResponseStream(
+                in_one(answer.body), answer.headers, answer.status, permit.release
+            )
+        return answer
