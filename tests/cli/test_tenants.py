@@ -333,17 +333,17 @@ async def test_beside_a_service_a_key_that_goes_on_pinning_ends_without_pins(
     service writes what it was refused, and its last use, when it stops."""
     folder = tmp_path / "data"
     key = await asyncio.to_thread(create, folder, "team")
-    refused = asyncio.Event()
+    added, refused = asyncio.Event(), asyncio.Event()
     async with running("serve", folder) as service, aiohttp.ClientSession() as session:
 
         async def go_on_pinning() -> None:
             for cid in itertools.cycle(cids(300)):
                 url = f"{service.url}/ipfs/pin/add/{cid}"
                 async with session.post(url, headers={"x-api-key": key}) as answer:
-                    if answer.status == 401:
-                        refused.set()
+                    {200: added, 401: refused}[answer.status].set()
 
         adding = asyncio.create_task(go_on_pinning())
+        await added.wait()
         revoke = ("keys", "revoke", "team", "--remove-pins", "--yes")
         done = await asyncio.to_thread(run, folder, *revoke)
         assert done.returncode == 0, done.stderr

@@ -4,7 +4,7 @@ Every error on the way becomes a problem (RFC 9457), or below /psa an error of t
 API, in one place. The operations come from the description (spec.yaml), their answers from route.py
 and the handlers."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, Final
 
 import structlog
@@ -20,17 +20,16 @@ from content_gateway.errors import (
     WrongSettings,
 )
 from content_gateway.http import problems
-from content_gateway.http.auth import (
-    CREDENTIAL_SOURCES,
-    KeyVerifier,
-)
+from content_gateway.http.auth import CREDENTIAL_SOURCES, KeyVerifier
 from content_gateway.http.bodies import SECONDS, Receive
 from content_gateway.http.cors import Cors
 from content_gateway.http.header_block import block_of, fields_of
 from content_gateway.http.key_limits import KeyLimits
 from content_gateway.http.kinds import INTERNAL, UNKNOWN_PATH, WRONG_METHOD, Kind
 from content_gateway.http.messages import (
+    Answer,
     Handlers,
+    Response,
     ResponseStream,
     length_of,
 )
@@ -41,7 +40,7 @@ from content_gateway.http.protocol import ANSWER, SENT_BODY
 from content_gateway.http.request_turns import RequestTurns
 from content_gateway.http.route import Admission, Route, Scope
 from content_gateway.http.streams import Send, large_answers, send_stream
-from content_gateway.http.traffic import Traffic
+from content_gateway.http.traffic import Exchange, RouteTraffic, Traffic
 from content_gateway.telemetry.request_ids import request_ids, sent_request_id
 
 # In the table of routes, stands for a last segment that is a parameter.
@@ -102,7 +101,7 @@ class Api:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request. Every exception becomes an answer here; none is raised."""
-        headers, path, status = scope["headers"], scope["path"], 0
+        headers, status = scope["headers"], 0
         exchange = self.traffic.begin(sent_request_id(headers) or next(self._request_ids), headers)
         # The lines of the fields that are added to those of the answer.
         shared = b"x-request-id: %b\r\n" % exchange.request_id.encode()
@@ -110,58 +109,65 @@ class Api:
             shared += self._cors.block(headers)
         try:
             try:
-                if scope["method"] == "OPTIONS":
-                    found = self._options(scope)
-                    await self._admission.wait_by_address(scope)
-                    await _send(scope, send, 204, block_of(found) + shared, b"")
-                    status = 204
+                route, argument = self._find(scope["path"], scope["method"])
+                exchange.route = route.traffic
+                response = await route.answer(scope, exchange, argument, receive)
+                if isinstance(response, ResponseStream):
+                    status = response.status
+                    lines, request_id = shared + _left(exchange), exchange.request_id
+                    await send_stream(response, lines, scope, receive, send, request_id=request_id)
                     return
-                route, argument = self._find(path, scope["method"])
-            except HttpRefusal:
-                await self._admission.wait_by_address(scope)
-                raise
-            exchange.route = route.traffic
-            response = await route.answer(scope, exchange, argument, receive)
-            if exchange.use is not None:
-                shared += exchange.use.lines(exchange.begun)
+            except Exception as error:
+                response = self._problem(scope["path"], exchange, error)
             status = response.status
-            if isinstance(response, ResponseStream):
-                await send_stream(
-                    response, shared, scope, receive, send, request_id=exchange.request_id
-                )
-                return
-            block = response.block or block_of(response.headers)
-            await _send(scope, send, status, block + shared, response.body)
-        except Exception as error:
-            kind, detail, extra = _problem(error, exchange.request_id)
-            if kind.status in _REFUSED and exchange.requestor is not None:
-                self._refused(exchange.requestor.id, kind.code)
-            self.traffic.problems[kind.code] += 1
-            if exchange.use is not None:
-                shared += exchange.use.lines(exchange.begun)
-            if psa_errors.is_below(path):
-                body = psa_errors.body_of(kind, detail)
-                fields = psa_errors.headers_of(kind)
-            else:
-                body = problems.body_of(kind, detail, exchange.request_id)
-                fields = problems.headers_of(kind)
-            status = kind.status
-            block = block_of([*fields, *extra, length_of(body)])
-            await _send(scope, send, status, block + shared, body)
+            block = (response.block or block_of(response.headers)) + shared
+            block += _left(exchange)
+            # Our protocol sends an answer in one call; under another server (tests), or while the
+            # client's buffer is full, ASGI's two are used.
+            at_once = scope.get("state", _NO_STATE).get(ANSWER)
+            if at_once is None or not at_once(status, block, response.body):
+                fields = fields_of(block)
+                await send({"type": "http.response.start", "status": status, "headers": fields})
+                await send({"type": "http.response.body", "body": response.body})
         finally:
             self.traffic.end(exchange, scope["method"], status)
 
-    def _find(self, path: str, method: str) -> tuple[Route, str]:
-        """The route of *path*, and the path's last segment, which is its parameter if it has one.
+    def _problem(self, path: str, exchange: Exchange, error: Exception) -> Response:
+        """The answer that tells *error*, in the form of the face that *path* belongs to."""
+        kind, detail, extra = _told(error, exchange.request_id)
+        if kind.status in _REFUSED and exchange.requestor is not None:
+            self._refused(exchange.requestor.id, kind.code)
+        self.traffic.problems[kind.code] += 1
+        if psa_errors.is_below(path):
+            body = psa_errors.body_of(kind, detail)
+            fields = psa_errors.headers_of(kind)
+        else:
+            body = problems.body_of(kind, detail, exchange.request_id)
+            fields = problems.headers_of(kind)
+        return Response(body, [*fields, *extra, length_of(body)], kind.status)
 
-        Raises HttpRefusal: 404 for an unknown path, 405 for a method the path does not have."""
-        found, argument = self._at(path)
+    def _find(self, path: str, method: str) -> "tuple[Route | _Aside, str]":
+        """What answers *method* at *path*, and the path's last segment, which is its parameter if
+        it has one: 404 for an unknown path, 405 for a method the path does not have."""
+        if method == "OPTIONS":
+            return _Aside(self.traffic.unknown, self._options), ""
+        try:
+            found, argument = self._at(path)
+        except HttpRefusal as refusal:
+            return self._refusing(refusal), ""
         route = found.get(method)
         if route is None and method == "HEAD":
             route = found.get("GET")  # the server sends no body (RFC 9110 section 9.3.2)
         if route is None:
-            raise HttpRefusal(WRONG_METHOD, (b"allow", _methods(found)))
+            return self._refusing(HttpRefusal(WRONG_METHOD, (b"allow", _methods(found)))), ""
         return route, argument
+
+    def _refusing(self, refusal: HttpRefusal) -> "_Aside":
+        async def refuse(scope: Scope) -> Response:
+            await self._admission.wait_by_address(scope)
+            raise refusal
+
+        return _Aside(self.traffic.unknown, refuse)
 
     def _at(self, path: str) -> "tuple[dict[str, Route], str]":
         """The routes of *path* by method, and its parameter; raises HttpRefusal for 404."""
@@ -171,10 +177,11 @@ class Api:
             raise HttpRefusal(UNKNOWN_PATH)
         return found, argument
 
-    def _options(self, scope: Scope) -> Headers:
-        """The fields of the answer to OPTIONS, which needs no key (RFC 9110 section 9.3.7).
+    async def _options(self, scope: Scope) -> Response:
+        """The answer to OPTIONS, which needs no key (RFC 9110 section 9.3.7).
 
         Raises HttpRefusal for an unknown path, and UnexpectedBody."""
+        await self._admission.wait_by_address(scope)
         if SENT_BODY in scope.get("extensions", ()):
             raise UnexpectedBody
         path, headers = scope["path"], scope["headers"]
@@ -189,7 +196,26 @@ class Api:
             routes = self._every_method
         methods = _methods(routes)
         permission = self._cors.permission(methods) if is_preflight else []
-        return [(b"allow", methods), *permission]
+        return Response(b"", [(b"allow", methods), *permission], 204)
+
+
+class _Aside:
+    """What answers a request that is for no operation; counted as *traffic*."""
+
+    def __init__(
+        self, traffic: RouteTraffic, respond: Callable[[Scope], Awaitable[Response]]
+    ) -> None:
+        self.traffic = traffic
+        self._respond = respond
+
+    async def answer(self, scope: Scope, exchange: Exchange, argument: str, _: Receive) -> Answer:
+        """As `Route.answer`."""
+        return await self._respond(scope)
+
+
+def _left(exchange: Exchange) -> bytes:
+    """The lines that tell what is left of a key's limits, if it has any."""
+    return b"" if exchange.use is None else exchange.use.lines(exchange.begun)
 
 
 def _methods(routes: Collection[str]) -> bytes:
@@ -235,7 +261,7 @@ def _unlike(operations: list[Operation], handlers: Handlers) -> list[str]:
     return sorted(unlike)
 
 
-def _problem(error: Exception, request_id: str) -> tuple[Kind, str, Headers]:
+def _told(error: Exception, request_id: str) -> tuple[Kind, str, Headers]:
     """Kind, detail and extra header fields of *error*, which is logged if operators need it."""
     kind, detail = problems.kind_of(error)
     if isinstance(error, HttpRefusal):
@@ -255,13 +281,3 @@ def _problem(error: Exception, request_id: str) -> tuple[Kind, str, Headers]:
     elif kind is INTERNAL:
         log.error("unhandled error", request_id=request_id, exc_info=error)
     return kind, detail, []
-
-
-async def _send(scope: Scope, send: Send, status: int, block: bytes, body: bytes) -> None:
-    # Our protocol sends an answer in one call; under another server (tests) ASGI's two are used.
-    answer = scope.get("state", _NO_STATE).get(ANSWER)
-    if answer is not None and answer(status, block, body):
-        return
-    fields = fields_of(block)
-    await send({"type": "http.response.start", "status": status, "headers": fields})
-    await send({"type": "http.response.body", "body": body})

@@ -3,9 +3,10 @@
 Knows a request from its head to the end of its answer, and which of them the access log tells.
 How numbers are read is left to wiring/metrics.py, lines to telemetry/line_writer.py."""
 
+import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from time import perf_counter
 from typing import Final, Literal, TypeAlias
 
@@ -19,6 +20,8 @@ AccessLevel: TypeAlias = Literal["off", "sampled", "on"]
 UNKNOWN: Final = "unknown"  # the route of a path that is described nowhere
 _SAMPLE: Final = 100  # one of so many is told, and every one that is slow or failed
 _SLOW: Final = 1.0
+_AT_ONCE: Final = 256  # that are counted together: half a millisecond's work
+_GATHER: Final = 0.1  # seconds that they wait for each other at most
 
 
 class RouteTraffic:
@@ -35,9 +38,13 @@ class RouteTraffic:
 class Exchange:
     """One request under way; its route, requestor and *use* are known once they were found.
 
-    *use* is what its key has used of its limits, None where it has none."""
+    *use* is what its key has used of its limits, None where it has none. What is behind *span* is
+    known at its end; *status* 0: it was given up."""
 
-    __slots__ = ("begun", "request_id", "requestor", "route", "span", "use")
+    __slots__ = (
+        *("begun", "request_id", "requestor", "route", "use", "span"),
+        *("method", "status", "seconds"),
+    )
 
     def __init__(self, request_id: str, route: RouteTraffic) -> None:
         self.begun = perf_counter()
@@ -46,11 +53,17 @@ class Exchange:
         self.requestor: Requestor | None = None
         self.use: KeyUse | None = None
         self.span: RequestSpan | None = None
+        self.method: str
+        self.status: int
+        self.seconds: float
 
 
 class Traffic:
     """The traffic of one service. *problems* counts errors by their code, *in_flight* the requests
-    that are not answered yet."""
+    that are not answered yet.
+
+    Requests that have ended are counted and told some hundred at a time, by `settle`: one after the
+    other, between all that a request does, takes twice as long."""
 
     def __init__(self, access: "AccessLog | None" = None, tracer: Tracer | None = None) -> None:
         self.access = access
@@ -59,6 +72,8 @@ class Traffic:
         self.problems: Counter[str] = Counter()
         self.unknown = RouteTraffic(UNKNOWN)
         self.routes: list[RouteTraffic] = [self.unknown]
+        self._ended: list[Exchange] = []
+        self._timer: asyncio.TimerHandle | None = None
 
     def route(self, path: str) -> RouteTraffic:
         """The traffic of the route *path*, spelt as in the description, with all its methods."""
@@ -79,28 +94,41 @@ class Traffic:
     def end(self, exchange: Exchange, method: str, status: int) -> None:
         """Its answer was sent; *status* 0: it was given up."""
         self.in_flight -= 1
-        seconds, route = perf_counter() - exchange.begun, exchange.route
-        route.answers[method, status] += 1
-        route.seconds.observe(seconds)
+        exchange.method, exchange.status = method, status
+        exchange.seconds = perf_counter() - exchange.begun
+        if exchange.span is not None:  # here, where its context is
+            route, request_id = exchange.route.route, exchange.request_id
+            exchange.span.end(method=method, route=route, status=status, request_id=request_id)
+        self._ended.append(exchange)
+        if len(self._ended) >= _AT_ONCE:
+            self.settle()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_GATHER, self.settle)
+
+    def settle(self) -> None:
+        """Count and tell all that have ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        ended, self._ended = self._ended, []
+        for exchange in ended:
+            route = exchange.route
+            route.answers[exchange.method, exchange.status] += 1
+            route.seconds.observe(exchange.seconds)
         if self.access is not None:
-            self.access.tell(exchange, method, status, seconds)
-        if exchange.span is not None:
-            exchange.span.end(
-                method=method, route=route.route, status=status, request_id=exchange.request_id
-            )
+            self.access.tell(ended)
+
+    def close(self) -> None:
+        """Count and tell what is left."""
+        self.settle()
+        if self.access is not None:
+            self.access.close()
 
 
 class AccessLog:
     """A line for each request, or for a sample of them, as the other lines of the log are."""
 
-    def __init__(
-        self,
-        writer: LineWriter,
-        *,
-        is_json: bool,
-        every: int,
-        today: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, writer: LineWriter, *, is_json: bool, every: int) -> None:
         """One of *every* is told, and each that failed by our fault or took a second."""
         self._writer = writer
         self._line = _JSON if is_json else _TEXT
@@ -108,17 +136,23 @@ class AccessLog:
         self._no_key = "null" if is_json else "None"
         self._key = '"%s"' if is_json else "%s"
         self._every = every
-        self._today = today
         self._untold = every - 1  # the first is told
         self._second, self._prefix = 0, ""
 
-    def tell(self, exchange: Exchange, method: str, status: int, seconds: float) -> None:
-        """Write the line of *exchange*, if it is one to be told."""
-        self._untold += 1
-        if self._untold < self._every and status < 500 and seconds < _SLOW:
-            return
-        self._untold = 0
-        now = self._today()
+    def tell(self, ended: Iterable[Exchange]) -> None:
+        """Write the lines of those of *ended* that are to be told."""
+        since = time.time() - perf_counter()  # of the clock that exchanges have
+        lines = []
+        for exchange in ended:
+            self._untold += 1
+            if self._untold >= self._every or exchange.status >= 500 or exchange.seconds >= _SLOW:
+                self._untold = 0
+                lines.append(self._line_of(exchange, since))
+        if lines:
+            self._writer.put(lines)
+
+    def _line_of(self, exchange: Exchange, since: float) -> bytes:
+        now = since + exchange.begun + exchange.seconds
         second = int(now)
         if second != self._second:
             self._second, self._prefix = second, time.strftime(self._moment, time.gmtime(second))
@@ -129,14 +163,14 @@ class AccessLog:
         line = self._line % (
             self._prefix,
             (now - second) * 1000,
-            method,
+            exchange.method,
             exchange.route.route,
-            status,
-            seconds * 1000,
+            exchange.status,
+            exchange.seconds * 1000,
             self._no_key if requestor is None else self._key % requestor.name,
             exchange.request_id,
         )
-        self._writer.put(line.encode())
+        return line.encode()
 
     @property
     def lost(self) -> int:

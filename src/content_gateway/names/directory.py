@@ -184,14 +184,18 @@ class Directory:
         self._denylist.check_name(name)
         local = self._find_locally(name, coin)
         if local is not None:
-            return await self._resolution(local, force_refresh, requestor)
+            return self._resolution(local) or await self._through_ipns(
+                local, force_refresh, requestor
+            )
         begun = self._clock()
         entry = await self._entry(name, (name.text, coin), force_refresh, requestor)
         is_miss = entry.stored_at >= begun
         if entry.records is None:
             self.answers["miss" if is_miss else "absent"] += 1
             raise InvalidCoinType(entry.unread) if entry.unread else _nothing_there(coin)
-        resolution = await self._resolution(entry.records, force_refresh, requestor)
+        resolution = self._resolution(entry.records) or await self._through_ipns(
+            entry.records, force_refresh, requestor
+        )
         stale = self._cache.staleness(entry, even_fresh=force_refresh and entry.stored_at < begun)
         self.answers["miss" if is_miss else "fresh" if stale is None else "stale"] += 1
         return resolution if stale is None else resolution.but_stale(stale)
@@ -259,18 +263,25 @@ class Directory:
             del refreshed[next(iter(refreshed))]  # the oldest: dictionaries keep their order
         return True
 
-    async def _resolution(
-        self, records: Records, force_refresh: bool, requestor: str
-    ) -> Resolution:
+    def _resolution(self, records: Records) -> Resolution | None:
+        """The resolution of *records*; None where IPNS has to say what they point at."""
         content = records.content
+        if isinstance(content, IpnsContent):
+            return None
         if isinstance(content, IpfsContent):
             self._denylist.check_cid(content.cid)
-        elif isinstance(content, IpnsContent):
-            cid = await self._ipns.latest(
-                content.name, force_refresh=force_refresh, requestor=requestor
-            )
-            return Resolution(records, cid)
         return Resolution(records)
+
+    async def _through_ipns(
+        self, records: Records, force_refresh: bool, requestor: str
+    ) -> Resolution:
+        """The resolution of *records* whose content is an IPNS name."""
+        content = records.content
+        assert isinstance(content, IpnsContent)  # noqa: S101 - else _resolution has one
+        cid = await self._ipns.latest(
+            content.name, force_refresh=force_refresh, requestor=requestor
+        )
+        return Resolution(records, cid)
 
     async def _look_up(self, name: DomainName, question: Question, requestor: str) -> CachedName:
         """A new entry, or the known one if that may be served when the look-up fails.

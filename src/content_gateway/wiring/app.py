@@ -168,9 +168,8 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         }
         cors = Cors(settings.cors.origins)
         access = access_log(settings.log.access, settings.log.format, _STDERR)
-        if access is not None:
-            stack.callback(access.close)
         traffic, lag = Traffic(access, tracer), LoopLag()
+        stack.callback(traffic.close)
         stack.callback(lag.close)
         api = Api(
             operations,
