@@ -18,7 +18,8 @@ from content_gateway.model.allowance import Allowance
 
 MINUTE: Final = 60
 DAY: Final = 86_400
-# Keys whose counts are kept, the ones used last. Where any key is taken there is no end of them.
+# Keys whose counts are kept: the last so many that were used, and up to as many before them. Where
+# any key is taken there is no end of them.
 MAX_KEYS: Final = 10_000
 
 
@@ -90,6 +91,7 @@ class KeyLimits:
         """*streams* is how many a client without a key may have."""
         self._keyless = Allowance(streams=streams)
         self._uses: dict[str, KeyUse] = {}
+        self._older: dict[str, KeyUse] = {}  # not used since there were MAX_KEYS others
 
     def admit(self, requestor: Requestor, operation: str, now: float) -> KeyUse | None:
         """Count a request of *requestor* for *operation* at *now*, by one monotonic clock; its use,
@@ -99,7 +101,7 @@ class KeyLimits:
         limit is reached."""
         use = self._uses.get(requestor.id)
         if use is None or use.allowance is not requestor.allowance:
-            use = self._renewed(requestor, use)
+            use = self._renewed(requestor)
         use.requests += 1
         is_limited = use.minute is not None or use.day is not None
         if is_limited:
@@ -111,25 +113,31 @@ class KeyLimits:
 
     def use_of(self, requestor: Requestor) -> KeyUse:
         """What *requestor* has used so far."""
-        return self._uses.get(requestor.id) or KeyUse(requestor)
+        return self._known(requestor.id) or KeyUse(requestor)
 
     def used(self) -> Iterator[KeyUse]:
         """The use of every key that was seen lately."""
-        return iter(tuple(self._uses.values()))
+        return iter((*self._uses.values(), *self._older.values()))
 
     def allowance_of(self, charged: str) -> Allowance:
         """The allowance of whoever is *charged*: a requestor by its id, or a network."""
-        use = self._uses.get(charged)
+        use = self._known(charged)
         return self._keyless if use is None else use.allowance
 
-    def _renewed(self, requestor: Requestor, known: KeyUse | None) -> KeyUse:
-        """The use of a key that is seen the first time, or whose limits may be others now."""
-        if known is not None and known.allowance == requestor.allowance:
-            known.allowance = requestor.allowance
-            return known
-        use = self._uses[requestor.id] = KeyUse(requestor)
-        if len(self._uses) > MAX_KEYS:
-            del self._uses[next(iter(self._uses))]
+    def _known(self, key: str) -> KeyUse | None:
+        return self._uses.get(key) or self._older.get(key)
+
+    def _renewed(self, requestor: Requestor) -> KeyUse:
+        """The use of a key that is seen the first time or after long, or whose limits may be others
+        now."""
+        key = requestor.id
+        use = self._uses.pop(key, None) or self._older.pop(key, None)
+        if use is None or use.allowance != requestor.allowance:
+            use = KeyUse(requestor)
+        use.allowance = requestor.allowance
+        if len(self._uses) >= MAX_KEYS:
+            self._uses, self._older = {}, self._uses
+        self._uses[key] = use
         return use
 
 
