@@ -16,6 +16,7 @@ from content_gateway.backends.embedded.verify import CorruptBlock, verify
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import BackendStatus, TrackerStatus
 from content_gateway.net.http_client import HttpClient
+from content_gateway.telemetry.logs import configure
 from tests.backends.stores import collected, count, number
 from tests.chance import SEED
 from tests.fakes.origin import Origin
@@ -113,4 +114,5 @@ async def test_a_kill_at_any_moment_leaves_no_half_row(
 
 
 if __name__ == "__main__":
+    configure("info", "text")  # to standard error: what the service logs is not what is asked for
     asyncio.run(_pin(*sys.argv[1:]))
