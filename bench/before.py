@@ -2,7 +2,8 @@
 
 DIR holds another revision with a `.venv` of its own (`make setup` there). Both services take turns
 on one core with the clients on the other, so that a ratio holds while the machine's speed drifts.
-What is measured is left to the modules of `make bench`."""
+Each request here is told in the access log and counted against its key's limits, there as far as
+that revision can. What is measured is left to the modules of `make bench`."""
 
 import asyncio
 import statistics
@@ -22,6 +23,12 @@ from content_gateway.concurrency.contention import ALONE_AFTER
 ROUNDS = 41  # of fewer the median is a matter of chance: half of them are five per cent off
 STARTS = 21
 SECONDS = 0.7
+_NEVER = str(10**9)
+WATCHED = NOBODY | {
+    "CONTENT_GATEWAY_LOG__ACCESS": "on",
+    "CONTENT_GATEWAY_LIMITS__REQUESTS_PER_MINUTE": _NEVER,
+    "CONTENT_GATEWAY_LIMITS__REQUESTS_PER_DAY": _NEVER,
+}
 
 
 async def main(other: Path) -> None:
@@ -31,8 +38,8 @@ async def main(other: Path) -> None:
         folder = Path(name)
         print(f"start             {await _starts(folder, python):.2f} of the speed before")
         async with (
-            service(folder / "before", NOBODY, python=python) as before,
-            service(folder / "after", NOBODY) as after,
+            service(folder / "before", _known_to(other), python=python) as before,
+            service(folder / "after", WATCHED) as after,
         ):
             await asyncio.sleep(ALONE_AFTER)  # whoever waited for their first answer was another
             with on_one_core(before, after):
@@ -42,6 +49,12 @@ async def main(other: Path) -> None:
                     ("repeated pins", _repeated_pins),
                 ):
                     await _compare(what, measure, before, after)
+
+
+def _known_to(other: Path) -> dict[str, str]:
+    """WATCHED, without the settings that the revision in *other* does not have."""
+    settings = (other / "src" / "content_gateway" / "settings" / "groups.py").read_text()
+    return WATCHED if "requests_per_minute" in settings else NOBODY
 
 
 async def _starts(folder: Path, python: str) -> float:

@@ -34,6 +34,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._jumping.now
 
+    def stand_still(self, seconds: float) -> None:
+        """Let *seconds* pass in which nothing can run."""
+        self._jumping.now += seconds
+
 
 def run_virtually(work: Coroutine[Any, Any, T]) -> T:
     """What *work* comes to, on a loop of its own."""

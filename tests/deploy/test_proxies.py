@@ -156,7 +156,7 @@ async def test_a_connection_that_was_idle_serves_the_next_request(behind: Behind
     """Requests in a row, and many at once, over connections that the proxy keeps."""
     first = await asyncio.gather(*(behind.ask("GET", "/key", behind.key) for _ in range(50)))
     rest = [await behind.ask("POST", "/ipfs/pin/add/bafkqabtimvwgy3yk", behind.key) for _ in "123"]
-    assert {status for status, _, _ in (*first, *rest)} == {200}
+    assert [body for status, body, _ in (*first, *rest) if status != 200] == []
 
 
 async def test_caddy_hides_a_restart(tmp_path: Path) -> None:

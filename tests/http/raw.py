@@ -16,9 +16,9 @@ from typing import Any, Final, Self
 
 import uvloop
 
+from content_gateway.http.asgi_extensions import ANSWER
 from content_gateway.http.header_block import block_of
 from content_gateway.http.limits import ClientLimits
-from content_gateway.http.protocol import ANSWER
 from content_gateway.http.server import Server, listen, make_server
 
 LOOPS: Final[dict[str, Callable[[], asyncio.AbstractEventLoop]]] = {

@@ -12,10 +12,11 @@ import pytest
 
 from content_gateway.api_keys import OpenKeys
 from content_gateway.http.asgi import Api
+from content_gateway.http.asgi_extensions import MAX_BODY_BYTES
 from content_gateway.http.limits import ClientLimits
 from content_gateway.http.messages import Handler, Request, Response, keyed
 from content_gateway.http.openapi import Operation
-from content_gateway.http.protocol import MAX_BODY_BYTES, HardenedProtocol
+from content_gateway.http.protocol import HardenedProtocol
 from tests.http.raw import LOOPS, PATIENCE, Edge, Wire, eventually, get, lines_of, running_edge
 
 BOUNDS = ClientLimits(head_seconds=5, idle=5, linger=0.3, drain=0.1, stop=2)

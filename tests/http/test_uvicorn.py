@@ -3,12 +3,18 @@
 `pyproject.toml` caps uvicorn's version; whoever raises the cap learns here what has changed."""
 
 import asyncio
+import logging
+from inspect import signature
 from typing import Any
 
 import uvicorn
 from httptools import HttpRequestParser
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 from uvicorn.server import ServerState
 
 HEAD = b"POST /a?b HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"
@@ -109,6 +115,18 @@ async def test_a_request_has_what_the_hardened_protocol_reads_and_sets() -> None
     assert transport.written.startswith(STATUS_LINE[200])
     assert (state.total_requests, len(state.tasks)) == (1, 0)
     protocol.connection_lost(None)
+
+
+async def test_a_cycle_is_made_and_run_as_the_hardened_protocol_does_it() -> None:
+    """All of what it is made of is given, so that a new parameter is seen here."""
+    assert list(signature(RequestResponseCycle).parameters) == [
+        *("scope", "transport", "flow", "logger", "access_logger", "access_log"),
+        *("default_headers", "message_event", "expect_100_continue", "keep_alive", "on_response"),
+    ]
+    assert list(signature(RequestResponseCycle.run_asgi).parameters) == ["self", "app"]
+    protocol, _, _ = connected(App())
+    assert isinstance(protocol.access_logger, logging.Logger)
+    assert isinstance(protocol.logger, logging.Logger)
 
 
 async def test_an_answer_that_was_sent_in_one_call_is_told_by_on_response() -> None:

@@ -4,21 +4,23 @@ Knows one timer, and by how much it was late. What follows from that is left to 
 (http/overload.py, wiring/metrics.py)."""
 
 import asyncio
+from collections import deque
 from typing import Final
 
 from content_gateway.telemetry.numbers import Histogram
 
 INTERVAL: Final = 0.1
+_STANDING: Final = 5  # timers in a row
 
 
 class LoopLag:
     """The lateness of a timer of a tenth of a second, between `start` and `close`.
 
-    *seconds* has every one, *latest* the newest, in seconds."""
+    *seconds* has every one."""
 
     def __init__(self) -> None:
         self.seconds = Histogram()
-        self.latest = 0.0
+        self._latest = deque([0.0], maxlen=_STANDING)
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -31,7 +33,16 @@ class LoopLag:
         if self._timer is not None:
             self._timer.cancel()
 
+    @property
+    def standing(self) -> float:
+        """The least of the last five, in seconds.
+
+        One pause, as of a machine that was busy elsewhere, is over when it is seen; what stands is
+        more work than can be done (RFC 8289 section 3.2, of queues)."""
+        return min(self._latest)
+
     def _tick(self, due: float) -> None:
-        self.latest = max(0.0, asyncio.get_running_loop().time() - due)
-        self.seconds.observe(self.latest)
+        lag = max(0.0, asyncio.get_running_loop().time() - due)
+        self._latest.append(lag)
+        self.seconds.observe(lag)
         self.start()

@@ -12,17 +12,18 @@ _SIZE: Final = _STEPS + 1  # those that are inside, and the one that is partly
 
 
 class SlidingWindow:
-    """At most *limit* in any *seconds*; *used* is how many there were in those before the last
-    `take`. Times are of one monotonic clock, in seconds."""
+    """At most *limit* in any *seconds*; *left* is how many more there may be in those before the
+    last `take`. Times are of one monotonic clock, in seconds."""
 
-    __slots__ = ("_counts", "_ends", "_frees", "_now", "_width", "limit", "used")
+    __slots__ = ("_counts", "_ends", "_frees", "_newest", "_now", "_width", "left", "limit")
 
     def __init__(self, limit: int, seconds: float) -> None:
         self.limit: Final = limit
-        self.used = 0
+        self.left = limit
         self._width = seconds / _STEPS
         self._counts = [0] * _SIZE
         self._now = 0  # the newest step
+        self._newest = 0  # how many there are in it, which are not in _counts yet
         self._ends = 0.0  # when it does
         self._frees = 0  # the first step in which the oldest that was counted counts no more
 
@@ -30,24 +31,32 @@ class SlidingWindow:
         """Whether one more is within the limit, which then counts."""
         if now >= self._ends:
             self._advance(int(now / self._width))
-        if self.used >= self.limit:
+        left = self.left
+        if left <= 0:
             return False
-        if not self.used:
+        if left == self.limit:
             self._frees = self._now + _SIZE
-        self.used += 1
-        self._counts[self._now % _SIZE] += 1
+        self.left = left - 1
+        self._newest += 1
         return True
+
+    @property
+    def used(self) -> int:
+        """How many there were in the seconds before the last `take`."""
+        return self.limit - self.left
 
     def frees_in(self, now: float) -> int:
         """Whole seconds until the oldest that was counted counts no more; 0 if none was."""
-        if not self.used:
+        if self.left == self.limit:
             return 0
         return max(1, -int(-(self._frees * self._width - now) // 1))
 
     def _advance(self, step: int) -> None:
         """Begin *step*, and forget what is no longer inside."""
+        self._counts[self._now % _SIZE] = self._newest
+        self._newest = 0
         for old in range(max(self._now + 1, step - _STEPS), step + 1):
-            self.used -= self._counts[old % _SIZE]
+            self.left += self._counts[old % _SIZE]
             self._counts[old % _SIZE] = 0
         self._now = step
         self._ends = (step + 1) * self._width

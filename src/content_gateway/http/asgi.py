@@ -20,6 +20,7 @@ from content_gateway.errors import (
     WrongSettings,
 )
 from content_gateway.http import problems
+from content_gateway.http.asgi_extensions import ANSWER, SENT_BODY
 from content_gateway.http.auth import CREDENTIAL_SOURCES, KeyVerifier
 from content_gateway.http.bodies import SECONDS, Receive
 from content_gateway.http.cors import Cors
@@ -36,7 +37,6 @@ from content_gateway.http.messages import (
 from content_gateway.http.openapi import Operation
 from content_gateway.http.operations import psa_errors
 from content_gateway.http.problems import Headers, HttpRefusal
-from content_gateway.http.protocol import ANSWER, SENT_BODY
 from content_gateway.http.request_turns import RequestTurns
 from content_gateway.http.route import Admission, Route, Scope
 from content_gateway.http.streams import Send, large_answers, send_stream
@@ -117,11 +117,12 @@ class Api:
                     lines, request_id = shared + _left(exchange), exchange.request_id
                     await send_stream(response, lines, scope, receive, send, request_id=request_id)
                     return
+                block = response.block or block_of(response.headers)
             except Exception as error:
                 response = self._problem(scope["path"], exchange, error)
+                block = block_of(response.headers)
             status = response.status
-            block = (response.block or block_of(response.headers)) + shared
-            block += _left(exchange)
+            block += shared + _left(exchange)
             # Our protocol sends an answer in one call; under another server (tests), or while the
             # client's buffer is full, ASGI's two are used.
             at_once = scope.get("state", _NO_STATE).get(ANSWER)

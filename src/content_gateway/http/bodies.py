@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Final
 
 from content_gateway.errors import UnexpectedBody
+from content_gateway.http.asgi_extensions import MAX_BODY_BYTES, SENT_BODY
 from content_gateway.http.kinds import (
     BODY_WITHOUT_LENGTH,
     CUT_BODY,
@@ -16,7 +17,6 @@ from content_gateway.http.kinds import (
     UNKNOWN_MEDIA_TYPE,
 )
 from content_gateway.http.problems import HttpRefusal
-from content_gateway.http.protocol import MAX_BODY_BYTES, SENT_BODY
 
 SECONDS: Final = 10.0  # until a body must be there
 _EMPTY_BYTES: Final = 16  # an empty object, and white space

@@ -6,6 +6,7 @@ header fields that clients read: RateLimit and RateLimit-Policy
 are this process's own. What a key may use is left to model/allowance.py."""
 
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Final
 
 from content_gateway.api_keys import Requestor
@@ -27,11 +28,13 @@ class KeyUse:
     """What one key has used: *requests* since the start, and its windows where it has limits."""
 
     __slots__ = (
+        "_left",
         "_lines",
         "_told_until",
         "_windows",
         "allowance",
         "day",
+        "is_limited",
         "minute",
         "name",
         "requests",
@@ -44,6 +47,10 @@ class KeyUse:
         self.minute = _window(allowance.requests_per_minute, MINUTE)
         self.day = _window(allowance.requests_per_day, DAY)
         self._windows = tuple(one for one in (self.minute, self.day) if one is not None)
+        self.is_limited = bool(self._windows)
+        # What is left of each window, twice, as `_template` has places for it.
+        named = [name for name in ("minute", "day") if getattr(self, name) is not None]
+        self._left = attrgetter(*[f"{name}.left" for name in 2 * named]) if named else None
         self._lines = b""
         self._told_until = 0.0
 
@@ -57,11 +64,12 @@ class KeyUse:
 
     def lines(self, now: float) -> bytes:
         """The lines of the header fields that tell the limits, and what is left of them."""
+        if self._left is None:
+            return b""
         if now >= self._told_until:
             # What is left changes with each request, and all else by the second.
             self._lines, self._told_until = self._template(now), now + 1.0
-        left = tuple([window.limit - window.used for window in self._windows])
-        return self._lines % (left + left)
+        return self._lines % self._left(self)
 
     def _template(self, now: float) -> bytes:
         """Their lines, with two places for what is left of each window."""
@@ -103,13 +111,12 @@ class KeyLimits:
         if use is None or use.allowance is not requestor.allowance:
             use = self._renewed(requestor)
         use.requests += 1
-        is_limited = use.minute is not None or use.day is not None
-        if is_limited:
+        if use.is_limited:
             use.take(now)
         allowance = use.allowance
         if allowance.operations is not None and not allowance.grants(operation):
             raise ScopeMissing("The type of the API key does not grant this operation.")
-        return use if is_limited else None
+        return use if use.is_limited else None
 
     def use_of(self, requestor: Requestor) -> KeyUse:
         """What *requestor* has used so far."""

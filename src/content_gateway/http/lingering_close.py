@@ -15,6 +15,7 @@ import structlog
 from uvicorn.protocols.http.flow_control import FlowControl
 
 from content_gateway.http.limits import ClientLimits
+from content_gateway.http.outbox import Outbox
 
 # What socket calls raise after the socket was closed, or on systems other than Linux.
 _GONE: Final = (AttributeError, OSError, ValueError)
@@ -31,12 +32,18 @@ class LingeringTransport:
     kernel (TCP_USER_TIMEOUT). uvicorn writes head and body apart: two packets."""
 
     def __init__(
-        self, transport: asyncio.Transport, flow: FlowControl, bounds: ClientLimits
+        self,
+        transport: asyncio.Transport,
+        flow: FlowControl,
+        bounds: ClientLimits,
+        outbox: Outbox,
     ) -> None:
         self.abort = transport.abort
         self.bounds = bounds
         self.is_closed = False
         self._head = b""
+        self._unsent = b""
+        self._outbox = outbox
         self._socket = transport.get_extra_info("socket")
         self._transport, self._flow, self._seconds = transport, flow, bounds.linger
         with suppress(*_GONE):
@@ -62,12 +69,26 @@ class LingeringTransport:
         self.send(data)
 
     def send(self, data: bytes) -> None:
-        """Send *data* now."""
+        """Send *data* now, behind what `send_soon` was given."""
+        if self._unsent:
+            data, self._unsent = self._unsent + data, b""
         if len(data) > self._buffer_bytes:
             # With less than a whole answer in flight the client's kernel delays its
             # acknowledgement, and the rest waits for that.
             self.use_large_buffer(True)
         self._transport.write(data)
+
+    def send_soon(self, data: bytes) -> None:
+        """Send *data* at the end of this turn of the loop."""
+        if not self._unsent:
+            self._outbox.put(self.send_rest)
+        self._unsent += data
+
+    def send_rest(self) -> None:
+        """Send now what `send_soon` was given."""
+        data, self._unsent = self._unsent, b""
+        if data and not self._transport.is_closing():
+            self.send(data)
 
     def flush(self) -> None:
         """Send a kept head that no body follows."""
@@ -130,6 +151,7 @@ class LingeringTransport:
         if self.is_closing():
             return
         self.flush()
+        self.send_rest()
         self.is_closed = True
         self._await_reading(self.unread(), 0.0)
         with suppress(OSError):  # the client may be gone already

@@ -26,17 +26,17 @@ _HOST: Final = re.compile(
 )
 
 
-def wrong_version(head: bytes) -> Kind | None:
-    """What is wrong with the protocol that the request line of *head* names, if anything is.
+def version_of(head: bytes) -> str | Kind:
+    """The version that the request line of *head* names, "1.1" or "1.0"; or what is wrong with it.
 
     The parser takes RTSP and HTTP/2.0 for HTTP/1."""
     if head.find(b" HTTP/1.1\r\n", 0, head.find(b"\n") + 1) >= 0:
-        return None  # as nearly always
+        return "1.1"  # as nearly always
     line = head.lstrip(b"\r\n")
     line = line[: max(0, line.find(b"\n"))].rstrip(b"\r ")
     protocol = line[line.rfind(b" ") + 1 :]
     if protocol in _SPOKEN:
-        return None
+        return protocol[-3:].decode()
     return UNKNOWN_HTTP if _ANY_HTTP.fullmatch(protocol) else BAD_REQUEST
 
 

@@ -37,10 +37,7 @@ _REQUESTS_PER_CHECK: Final = 64
 
 class RequestTurns:
     """Lets at most *alone* requests begin in a turn of the loop, or *beside* of them while several
-    requestors compete; one request of each requestor that has begun none in it begins always.
-
-    The end of a turn is seen only after one in which so many have begun: a callback at the end of
-    every turn would cost as much as all the rest here."""
+    requestors compete; one request of each requestor that has begun none in it begins always."""
 
     def __init__(
         self,
@@ -55,6 +52,7 @@ class RequestTurns:
         self._is_late = is_late
         self._alone, self._beside = alone, beside
         self._left = alone  # that may still begin in this turn
+        self._has_begun = False  # any, in this turn
         self._served: set[str] = set()  # requestors that have begun one in this turn, or wait
         self._contention = Contention()
         self._unchecked = 0  # requests in contention since the last check for new objects
@@ -77,8 +75,8 @@ class RequestTurns:
             return False
         self._served.add(requestor)
         self._left -= 1
-        # Equal, not less: below zero this turn's callback has been scheduled already.
-        if not self._left:
+        if not self._has_begun:
+            self._has_begun = True
             asyncio.get_running_loop().call_soon(self._begin_turn)
         return True
 
@@ -117,7 +115,7 @@ class RequestTurns:
         """Begin a turn with those who wait."""
         waiting = self._waiting
         self._served = set(waiting)
-        left = self._per_turn()
+        left = most = self._per_turn()
         while left > 0 and waiting:
             requestor = next(iter(waiting))
             queue = waiting.pop(requestor)
@@ -128,6 +126,7 @@ class RequestTurns:
             if not turn.done():  # done: its request was cancelled
                 turn.set_result(None)
                 left -= 1
+        self._has_begun = left < most
         self._left = left
-        if not left:
+        if self._has_begun:
             asyncio.get_running_loop().call_soon(self._begin_turn)

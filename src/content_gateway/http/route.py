@@ -9,6 +9,7 @@ from typing import Any
 
 from content_gateway.concurrency.fair_semaphore import FairSemaphore
 from content_gateway.errors import KeyRefused, Overloaded
+from content_gateway.http.asgi_extensions import ENCODED_SLASH, SENT_BODY
 from content_gateway.http.auth import (
     CREDENTIAL_SOURCES,
     KeyVerifier,
@@ -31,7 +32,6 @@ from content_gateway.http.messages import (
 from content_gateway.http.openapi import Operation
 from content_gateway.http.overload import Refusals
 from content_gateway.http.problems import HttpRefusal
-from content_gateway.http.protocol import ENCODED_SLASH, SENT_BODY
 from content_gateway.http.request_turns import RequestTurns
 from content_gateway.http.traffic import Exchange, RouteTraffic
 

@@ -20,7 +20,8 @@ import uvicorn
 from content_gateway.errors import WrongSettings
 from content_gateway.http.connections import most_connections
 from content_gateway.http.limits import ClientLimits
-from content_gateway.http.protocol import HardenedProtocol, SharedState
+from content_gateway.http.protocol import HardenedProtocol
+from content_gateway.http.server_state import SharedState
 
 _TICK: Final = 0.1  # as uvicorn's main loop has it
 

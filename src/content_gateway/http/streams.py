@@ -13,12 +13,12 @@ import structlog
 
 from content_gateway.concurrency.fair_semaphore import FairSemaphore
 from content_gateway.errors import GatewayError
+from content_gateway.http.asgi_extensions import CONNECTION, Connection
 from content_gateway.http.bodies import Receive
 from content_gateway.http.header_block import fields_of
 from content_gateway.http.kinds import OLD_HTTP
 from content_gateway.http.messages import LARGE_BODY, ResponseStream, address_of
 from content_gateway.http.problems import HttpRefusal
-from content_gateway.http.protocol import CONNECTION, Connection
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 

@@ -111,10 +111,11 @@ class Traffic:
             self._timer.cancel()
             self._timer = None
         ended, self._ended = self._ended, []
-        for exchange in ended:
-            route = exchange.route
-            route.answers[exchange.method, exchange.status] += 1
-            route.seconds.observe(exchange.seconds)
+        kinds = Counter([(one.route, one.method, one.status) for one in ended])
+        for (route, method, status), number in kinds.items():
+            route.answers[method, status] += number
+        for route in {route for route, _, _ in kinds}:
+            route.seconds.observe_all([one.seconds for one in ended if one.route is route])
         if self.access is not None:
             self.access.tell(ended)
 
@@ -142,17 +143,19 @@ class AccessLog:
     def tell(self, ended: Iterable[Exchange]) -> None:
         """Write the lines of those of *ended* that are to be told."""
         since = time.time() - perf_counter()  # of the clock that exchanges have
-        lines = []
-        for exchange in ended:
-            self._untold += 1
-            if self._untold >= self._every or exchange.status >= 500 or exchange.seconds >= _SLOW:
-                self._untold = 0
-                lines.append(self._line_of(exchange, since))
+        told = ended if self._every == 1 else filter(self._is_told, ended)
+        lines = [self._line_of(one, since + one.begun + one.seconds) for one in told]
         if lines:
             self._writer.put(lines)
 
-    def _line_of(self, exchange: Exchange, since: float) -> bytes:
-        now = since + exchange.begun + exchange.seconds
+    def _is_told(self, exchange: Exchange) -> bool:
+        self._untold += 1
+        if self._untold < self._every and exchange.status < 500 and exchange.seconds < _SLOW:
+            return False
+        self._untold = 0
+        return True
+
+    def _line_of(self, exchange: Exchange, now: float) -> bytes:
         second = int(now)
         if second != self._second:
             self._second, self._prefix = second, time.strftime(self._moment, time.gmtime(second))

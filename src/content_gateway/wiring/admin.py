@@ -13,7 +13,7 @@ from typing import Final
 from content_gateway.errors import StorageUnavailable
 from content_gateway.http import status_page
 from content_gateway.http.admin import AdminApi, Check, Page, Readiness
-from content_gateway.http.protocol import SharedState
+from content_gateway.http.server_state import SharedState
 from content_gateway.http.status_page import Endpoint, Status
 from content_gateway.settings.groups import AdminSettings
 from content_gateway.settings.model import Settings

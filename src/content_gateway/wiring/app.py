@@ -181,7 +181,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             limits=limits,
             turns=RequestTurns(
                 waiting=settings.capacity.waiting,
-                is_late=lambda: lag.latest > settings.capacity.lag,
+                is_late=lambda: lag.standing > settings.capacity.lag,
             ),
             refused=activity.refused,
         )

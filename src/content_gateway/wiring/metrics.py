@@ -17,7 +17,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from content_gateway.errors import StorageUnavailable
 from content_gateway.http.admin import Readiness
-from content_gateway.http.protocol import SharedState
+from content_gateway.http.server_state import SharedState
 from content_gateway.model.backend_health import BackendHealth
 from content_gateway.model.content_state import ContentState
 from content_gateway.settings.model import Settings
