@@ -140,6 +140,17 @@ def test_a_backup_is_for_its_owner_and_replaces_nothing_unasked(data: Path) -> N
     assert list(copy.parent.iterdir()) == [copy]
 
 
+@pytest.mark.parametrize("way", ["ledger.sqlite", "link.sqlite"])
+def test_a_backup_never_takes_the_place_of_its_ledger(data: Path, way: str) -> None:
+    """Not with --force, nor by another name: a service that runs would lose its file."""
+    (data / "link.sqlite").symlink_to("ledger.sqlite")
+    was = (data / "ledger.sqlite").stat().st_ino
+    refused = run(data, "ledger", "backup", "--force", str(data / way))
+    assert refused.returncode == 1
+    assert "the ledger itself" in refused.stderr
+    assert (data / "ledger.sqlite").stat().st_ino == was
+
+
 def test_nothing_is_made_where_no_ledger_is(tmp_path: Path) -> None:
     """Neither by a backup nor by a check, which say where they looked."""
     for arguments in (("backup", str(tmp_path / "copy")), ("check",)):

@@ -87,6 +87,27 @@ async def test_a_day_has_a_limit_of_its_own(issued: Service) -> None:
     assert int(refused.headers["retry-after"]) > 80_000
 
 
+def test_what_one_limit_refuses_counts_in_no_other() -> None:
+    """Whoever goes on beyond the day is told of the day again and again, and whoever goes on beyond
+    the minute has as much left of the day."""
+
+    def codes(minute: int, day: int, *moments: float) -> list[str]:
+        allowance = Allowance(requests_per_minute=minute, requests_per_day=day)
+        limits, requestor = KeyLimits(), Requestor("id", frozenset(SCOPES), "name", allowance)
+        told = []
+        for now in moments:
+            try:
+                limits.admit(requestor, "getKey", now)
+                told.append("")
+            except HttpRefusal as refusal:
+                told.append(refusal.kind.code)
+        return told
+
+    assert codes(3, 2, *[0.0] * 9) == ["", "", *["quota-exceeded"] * 7]
+    assert codes(2, 2, *[0.0] * 9) == ["", "", *["quota-exceeded"] * 7]
+    assert codes(1, 2, *[0.0] * 4, 70.0) == ["", *["rate-limited"] * 3, ""]
+
+
 async def test_a_type_grants_what_it_lists_and_nothing_else(issued: Service) -> None:
     """Whatever the scopes of the key are. What a key may do it may always ask."""
     reader, nothing = await key_of(issued, "reader"), await key_of(issued, "nothing")

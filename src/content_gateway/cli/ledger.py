@@ -47,6 +47,9 @@ def backup(*, file: Path, force: bool, loaded: Loaded, as_json: bool) -> None:
     While the service runs, too: it is not held up. FILE is for its owner only, and is complete
     or not there. The embedded store's blocks are not in it."""
     ledger = loaded.settings.ledger_path
+    own = [Path(f"{ledger}{end}") for end in ("", "-wal", "-shm")]
+    if file.exists() and any(each.exists() and each.samefile(file) for each in own):
+        raise GatewayError(f"{file} is the ledger itself.")
     refuse_to_replace(file, force=force)
     with _copied(ledger, file) as (copy, found):
         if found.findings:

@@ -40,6 +40,11 @@ class SlidingWindow:
         self._newest += 1
         return True
 
+    def give_back(self) -> None:
+        """Count the last one that `take` counted no more, in the same moment."""
+        self.left += 1
+        self._newest -= 1
+
     @property
     def used(self) -> int:
         """How many there were in the seconds before the last `take`."""

@@ -90,7 +90,7 @@ def give_to_owner_of(path: Path, other: Path) -> None:
     Raises OSError."""
     if os.geteuid() == 0:
         found = other.stat()
-        os.chown(path, found.st_uid, found.st_gid)
+        os.chown(path, found.st_uid, found.st_gid, follow_symlinks=False)
 
 
 def tighten_folder(folder: Path) -> None:

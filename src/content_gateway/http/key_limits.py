@@ -46,7 +46,8 @@ class KeyUse:
         self.requests = 0
         self.minute = _window(allowance.requests_per_minute, MINUTE)
         self.day = _window(allowance.requests_per_day, DAY)
-        self._windows = tuple(one for one in (self.minute, self.day) if one is not None)
+        # The longest first: where both refuse, it is the one to wait for.
+        self._windows = tuple(one for one in (self.day, self.minute) if one is not None)
         self.is_limited = bool(self._windows)
         # What is left of each window, twice, as `_template` has places for it.
         named = [name for name in ("minute", "day") if getattr(self, name) is not None]
@@ -55,9 +56,11 @@ class KeyUse:
         self._told_until = 0.0
 
     def take(self, now: float) -> None:
-        """Count one request; HttpRefusal where it is one too many."""
-        for window in self._windows:
+        """Count one request; HttpRefusal where it is one too many, which then counts nowhere."""
+        for number, window in enumerate(self._windows):
             if not window.take(now):
+                for other in self._windows[:number]:
+                    other.give_back()
                 kind = RATE_LIMITED if window is self.minute else QUOTA_EXCEEDED
                 wait = (b"retry-after", b"%d" % window.frees_in(now))
                 raise HttpRefusal(kind, wait, *fields_of(self.lines(now)))
