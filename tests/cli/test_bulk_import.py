@@ -168,3 +168,19 @@ async def test_a_source_that_breaks_off_is_an_error() -> None:
     with pytest.raises(GatewayError, match="Input/output error"):
         await Import(ledger.add, tally).run(source())
     assert tally.added == 1
+
+
+@pytest.mark.parametrize("error", [StorageUnavailable("full"), GatewayError("it changed"), OSError])
+async def test_a_source_that_fails_half_way_is_told_and_what_it_gave_is_kept(error: Any) -> None:
+    """One error that says what failed, of ours or the system's; what came before it is pinned."""
+    ledger, tally = Ledger(), Tally()
+    (cid,) = cids(1)
+
+    async def entries() -> AsyncIterator[Entry]:
+        yield Entry(1, str(cid))
+        raise error
+
+    with pytest.raises(GatewayError):
+        await Import(ledger.add, tally).run(entries())
+    assert list(ledger.pins) == [str(cid)]
+    assert tally.added == 1

@@ -77,6 +77,8 @@ class Import:
                 await self._hand_out(entries, group)
             except OSError as wrong:
                 self._broken = GatewayError(f"The source cannot be read: {wrong.strerror}.")
+            except GatewayError as wrong:  # raised here, a TaskGroup would wrap it
+                self._broken = wrong
         if self._broken is not None:
             raise self._broken
 
