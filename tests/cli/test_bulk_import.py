@@ -157,30 +157,24 @@ async def test_blocked_content_is_named_and_the_others_are_pinned() -> None:
     assert list(ledger.pins) == [second]
 
 
-async def test_a_source_that_breaks_off_is_an_error() -> None:
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(5, "Input/output error"), "Input/output error"),
+        (StorageUnavailable("It is full."), "It is full."),
+        (GatewayError("It changed."), "It changed."),
+    ],
+)
+async def test_a_source_that_breaks_off_is_an_error(error: Exception, told: str) -> None:
     """What came before is pinned, and the end is not taken for the end of the file."""
-    ledger, tally = Ledger(), Tally()
-
-    async def source() -> AsyncIterator[Entry]:
-        yield Entry(1, cids(1)[0])
-        raise OSError(5, "Input/output error")
-
-    with pytest.raises(GatewayError, match="Input/output error"):
-        await Import(ledger.add, tally).run(source())
-    assert tally.added == 1
-
-
-@pytest.mark.parametrize("error", [StorageUnavailable("full"), GatewayError("it changed"), OSError])
-async def test_a_source_that_fails_half_way_is_told_and_what_it_gave_is_kept(error: Any) -> None:
-    """One error that says what failed, of ours or the system's; what came before it is pinned."""
     ledger, tally = Ledger(), Tally()
     (cid,) = cids(1)
 
-    async def entries() -> AsyncIterator[Entry]:
+    async def source() -> AsyncIterator[Entry]:
         yield Entry(1, str(cid))
         raise error
 
-    with pytest.raises(GatewayError):
-        await Import(ledger.add, tally).run(entries())
+    with pytest.raises(GatewayError, match=told):
+        await Import(ledger.add, tally).run(source())
     assert list(ledger.pins) == [str(cid)]
     assert tally.added == 1

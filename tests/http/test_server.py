@@ -397,15 +397,16 @@ def test_a_small_answer_is_one_packet(edge: Edge, path: str) -> None:
             assert json.loads(body)["path"] == path
 
 
+@pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("value", [b"a", b"a\r\nb: c", b"a\n", b"\ra"])
-def test_no_header_field_has_two_lines(value: bytes) -> None:
+def test_no_header_field_has_two_lines(loop: str, value: bytes) -> None:
     """Such an answer becomes 500, and no part of the field is sent."""
 
     async def answer(_: Request) -> Response:
         return Response(b"", [(b"content-length", b"0"), (b"x", value)])
 
     api = Api([Operation("one", "GET", "/", None)], {"one": Handler(answer, None)}, OpenKeys())
-    with running_edge("uvloop", BOUNDS, api) as edge, edge.connect() as wire:
+    with running_edge(loop, BOUNDS, api) as edge, edge.connect() as wire:
         answered = wire.ask(get())
         if value == b"a":
             assert (answered.status, answered.headers["x"]) == (200, "a")

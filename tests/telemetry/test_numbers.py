@@ -17,11 +17,16 @@ from tests.clock import Clock
 
 def test_a_histogram_counts_up_to_each_bound() -> None:
     """A value on a bound is within it (Prometheus: le); what is above all is counted too."""
-    histogram = Histogram((1.0, 2.0))
-    for value in (0.5, 1.0, 1.5, 7.0):
-        histogram.observe(value)
-    assert list(histogram.cumulated()) == [(1.0, 2), (2.0, 3), (float("inf"), 4)]
-    assert histogram.sum == 10.0
+    one_by_one, together = Histogram((1.0, 2.0)), Histogram((1.0, 2.0))
+    values = (7.0, 1.5, 1.0, 0.5)
+    for value in values:
+        one_by_one.observe(value)
+    together.observe_all(values[:2])
+    together.observe_all(values[2:])
+    together.observe_all([])
+    for histogram in (one_by_one, together):
+        assert list(histogram.cumulated()) == [(1.0, 2), (2.0, 3), (float("inf"), 4)]
+        assert histogram.sum == 10.0
 
 
 @pytest.mark.parametrize(

@@ -47,9 +47,7 @@ def backup(*, file: Path, force: bool, loaded: Loaded, as_json: bool) -> None:
     While the service runs, too: it is not held up. FILE is for its owner only, and is complete
     or not there. The embedded store's blocks are not in it."""
     ledger = loaded.settings.ledger_path
-    own = [Path(f"{ledger}{end}") for end in ("", "-wal", "-shm")]
-    if file.exists() and any(each.exists() and each.samefile(file) for each in own):
-        raise GatewayError(f"{file} is the ledger itself.")
+    _refuse_itself(ledger, file)
     refuse_to_replace(file, force=force)
     with _copied(ledger, file) as (copy, found):
         if found.findings:
@@ -76,8 +74,7 @@ def restore(*, file: Path, loaded: Loaded, as_json: bool) -> None:
     if not file.is_file():
         raise GatewayError(f"{file} is no regular file.")
     ledger.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if ledger.exists() and ledger.samefile(file):
-        raise GatewayError(f"{file} is the ledger itself.")
+    _refuse_itself(ledger, file)
     with lockfile.alone(loaded.settings), _copied(file, ledger) as (copy, found):
         if found.findings:
             raise GatewayError(f"{file} is broken, and nothing was changed. {_first(found)}")
@@ -144,6 +141,13 @@ def _inspected(path: Path, named: Path | None = None) -> Inspection:
         raise GatewayError(f"{named or path} cannot be read: {wrong}.") from wrong
     except GatewayError as wrong:
         raise GatewayError(f"{named or path}: {wrong.detail}") from wrong
+
+
+def _refuse_itself(ledger: Path, file: Path) -> None:
+    """Raises GatewayError where *file* is one of the files of *ledger*, by whatever name."""
+    own = [ledger, *(ledger.with_name(ledger.name + end) for end in _BESIDE)]
+    if file.exists() and any(each.exists() and each.samefile(file) for each in own):
+        raise GatewayError(f"{file} is the ledger itself.")
 
 
 def _put_aside(ledger: Path) -> Path | None:

@@ -38,7 +38,7 @@ class LoopLag:
         """The least of the last five, in seconds.
 
         One pause, as of a machine that was busy elsewhere, is over when it is seen; what stands is
-        more work than can be done (RFC 8289 section 3.2, of queues)."""
+        more work than can be done, as the estimator of CoDel has it for queues (RFC 8289)."""
         return min(self._latest)
 
     def _tick(self, due: float) -> None:

@@ -5,7 +5,7 @@ header fields that clients read: RateLimit and RateLimit-Policy
 (draft-ietf-httpapi-ratelimit-headers-10), and the older X-RateLimit-* and X-DailyLimit-*. Counts
 are this process's own. What a key may use is left to model/allowance.py."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Final
 
@@ -31,13 +31,12 @@ class KeyUse:
         "_left",
         "_lines",
         "_told_until",
-        "_windows",
         "allowance",
         "day",
-        "is_limited",
         "minute",
         "name",
         "requests",
+        "windows",
     )
 
     def __init__(self, requestor: Requestor) -> None:
@@ -47,42 +46,39 @@ class KeyUse:
         self.minute = _window(allowance.requests_per_minute, MINUTE)
         self.day = _window(allowance.requests_per_day, DAY)
         # The longest first: where both refuse, it is the one to wait for.
-        self._windows = tuple(one for one in (self.day, self.minute) if one is not None)
-        self.is_limited = bool(self._windows)
-        # What is left of each window, twice, as `_template` has places for it.
-        named = [name for name in ("minute", "day") if getattr(self, name) is not None]
-        self._left = attrgetter(*[f"{name}.left" for name in 2 * named]) if named else None
-        self._lines = b""
-        self._told_until = 0.0
+        self.windows = tuple(one for one in (self.day, self.minute) if one is not None)
+        self._lines: bytes
+        self._left: Callable[[KeyUse], tuple[int, ...]]
+        self._told_until = 0.0  # until then these two are what `_template` made
 
     def take(self, now: float) -> None:
         """Count one request; HttpRefusal where it is one too many, which then counts nowhere."""
-        for number, window in enumerate(self._windows):
+        for number, window in enumerate(self.windows):
             if not window.take(now):
-                for other in self._windows[:number]:
+                for other in self.windows[:number]:
                     other.give_back()
                 kind = RATE_LIMITED if window is self.minute else QUOTA_EXCEEDED
                 wait = (b"retry-after", b"%d" % window.frees_in(now))
                 raise HttpRefusal(kind, wait, *fields_of(self.lines(now)))
 
     def lines(self, now: float) -> bytes:
-        """The lines of the header fields that tell the limits, and what is left of them."""
-        if self._left is None:
-            return b""
+        """The lines of the header fields that tell the limits, and what is left; it has a limit."""
         if now >= self._told_until:
             # What is left changes with each request, and all else by the second.
-            self._lines, self._told_until = self._template(now), now + 1.0
+            self._lines, self._left = self._template(now)
+            self._told_until = now + 1.0
         return self._lines % self._left(self)
 
-    def _template(self, now: float) -> bytes:
-        """Their lines, with two places for what is left of each window."""
-        policies, lefts, lines = [], [], []
+    def _template(self, now: float) -> "tuple[bytes, Callable[[KeyUse], tuple[int, ...]]]":
+        """Their lines, with two places for what is left of each window, and what fills them."""
+        policies, lefts, lines, places = [], [], [], list[str]()
         for name, seconds, prefix, window in (
             (b"minute", MINUTE, b"x-ratelimit", self.minute),
             (b"day", DAY, b"x-dailylimit", self.day),
         ):
             if window is not None:
                 reset = window.frees_in(now)
+                places.append(f"{name.decode()}.left")
                 policies.append(b'"%b";q=%d;w=%d' % (name, window.limit, seconds))
                 lefts.append(b'"%b";r=%%d;t=%d' % (name, reset))
                 lines += [
@@ -92,7 +88,8 @@ class KeyUse:
                 ]
         lines.append(b"ratelimit-policy: " + b", ".join(policies))
         lines.append(b"ratelimit: " + b", ".join(lefts))
-        return b"".join(line + b"\r\n" for line in lines)
+        template = b"".join(line + b"\r\n" for line in lines)
+        return template, attrgetter(*places, *places)
 
 
 class KeyLimits:
@@ -114,12 +111,12 @@ class KeyLimits:
         if use is None or use.allowance is not requestor.allowance:
             use = self._renewed(requestor)
         use.requests += 1
-        if use.is_limited:
+        if use.windows:
             use.take(now)
         allowance = use.allowance
         if allowance.operations is not None and not allowance.grants(operation):
             raise ScopeMissing("The type of the API key does not grant this operation.")
-        return use if use.is_limited else None
+        return use if use.windows else None
 
     def use_of(self, requestor: Requestor) -> KeyUse:
         """What *requestor* has used so far."""

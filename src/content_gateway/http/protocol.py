@@ -33,7 +33,7 @@ from content_gateway.http.server_state import SharedState
 # where it ends, which is what request smuggling uses.
 _WITH_BODIES: Final = frozenset((b"POST", b"PUT", b"PATCH"))
 _KNOWN_HOSTS: Final = 100
-_CLOSE: Final = b"connection: close\r\n"
+_CLOSE: Final = block_of([kinds.CLOSE])
 
 
 class HardenedProtocol(HttpToolsProtocol):

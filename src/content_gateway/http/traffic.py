@@ -5,7 +5,7 @@ How numbers are read is left to wiring/metrics.py, lines to telemetry/line_write
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from time import perf_counter
 from typing import Final, Literal, TypeAlias
@@ -111,11 +111,12 @@ class Traffic:
             self._timer.cancel()
             self._timer = None
         ended, self._ended = self._ended, []
-        kinds = Counter([(one.route, one.method, one.status) for one in ended])
-        for (route, method, status), number in kinds.items():
-            route.answers[method, status] += number
-        for route in {route for route, _, _ in kinds}:
-            route.seconds.observe_all([one.seconds for one in ended if one.route is route])
+        by_route = defaultdict[RouteTraffic, list[Exchange]](list)
+        for exchange in ended:
+            by_route[exchange.route].append(exchange)
+        for route, those in by_route.items():
+            route.answers.update([(one.method, one.status) for one in those])
+            route.seconds.observe_all([one.seconds for one in those])
         if self.access is not None:
             self.access.tell(ended)
 

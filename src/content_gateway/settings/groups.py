@@ -290,7 +290,7 @@ class CapacitySettings(Group):
         1.0,
         gt=0,
         le=60,
-        description="seconds that the event loop may be late for half a second, until none waits",
+        description="seconds that the event loop may be late five times in a row until none waits",
     )
     lookups: int = Field(256, ge=3, le=10_000, description="names looked up at once")
     ipns_lookups: int = Field(256, ge=3, le=10_000, description="IPNS links looked up at once")
