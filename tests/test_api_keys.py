@@ -13,6 +13,7 @@ from content_gateway.api_keys import IssuedKeys, OpenKeys, hashed, is_well_forme
 from content_gateway.errors import KeyRefused, StorageUnavailable
 from content_gateway.ledger.api_keys import SqliteKeys
 from content_gateway.ledger.database import LedgerDatabase
+from tests.revoked import revoke
 
 LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -162,7 +163,7 @@ async def test_a_name_is_taken_once(keys: IssuedKeys, clock: Clock) -> None:
 async def test_each_refusal_has_its_reason(keys: IssuedKeys, clock: Clock) -> None:
     """For the log only: malformed, unknown, revoked, expired."""
     gone, short = await issued(keys, "gone"), await issued(keys, "s", lifetime=timedelta(hours=1))
-    assert await keys.revoke("gone")
+    assert await revoke(keys, "gone")
     assert refusal(keys, "cg_garbage") == "malformed"
     assert refusal(keys, "") == "malformed"
     assert refusal(keys, "x" * 300) == "malformed"
@@ -202,7 +203,7 @@ async def test_a_revoked_key_works_for_a_second_at_most(keys: IssuedKeys, clock:
     """Verified keys are remembered, but not for longer than that."""
     key = await issued(keys)
     keys.identify(key)
-    assert await keys.revoke("app")
+    assert await revoke(keys, "app")
     clock.pass_(seconds=0.9)
     keys.identify(key)  # being used does not prolong the memory
     clock.pass_(seconds=0.1)
@@ -212,9 +213,9 @@ async def test_a_revoked_key_works_for_a_second_at_most(keys: IssuedKeys, clock:
 async def test_revoking_is_for_good(keys: IssuedKeys) -> None:
     """A second revocation, or one of a key that is not there, says that nothing was done."""
     await issued(keys)
-    assert await keys.revoke("app")
-    assert not await keys.revoke("app")
-    assert not await keys.revoke("nobody")
+    assert await revoke(keys, "app")
+    assert not await revoke(keys, "app")
+    assert not await revoke(keys, "nobody")
     (record,) = keys.all()
     assert record.revoked_at is not None
 
@@ -271,7 +272,7 @@ async def test_revocation_ends_both_secrets(keys: IssuedKeys, clock: Clock) -> N
     new = await keys.rotate("app", timedelta(hours=24))
     assert new is not None
     keys.identify(old)
-    assert await keys.revoke("app")
+    assert await revoke(keys, "app")
     clock.pass_(seconds=1)
     assert refusal(keys, old) == refusal(keys, new) == "revoked"
 
@@ -298,7 +299,7 @@ async def test_a_name_is_free_again_after_revocation(keys: IssuedKeys, clock: Cl
         assert found is not None
         assert found.id == ids[-1]
         clock.pass_(hours=1)
-        assert await keys.revoke("app")
+        assert await revoke(keys, "app")
         clock.pass_(hours=1)
     assert len(set(ids)) == 3
     latest = keys.named("app")
@@ -320,14 +321,14 @@ async def test_an_expired_key_keeps_its_name(keys: IssuedKeys, clock: Clock) -> 
     await issued(keys, lifetime=timedelta(hours=1))
     clock.pass_(hours=2)
     assert await keys.create("app", ["pin"], None) is None
-    assert await keys.revoke("app")
+    assert await revoke(keys, "app")
     assert await keys.create("app", ["pin"], None) is not None
 
 
 async def test_only_living_keys_are_rotated(keys: IssuedKeys) -> None:
     """A revoked key is not brought back to life, and an unknown name gets none."""
     await issued(keys)
-    await keys.revoke("app")
+    await revoke(keys, "app")
     assert await keys.rotate("app") is None
     assert await keys.rotate("nobody") is None
 
@@ -338,7 +339,7 @@ async def test_another_process_is_heard(keys: IssuedKeys, path: Path, clock: Clo
         others = IssuedKeys(SqliteKeys(beside), clock=clock, today=clock.today)
         key = await issued(others)
         assert keys.identify(key).scopes == {"resolve", "pin"}
-        assert await others.revoke("app")
+        assert await revoke(others, "app")
     clock.pass_(seconds=1)
     assert refusal(keys, key) == "revoked"
 

@@ -145,6 +145,7 @@ def test_secrets_are_masked() -> None:
     loaded = load(
         environ={
             "CONTENT_GATEWAY_IPFS_CLUSTER__PASSWORD": "hush",
+            "CONTENT_GATEWAY_TRACES__URL": "https://user:hush@collector.example/hush",
             "CONTENT_GATEWAY_ENS__RPC_URLS": json.dumps(
                 ["https://user:hush@node.example:8545/v3/hush?key=hush", "http://127.0.0.1:8545"]
             ),
@@ -153,6 +154,7 @@ def test_secrets_are_masked() -> None:
     shown = "\n".join(f"{name} {value}" for name, value, _ in loaded.shown())
     assert "hush" not in shown
     assert "https://node.example:8545/********" in shown
+    assert "https://collector.example/********" in shown
     assert "http://127.0.0.1:8545" in shown
 
 

@@ -96,8 +96,8 @@ class KeyStore(Protocol):
 
         The old one goes on *until* then, and the one before ends; None: the old one ends too."""
 
-    async def revoke(self, name: str, at: datetime) -> bool:
-        """Revoke a key; False if there is no such key, or it is revoked already."""
+    async def revoke(self, key_id: str, at: datetime) -> bool:
+        """Revoke the key with that id; False if there is none, or it is revoked already."""
 
 
 class KeyActivity(Protocol):
@@ -198,9 +198,10 @@ class IssuedKeys:
         replaced = await self._store.replace_secret(name, hashed(key), _shown(key), now, until)
         return key if replaced else None
 
-    async def revoke(self, name: str) -> bool:
-        """Stop a key for good; its pins stay. False if there is none, or it is revoked."""
-        return await self._store.revoke(name, self._today())
+    async def revoke(self, key_id: str) -> bool:
+        """Stop the key with that id for good; its pins stay. False if there is none, or it is
+        revoked. No pin of it is kept from now on, even one that is being added."""
+        return await self._store.revoke(key_id, self._today())
 
     def _now(self) -> datetime:
         """Now, but never earlier than before: an expired key stays so if the clock is set back."""

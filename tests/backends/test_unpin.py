@@ -3,6 +3,8 @@
 import asyncio
 import random
 import sqlite3
+from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from content_gateway.backends.embedded.store import EmbeddedStore
 from content_gateway.backends.embedded.wantlist import DagLimits, Wantlist
 from content_gateway.demo.publisher import directory
 from content_gateway.errors import PinDeferred, PinFailed
+from content_gateway.ipld.car import Section
 from content_gateway.model.content_state import TrackerStatus
 from tests.backends.backends import pin, status
 from tests.backends.stores import collected, count, number, sections
@@ -173,3 +176,45 @@ async def test_bytes_that_were_verified_take_the_place_of_corrupt_ones(blocks: B
         return {bytes(data) for (data,) in connection.execute("SELECT data FROM blocks")}
 
     assert await blocks.read(kept) == set(other[1].values())
+
+
+async def test_an_import_that_fails_leaves_alone_what_others_completed(
+    store: EmbeddedStore, blocks: Blockstore
+) -> None:
+    """A file that changes while it is read takes back what came of it, unless the service has
+    brought in all of it meanwhile: that pin is whole, and stays."""
+    whole, part = file(30, 10), file(30, 10, seed=1)
+
+    async def changed(dag: Dag, *, is_completed: bool) -> AsyncIterator[list[Section]]:
+        yield sections(dag)[:5]
+        if is_completed:
+            await put(blocks, dag)
+        raise ValueError("the file has changed")
+
+    with pytest.raises(PinFailed):
+        await store.take(whole[0], partial(changed, whole, is_completed=True))
+    with pytest.raises(PinFailed):
+        await store.take(part[0], partial(changed, part, is_completed=False))
+    await collected(blocks)
+    assert await status(store, whole[0]) is TrackerStatus.PINNED
+    assert await count(blocks) == len(whole[1])
+    assert await number(blocks, "SELECT count(*) FROM pins") == 1
+
+
+async def test_an_import_that_fails_leaves_alone_what_was_begun_anew(
+    store: EmbeddedStore, blocks: Blockstore
+) -> None:
+    """Unpinned while the file was read, and pinned again: that is another's by now."""
+    dag = file(30, 10)
+
+    async def changed() -> AsyncIterator[list[Section]]:
+        yield sections(dag)[:5]
+        await store.unpin(dag[0])
+        begun, wantlist = await blocks.begin(dag[0]), Wantlist(dag[0], DagLimits())
+        await blocks.store_blocks(begun, wantlist, sections(dag)[:9])
+        raise ValueError("the file has changed")
+
+    with pytest.raises(PinFailed):
+        await store.take(dag[0], changed)
+    await collected(blocks)
+    assert await count(blocks) == 9

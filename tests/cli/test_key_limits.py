@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import run
+from tests.cli.command import cids, run
 
 CONFIG = """\
 [limits]
@@ -79,3 +79,19 @@ def test_types_can_be_set_in_the_environment(tmp_path: Path) -> None:
     types = '{"wallet": {"operations": ["*"], "pins": 3}}'
     shown = run(tmp_path, "config", "show", LIMITS__TYPES=types)
     assert 'limits.types = {"wallet" = {"operations" = ["*"], "pins" = 3}}' in shown.stdout
+
+
+def test_a_command_with_a_key_keeps_to_its_limit_of_pins(tmp_path: Path) -> None:
+    """`pin add` and `pin import` end at it as the API does; what was there stays, and the operator
+    has none."""
+    (tmp_path / "gateway.toml").write_text("[limits]\npins = 3\n")
+    data, config = tmp_path / "data", ("--config", str(tmp_path / "gateway.toml"))
+    made = run(data, "keys", "create", "--name", "team", *config)
+    key = made.stdout.strip()
+    lines = "\n".join(cids(5))
+    done = run(data, "pin", "import", "-", *config, given=lines, KEY=key)
+    assert (done.returncode, "3 pins, as many as it may have" in done.stderr) == (1, True)
+    refused = run(data, "pin", "add", cids(9)[8], *config, KEY=key)
+    assert (refused.returncode, "3 pins, as many as it may have" in refused.stderr) == (1, True)
+    assert len(run(data, "pin", "ls", "--json", *config, KEY=key).stdout.splitlines()) == 3
+    assert run(data, "pin", "import", "-", *config, given=lines).returncode == 0

@@ -180,8 +180,10 @@ def test_what_was_there_is_kept_aside(data: Path) -> None:
     assert run(data, "ledger", "backup", str(copy)).returncode == 0
     assert run(data, "pin", "add", str(content(99)[0])).returncode == 0
     was = rows(data / "ledger.sqlite")
+    (data / "ledger.sqlite.import-0123456789abcdef").write_text("how far an import into it is")
     done = run(data, "ledger", "restore", str(copy))
     assert done.returncode == 0, done.stderr
+    assert not list(data.glob("*.import-*"))
     assert "reconcile now" in done.stdout
     assert len(rows(data / "ledger.sqlite")["pins"]) == 30
     (aside,) = (path for path in data.glob("ledger.sqlite.before-*Z"))
@@ -195,8 +197,8 @@ def test_what_was_there_is_kept_aside(data: Path) -> None:
 
 
 async def test_pins_of_a_killed_service_stay_where_they_were(data: Path) -> None:
-    """They are in the WAL that it left: it goes aside with its ledger, and not into the one that is
-    restored."""
+    """They are in the WAL that it left: they go into its ledger before that goes aside, so that no
+    moment is wrong to be killed in, and not into the one that is restored."""
     copy = data.parent / "copy.sqlite"
     assert (await asyncio.to_thread(run, data, "ledger", "backup", str(copy))).returncode == 0
     child = await begin_import(data, "\n".join(cids(500)))
@@ -208,7 +210,30 @@ async def test_pins_of_a_killed_service_stay_where_they_were(data: Path) -> None
     done = await asyncio.to_thread(run, data, "ledger", "restore", str(copy), "--json")
     assert done.returncode == 0, done.stderr
     assert len(rows(data / "ledger.sqlite")["pins"]) == 30
-    assert len(rows(Path(json.loads(done.stdout)["aside"]))["pins"]) == held
+    aside = Path(json.loads(done.stdout)["aside"])
+    assert len(rows(aside)["pins"]) == held
+    alone = data.parent / "alone.sqlite"
+    shutil.copy(aside, alone)
+    assert len(rows(alone)["pins"]) == held
+
+
+def test_keys_that_work_again_are_named(data: Path) -> None:
+    """Those that were revoked or rotated after the backup; where what was there cannot be read,
+    that they may be is said."""
+    for name in ("stays", "goes", "turns"):
+        assert run(data, "keys", "create", "--name", name).returncode == 0
+    copy = data.parent / "copy.sqlite"
+    assert run(data, "ledger", "backup", str(copy)).returncode == 0
+    assert run(data, "keys", "revoke", "goes").returncode == 0
+    assert run(data, "keys", "rotate", "turns").returncode == 0
+    done = run(data, "ledger", "restore", str(copy))
+    assert "revoke or rotate them now: goes, turns\n" in done.stdout
+    done = run(data, "ledger", "restore", str(copy), "--json")
+    assert json.loads(done.stdout)["revived"] == []
+    (data / "ledger.sqlite").write_bytes(b"broken" * 10_000)
+    done = run(data, "ledger", "restore", str(copy))
+    assert done.returncode == 0, done.stderr
+    assert "nobody knows which" in done.stdout
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -280,6 +305,17 @@ def test_a_check_says_what_is_wrong(data: Path) -> None:
     assert found["contents that are being unpinned, and that somebody holds"]["count"] == 1
     assert run(data, "ledger", "check").stdout.splitlines()[-1] == "Something is wrong."
     assert (data / "ledger.sqlite").read_bytes() == before
+
+
+def test_what_contradicts_itself_is_backed_up_and_restored(data: Path) -> None:
+    """A ledger in which a fact is wrong is worth more than none: it is copied whole, and told."""
+    change(data, "UPDATE contents SET state = 'unpinning' WHERE id = 9")
+    copy = data.parent / "copy.sqlite"
+    for command in ("backup", "restore"):
+        done = run(data, "ledger", command, str(copy))
+        assert done.returncode == 0, done.stderr
+        assert "Something is wrong in it. `ledger check` says: 1 contents" in done.stderr
+    assert rows(copy) == rows(data / "ledger.sqlite")
 
 
 def test_a_broken_ledger_is_not_backed_up(data: Path) -> None:

@@ -117,9 +117,10 @@ def test_a_broken_mark_says_nothing(current: Settings, text: bytes) -> None:
 
 
 def test_a_mark_that_cannot_be_written_is_a_wrong_setting(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
     with (
         pytest.raises(WrongSettings, match="data_dir"),
-        lockfile.held(settings(tmp_path / "nothere"), has_demo=False),
+        lockfile.held(settings(tmp_path / "file" / "in"), has_demo=False),
     ):
         pass
 

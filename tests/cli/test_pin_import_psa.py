@@ -135,7 +135,7 @@ async def test_a_repeat_does_not_begin_from_the_start(
     tmp_path: Path, other: fakes.PinningService
 ) -> None:
     """What broke off after twenty pages goes on there, after what is new; but from the start, if
-    the ledger has lost what was kept (it was restored from an older backup)."""
+    the ledger has lost what was kept (another one is in its place)."""
     other.most = 10
     fill(other, 300)
     other.break_off(20)
@@ -159,6 +159,71 @@ async def test_a_repeat_does_not_begin_from_the_start(
         beside.unlink()
     _, counts = await imported(tmp_path / "b", other)
     assert counts["added"] == 301
+
+
+async def test_another_account_of_the_service_begins_from_its_start(
+    tmp_path: Path, other: fakes.PinningService
+) -> None:
+    """An import that broke off is nothing to go on from with another token: its pins are others."""
+    other.most = 10
+    fill(other, 60)
+    other.break_off(5)
+    await imported(tmp_path, other)
+    assert list(tmp_path.glob("*.import-*"))
+    theirs = other.accounts["another-token"] = []
+    for number in range(100, 160):
+        theirs.append({"pin": {"cid": str(content(number)[0])}, "created": moment(number)})
+        theirs[-1]["requestid"] = f"theirs-{number}"
+    done, counts = await imported(tmp_path, other, token="another-token")
+    assert (done.returncode, counts["added"]) == (0, 60), done.stderr
+
+
+async def test_what_lacks_is_told_also_by_a_repeat(
+    tmp_path: Path, other: fakes.PinningService
+) -> None:
+    """Pins of one time that a page had no room for, and pins that are spoken of and not listed: an
+    import that broke off behind them says so in the end, as one does that did not."""
+    with case("left out"):
+        other.most = 10
+        fill(other, 120)
+        for number in range(120, 145):
+            other.add(number, str(content(number)[0]), moment(105))
+        other.break_off(10)
+        done, _ = await imported(tmp_path / "a", other)
+        assert "no Pinning Service API" in done.stderr
+        assert list((tmp_path / "a").glob("*.import-*"))
+        done, counts = await imported(tmp_path / "a", other)
+        assert (done.returncode, counts["added"] > 0) == (1, True), done.stderr
+        assert "16 pins were made at one time" in done.stderr
+    with case("claimed"):
+        other.pins.clear()
+        fill(other, 60)
+        other.count = 61
+        other.break_off(8)
+        await imported(tmp_path / "b", other)
+        assert list((tmp_path / "b").glob("*.import-*"))
+        done, _ = await imported(tmp_path / "b", other)
+        assert "speaks of 61 pins, and lists 60." in done.stderr
+        other.count = 60
+        other.break_off(8)
+        await imported(tmp_path / "c", other)
+        done, _ = await imported(tmp_path / "c", other)
+        assert "speaks of" not in done.stderr
+
+
+async def test_times_that_are_cut_off_hide_no_pin(
+    tmp_path: Path, other: fakes.PinningService
+) -> None:
+    """Times shown to the millisecond and compared to the microsecond: what a page has no room for
+    is told also where it lies within the millisecond that is shown."""
+    other.shows_milliseconds, other.most = True, 10
+    fill(other, 15)
+    for number in range(20, 45):
+        other.add(number, str(content(number)[0]), f"2026-01-01T00:00:20.000{number:03}Z")
+    done, counts = await imported(tmp_path, other)
+    assert done.returncode == 1
+    assert counts["added"] == 15 + 10
+    assert "15 pins were made at one time" in done.stderr
 
 
 async def test_pins_of_one_time_are_all_taken(tmp_path: Path, other: fakes.PinningService) -> None:
@@ -226,6 +291,11 @@ async def test_a_source_that_loops_is_found_out(
     other.most = 1000
     done, counts = await imported(tmp_path, other)
     assert (done.returncode, counts["added"]) == (0, 20)
+    assert "sends its newest pins, whatever it is asked for" in done.stderr
+    other.most = other.count = 10
+    done, counts = await imported(tmp_path / "b", other)
+    assert counts["added"] == 10
+    assert "sends its newest pins, whatever it is asked for" in done.stderr
 
 
 async def test_what_cannot_be_kept_is_told_and_the_rest_goes_on(

@@ -253,6 +253,36 @@ def test_a_removal_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     assert {entry["by"] for entry in told} == {"operator"}
 
 
+def test_an_interrupted_removal_names_the_key_by_its_id(tmp_path: Path) -> None:
+    """Ctrl-C in the middle: the command to go on with is of that key alone, though its name may be
+    another's by then, and `keys revoke` takes an id too."""
+    key = create(tmp_path, "team")
+    pin(tmp_path, range(4_000), KEY=key)
+    child = subprocess.Popen(
+        [*COMMAND, "keys", "revoke", "team", "--remove-pins", "--yes"],
+        env=environment_of(tmp_path, {}),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while _unpinned(tmp_path) < 300 and child.poll() is None:
+        pass
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate(timeout=60)
+    assert child.returncode == 130
+    again = re.search(r"Go on with `content-gateway (pin rm --all --key-id key_\w+)`", said)
+    assert again is not None, said
+    other = create(tmp_path, "team")
+    pin(tmp_path, range(2), KEY=other)
+    done = run(tmp_path, *again[1].split(), "--yes")
+    assert done.returncode == 0, done.stderr
+    assert len(pins_of(tmp_path, "--key-name", "team")) == 2
+    old = again[1].split()[-1]
+    assert run(tmp_path, "keys", "revoke", "--key-id", old).returncode == 1
+    assert run(tmp_path, "pin", "ls", KEY=other).returncode == 0
+    assert run(tmp_path, "keys", "revoke").returncode == 2
+
+
 def _unpinned(folder: Path) -> int:
     with closing(sqlite3.connect(folder / "ledger.sqlite")) as connection:
         found = connection.execute("SELECT count(*) FROM audit WHERE action = 'unpin'").fetchone()

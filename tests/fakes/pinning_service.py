@@ -23,9 +23,11 @@ class PinningService(Miniature):
     def __init__(self) -> None:
         super().__init__()
         self.pins: list[dict[str, Any]] = []
+        self.accounts = {TOKEN: self.pins}
         self.most = 1000  # in one page
         self.count: int | None = None  # a lie
         self.ignores_before = False
+        self.shows_milliseconds = False  # and compares microseconds
         self.repeats = 1
         self.bomb = False
         self.cuts_json = False
@@ -65,14 +67,17 @@ class PinningService(Miniature):
         return await super().serve(request)
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        if request.headers.get("Authorization") != f"Bearer {TOKEN}":
+        pins = self.accounts.get(request.headers.get("Authorization", "").removeprefix("Bearer "))
+        if pins is None:
             words = f"{request.headers.get('Authorization')} is not known here"
             return web.json_response({"error": {"reason": words}}, status=401)
         if request.path != "/api/pins":
             return web.Response(status=404)
-        found = self._found(request)
+        found = self._found(pins, request)
         limit = min(int(request.query["limit"]), self.most)
         page = [pin for pin in found[:limit] for _ in range(self.repeats)]
+        if self.shows_milliseconds:
+            page = [pin | {"created": _to_the_millisecond(pin["created"])} for pin in page]
         count = len(found) if self.count is None else self.count
         body = json.dumps({"count": count, "results": page}).encode()
         if self.cuts_json:
@@ -82,13 +87,18 @@ class PinningService(Miniature):
             return web.Response(body=gzip.compress(b" " * 200_000_000), headers=headers)
         return web.Response(body=body, content_type="application/json")
 
-    def _found(self, request: web.BaseRequest) -> list[dict[str, Any]]:
+    def _found(self, pins: list[dict[str, Any]], request: web.BaseRequest) -> list[dict[str, Any]]:
         statuses = request.query["status"].split(",")
-        found = [pin for pin in self.pins if pin.get("status", "pinned") in statuses]
+        found = [pin for pin in pins if pin.get("status", "pinned") in statuses]
         if "before" in request.query and not self.ignores_before:
             before = datetime.fromisoformat(request.query["before"])
             found = [pin for pin in found if datetime.fromisoformat(pin["created"]) < before]
         return sorted(found, key=lambda pin: datetime.fromisoformat(pin["created"]), reverse=True)
+
+
+def _to_the_millisecond(created: str) -> str:
+    shown = datetime.fromisoformat(created).isoformat(timespec="milliseconds")
+    return shown.replace("+00:00", "Z")
 
 
 @asynccontextmanager

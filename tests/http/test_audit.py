@@ -7,6 +7,7 @@ import pytest
 
 from content_gateway.ledger.audit import search_audit
 from content_gateway.model.audit import AuditSearch
+from tests.revoked import revoke
 from tests.service import Service, running_service
 
 CID = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
@@ -46,7 +47,7 @@ async def test_refusals_are_counted_by_key_and_code(service: Service) -> None:
         await issue(service, "pinner", "pin"),
     )
     gone = await issue(service, "gone", "pin")
-    await service.gateway.issued_keys.revoke("gone")
+    await revoke(service.gateway.issued_keys, "gone")
     for _ in range(3):
         assert (await service.pin(CID, key=reader)).status == 403
         assert (await service.pin(CID, key=pinner)).status == 451

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from content_gateway.api_keys import mint
+from tests.revoked import revoke
 from tests.service import Service, running_service
 from tests.waiting import eventually
 
@@ -37,7 +38,7 @@ async def test_every_refusal_reads_the_same(service: Service) -> None:
     """Missing, empty, doubled, malformed, unknown, expired, revoked: one 401, word for word."""
     good, revoked = await issue(service, "good"), await issue(service, "revoked")
     expired = await issue(service, "expired", days=-1)
-    await service.gateway.issued_keys.revoke("revoked")
+    await revoke(service.gateway.issued_keys, "revoked")
     refused: list[list[tuple[str, str]]] = [
         [],
         [("x-api-key", "")],
@@ -86,7 +87,7 @@ async def test_a_revoked_key_is_out_within_a_second(service: Service) -> None:
     """A key that was just in use stops working soon after it is revoked."""
     key = await issue(service, "k")
     assert (await service.pin(CID, key=key)).status == 200
-    await service.gateway.issued_keys.revoke("k")
+    await revoke(service.gateway.issued_keys, "k")
 
     async def is_refused() -> bool:
         return (await service.pin(CID, key=key)).status == 401

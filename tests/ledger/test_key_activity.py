@@ -11,6 +11,7 @@ from content_gateway.ledger.audit import AuditLog, search_audit
 from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.key_activity import SqliteKeyActivity
 from content_gateway.model.audit import AuditSearch
+from tests.revoked import revoke
 
 START = datetime(2026, 11, 20, 12, 34, 56, tzinfo=UTC)
 
@@ -121,7 +122,7 @@ async def test_a_key_that_is_known_and_refused_is_told(database: LedgerDatabase,
     short = await keys.create("short", ["pin"], timedelta(seconds=-1))
     assert gone is not None
     assert short is not None
-    await keys.revoke("gone")
+    await revoke(keys, "gone")
     for key in (gone[0], short[0], mint()):
         with pytest.raises(KeyRefused):
             keys.identify(key)

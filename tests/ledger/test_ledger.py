@@ -7,7 +7,10 @@ from itertools import pairwise, permutations
 
 import pytest
 
+from content_gateway.api_keys import IssuedKeys
+from content_gateway.errors import KeyRefused
 from content_gateway.ledger.additions import MAX_ROWS, next_moment
+from content_gateway.ledger.api_keys import SqliteKeys
 from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pins import SqlitePins
@@ -166,6 +169,23 @@ async def test_a_label_is_replaced_as_a_whole(ledger: SqlitePins) -> None:
     assert [pin.label for pin in await listed(ledger, "ben")] == [Label("his")]
     assert not await ledger.relabel("anna", cid(2), Label("three"))
     assert not await ledger.relabel("cleo", cid(1), Label("three"))
+
+
+async def test_a_revoked_key_adds_nothing(ledger: SqlitePins, database: LedgerDatabase) -> None:
+    """What was under way when it was revoked is refused by the ledger, a replacement too, and then
+    the old pin stays; what others add in the same moment is kept."""
+    keys = IssuedKeys(SqliteKeys(database))
+    _, record = await keys.create("team", ["pin"], None) or pytest.fail("it is there")
+    old = await add(ledger, 1, record.id)
+    assert await keys.revoke(record.id)
+    added = await asyncio.gather(
+        *(ledger.add(who, cid(2), "x", NO_LABEL) for who in ("anna", record.id, "bert")),
+        return_exceptions=True,
+    )
+    assert [type(each) for each in added] == [Pin, KeyRefused, Pin]
+    with pytest.raises(KeyRefused):
+        await ledger.replace(record.id, old, cid(3), "x", NO_LABEL)
+    assert await listed(ledger, record.id) == [old]
 
 
 async def replaced(ledger: SqlitePins, old: Pin, number: int) -> Pin | None:

@@ -14,6 +14,7 @@ from tests.fakes.cluster import MiniCluster
 from tests.http.held import V1, cid_of
 from tests.ledgers import cid
 from tests.pages.conftest import WALLET
+from tests.revoked import revoke
 from tests.service import Service, running_service
 from tests.world.browser import WINDOWS, Scheme, Window, window
 
@@ -110,7 +111,7 @@ async def test_a_key_that_is_not_good_is_told_so(browser: Browser, tmp_path: Pat
         ]
         assert revoked is not None
         assert resolving is not None
-        await keys.revoke("old")
+        await revoke(keys, "old")
         there = await window(browser, service.url)
         said = there.page.locator("#key-said")
         for key in ("nobody", revoked[0]):

@@ -25,7 +25,7 @@ from tests.waiting import until
 QUICK = ReconcilePolicy(
     workers=16,
     idle=0.02,
-    lease=1.0,
+    lease=60.0,  # nobody dies, and a machine that is busy takes none away
     first_backoff=0.01,
     longest_backoff=0.05,
     longest_failure_backoff=0.05,

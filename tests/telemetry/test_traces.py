@@ -1,5 +1,6 @@
 """Traces of a real service, as a collector in miniature receives them."""
 
+import asyncio
 import gzip
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -11,6 +12,7 @@ import pytest
 from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from content_gateway.telemetry.open_telemetry import OpenTelemetry
 from tests.fakes.ethereum import Ethereum as FakeEthereum
 from tests.fakes.ethereum import Name
 from tests.process import running
@@ -116,6 +118,43 @@ async def test_a_collector_that_is_gone_harms_nobody(tmp_path: Path) -> None:
     ) as service:
         for _ in range(50):
             assert (await service.ask("GET", "/version", key=None)).status == 200
+
+
+async def test_the_last_spans_are_sent_once_the_ledger_is_closed(tmp_path: Path) -> None:
+    """A collector that takes its time delays nothing that must not be lost."""
+    was_closed: list[bool] = []
+
+    async def take(_: web.Request) -> web.Response:
+        was_closed.append(service.gateway.ledger.writes.is_over)
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/v1/traces", take)
+    async with serving(app) as url:
+        async with running_service(tmp_path, traces__url=url, traces__sample=1) as service:
+            await service.ask("GET", "/version", key=None)
+        assert was_closed[-1]
+
+
+async def test_a_collector_that_never_answers_is_waited_for_once() -> None:
+    """What it has not taken in 5 seconds is lost, however many batches are left."""
+    asked, goes_on = 0, asyncio.Event()
+
+    async def take(_: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        await goes_on.wait()
+        return web.Response()
+
+    app = web.Application(client_max_size=16 * 1024 * 1024)
+    app.router.add_post("/v1/traces", take)
+    async with serving(app) as url:
+        tracer = OpenTelemetry(url, 1)
+        for _ in range(2048):  # four batches
+            tracer.request([]).end(method="GET", route="/", status=200, request_id="one")
+        await asyncio.to_thread(tracer.close)
+        assert 1 <= asked < 4
+        goes_on.set()
 
 
 async def test_without_the_library_the_start_says_what_to_install(tmp_path: Path) -> None:

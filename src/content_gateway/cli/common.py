@@ -187,17 +187,22 @@ def run_on(
 
 
 def requestor_of(gateway: "Application", loaded: Loaded, key: str | None) -> str:
-    """The id of whoever has *key*, the operator for None.
+    """The id of whoever has *key*, whose limits hold from now on; the operator, without any, for
+    None.
 
     Where nobody has set keys.mode it is that of the ledger's last service, so that a key means
     here what it means there. Raises KeyRefused, ScopeMissing and StorageUnavailable."""
+    from content_gateway.wiring.limits import default_allowance
+
     if key is None:
         return OPERATOR
     mark = lockfile.last(loaded.settings)
     is_open = "keys.mode" not in loaded.origins and mark is not None and mark.keys == "open"
-    requestor = (OpenKeys() if is_open else gateway.keys).identify(key)
+    allowance = default_allowance(loaded.settings.limits)
+    requestor = (OpenKeys(allowance) if is_open else gateway.keys).identify(key)
     if "pin" not in requestor.scopes:
         raise ScopeMissing("The API key does not have the scope 'pin'.")
+    gateway.limits.know(requestor)
     return requestor.id
 
 

@@ -3,9 +3,9 @@
 Theory of operation. Pages come newest first, and a page is asked for once the one before it is
 kept. Then a small file beside the ledger says how far the import is, so that a repeat begins there,
 after the pins that were made meanwhile, and not with the thousand pages before. The file is a hint:
-it counts while the last pin that it names is in the ledger, which an older ledger that was restored
-meanwhile lacks. What comes again all the same costs a look-up. A finished import leaves no file:
-the next begins at the newest pin, and finds what has come since.
+it counts while the last pin that it names is in the ledger, and `ledger restore` removes it. What
+comes again all the same costs a look-up. A finished import leaves no file: the next begins at the
+newest pin, and finds what has come since.
 
 Knows the order of the pages and that file. How pages are asked for is left to pinning_services/."""
 
@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from glob import escape
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -26,12 +27,17 @@ from content_gateway.cli.pin_objects import parse_pin
 from content_gateway.errors import GatewayError, WrongSettings
 from content_gateway.files.watched_file import read_bytes
 from content_gateway.pinning_services.answers import ListedPin
-from content_gateway.pinning_services.listing import Listing, NewPins, Pages
+from content_gateway.pinning_services.listing import Listing, Pages
 from content_gateway.pins.origins import OriginRules
 
 _MAX_TOKEN_BYTES: Final = 16 * 1024
 _MAX_CURSOR_BYTES: Final = 16 * 1024
 _SHOWN_ID: Final = 80
+_SUFFIX: Final = ".import-"
+_IGNORES_BEFORE: Final = (
+    "The service sends its newest pins, whatever it is asked for. If it has more than came, ask it"
+    " for a list of them."
+)
 
 
 def token_from(environ: Mapping[str, str]) -> str:
@@ -54,22 +60,35 @@ def token_from(environ: Mapping[str, str]) -> str:
 
 class Cursor(msgspec.Struct, frozen=True):
     """How far an import is: all pins are kept from *newest* down to *before*, the *last* of them
-    under this CID; *invalid* of them could not be."""
+    under this CID. They were *listed*, *invalid* could not be kept, *left_out* not be listed."""
 
     newest: datetime
     before: datetime
     last: str
     invalid: int
+    listed: int
+    left_out: int
 
 
 class CursorFile:
-    """The file that says how far the import from *url* is for a requestor and some statuses.
+    """The file that says how far an import is, by what is imported: the pins in some *statuses* of
+    whoever has *token* at *url*, for a requestor.
 
     It stands beside *ledger*, whose requestor's it is."""
 
-    def __init__(self, ledger: Path, url: str, requestor: str, statuses: Sequence[str]) -> None:
-        what = msgspec.json.encode([url.rstrip("/"), requestor, sorted(statuses)])
-        self._path = ledger.with_name(f"{ledger.name}.import-{sha256(what).hexdigest()[:16]}")
+    def __init__(
+        self, ledger: Path, url: str, token: str, requestor: str, statuses: Sequence[str]
+    ) -> None:
+        account = sha256(token.encode()).hexdigest()
+        what = msgspec.json.encode([url.rstrip("/"), account, requestor, sorted(statuses)])
+        self._path = ledger.with_name(f"{ledger.name}{_SUFFIX}{sha256(what).hexdigest()[:16]}")
+
+    @staticmethod
+    def remove_all(ledger: Path) -> None:
+        """Forget how far all imports into *ledger* are: it is another one by now."""
+        for path in ledger.parent.glob(f"{escape(ledger.name + _SUFFIX)}*"):
+            with suppress(OSError):
+                path.unlink()
 
     def load(self) -> Cursor | None:
         """What was saved; None if there is nothing that can be read."""
@@ -106,6 +125,7 @@ class PsaImport:
     holds: Callable[[str], bool]
     rules: OriginRules
     _listed: int = field(default=0, init=False)
+    _left_out: int = field(default=0, init=False)
 
     async def run(self) -> None:
         """Take over what is not here yet; returns when all of it is kept.
@@ -115,41 +135,53 @@ class PsaImport:
         if found is not None and not self.holds(found.last):
             found = None
         if found is None:
-            await self._take(Listing(self.service, self.statuses), saved=None)
+            listing = Listing(self.service, self.statuses)
+            claimed = await self._take_saving(listing, None)
         else:
             self._tally.invalid += found.invalid
+            self._listed, self._left_out = found.listed, found.left_out
             # What was made since, of which nothing is saved until it has met what was kept then.
             newer = Listing(self.service, self.statuses, until=found.newest)
-            newest = await self._take(newer, saved=None, saves=False)
-            found = msgspec.structs.replace(found, newest=newest or found.newest)
-            await self._take(Listing(self.service, self.statuses, found.before), saved=found)
+            newest = await self._take_newer(newer, found.newest)
+            found = msgspec.structs.replace(found, newest=newest)
+            await self._take_saving(Listing(self.service, self.statuses, found.before), found)
+            claimed = newer.claimed
+        self._note_what_lacks(claimed or 0)
         self.cursor.remove()
 
-    async def _take(
-        self, listing: Listing, *, saved: Cursor | None, saves: bool = True
-    ) -> datetime | None:
-        """Keep what *listing* brings, and save after each page; the newest time in it."""
+    async def _take_newer(self, listing: Listing, than: datetime) -> datetime:
+        """Keep what *listing* brings that is newer *than* what is here; the newest time in it."""
+        newest = than
+        async for page in listing.pages():
+            await self.importing.run(self._entries(page.pins, []))
+            times = [pin.created for pin in page.pins if pin.created and pin.created > than]
+            newest = max([newest, *times])
+            self._listed += len(times)
+        self._note(listing)
+        return newest
+
+    async def _take_saving(self, listing: Listing, saved: Cursor | None) -> int | None:
+        """Keep what *listing* brings, and save after each page; how many pins are claimed."""
         newest = None if saved is None else saved.newest
         last = "" if saved is None else saved.last
         async for page in listing.pages():
             newest = newest or max((pin.created for pin in page.pins if pin.created), default=None)
             held: list[str] = []
-            await self.importing.run(self._entries(page, held))
+            await self.importing.run(self._entries(page.pins, held))
+            self._listed += len(page.pins)
             last = next((cid for cid in reversed(held) if self.holds(cid)), last)
-            if saves and newest is not None and last:
-                self._save(Cursor(newest, page.before, last, self._tally.invalid))
-        self._left_out(listing.left_out)
-        if saves and saved is None:  # all of the list
-            self._compare(listing.claimed or 0)
-        return newest
+            if newest is not None and last:
+                listed, left_out = self._listed - page.again, self._left_out + listing.left_out
+                self._save(Cursor(newest, page.before, last, self._tally.invalid, listed, left_out))
+        self._note(listing)
+        return listing.claimed
 
-    async def _entries(self, page: NewPins, held: list[str]) -> AsyncIterator[Entry]:
-        """The entries of *page*; those CIDs that can be pinned are added to *held*."""
-        for number, listed in enumerate(page.pins, self._tally.read + 1):
+    async def _entries(self, pins: Sequence[ListedPin], held: list[str]) -> AsyncIterator[Entry]:
+        """The entries of *pins*; those CIDs that can be pinned are added to *held*."""
+        for number, listed in enumerate(pins, self._tally.read + 1):
             entry = self._entry(number, listed)
             if entry.refusal is None:
                 held.append(entry.cid)
-            self._listed += 1
             yield entry
 
     def _entry(self, number: int, listed: ListedPin) -> Entry:
@@ -165,16 +197,20 @@ class PsaImport:
         except OSError as wrong:
             raise GatewayError(f"How far it is cannot be written: {wrong.strerror}.") from wrong
 
-    def _left_out(self, number: int) -> None:
-        if number:
+    def _note(self, listing: Listing) -> None:
+        self._left_out += listing.left_out
+        if listing.ignores_before and _IGNORES_BEFORE not in self._tally.notes:
+            self._tally.notes.append(_IGNORES_BEFORE)
+
+    def _note_what_lacks(self, claimed: int) -> None:
+        """Say what the source has and did not list, of *claimed* pins."""
+        if self._left_out:
             self._tally.is_whole = False
             self._tally.notes.append(
-                f"{number:,} pins were made at one time with more others than a page holds: the"
-                " service cannot list them. Add them by hand."
+                f"{self._left_out:,} pins were made at one time with more others than a page holds:"
+                " the service cannot list them. Add them by hand."
             )
-
-    def _compare(self, claimed: int) -> None:
-        if claimed > self._listed and self._tally.is_whole:
+        elif claimed > self._listed:
             self._tally.notes.append(
                 f"The service speaks of {claimed:,} pins, and lists {self._listed:,}."
             )

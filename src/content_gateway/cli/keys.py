@@ -2,7 +2,6 @@
 
 A key is printed once, on standard output, and stored as a hash; the rest is standard error."""
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -141,45 +140,56 @@ def rotate(*, name: str, grace: timedelta | None, loaded: Loaded) -> None:
 
 
 @command.command("revoke", epilog="Example: content-gateway keys revoke wallet-team --remove-pins")
-@click.argument("name")
-@click.option("--remove-pins", is_flag=True, help="Remove its pins then; run it again to go on.")
+@click.argument("name", required=False)
+@click.option("--key-id", metavar="ID", help="Its id, instead of NAME: a name may be used again.")
+@click.option("--remove-pins", is_flag=True, help="Remove its pins then, also if it was revoked.")
 @pin_removal.yes_option
 @common.settings_options
 @existing_ledger
-def revoke(*, name: str, remove_pins: bool, yes: bool, loaded: Loaded) -> None:
+def revoke(
+    *, name: str | None, key_id: str | None, remove_pins: bool, yes: bool, loaded: Loaded
+) -> None:
     """Stop the key NAME for good; its pins stay, unless they are to be removed."""
-    if remove_pins:
-        pin_removal.require_terminal(yes=yes)
-        removed = pin_removal.resumable(
-            lambda: _with_tenants(loaded, lambda tenants: _revoke_and_remove(tenants, name, yes))
-        )
-        pin_removal.report(removed, as_json=False)
+    if (name is None) == (key_id is None):
+        raise click.UsageError("Either NAME or --key-id says which key is meant.")
+    whose = common.Whose(None, name, key_id)
+    if not remove_pins:
+        if not _with_tenants(loaded, lambda tenants: _revoke(tenants, whose)):
+            raise GatewayError(f"There is no key named {name or key_id}, or it is revoked already.")
         return
-    if not _with_tenants(loaded, lambda tenants: tenants.keys.revoke(name)):
-        raise GatewayError(f"There is no key named {name}, or it is revoked already.")
-    _say_revoked(name)
+    pin_removal.require_terminal(yes=yes)
+    record = _with_tenants(loaded, lambda tenants: _revoke_confirmed(tenants, whose, yes))
+    removed = pin_removal.resumable(
+        lambda: _with_tenants(loaded, lambda tenants: _remove_pins(tenants, record)),
+        f"Go on with `content-gateway pin rm --all --key-id {record.id}`.",
+    )
+    pin_removal.report(removed, as_json=False)
 
 
-async def _revoke_and_remove(tenants: "Tenants", name: str, yes: bool) -> int:
-    """Revoke the key unless it is so already, and remove its pins; how many they were."""
-    record = common.issued_key(tenants.keys, common.Whose(None, name))
+async def _revoke(tenants: "Tenants", whose: common.Whose) -> bool:
+    """Revoke a key; False if it is revoked already. Raises GatewayError where there is none."""
+    record = common.issued_key(tenants.keys, whose)
+    if not await tenants.keys.revoke(record.id):
+        return False
+    click.echo(f"Key {record.name} is revoked.", err=True)
+    return True
+
+
+async def _revoke_confirmed(tenants: "Tenants", whose: common.Whose, yes: bool) -> KeyRecord:
+    """Revoke a key, if somebody says so and it is not so already."""
+    record = common.issued_key(tenants.keys, whose)
     count = await pin_removal.count_of(tenants.pinning, record.id)
-    pin_removal.confirm(f"Revoke {name} and remove its pins, {count:,} of them?", yes=yes)
-    if await tenants.keys.revoke(name):
-        _say_revoked(name)
-        # Until a running service has heard of it the key might add some.
-        await asyncio.sleep(tenants.keys.REMEMBERED_SECONDS)
-    removed = 0
+    pin_removal.confirm(
+        f"Revoke {record.name} ({record.id}) and remove its pins, {count:,} of them?", yes=yes
+    )
+    await _revoke(tenants, common.Whose(None, key_id=record.id))
+    return record
+
+
+async def _remove_pins(tenants: "Tenants", record: KeyRecord) -> int:
+    """Remove the pins of a revoked key, which can add none; how many they were."""
     with StatusLine() as line:
-        while more := await pin_removal.remove_all(
-            tenants.pinning, record.id, by_operator=True, line=line
-        ):
-            removed += more
-    return removed
-
-
-def _say_revoked(name: str) -> None:
-    click.echo(f"Key {name} is revoked.", err=True)
+        return await pin_removal.remove_all(tenants.pinning, record.id, by_operator=True, line=line)
 
 
 def _with_tenants(loaded: Loaded, ask: "Callable[[Tenants], Awaitable[T]]") -> T:

@@ -5,8 +5,8 @@ How a copy is made is in sqlite/backup.py, what a sound ledger is in ledger/insp
 
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -15,19 +15,28 @@ import click
 import msgspec
 
 from content_gateway.cli import common, lockfile
+from content_gateway.cli.import_psa import CursorFile
 from content_gateway.cli.output_file import refuse_to_replace
 from content_gateway.cli.status_line import bytes_text, plain
 from content_gateway.cli.which_ledger import existing_ledger
 from content_gateway.errors import GatewayError
 from content_gateway.files.permissions import give_to_owner_of
 from content_gateway.ledger.inspection import Inspection, inspect
+from content_gateway.ledger.revived_keys import revived_keys
 from content_gateway.settings.sources import Loaded
 from content_gateway.sqlite import backup as copies
 
 _BESIDE: Final = ("-wal", "-shm")
 _NEXT: Final = (
     "Start the service, then run `content-gateway reconcile now`: it brings back what the backend"
-    " lacks. Keys that were revoked after the backup are valid again: revoke them again."
+    " lacks."
+)
+_REVIVED: Final = (
+    "Keys work again that were revoked or rotated after the backup; revoke or rotate them now: {}"
+)
+_MAYBE_REVIVED: Final = (
+    "What was there cannot be read: keys that were revoked or rotated after the backup work again,"
+    " and nobody knows which."
 )
 
 
@@ -50,11 +59,12 @@ def backup(*, file: Path, force: bool, loaded: Loaded, as_json: bool) -> None:
     _refuse_itself(ledger, file)
     refuse_to_replace(file, force=force)
     with _copied(ledger, file) as (copy, found):
-        if found.findings:
-            raise GatewayError(f"Nothing was written: the ledger is broken. {_first(found)}")
+        if found.is_damaged:
+            raise GatewayError(f"Nothing was written: the ledger is damaged. {_first(found)}")
         refuse_to_replace(file, force=force)
         copy.replace(file)
         copies.sync(file.absolute().parent)
+    _warn(found)
     size = file.stat().st_size
     if as_json:
         _print_json({"ledger": str(ledger), "file": str(file), "bytes": size, **_numbers(found)})
@@ -76,19 +86,27 @@ def restore(*, file: Path, loaded: Loaded, as_json: bool) -> None:
     ledger.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _refuse_itself(ledger, file)
     with lockfile.alone(loaded.settings), _copied(file, ledger) as (copy, found):
-        if found.findings:
-            raise GatewayError(f"{file} is broken, and nothing was changed. {_first(found)}")
+        if found.is_damaged:
+            raise GatewayError(f"{file} is damaged, and nothing was changed. {_first(found)}")
         give_to_owner_of(copy, ledger if ledger.exists() else ledger.parent)
+        revived = _revived(copy, ledger)
         aside = _put_aside(ledger)
+        CursorFile.remove_all(ledger)  # first: to one that was replaced they would not belong
         copy.replace(ledger)
         copies.sync(ledger.absolute().parent)
+    _warn(found)
     if as_json:
         kept = None if aside is None else str(aside)
-        _print_json({"ledger": str(ledger), "file": str(file), "aside": kept, **_numbers(found)})
+        told = {"ledger": str(ledger), "file": str(file), "aside": kept, "revived": revived}
+        _print_json(told | _numbers(found))
         return
     click.echo(f"{ledger}, {_words(found)}: restored from {file}")
     if aside is not None:
         click.echo(f"What was there is kept: {aside}")
+    if revived is None:
+        click.echo(_MAYBE_REVIVED)
+    elif revived:
+        click.echo(plain(_REVIVED.format(", ".join(revived))))
     click.echo(_NEXT)
 
 
@@ -150,11 +168,27 @@ def _refuse_itself(ledger: Path, file: Path) -> None:
         raise GatewayError(f"{file} is the ledger itself.")
 
 
+def _revived(restored: Path, ledger: Path) -> Sequence[str] | None:
+    """The keys that *restored* lets in and *ledger* does not, by name; None if nobody knows."""
+    if not ledger.exists():
+        return []
+    try:
+        with copies.read_only(restored) as new, copies.read_only(ledger) as present:
+            return revived_keys(new, present)
+    except sqlite3.Error:
+        return None
+
+
 def _put_aside(ledger: Path) -> Path | None:
     """Keep the files of *ledger* under another name, which is returned; None if there are none.
 
-    The ledger itself stays at its path too, until it is replaced; its WAL does not, since SQLite
+    What its WAL holds is brought into the ledger first: whenever this ends, however it ends, each
+    file has all of its pins by itself. Where that fails (it is broken) they are renamed as they
+    are. The ledger stays at its path too, until it is replaced; its WAL does not, since SQLite
     would apply it to what comes there."""
+    if ledger.exists():
+        with suppress(sqlite3.Error):
+            copies.fold(ledger)
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
     aside = ledger.with_name(f"{ledger.name}.before-{moment}")
     if ledger.exists():
@@ -182,6 +216,12 @@ def _words(found: Inspection) -> str:
     if found.pins is None:
         return f"of the earlier version {found.version} (here it is {found.current})"
     return f"{found.pins:,} pins of {found.contents:,} contents, {found.keys:,} keys"
+
+
+def _warn(found: Inspection) -> None:
+    """Say that something is wrong in what was copied, which is better than no copy."""
+    if found.findings:
+        click.echo(f"Something is wrong in it. {_first(found)}", err=True)
 
 
 def _first(found: Inspection) -> str:

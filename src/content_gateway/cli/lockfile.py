@@ -42,6 +42,7 @@ def held(settings: Settings, *, has_demo: bool) -> Iterator[None]:
     mark = Lockfile(settings.pins.backend, settings.keys.mode, has_demo)
     path = _path(settings)
     try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         tighten(path)  # earlier versions let everybody read it
         file = open_own(path)
     except OSError as wrong:

@@ -181,7 +181,7 @@ def _psa(url: str, statuses: tuple[str, ...], *, plain_http: bool) -> _Source:
                 return False
             return True
 
-        cursor = CursorFile(target.settings.ledger_path, url, requestor, statuses)
+        cursor = CursorFile(target.settings.ledger_path, url, token, requestor, statuses)
         async with opened_service(url, token, waiting) as service:
             importing = PsaImport(
                 service, statuses, target.importing, cursor, holds=holds, rules=target.rules

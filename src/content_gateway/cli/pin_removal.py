@@ -73,12 +73,15 @@ def report(removed: int, *, as_json: bool) -> None:
     click.echo(msgspec.json.encode({"removed": removed}) if as_json else words)
 
 
-def resumable(work: Callable[[], int]) -> int:
-    """What *work* returns; where it is interrupted, this is said, and the process ends."""
+def resumable(
+    work: Callable[[], int], again: str = "Run it again: it goes on where it was."
+) -> int:
+    """What *work* returns; where it is interrupted, this and how to go on is said, and the process
+    ends."""
     try:
         return work()
     except KeyboardInterrupt:
-        click.echo("Interrupted. Run it again: it goes on where it was.", err=True)
+        click.echo(f"Interrupted. {again}", err=True)
         sys.exit(common.INTERRUPTED)
 
 

@@ -64,11 +64,12 @@ async def _serve(
     from content_gateway.wiring.admin import admin_api
     from content_gateway.wiring.app import opened
 
-    async with opened(chosen, zones) as gateway:
-        listeners = open_listeners(chosen, os.environ)
-        if chosen.keys.mode == "issued" and not gateway.issued_keys.all():
-            click.echo(_NO_KEY, err=True)
-        with lockfile.held(chosen, has_demo=bool(zones)):
+    # First of all: nobody puts another ledger in its place once it is open.
+    with lockfile.held(chosen, has_demo=bool(zones)):
+        async with opened(chosen, zones) as gateway:
+            listeners = open_listeners(chosen, os.environ)
+            if chosen.keys.mode == "issued" and not gateway.issued_keys.all():
+                click.echo(_NO_KEY, err=True)
             gateway.start()
             if chosen.ens.rpc_urls and not zones:  # the demonstration asks nobody unasked
                 gateway.universal_resolver.start()

@@ -136,8 +136,11 @@ class Api:
     def _problem(self, path: str, exchange: Exchange, error: Exception) -> Response:
         """The answer that tells *error*, in the form of the face that *path* belongs to."""
         kind, detail, extra = _told(error, exchange.request_id)
-        if kind.status in _REFUSED and exchange.requestor is not None:
-            self._refused(exchange.requestor.id, kind.code)
+        if exchange.requestor is not None:
+            if kind.status in _REFUSED:
+                self._refused(exchange.requestor.id, kind.code)
+            elif isinstance(error, KeyRefused):  # revoked while this was under way
+                self._refused(exchange.requestor.id, f"key-{error.detail}")
         self.traffic.problems[kind.code] += 1
         if psa_errors.is_below(path):
             body = psa_errors.body_of(kind, detail)

@@ -59,7 +59,7 @@ class Cors:
         return self.is_on and _value(headers, b"access-control-request-method") is not None
 
     def permission(self, methods: bytes) -> Headers:
-        """What is added to `fields` in the answer to a preflight for a path that has *methods*.
+        """What is added to `block` in the answer to a preflight for a path that has *methods*.
 
         What the page may do is said in full, whatever it asks for, so that the browser's cache has
         it for the next question too."""

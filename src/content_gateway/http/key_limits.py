@@ -118,6 +118,10 @@ class KeyLimits:
             raise ScopeMissing("The type of the API key does not grant this operation.")
         return use if use.windows else None
 
+    def know(self, requestor: Requestor) -> None:
+        """Have the limits of *requestor* hold, though it came with no request: by a command."""
+        self._renewed(requestor)
+
     def use_of(self, requestor: Requestor) -> KeyUse:
         """What *requestor* has used so far."""
         return self._known(requestor.id) or KeyUse(requestor)

@@ -1,8 +1,8 @@
-"""Rate limit for refusals: a requestor that retries at once gets its next refusal later.
+"""Rate limit for refusals: a requestor that has had many at once gets its next ones later.
 
 A client that retries as soon as it is refused would keep the event loop busy with thousands of
-refusals a second, while all others wait. fair_semaphore.py refuses; this knows requestors and
-time."""
+refusals a second, while all others wait. Knows requestors and time; whom to refuse is left to
+fair_semaphore.py, request_turns.py and key_limits.py."""
 
 import asyncio
 import random

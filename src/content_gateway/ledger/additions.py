@@ -49,14 +49,14 @@ class Addition(NamedTuple):
     most: int = 0
 
 
-class LimitReached(Enum):
-    """In place of a pin: its requestor has as many as it may have."""
+class Refusal(Enum):
+    """In place of a pin: its requestor has as many as it may have, or its key was revoked."""
 
-    PINS = "pins"
+    LIMIT_REACHED = "limit"
+    REVOKED = "revoked"
 
 
-LIMIT_REACHED: Final = LimitReached.PINS
-Added: TypeAlias = Pin | LimitReached | None
+Added: TypeAlias = Pin | Refusal | None
 
 
 def add_all(
@@ -67,15 +67,17 @@ def add_all(
 ) -> list[Added]:
     """Add all at *now* (microseconds since 1970). Returns each pin, None for one already held.
 
+    A revoked key adds nothing from the transaction on that revoked it, also what was under way.
+
     The contents of new pins are queued in the same transaction. *last*: by requestor, the creation
     time of a pin that was just deleted, which must not be used again."""
     requestors = _Requestors(connection, now, last)
     pins: list[Added] = []
     for start in range(0, len(additions), MAX_ROWS):
         part = additions[start : start + MAX_ROWS]
-        if requestors.may_exceed_limits(part):
+        if requestors.may_be_refused(part):
             for addition in part:
-                pins += _add_within_limit(connection, now, addition, requestors)
+                pins += _add_unless_refused(connection, now, addition, requestors)
         else:
             pins += _add_part(connection, now, part, requestors)
     requestors.store_counts()
@@ -94,7 +96,8 @@ def next_moment(now: int, last: int | None) -> int:
 
 
 class _Requestors:
-    """The requestors of one transaction: their numbers, next creation times and pins."""
+    """The requestors of one transaction: their numbers, next creation times and pins, and whether
+    their keys were revoked."""
 
     def __init__(self, connection: sqlite3.Connection, now: int, last: Mapping[str, int]) -> None:
         self._connection, self._now = connection, now
@@ -102,6 +105,7 @@ class _Requestors:
         self._numbers: dict[str, int] = {}
         self._pins: dict[str, int] = {}  # before this transaction
         self._added: Counter[str] = Counter()
+        self._revoked: set[str] = set()
 
     def number(self, requestor: str) -> int:
         if requestor not in self._numbers:
@@ -119,8 +123,16 @@ class _Requestors:
         """Whether its requestor has as many pins as it may have."""
         return bool(addition.most) and self._pins_of(addition.requestor) >= addition.most
 
-    def may_exceed_limits(self, additions: Sequence[Addition]) -> bool:
-        """Whether all *additions*, were each a new pin, would be too many for a requestor."""
+    def is_revoked(self, requestor: str) -> bool:
+        """Whether it is a key that was revoked."""
+        self.number(requestor)
+        return requestor in self._revoked
+
+    def may_be_refused(self, additions: Sequence[Addition]) -> bool:
+        """Whether one of *additions* is by a revoked key, or all of them, were each a new pin,
+        would be too many for a requestor."""
+        if any(self.is_revoked(each.requestor) for each in additions):
+            return True
         limited = Counter(each.requestor for each in additions if each.most)
         return any(
             self._pins_of(each.requestor) + limited[each.requestor] > each.most
@@ -140,21 +152,27 @@ class _Requestors:
 
     def _load(self, requestor: str) -> None:
         # One statement for all: a statement costs more than the rows it reads.
-        last, number, pins = self._connection.execute(
+        last, number, pins, revoked_at = self._connection.execute(
             "SELECT max(created_at), (SELECT number FROM requestors WHERE requestor = :requestor),"
-            " (SELECT pins FROM requestors WHERE requestor = :requestor)"
+            " (SELECT pins FROM requestors WHERE requestor = :requestor),"
+            " (SELECT revoked_at FROM api_keys WHERE id = :requestor)"
             " FROM pins WHERE requestor = :requestor",
             {"requestor": requestor},
         ).fetchone()
+        if revoked_at is not None:
+            self._revoked.add(requestor)
         self._pins[requestor] = pins or 0
         self._last.setdefault(requestor, last)
         self._numbers[requestor] = number or number_for(self._connection, requestor)
 
 
-def _add_within_limit(
+def _add_unless_refused(
     connection: sqlite3.Connection, now: int, addition: Addition, requestors: _Requestors
 ) -> Sequence[Added]:
-    """Add one pin, unless its requestor has as many as it may have; what is held stays held."""
+    """Add one pin, unless its requestor has as many as it may have, and what is held stays held; or
+    unless its key was revoked."""
+    if requestors.is_revoked(addition.requestor):
+        return [Refusal.REVOKED]
     if requestors.has_reached(addition):
         values = (addition.requestor, str(addition.cid))
         held = connection.execute(
@@ -162,7 +180,7 @@ def _add_within_limit(
             " AND content = (SELECT id FROM contents WHERE cid = ?)",
             values,
         ).fetchone()
-        return [None if held else LIMIT_REACHED]
+        return [None if held else Refusal.LIMIT_REACHED]
     return _add_part(connection, now, [addition], requestors)
 
 

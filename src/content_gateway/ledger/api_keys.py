@@ -66,7 +66,7 @@ class SqliteKeys:
         return await self._changes(
             "INSERT INTO api_keys (id, name, prefix, secret_hash, scopes, created_at, expires_at,"
             " revoked_at, type, limits) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-            " ON CONFLICT (name) WHERE revoked_at IS NULL DO NOTHING RETURNING id",
+            " ON CONFLICT (name) WHERE revoked_at IS NULL DO NOTHING RETURNING id, name",
             row,
             (record.created_at, AuditAction.CREATE, f"{record.name}: {scopes}"),
         )
@@ -82,32 +82,35 @@ class SqliteKeys:
             "UPDATE api_keys SET replaced_hash = iif(?1 IS NULL, NULL, secret_hash),"
             " replaced_until = ?1, secret_hash = ?2, prefix = ?3"
             " WHERE name = ?4 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?5)"
-            " RETURNING id",
+            " RETURNING id, name",
             (_milliseconds_or_none(until), secret_hash, prefix, name, milliseconds(at)),
             (at, AuditAction.ROTATE, detail),
         )
 
-    async def revoke(self, name: str, at: datetime) -> bool:
-        """Revoke a key; False if there is no such key, or it is revoked already."""
+    async def revoke(self, key_id: str, at: datetime) -> bool:
+        """Revoke the key with that id; False if there is none, or it is revoked already."""
         return await self._changes(
-            "UPDATE api_keys SET revoked_at = ? WHERE name = ? AND revoked_at IS NULL RETURNING id",
-            (milliseconds(at), name),
-            (at, AuditAction.REVOKE, name),
+            "UPDATE api_keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL"
+            " RETURNING id, name",
+            (milliseconds(at), key_id),
+            (at, AuditAction.REVOKE, None),
         )
 
     async def _changes(
         self,
         statement: str,
         values: tuple[object, ...],
-        act: tuple[datetime, AuditAction, str],
+        act: tuple[datetime, AuditAction, str | None],
     ) -> bool:
-        """Whether *statement* changes a key, whose id it returns; *act* is its entry of the log."""
+        """Whether *statement* changes a key, whose id and name it returns; *act* is its entry of
+        the log, with the name where it says nothing else."""
         at, action, detail = act
 
         def job(connection: sqlite3.Connection) -> bool:
             changed = connection.execute(statement, values).fetchone()
             if changed is not None:
-                acts = [(changed[0], detail)]
+                key_id, name = changed
+                acts = [(key_id, name if detail is None else detail)]
                 self._audit.append(connection, milliseconds(at), action, acts, by_operator=True)
             return changed is not None
 

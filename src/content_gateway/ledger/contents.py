@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -30,6 +30,8 @@ from content_gateway.model.content_state import (
     WorkItem,
     after,
 )
+
+T = TypeVar("T")
 
 _REPORT_TIMEOUT: Final = 120.0
 _OURS: Final = "id = :id AND lease_owner = :owner AND generation = :generation"
@@ -206,7 +208,7 @@ class SqliteWorkQueue:
             found = connection.execute("SELECT state, count(*) FROM contents GROUP BY state")
             return {ContentState(state): number for state, number in found}
 
-        return await self._database.search(job, seconds=_REPORT_TIMEOUT)
+        return await self._report(job)
 
     async def backlog(self, since: datetime) -> Backlog:
         """How many contents want reconciling. Those that failed after *since* are not due."""
@@ -223,7 +225,7 @@ class SqliteWorkQueue:
             by_state = {ContentState(row[0]): row[1] for row in rows}
             return Backlog(by_state, sum(row[2] for row in rows), sum(row[3] for row in rows))
 
-        return await self._database.search(job, seconds=_REPORT_TIMEOUT)
+        return await self._report(job)
 
     async def reasons(self, limit: int) -> Mapping[str | None, int]:
         """The *limit* most frequent reasons why promised contents are not pinned, None for none."""
@@ -238,7 +240,7 @@ class SqliteWorkQueue:
             )
             return dict(found.fetchall())
 
-        return await self._database.search(job, seconds=_REPORT_TIMEOUT)
+        return await self._report(job)
 
     async def waiting(self, limit: int) -> Sequence[Waiting]:
         """At most *limit* contents that are promised and not pinned, the longest waiting first."""
@@ -254,7 +256,11 @@ class SqliteWorkQueue:
             )
             return [waiting_of(row) for row in rows]
 
-        return await self._database.search(job, seconds=_REPORT_TIMEOUT)
+        return await self._report(job)
+
+    async def _report(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        """What *job* returns, a search of the operator's: no requestor is charged for it."""
+        return await self._database.search(job, seconds=_REPORT_TIMEOUT, is_ours=True)
 
     def _now(self) -> int:
         return round(self._clock() * 1000)

@@ -47,7 +47,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """A ledger: its schema's *version*, what it holds, and what is wrong.
+    """A ledger: its schema's *version*, what it holds, and what is wrong; *is_damaged* if that is
+    the file itself, so that nobody knows what is lost.
 
     A ledger of an earlier *version* than *current* has its file checked only; its numbers are
     None."""
@@ -58,6 +59,7 @@ class Inspection:
     pins: int | None
     contents: int | None
     findings: tuple[Finding, ...]
+    is_damaged: bool
 
 
 def version_of(connection: sqlite3.Connection) -> int:
@@ -89,12 +91,12 @@ def inspect(connection: sqlite3.Connection) -> Inspection:
         version, current = version_of(connection), current_version()
         broken = tuple(Finding(text, 1, ()) for text in problems(connection))
         if version != current:
-            return Inspection(version, current, None, None, None, broken)
+            return Inspection(version, current, None, None, None, broken, bool(broken))
         keys, pins, contents = (
             _count(connection, name) for name in ("api_keys", "pins", "contents")
         )
         found = tuple(each for fact in _FACTS if (each := _found(connection, *fact)) is not None)
-        return Inspection(version, current, keys, pins, contents, broken + found)
+        return Inspection(version, current, keys, pins, contents, broken + found, bool(broken))
     finally:
         connection.execute("ROLLBACK")
 

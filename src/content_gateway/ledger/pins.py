@@ -14,8 +14,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from content_gateway.codecs.timestamps import microseconds
-from content_gateway.errors import PinLimitReached
-from content_gateway.ledger.additions import LIMIT_REACHED, Added, Addition, add_all, trigger
+from content_gateway.errors import KeyRefused, PinLimitReached
+from content_gateway.ledger.additions import Added, Addition, Refusal, add_all, trigger
 from content_gateway.ledger.audit import AuditLog
 from content_gateway.ledger.backend_health import last_health
 from content_gateway.ledger.database import LedgerDatabase
@@ -86,9 +86,7 @@ class SqlitePins:
             return None
         addition = Addition(requestor, cid, spelling, label, most)
         added = await self._database.write_together(self._add_all, addition, requestor=requestor)
-        if added is LIMIT_REACHED:
-            raise PinLimitReached(f"The API key has {most:,} pins, as many as it may have.")
-        return added
+        return _not_refused(added, most)
 
     async def relabel(self, requestor: str, cid: Cid, label: Label) -> bool:
         """As `PinLedger.relabel`. If the new label has origins, the content is retried at once."""
@@ -130,9 +128,8 @@ class SqlitePins:
             new = [Addition(requestor, cid, spelling, label)]
             self._note_removal(connection, requestor, old.cid)
             (pin,) = self._add_all(connection, new, {requestor: last})
-            assert pin is not LIMIT_REACHED, "it has no limit"  # noqa: S101
             self._release(connection, content)
-            return pin
+            return _not_refused(pin)
 
         return await self._database.write(job, requestor=requestor)
 
@@ -263,6 +260,17 @@ class SqlitePins:
             },
         )
         return True
+
+
+def _not_refused(added: Added, most: int = 0) -> Pin | None:
+    """What was *added*, of at most so many; raises KeyRefused and PinLimitReached."""
+    match added:
+        case Refusal.REVOKED:
+            raise KeyRefused("revoked")
+        case Refusal.LIMIT_REACHED:
+            raise PinLimitReached(f"The API key has {most:,} pins, as many as it may have.")
+        case _:
+            return added
 
 
 def _page(rows: Iterable[tuple[Any, ...]], limit: int) -> tuple[list[PinStatus], bool]:

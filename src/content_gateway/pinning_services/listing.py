@@ -6,11 +6,11 @@ have been made at one time, and a service that shows milliseconds may compare mi
 page is asked for from just above the oldest time, and what comes again is passed over. A page that
 brings nothing new is asked for again from closer to that time, and in the end from the time itself,
 which is where the list may have its end, or where more pins share one time than a page holds: those
-that the page left out cannot be had by this API, and that is told.
+that each page has left out, when the next is asked for from closer, cannot be had and are told.
 
 `count` ends nothing, since services lie in it; an empty page does. A service that sends the same
 page for ever (nft.storage did: pinning-service-compliance, issue 114) is found out by pins that are
-not older than was asked for."""
+not older than was asked for. That may be all it has."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,10 +32,13 @@ class Pages(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NewPins:
-    """The pins of a page that did not come before; a listing from *before* on has all behind."""
+    """The pins of a page that did not come before; a listing from *before* on has all behind.
+
+    It brings *again* of the pins so far once more: how many is known to the listing alone."""
 
     pins: Sequence[ListedPin]
     before: datetime
+    again: int
 
 
 class Listing:
@@ -43,7 +46,7 @@ class Listing:
 
     Holds a few pages at a time. *claimed* is how many pins there are by the service's first answer,
     None until then; *left_out* how many, at least, it cannot list, as too many were made at one
-    time."""
+    time. *ignores_before*: it sent pins that are not older than was asked for."""
 
     def __init__(
         self,
@@ -54,6 +57,7 @@ class Listing:
     ) -> None:
         self.claimed: int | None = None
         self.left_out = 0
+        self.ignores_before = False
         self._source = source
         self._statuses = statuses
         self._before = before
@@ -65,7 +69,7 @@ class Listing:
 
         Raises GatewayError as the source does, and when what it sends makes no sense."""
         before, oldest, margin = self._before, None, _NOTHING
-        nearest: PinPage | None = None  # to the oldest time, and above it
+        nearest: PinPage | None = None  # to the oldest time, of those asked for from above it
         while True:
             page = await self._source.page(self._statuses, before)
             if self.claimed is None:
@@ -76,7 +80,9 @@ class Listing:
                 raise GatewayError(
                     "The service does not say when its pins were made: they cannot be listed."
                 )
-            if nearest is not None and oldest is not None and margin == _NOTHING:
+            if before is not None and any(at >= _sum(before, unit) for at, unit in times):
+                self.ignores_before = True
+            if nearest is not None and oldest is not None:
                 self._note_left_out(nearest, page, oldest)
             if times and (oldest is None or min(times)[0] < oldest):
                 oldest, margin = min(times)
@@ -89,10 +95,12 @@ class Listing:
                 return
             else:
                 margin, nearest = NARROWER[margin], page
-            before = _sum(oldest, margin)
+            asked, before = before, _nearer(before, oldest, margin)
+            # What the nearest page left out is not known yet.
+            goes_on = asked if nearest is not None and asked is not None else before
             self._remember(new, before)
             if new:
-                yield NewPins(list(new.values()), before)
+                yield NewPins(list(new.values()), goes_on, self._known_before(goes_on))
             if self._until is not None and oldest <= self._until:
                 return
 
@@ -103,10 +111,28 @@ class Listing:
         }
         self._known = kept | {pin.id: pin.created for pin in new.values()}
 
+    def _known_before(self, before: datetime) -> int:
+        return sum(at is None or at < before for at in self._known.values())
+
     def _note_left_out(self, above: PinPage, below: PinPage, moment: datetime) -> None:
-        """Count the pins made at *moment* that the page from right *above* it had no room for."""
-        seen = sum(at == moment for at in self._known.values())
-        self.left_out += max(above.count - below.count - seen, 0)
+        """Count the pins of *moment* that the page from right *above* it had no room for, and that
+        the one from closer, *below*, does not reach up to.
+
+        Those between the two that did come are known: they cannot come again, and are forgotten."""
+        still = {pin.id for pin in below.pins}
+        between = [
+            id_ for id_, at in self._known.items() if at and at >= moment and id_ not in still
+        ]
+        self.left_out += max(above.count - below.count - len(between), 0)
+        for id_ in between:
+            del self._known[id_]
+
+
+def _nearer(before: datetime | None, oldest: datetime, margin: timedelta) -> datetime:
+    """So far above the *oldest* time, and never above what was asked for *before*: a time without a
+    fraction says little, and what came since says more."""
+    above = _sum(oldest, margin)
+    return above if before is None else min(before, above)
 
 
 def _sum(moment: datetime, margin: timedelta) -> datetime:

@@ -34,7 +34,8 @@ class PinLedger(Protocol):
         """Add a pin and make its content due, in one durable transaction.
 
         None, and nothing changes, if *requestor* holds that CID already. Raises PinLimitReached,
-        and nothing changes, if it has *most* pins already; 0 is no limit."""
+        and nothing changes, if it has *most* pins already; 0 is no limit. So with KeyRefused, if it
+        is a key that was revoked."""
 
     async def relabel(self, requestor: str, cid: Cid, label: Label) -> bool:
         """Replace the label of a pin; False if *requestor* does not hold it."""
@@ -88,7 +89,7 @@ class Pinning:
     async def add(self, requestor: str, spelling: str, label: Label = NO_LABEL) -> Pin | None:
         """The new, durable pin of the CID spelt *spelling*; None if *requestor* held it already.
 
-        Raises InvalidCid, Blocked and PinLimitReached."""
+        Raises InvalidCid, Blocked, PinLimitReached and KeyRefused."""
         cid = self._allowed_cid(spelling)
         most = self._limit_of(requestor)
         pin = await self._ledger.add(requestor, cid, spelling, label, most=most)

@@ -333,10 +333,12 @@ class LimitSettings(Group):
 
 
 class AdminSettings(Group):
-    """The admin listener, for whoever runs the service: health without a key."""
+    """The admin listener, for whoever runs the service: health and metrics without a key."""
 
-    host: str = Field("127.0.0.1", description="address that /livez and /readyz listen on")
-    port: int = Field(8081, ge=0, le=65535, description="their port; 0: there is none")
+    host: str = Field(
+        "127.0.0.1", description="address that serves /livez, /readyz, /metrics and /status"
+    )
+    port: int = Field(8081, ge=0, le=65535, description="its port; 0: there is none")
     oldest_waiting: Seconds = Field(
         0,
         ge=0,
@@ -365,7 +367,9 @@ class TraceSettings(Group):
     """Traces, by OpenTelemetry (the extra `otel`)."""
 
     url: OptionalHttpUrl = Field(
-        "", description="collector that spans are sent to, by OTLP over HTTP; empty: no traces"
+        "",
+        description="collector that spans are sent to, by OTLP over HTTP; empty: no traces",
+        json_schema_extra=SECRET,
     )
     sample: float = Field(
         0.1, ge=0, le=1, description="share of requests that are traced without a trace of theirs"

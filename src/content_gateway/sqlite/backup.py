@@ -44,6 +44,15 @@ def copy(source: Path, target: Path) -> None:
         raise
 
 
+def fold(path: Path) -> None:
+    """Bring what the WAL of the database *path* holds into it, on disk; nobody else has it open.
+
+    Raises sqlite3.Error."""
+    with closing(sqlite3.connect(uri_of(path), isolation_level=None, uri=True)) as connection:
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
 def remove(path: Path) -> None:
     """Delete a database that nobody has open, and what SQLite leaves beside it."""
     for end in ("", "-journal", "-wal", "-shm"):

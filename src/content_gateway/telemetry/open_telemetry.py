@@ -2,25 +2,26 @@
 
 The one module that imports it: the extra `otel` installs it. Spans have the names and attributes of
 its semantic conventions for HTTP (1.23 and later). They are sent by a thread of its own; what its
-queue has no room for is lost."""
+queue has no room for is lost, and what is left some seconds after the end."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
+from threading import Thread
 from typing import Final
 
 from opentelemetry import context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import Span, SpanKind, StatusCode, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 _NAME: Final = "content-gateway"
 _PATH: Final = "/v1/traces"  # opentelemetry.io/docs/specs/otlp, OTLP/HTTP Request
-_SECONDS: Final = 5.0  # that one sending may take, and the last one at the end
+_SECONDS: Final = 5.0  # that one sending may take, and all of them at the end
 _FIELDS: Final = ("traceparent", "tracestate")
 
 
@@ -36,14 +37,21 @@ class OpenTelemetry:
             resource=Resource.create(names),
             shutdown_on_exit=False,
         )
-        exporter = OTLPSpanExporter(endpoint=url.rstrip("/") + _PATH, timeout=_SECONDS)
-        self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self._exporter: SpanExporter = OTLPSpanExporter(
+            endpoint=url.rstrip("/") + _PATH, timeout=_SECONDS
+        )
+        self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._tracer = self._provider.get_tracer(_NAME)
         self._propagator = TraceContextTextMapPropagator()
 
     def close(self) -> None:
-        """Send what is left; may take seconds."""
-        self._provider.shutdown()
+        """Send what is left; blocks for 5 seconds at most, and what is left then is lost."""
+        # In a thread that may outlive this: the library waits 30 s, for batch after batch.
+        ending = Thread(target=self._provider.shutdown, name="last spans", daemon=True)
+        ending.start()
+        ending.join(_SECONDS)
+        if ending.is_alive():
+            self._exporter.shutdown()  # sends no further batch
 
     def request(self, headers: Iterable[tuple[bytes, bytes]]) -> "_RequestSpan":
         """As `Tracer.request`."""

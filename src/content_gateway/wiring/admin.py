@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import Final
 
-from content_gateway.errors import StorageUnavailable
+from content_gateway.errors import Overloaded, StorageUnavailable
 from content_gateway.http import status_page
 from content_gateway.http.admin import AdminApi, Check, Page, Readiness
 from content_gateway.http.server_state import SharedState
@@ -18,7 +18,7 @@ from content_gateway.http.status_page import Endpoint, Status
 from content_gateway.settings.groups import AdminSettings
 from content_gateway.settings.model import Settings
 from content_gateway.wiring.app import Application
-from content_gateway.wiring.metrics import Metrics
+from content_gateway.wiring.metrics import READ_SECONDS, Metrics
 
 EXPOSITION: Final = "content_gateway.telemetry.exposition"
 MEDIA_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
@@ -80,17 +80,25 @@ def readiness_checks(
             return failed.detail
         return None
 
+    verdict: str | None = None  # the backlog's last one
+
     async def backlog() -> str | None:
+        nonlocal verdict
         try:
-            waiting = await gateway.contents.waiting(1)
+            async with asyncio.timeout(READ_SECONDS):
+                waiting = await gateway.contents.waiting(1)
         except StorageUnavailable as failed:
             return failed.detail
+        except (Overloaded, TimeoutError):  # others search: that says nothing about the backlog
+            return verdict
         seconds = max(
             ((datetime.now(UTC) - one.since).total_seconds() for one in waiting), default=0
         )
-        if seconds <= chosen.oldest_waiting:
-            return None
-        return f"a pin has waited for {seconds:.0f} s, longer than {chosen.oldest_waiting:g} s"
+        verdict = None
+        if seconds > chosen.oldest_waiting:
+            longest = f"{chosen.oldest_waiting:g} s"
+            verdict = f"a pin has waited for {seconds:.0f} s, longer than {longest}"
+        return verdict
 
     checks: dict[str, Check] = {"stopping": stopping, "ledger": ledger}
     return checks | ({"backlog": backlog} if chosen.oldest_waiting else {})
@@ -114,9 +122,13 @@ async def _status(
     )
     try:
         status.health = gateway.health.last()
-        status.backlog = await gateway.contents.backlog(now)
-        status.reasons = await gateway.contents.reasons(_REASONS)
-        status.stuck = await gateway.contents.waiting(_STUCK)
-    except StorageUnavailable as failed:
+        async with asyncio.timeout(READ_SECONDS):
+            backlog = await gateway.contents.backlog(now)
+            reasons = await gateway.contents.reasons(_REASONS)
+            stuck = await gateway.contents.waiting(_STUCK)
+        status.backlog, status.reasons, status.stuck = backlog, reasons, stuck
+    except (StorageUnavailable, Overloaded) as failed:
         status.unread = failed.detail
+    except TimeoutError:
+        status.unread = f"The ledger was not read in {READ_SECONDS:g} s."
     return status

@@ -78,6 +78,7 @@ class Application:
     health: SqliteBackendHealth
     keys: KeyVerifier
     issued_keys: IssuedKeys
+    limits: KeyLimits
     activity: SqliteKeyActivity
     reconciler: Reconciler
     resync: Resync
@@ -109,12 +110,13 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
 
     Reconciler and resync are ready but not started. Raises WrongSettings."""
     async with AsyncExitStack() as stack:
+        # First, to be closed last: what must not be lost does not wait for a collector.
+        tracer = await open_tracer(stack, settings.traces)
         database = await stack.enter_async_context(LedgerDatabase(settings.ledger_path))
         denylist = Denylist(settings.denylist.content_file, settings.denylist.domains_file)
         stack.callback(denylist.close)
 
         upstreams, limits = Outcomes(), KeyLimits(streams=settings.limits.streams)
-        tracer = await open_tracer(stack, settings.traces)
         pins = await wire_pins(
             stack,
             settings,
@@ -197,6 +199,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             health=pins.health,
             keys=keys,
             issued_keys=issued_keys,
+            limits=limits,
             activity=activity,
             reconciler=pins.reconciler,
             resync=pins.resync,

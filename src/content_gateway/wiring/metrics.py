@@ -5,6 +5,7 @@ base units and suffixes of Prometheus (prometheus.io/docs/practices/naming). No 
 CID or a domain that somebody asked for: those have no bound. docs/operating.md says what to do
 about each."""
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -15,7 +16,7 @@ from pathlib import Path
 from shutil import disk_usage
 from typing import Final, TypeAlias, TypeVar
 
-from content_gateway.errors import StorageUnavailable
+from content_gateway.errors import Overloaded, StorageUnavailable
 from content_gateway.http.admin import Readiness
 from content_gateway.http.server_state import SharedState
 from content_gateway.model.backend_health import BackendHealth
@@ -27,6 +28,9 @@ from content_gateway.wiring.app import Application
 
 # Counting the contents reads all of them: a million take a tenth of a second, in a thread.
 _COUNTED_EVERY: Final = 60.0
+_COUNT_SECONDS: Final = 5.0  # half of what Prometheus waits for a page, if nothing is set
+# That a page waits for the ledger, which tenants search too; a check of readiness has 2.
+READ_SECONDS: Final = 1.5
 
 _VERSION: Final = version("content-gateway")
 
@@ -73,12 +77,15 @@ class Metrics:
 
     async def _ask_ledger(self) -> None:
         known, now = self._ledger, self._clock()
-        with suppress(StorageUnavailable):
+        with suppress(StorageUnavailable, Overloaded, TimeoutError):
             known.health = self._gateway.health.last()
-            waiting = await self._gateway.contents.waiting(1)
+            async with asyncio.timeout(READ_SECONDS):
+                waiting = await self._gateway.contents.waiting(1)
             known.oldest = waiting[0].since if waiting else None
             if now - known.counted_at >= _COUNTED_EVERY:
-                known.contents, known.counted_at = await self._gateway.contents.counts(), now
+                async with asyncio.timeout(_COUNT_SECONDS):
+                    known.contents = await self._gateway.contents.counts()
+                known.counted_at = now
 
     def _families(self, is_ready: bool) -> Iterator[Family]:
         yield _gauge("build_info", "The version that runs.", {(_VERSION,): 1}, "version")

@@ -194,6 +194,11 @@ class Blockstore(BlockDatabase):
         if await self.write(lambda connection: _unpin(connection, cid), durable=True):
             self._unpinned.set()
 
+    async def abandon(self, pin: PinRow) -> None:
+        """Unpin *pin*, durably, as it was begun; not where it was completed, or unpinned, since."""
+        if await self.write(lambda connection: _abandon(connection, pin), durable=True):
+            self._unpinned.set()
+
     async def complete(self, cids: Sequence[Cid]) -> set[Cid]:
         """Those of *cids* whose whole DAG is stored."""
         return await self.read(lambda connection: _complete(connection, cids))
@@ -241,6 +246,15 @@ def _unpin(connection: sqlite3.Connection, cid: Cid) -> bool:
     changed = connection.execute(
         "UPDATE pins SET unpinning = 1, complete = 0, losses = losses + 1 WHERE cid = ?",
         (bytes(cid),),
+    )
+    return changed.rowcount > 0
+
+
+def _abandon(connection: sqlite3.Connection, pin: PinRow) -> bool:
+    changed = connection.execute(
+        "UPDATE pins SET unpinning = 1, losses = losses + 1"
+        " WHERE id = ? AND losses = ? AND NOT complete",
+        (pin.id, pin.losses),
     )
     return changed.rowcount > 0
 

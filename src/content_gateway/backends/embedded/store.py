@@ -121,7 +121,7 @@ class EmbeddedStore:
 
         It is read again while that brings more of the DAG, as where blocks stand before those that
         link to them. Raises PinFailed when the file lacks a block or the DAG cannot be kept, and
-        then nothing of it stays; StorageUnavailable."""
+        then nothing of it stays, but what others brought in; StorageUnavailable."""
         reason = refusal(cid)
         if reason is not None:
             raise PinFailed(f"The content cannot be kept: {reason}.")
@@ -136,8 +136,8 @@ class EmbeddedStore:
                     raise PinFailed(f"The block {missing} is part of it, and is not there.")
                 await self._blocks.finish(pin)
         except (ValueError, Blocked, PinFailed) as failed:
-            if not pin.blocks:  # nobody else has begun to bring it in
-                await self._blocks.unpin(cid)
+            if not pin.blocks:  # nobody else had begun to bring it in
+                await self._blocks.abandon(pin)
             if isinstance(failed, PinFailed):
                 raise
             raise PinFailed(f"The content cannot be kept: {failed}.") from failed

@@ -1,0 +1,95 @@
+"""The admin listener while tenants' searches of the ledger have every thread and every place."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from content_gateway.http.admin import AdminApi
+from content_gateway.http.limits import ClientLimits
+from content_gateway.http.server_state import SharedState
+from content_gateway.settings.groups import AdminSettings
+from content_gateway.settings.sources import load
+from content_gateway.sqlite.searches import MAX_WAITING_SEARCHES
+from content_gateway.wiring.admin import admin_api, readiness_checks
+from content_gateway.wiring.app import Application
+from tests.cli.command import cids
+from tests.service import running_service
+from tests.waiting import eventually
+
+_THREADS = 4  # of searches
+
+
+@asynccontextmanager
+async def crowded(gateway: Application) -> AsyncIterator[None]:
+    """As many tenants search the ledger as may, and none of the searches ends before this does."""
+    begun, goes_on = threading.Semaphore(0), threading.Event()
+
+    def held(_: sqlite3.Connection) -> None:
+        begun.release()
+        goes_on.wait(60)
+
+    def search(number: int) -> asyncio.Task[None]:
+        return asyncio.create_task(gateway.ledger.search(held, requestor=f"tenant {number}"))
+
+    running = [search(number) for number in range(_THREADS)]
+    for _ in running:
+        await asyncio.to_thread(begun.acquire)
+    waiting = [search(_THREADS + number) for number in range(MAX_WAITING_SEARCHES)]
+    await asyncio.sleep(0)  # all of them ask
+    try:
+        yield
+    finally:
+        goes_on.set()
+        await asyncio.gather(*running, *waiting, return_exceptions=True)
+
+
+async def page(api: AdminApi, path: str) -> tuple[int, str]:
+    """Status and body of the answer to a GET of *path*."""
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        raise AssertionError("there is no body")
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await api({"type": "http", "method": "GET", "path": path}, receive, send)
+    return sent[0]["status"], sent[1]["body"].decode()
+
+
+async def test_its_pages_are_answered_though_tenants_search(tmp_path: Path) -> None:
+    """Without what could not be read, which /status says; and the service is ready."""
+    settings = load(
+        environ={}, command_line={"data_dir": tmp_path, "admin.oldest_waiting": 1000}
+    ).settings
+    async with (
+        running_service(tmp_path) as service,
+        admin_api(service.gateway, settings, SharedState(ClientLimits())) as api,
+        crowded(service.gateway),
+    ):
+        status, text = await page(api, "/metrics")
+        assert (status, "content_gateway_ready 1.0" in text) == (200, True)
+        status, text = await page(api, "/status")
+        assert (status, "was not read in" in text) == (200, True)
+        status, text = await page(api, "/readyz")
+        assert (status, "[+]backlog ok" in text) == (200, True)
+
+
+async def test_readiness_keeps_its_verdict_while_tenants_search(tmp_path: Path) -> None:
+    """A pin that has waited too long is not forgotten because the ledger could not be read."""
+    async with running_service(tmp_path) as service:
+        chosen = AdminSettings(oldest_waiting=0.001)
+        backlog = readiness_checks(service.gateway, chosen, lambda: False)["backlog"]
+        (cid,) = cids(1)
+        await service.pin(cid)
+
+        async def is_red() -> bool:
+            return await backlog() is not None
+
+        await eventually(is_red)
+        async with crowded(service.gateway):
+            assert "a pin has waited" in (await backlog() or "")
