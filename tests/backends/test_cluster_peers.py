@@ -50,6 +50,46 @@ async def test_a_status_check_asks_the_peer_that_was_written_to(world: World) ->
     assert TrackerStatus.ABSENT not in {status.status for status in seen.values()}
 
 
+async def test_a_release_reaches_a_peer_that_does_not_hear_of_it(world: World) -> None:
+    """It is not absent while another peer still has its pin, and is released there once asked for
+    again: peers of a real cluster may not hear of each other for many minutes."""
+    backend, cid = world.backend(), world.content()
+    await pin(backend, cid)
+    world.cluster.catch_up()
+    deaf = world.cluster.peers[2]
+    deaf.is_partitioned = True
+    await backend.unpin(cid)
+    seen = await status_of(backend, cid)
+    assert seen.status is TrackerStatus.UNTRACKED
+    assert seen.reason == "Not every peer of the cluster has heard of its last change."
+    assert str(cid) in deaf.state
+    await backend.unpin(cid)
+    assert (await status_of(backend, cid)).status is TrackerStatus.ABSENT
+    assert str(cid) not in deaf.state
+    assert not world.cluster.keeps(cid)
+
+
+async def test_a_peer_that_is_gone_keeps_no_release_from_its_end(world: World) -> None:
+    """Whether it has heard of it cannot be asked; when it comes back, it does."""
+    backend, cid = world.backend(), world.content()
+    await pin(backend, cid)
+    world.cluster.catch_up()
+    world.servers[1].go_dark()
+    for _ in range(2):
+        await backend.unpin(cid)
+        assert (await status_of(backend, cid)).status is TrackerStatus.ABSENT
+
+
+async def test_one_peer_is_believed_of_what_was_never_pinned(world: World) -> None:
+    """Of a content that nobody has asked for, one answer is enough; of another, all peers'."""
+    backend = world.backend()
+    new, old = world.content(1), world.content(2)
+    await backend.status([new], {}, {new})
+    assert world.rest.asked["allocation", str(new)] == 1
+    await backend.status([old])
+    assert world.rest.asked["allocation", str(old)] == 3
+
+
 async def test_when_a_peer_is_down_the_next_is_asked(world: World) -> None:
     """Status checks, pins, unpins and the pinset work while one of three peers answers."""
     backend = world.backend()

@@ -37,9 +37,9 @@ async def test_status_checks_go_in_batches_and_fit_into_a_request(world: World) 
 
 
 async def test_no_peer_is_asked_about_what_is_not_in_the_pinset(world: World) -> None:
-    """GET /pins would ask every peer; the allocation is read from one peer's memory."""
+    """GET /pins would ask every peer, and those their nodes; an allocation is read from memory."""
     cids = [world.content(number) for number in range(20)]
-    seen = await world.backend().status(cids)
+    seen = await world.backend().status(cids, {}, cids)
     assert {status.status for status in seen.values()} == {TrackerStatus.ABSENT}
     assert world.rest.counts == {"allocation": 20}
 

@@ -3,6 +3,7 @@
 Knows how each of these worlds is built and changed; what is promised is in promises.py."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -111,6 +112,7 @@ class RealClusterBench:
     def __init__(self, backend: IpfsCluster, world: RealClusterWorld) -> None:
         self.backend = backend
         self._world = world
+        self._seen = ""
 
     async def provide(self, cid: Cid, data: bytes) -> None:
         added = await self._world.somebody.add_block(data, CODECS[cid.codec])
@@ -131,11 +133,24 @@ class RealClusterBench:
 
     async def keeps(self, cid: Cid) -> bool:
         # Garbage is collected once no node has the pin: an unpin waits for it in Kubo.
-        if any([str(cid) in await kubo.pins() for kubo in self._world.kubos]):
+        pinned = [str(cid) in await kubo.pins() for kubo in self._world.kubos]
+        if any(pinned):
+            await self._tell(cid, f"pinned in Kubo {pinned}")
             return True
         for kubo in self._world.kubos:
             await kubo.collect_garbage()
-        return any([await kubo.has_block(str(cid)) for kubo in self._world.kubos])
+        held = [await kubo.has_block(str(cid)) for kubo in self._world.kubos]
+        await self._tell(cid, f"blocks in Kubo {held}")
+        return any(held)
+
+    async def _tell(self, cid: Cid, seen: str) -> None:
+        """Print what is new of *cid*, for whoever reads why a test waited in vain."""
+        for peer in self._world.peers:
+            pin = await peer.allocation(str(cid))
+            seen += f"; {peer.name}: {'pin' if pin else 'no pin'}, {await peer.status(str(cid))}"
+        if seen != self._seen:
+            self._seen = seen
+            print(f"{time.strftime('%X')} {cid}: {seen}")
 
 
 @asynccontextmanager

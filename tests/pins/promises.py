@@ -90,7 +90,8 @@ async def failed(bench: Bench, cid: Cid) -> BackendStatus:
 
 
 async def absent(bench: Bench, cid: Cid) -> None:
-    """Return once the backend says that it does not have *cid*, and still does a while later."""
+    """Return once the backend says that it does not have *cid*, and still does a while later,
+    releasing it once more as the reconciler does."""
     await _until(bench, cid, TrackerStatus.ABSENT, asking=False)
     await bench.record_outcomes()
     await _until(bench, cid, TrackerStatus.ABSENT, asking=False)
@@ -123,6 +124,9 @@ async def _until(bench: Bench, cid: Cid, status: TrackerStatus, *, asking: bool)
         )
         if asking and seen.status is not status and (seen.status in _NOT_THERE or is_unheard):
             seen, asked_at = await ask_for(bench, cid, seen), time.monotonic()
+        elif not asking and is_unheard:
+            await bench.backend.unpin(cid)
+            asked_at = time.monotonic()
         if seen.status is status:
             return seen
         assert time.monotonic() < end, f"{seen} and never {status}"

@@ -3,16 +3,21 @@
 An allocation is read from one peer's memory: it says who should hold a pin, and nothing of who does
 (status_queries.py finds that out). A listing answers for many where what it proves is enough: that
 a pin is there for good, once it is older than the last request and its batch; an absence only of
-what was never submitted, as a pin may have come through another peer a moment ago."""
+what was never submitted, as a pin may have come through another peer a moment ago.
+
+Peers may not hear of each other's changes for many minutes. So what one of them has not got is
+absent only once the others that we may ask say so too: otherwise we would forget a released content
+that stays on the node of whoever has not heard of it."""
 
 import asyncio
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Final
 
 from content_gateway.backends.cluster.listings import Listings
-from content_gateway.backends.cluster.peers import ClusterPeers, most_telling
+from content_gateway.backends.cluster.peers import OTHERS_SECONDS, ClusterPeers, most_telling
 from content_gateway.backends.cluster.status import (
     Allocation,
     first_object,
@@ -60,7 +65,9 @@ class Wanted:
             found |= self._listed(cids, ages, unsent)
         at_once = asyncio.Semaphore(CALLS_AT_ONCE)
         rest = [cid for cid in cids if cid not in found]
-        read = await asyncio.gather(*(self.read(cid, at_once) for cid in rest))
+        read = await asyncio.gather(
+            *(self.read(cid, at_once, is_unsent=cid in unsent) for cid in rest)
+        )
         return found | dict(zip(rest, read, strict=True))
 
     def _listed(
@@ -87,17 +94,26 @@ class Wanted:
         return ages.get(cid, 0.0) if math.isinf(since) else since - self._batch_age
 
     async def read(
-        self, cid: Cid, at_once: asyncio.Semaphore | None = None
+        self, cid: Cid, at_once: asyncio.Semaphore | None = None, *, is_unsent: bool = False
     ) -> Allocation | UpstreamError | None:
-        """As `allocations`, for one *cid*, asked of a peer in its turn by *at_once*."""
+        """As `pins`, for one *cid*, asked of a peer in its turn by *at_once*.
+
+        *is_unsent*: it was never submitted, and one peer that has no such pin is believed."""
         errors: list[UpstreamError] = []
+        is_missed = False
         async with at_once or nullcontext():
             for peer in self._peers.order():
+                if is_missed and peer.failing:
+                    continue  # it hears of what was released when it is back
+                seconds = OTHERS_SECONDS if is_missed else None
                 try:
-                    answer = await self._peers.ask_one(peer, "GET", f"/allocations/{cid}")
-                    if is_absent(answer):
-                        return None
-                    return read_allocation(first_object(good(answer).body))
+                    answer = await self._peers.ask_one(peer, "GET", f"/allocations/{cid}", seconds)
+                    if not is_absent(answer):
+                        pin = read_allocation(first_object(good(answer).body))
+                        return replace(pin, is_unheard=is_missed)
+                    is_missed = True
+                    if is_unsent:
+                        break
                 except UpstreamError as error:
                     errors.append(error)
-        return most_telling(errors)
+        return None if is_missed else most_telling(errors)

@@ -6,13 +6,13 @@ and an accepted change may be lost while a batch is open. The reconciler decides
 
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Final
 
 import structlog
 
 from content_gateway.backends.cluster.listings import UNWELL, ListingHealth, Listings, lines_of
-from content_gateway.backends.cluster.peers import ClusterPeers, Login
+from content_gateway.backends.cluster.peers import OTHERS_SECONDS, ClusterPeers, Login
 from content_gateway.backends.cluster.requests import pin_options, useful, with_origins
 from content_gateway.backends.cluster.status import (
     UNTRACKED,
@@ -148,11 +148,27 @@ class IpfsCluster:
 
     async def unpin(self, cid: Cid) -> None:
         """Take *cid* out of the pinset; also no error where it was accepted and its batch is still
-        open, and then it is pinned afterwards all the same."""
+        open, and then it is pinned afterwards all the same.
+
+        A peer that has no such pin says nothing of the others, who may not have heard that it is
+        gone; the first that has it is told by us."""
         self._queries.submissions.forget(cid)
         answer = await self._write("DELETE", f"/pins/{cid}", cid)
+        if is_absent(answer):
+            await self._unpin_elsewhere(cid)
         if answer.status == 400:
             raise UpstreamUnavailable(f"The cluster answered 400: {error_message(answer.body)}")
+
+    async def _unpin_elsewhere(self, cid: Cid) -> None:
+        """Of peers that cannot be asked now, whoever comes back hears of it from the others."""
+        for peer in self._peers.order():
+            if not peer.failing:
+                with suppress(UpstreamError):
+                    answer = await self._peers.ask_one(
+                        peer, "DELETE", f"/pins/{cid}", OTHERS_SECONDS
+                    )
+                    if answer.status == 200:
+                        return
 
     async def pinset(self) -> AsyncGenerator[Listed, None]:
         """Every CID in the pinset, as one peer streams it; pins we could not name are left out.

@@ -26,6 +26,7 @@ from content_gateway.net.http_client import Answer, Download, HttpClient, json_o
 
 MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 SKIP_SECONDS: Final = 5.0
+OTHERS_SECONDS: Final = 2.0  # for what further peers are asked, which answer from memory
 _TOKEN_SECONDS: Final = 300
 _CLOCK_SKEW: Final = 60  # a token from the future is refused, so ours are a little old
 _FAILURES: Final = (UpstreamUnavailable, UpstreamTimeout, InvalidUpstreamResponse)

@@ -34,12 +34,14 @@ class Allocation:
     """A pin as the pinset has it. *wanted* replicas are enough, None: every peer's.
 
     *peers* are the ids of those that are to keep it, none where all are. *keeps_all* says that it
-    is recursive and has no end: what was promised is no less."""
+    is recursive and has no end: what was promised is no less. *is_unheard*: another peer was asked
+    before, and does not know of the pin, or knows already that it is gone."""
 
     is_pin: bool
     wanted: int | None
     peers: tuple[str, ...]
     keeps_all: bool
+    is_unheard: bool = False
 
     def suffices(self, least: int) -> bool:
         """Whether it keeps as much as was promised, on *least* peers (0: as the cluster likes).

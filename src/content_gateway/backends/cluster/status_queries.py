@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeGuard
 
 from content_gateway.backends.cluster.allocations import CALLS_AT_ONCE, Wanted
 from content_gateway.backends.cluster.listings import Listings
@@ -33,6 +33,7 @@ STATUS_SECONDS: Final = 25.0
 _MANY: Final = 50  # while more of them are under way, none is asked for by itself
 _MOST_OF_THEM: Final = 0.9
 _LESS: Final = "The cluster keeps less of it than was promised."
+_UNHEARD: Final = "Not every peer of the cluster has heard of its last change."
 _SHARDS: Final = "The cluster has it as part of content that was added in shards."
 _UNKNOWN: Final = BackendStatus(
     TrackerStatus.UNKNOWN, reason="The cluster did not say what it has."
@@ -83,7 +84,7 @@ class StatusQueries:
         for cid, pin in found.items():
             if isinstance(pin, UpstreamError):
                 errors.append(pin)
-            elif pin is None or not pin.suffices(self._least):
+            elif not self._is_enough(pin):
                 seen[cid] = self._insufficient(cid, pin)
             elif cid in ours:
                 self.submissions.forget(cid)  # final: the next status is about what became of it
@@ -95,6 +96,10 @@ class StatusQueries:
             raise most_telling(errors)
         return {cid: seen.get(cid, _UNKNOWN) for cid in wanted}
 
+    def _is_enough(self, pin: Allocation | None) -> TypeGuard[Allocation]:
+        """Whether *pin* is as was promised, as far as its peers have heard of it."""
+        return pin is not None and pin.suffices(self._least) and not pin.is_unheard
+
     def _insufficient(self, cid: Cid, pin: Allocation | None) -> BackendStatus:
         if pin is None:
             self.submissions.seen_absent(cid)
@@ -102,6 +107,8 @@ class StatusQueries:
             self.submissions.forget(cid)
         if pin is not None and not pin.is_pin:
             return BackendStatus(TrackerStatus.UNKNOWN, 0, 1, reason=_SHARDS)
+        if pin is not None and pin.is_unheard:
+            return BackendStatus(TrackerStatus.UNTRACKED, 0, max(self._least, 1), reason=_UNHEARD)
         # A POST makes it whole where there is less of it than was promised.
         reason = None if pin is None else _LESS
         return BackendStatus(TrackerStatus.ABSENT, 0, max(self._least, 1), reason=reason)
@@ -216,7 +223,7 @@ class StatusQueries:
         if isinstance(pin, UpstreamError):
             errors.append(pin)
             return None
-        if pin is None or not pin.suffices(self._least):
+        if not self._is_enough(pin):
             return self._insufficient(cid, pin)
         return status.status(self.goal(pin))
 
