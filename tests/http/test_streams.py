@@ -4,6 +4,7 @@ The service's own routes with one operation that streams, on both event loops.""
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 
@@ -14,7 +15,7 @@ from content_gateway.api_keys import OpenKeys
 from content_gateway.errors import NotFound
 from content_gateway.http.asgi import Api
 from content_gateway.http.limits import ClientLimits
-from content_gateway.http.messages import Handler, Request, ResponseStream
+from content_gateway.http.messages import Handler, Request, Response, ResponseStream
 from content_gateway.http.openapi import Operation
 from tests.http.raw import LOOPS, Edge, Wire, eventually, get, lines_of, running_edge
 
@@ -34,7 +35,11 @@ class Source:
         self.closed = 0
         self.streams: list[AsyncIterator[bytes]] = []  # held, so that no collector closes them
 
-    async def answer(self, request: Request) -> ResponseStream:
+    async def answer(self, request: Request) -> Response | ResponseStream:
+        self.asked += 1
+        if request.argument == "later":
+            await asyncio.sleep(0.3)
+            return Response(b"", [(b"content-length", b"0")])
         self.streams.append(self.pieces(request.argument))
         return ResponseStream(self.streams[-1], [(b"content-type", b"text/plain")])
 
@@ -57,7 +62,10 @@ class Source:
 
     def api(self) -> Api:
         operations = [Operation("stream", "GET", "/stream/{way}", None)]
-        return Api(operations, {"stream": Handler(self.answer, None)}, OpenKeys())
+        api = Api(operations, {"stream": Handler(self.answer, None)}, OpenKeys())
+        self.asked = 0
+        self.counted = api.traffic.route("/stream/{way}").answers
+        return api
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +86,7 @@ def edge(shared: Edge, source: Source, caplog: pytest.LogCaptureFixture) -> Iter
     yield shared
     assert eventually(shared.is_quiet)
     assert source.closed == 1
+    assert eventually(lambda: source.counted.total() == source.asked)
     assert not shared.complaints
     assert not lines_of(caplog.records)
 
@@ -111,6 +120,37 @@ def test_a_stream_that_fails_is_never_ended_well(edge: Edge, wire: Wire) -> None
             wire.rest()
         assert eventually(edge.is_quiet)
     assert [entry["event"] for entry in logs] == ["a stream broke off"]
+
+
+@pytest.mark.parametrize(
+    ("way", "status"), [("whole", 200), ("absent", 404), ("fails", 0), ("endless", 0), ("ticks", 0)]
+)
+def test_only_what_was_sent_to_its_end_counts_by_its_status(
+    wire: Wire, source: Source, way: str, status: int
+) -> None:
+    """What broke off, and what its client has left, counts as 0."""
+    before = Counter(source.counted)
+    with structlog.testing.capture_logs():
+        wire.send(get(f"/stream/{way}"))
+        wire.head()
+        if status:
+            wire.through(END if status == 200 else b"}")
+        else:
+            wire.reset()
+        assert eventually(lambda: source.counted != before)
+    assert source.counted - before == {("GET", status): 1}
+
+
+def test_an_answer_whose_client_has_left_counts_as_none(
+    edge: Edge, wire: Wire, source: Source
+) -> None:
+    before = Counter(source.counted)
+    wire.send(get("/stream/later"))
+    assert eventually(lambda: not edge.is_quiet())
+    wire.reset()
+    assert eventually(lambda: source.counted != before)
+    assert source.counted - before == {("GET", 0): 1}
+    source.closed = 1  # it was no stream
 
 
 def test_a_stream_that_fails_at_once_is_a_problem(wire: Wire) -> None:

@@ -20,7 +20,7 @@ from content_gateway.errors import (
     WrongSettings,
 )
 from content_gateway.http import problems
-from content_gateway.http.asgi_extensions import ANSWER, SENT_BODY
+from content_gateway.http.asgi_extensions import ANSWER, CONNECTION, SENT_BODY
 from content_gateway.http.auth import CREDENTIAL_SOURCES, KeyVerifier
 from content_gateway.http.bodies import SECONDS, Receive
 from content_gateway.http.cors import Cors
@@ -113,23 +113,30 @@ class Api:
                 exchange.route = route.traffic
                 response = await route.answer(scope, exchange, argument, receive)
                 if isinstance(response, ResponseStream):
-                    status = response.status
                     lines, request_id = shared + _left(exchange), exchange.request_id
-                    await send_stream(response, lines, scope, receive, send, request_id=request_id)
+                    if await send_stream(
+                        response, lines, scope, receive, send, request_id=request_id
+                    ):
+                        status = response.status
                     return
                 block = response.block or block_of(response.headers)
             except Exception as error:
                 response = self._problem(scope["path"], exchange, error)
                 block = block_of(response.headers)
-            status = response.status
             block += shared + _left(exchange)
             # Our protocol sends an answer in one call; under another server (tests), or while the
             # client's buffer is full, ASGI's two are used.
-            at_once = scope.get("state", _NO_STATE).get(ANSWER)
-            if at_once is None or not at_once(status, block, response.body):
-                fields = fields_of(block)
-                await send({"type": "http.response.start", "status": status, "headers": fields})
-                await send({"type": "http.response.body", "body": response.body})
+            state = scope.get("state", _NO_STATE)
+            at_once = state.get(ANSWER)
+            if at_once is not None and at_once(response.status, block, response.body):
+                status = response.status
+                return
+            start = {"type": "http.response.start", "status": response.status}
+            await send(start | {"headers": fields_of(block)})
+            await send({"type": "http.response.body", "body": response.body})
+            connection = state.get(CONNECTION)
+            if connection is None or not connection.is_closing():
+                status = response.status
         finally:
             self.traffic.end(exchange, scope["method"], status)
 

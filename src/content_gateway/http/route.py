@@ -125,13 +125,13 @@ class Route:
         request = Request(argument, scope["query_string"], headers, principal, body, charged)
         try:
             answer = await self._handler.answer(request)
+            if isinstance(answer, Response) and len(answer.body) > LARGE_BODY:
+                permit = self._answers.request(request.charged)
+                await permit.granted()
+                return ResponseStream(
+                    in_one(answer.body), answer.headers, answer.status, permit.release
+                )
         except Overloaded:
             await self._admission.pace_refusal(charged)
             raise
-        if isinstance(answer, Response) and len(answer.body) > LARGE_BODY:
-            permit = self._answers.request(request.charged)
-            await permit.granted()
-            return ResponseStream(
-                in_one(answer.body), answer.headers, answer.status, permit.release
-            )
         return answer

@@ -103,9 +103,9 @@ async def send_stream(
     send: Send,
     *,
     request_id: str,
-) -> None:
-    """Send *stream*, one chunk in memory at a time; its fields are its own and the *shared* ones,
-    whose lines are given.
+) -> bool:
+    """Send *stream*, one chunk in memory at a time, and return whether its client has had all of
+    it; its fields are its own and the *shared* ones, whose lines are given.
 
     An error before the first chunk is raised, since an error answer can still be sent; a later one
     resets the connection, as does a client that reads too slowly. Closes *stream* in the end."""
@@ -120,7 +120,7 @@ async def send_stream(
         await send({"type": "http.response.start", "status": stream.status, "headers": headers})
         connection.use_large_buffer(True)
         try:
-            await _send_chunks(chunk, stream, connection, send)
+            return await _send_chunks(chunk, stream, connection, send)
         except Exception as error:
             if isinstance(error, _SlowReader):
                 address = address_of(scope)
@@ -133,6 +133,7 @@ async def send_stream(
             # uvicorn logs an error where an application ends before its answer does.
             while (await receive())["type"] != "http.disconnect":
                 pass
+            return False
         finally:
             connection.use_large_buffer(False)
     finally:
@@ -142,18 +143,19 @@ async def send_stream(
 
 async def _send_chunks(
     chunk: bytes | None, stream: ResponseStream, connection: Connection, send: Send
-) -> None:
-    """Send *chunk* and those after it, and wait until they were read.
+) -> bool:
+    """Send *chunk* and those after it, and wait until they were read; False if the client left.
 
     Raises _SlowReader, and what the stream raises."""
     rate = _SendRate(connection)
     while chunk is not None:
         await rate.send(send, chunk)
         if connection.is_closing():
-            return
+            return False
         chunk = await anext(stream.chunks, None)
     await send({"type": "http.response.body", "body": b""})
     await rate.wait_until_read()
+    return True
 
 
 async def _close(chunks: AsyncIterator[bytes]) -> None:

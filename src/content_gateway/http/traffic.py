@@ -39,7 +39,7 @@ class Exchange:
     """One request under way; its route, requestor and *use* are known once they were found.
 
     *use* is what its key has used of its limits, None where it has none. What is behind *span* is
-    known at its end; *status* 0: it was given up."""
+    known at its end; *status* 0: its client has not had all of the answer."""
 
     __slots__ = (
         *("begun", "request_id", "requestor", "route", "use", "span"),
@@ -92,7 +92,8 @@ class Traffic:
         return exchange
 
     def end(self, exchange: Exchange, method: str, status: int) -> None:
-        """Its answer was sent; *status* 0: it was given up."""
+        """Its answer was sent; *status* 0: not to its end, as the client left, or read too slowly,
+        or the answer broke off."""
         self.in_flight -= 1
         exchange.method, exchange.status = method, status
         exchange.seconds = perf_counter() - exchange.begun

@@ -13,7 +13,7 @@ class RequestSpan(Protocol):
     """The span of one request that is being answered."""
 
     def end(self, *, method: str, route: str, status: int, request_id: str) -> None:
-        """It was answered with *status*, 0 if it was given up."""
+        """It was answered with *status*, 0 if not to its end."""
 
 
 class Tracer(Protocol):

@@ -110,7 +110,7 @@ class Metrics:
         }
         yield _counter(
             "http_requests",
-            "Answers; status 0 is a request that was given up.",
+            "Answers; status 0 is one that its client has not had to its end.",
             answers,
             "route",
             "method",
