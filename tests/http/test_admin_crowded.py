@@ -79,6 +79,19 @@ async def test_its_pages_are_answered_though_tenants_search(tmp_path: Path) -> N
         assert (status, "[+]backlog ok" in text) == (200, True)
 
 
+async def test_what_was_never_read_is_not_told_as_well(tmp_path: Path) -> None:
+    """A page without a number is not taken for a backlog that is empty."""
+    settings = load(environ={}, command_line={"data_dir": tmp_path}).settings
+    oldest = "content_gateway_oldest_waiting_seconds"
+    async with (
+        running_service(tmp_path) as service,
+        admin_api(service.gateway, settings, SharedState(ClientLimits())) as api,
+    ):
+        async with crowded(service.gateway):
+            assert oldest not in (await page(api, "/metrics"))[1]
+        assert f"{oldest} 0.0" in (await page(api, "/metrics"))[1]
+
+
 async def test_readiness_keeps_its_verdict_while_tenants_search(tmp_path: Path) -> None:
     """A pin that has waited too long is not forgotten because the ledger could not be read."""
     async with running_service(tmp_path) as service:

@@ -41,11 +41,17 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Ledger:
-    """What the ledger was last asked for; None where it could not be read."""
+    """What the ledger said when it was last asked.
+
+    What could not be read yet is not told at all, since it would look well: *health* and *oldest*
+    count once *has_health* and *has_oldest*, *contents* is None until then. *counted_at* is when
+    counting was last tried."""
 
     health: BackendHealth | None = None
+    has_health: bool = False
     contents: Mapping[ContentState, int] | None = None
     oldest: datetime | None = None
+    has_oldest: bool = False
     counted_at: float = float("-inf")
 
 
@@ -78,14 +84,14 @@ class Metrics:
     async def _ask_ledger(self) -> None:
         known, now = self._ledger, self._clock()
         with suppress(StorageUnavailable, Overloaded, TimeoutError):
-            known.health = self._gateway.health.last()
+            known.health, known.has_health = self._gateway.health.last(), True
             async with asyncio.timeout(READ_SECONDS):
                 waiting = await self._gateway.contents.waiting(1)
-            known.oldest = waiting[0].since if waiting else None
+            known.oldest, known.has_oldest = waiting[0].since if waiting else None, True
             if now - known.counted_at >= _COUNTED_EVERY:
+                known.counted_at = now  # also where it takes too long: not with each page again
                 async with asyncio.timeout(_COUNT_SECONDS):
                     known.contents = await self._gateway.contents.counts()
-                known.counted_at = now
 
     def _families(self, is_ready: bool) -> Iterator[Family]:
         yield _gauge("build_info", "The version that runs.", {(_VERSION,): 1}, "version")
@@ -156,19 +162,21 @@ class Metrics:
     def _of_pins(self) -> Iterator[Family]:
         known, now = self._ledger, datetime.now(UTC)
         health = known.health
-        is_up = health is None or not health.is_unavailable(now)
-        yield _gauge("backend_up", "1 while the pin backend answers.", {(): is_up})
-        rejects = health is not None and health.is_rejecting_writes
-        yield _gauge("backend_rejecting_writes", "1 while it takes no pins.", {(): rejects})
+        if known.has_health:
+            is_up = health is None or not health.is_unavailable(now)
+            yield _gauge("backend_up", "1 while the pin backend answers.", {(): is_up})
+            rejects = health is not None and health.is_rejecting_writes
+            yield _gauge("backend_rejecting_writes", "1 while it takes no pins.", {(): rejects})
         if known.contents is not None:
             counted = {(state.value,): known.contents.get(state, 0) for state in ContentState}
             yield _gauge("contents", "Contents, counted once a minute.", counted, "state")
-        waited = 0.0 if known.oldest is None else (now - known.oldest).total_seconds()
-        yield _gauge(
-            "oldest_waiting_seconds",
-            "How long the pin that waits the longest has not been pinned.",
-            {(): max(0.0, waited)},
-        )
+        if known.has_oldest:
+            waited = 0.0 if known.oldest is None else (now - known.oldest).total_seconds()
+            yield _gauge(
+                "oldest_waiting_seconds",
+                "How long the pin that waits the longest has not been pinned.",
+                {(): max(0.0, waited)},
+            )
 
     def _of_ledger(self) -> Iterator[Family]:
         writes = self._gateway.ledger.writes
