@@ -14,6 +14,7 @@ from content_gateway.ledger.api_keys import SqliteKeys
 from content_gateway.ledger.contents import SqliteWorkQueue
 from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pins import SqlitePins
+from content_gateway.model.backlog import PENDING
 from content_gateway.model.content_state import (
     BackendStatus,
     ContentState,
@@ -309,6 +310,15 @@ async def test_somebody_who_asks_for_what_failed_is_not_kept_waiting(world: Worl
     assert not world.contents.any_due(quota(9))
     await world.promise(1, who="ben")
     assert world.contents.any_due(quota(9))
+
+
+async def test_what_failed_is_listed_and_is_no_backlog(world: World) -> None:
+    """Nobody may ever have it: it would be the oldest that waits for as long as it is promised."""
+    await world.promise(1)
+    await seen(world.contents, Event.SEEN_FAILED, again_in=600.0)
+    await world.promise(2)
+    assert {one.cid for one in await world.contents.waiting(9)} == {cid(1), cid(2)}
+    assert [one.cid for one in await world.contents.waiting(9, PENDING)] == [cid(2)]
 
 
 async def test_a_pinned_content_is_not_asked_for_again(world: World) -> None:

@@ -6,7 +6,7 @@ model/content_state.py, and when to check again by the reconciler."""
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -242,9 +242,12 @@ class SqliteWorkQueue:
 
         return await self._report(job)
 
-    async def waiting(self, limit: int) -> Sequence[Waiting]:
-        """At most *limit* contents that are promised and not pinned, the longest waiting first."""
-        states = msgspec.json.encode([*PENDING, ContentState.FAILED]).decode()
+    async def waiting(
+        self, limit: int, states: Collection[ContentState] = (*PENDING, ContentState.FAILED)
+    ) -> Sequence[Waiting]:
+        """At most *limit* contents that are promised and in one of *states*, those that have been
+        in it the longest first."""
+        wanted = msgspec.json.encode([*states]).decode()
 
         def job(connection: sqlite3.Connection) -> list[Waiting]:
             rows = connection.execute(
@@ -252,7 +255,7 @@ class SqliteWorkQueue:
                 " CASE WHEN lease_owner IS NULL THEN next_at END FROM contents"
                 " WHERE next_at IS NOT NULL AND state IN (SELECT value FROM json_each(?))"
                 " ORDER BY updated_at LIMIT ?",
-                (states, limit),
+                (wanted, limit),
             )
             return [waiting_of(row) for row in rows]
 

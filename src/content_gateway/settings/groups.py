@@ -342,7 +342,8 @@ class AdminSettings(Group):
     oldest_waiting: Seconds = Field(
         0,
         ge=0,
-        description="seconds that a pin may wait until /readyz is red; 0: however long",
+        description="seconds that a pin may wait, other than one that failed, until /readyz is"
+        " red; 0: however long",
     )
     drain: Seconds = Field(
         0,

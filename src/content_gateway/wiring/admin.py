@@ -15,6 +15,7 @@ from content_gateway.http import status_page
 from content_gateway.http.admin import AdminApi, Check, Page, Readiness
 from content_gateway.http.server_state import SharedState
 from content_gateway.http.status_page import Endpoint, Status
+from content_gateway.model.backlog import PENDING
 from content_gateway.settings.groups import AdminSettings
 from content_gateway.settings.model import Settings
 from content_gateway.wiring.app import Application
@@ -86,7 +87,7 @@ def readiness_checks(
         nonlocal verdict
         try:
             async with asyncio.timeout(READ_SECONDS):
-                waiting = await gateway.contents.waiting(1)
+                waiting = await gateway.contents.waiting(1, PENDING)
         except StorageUnavailable as failed:
             return failed.detail
         except (Overloaded, TimeoutError):  # others search: that says nothing about the backlog

@@ -20,6 +20,7 @@ from content_gateway.errors import Overloaded, StorageUnavailable
 from content_gateway.http.admin import Readiness
 from content_gateway.http.server_state import SharedState
 from content_gateway.model.backend_health import BackendHealth
+from content_gateway.model.backlog import PENDING
 from content_gateway.model.content_state import ContentState
 from content_gateway.settings.model import Settings
 from content_gateway.telemetry.logs import logged
@@ -86,7 +87,7 @@ class Metrics:
         with suppress(StorageUnavailable, Overloaded, TimeoutError):
             known.health, known.has_health = self._gateway.health.last(), True
             async with asyncio.timeout(READ_SECONDS):
-                waiting = await self._gateway.contents.waiting(1)
+                waiting = await self._gateway.contents.waiting(1, PENDING)
             known.oldest, known.has_oldest = waiting[0].since if waiting else None, True
             if now - known.counted_at >= _COUNTED_EVERY:
                 known.counted_at = now  # also where it takes too long: not with each page again
@@ -174,7 +175,7 @@ class Metrics:
             waited = 0.0 if known.oldest is None else (now - known.oldest).total_seconds()
             yield _gauge(
                 "oldest_waiting_seconds",
-                "How long the pin that waits the longest has not been pinned.",
+                "How long the pin that waits the longest has waited; failed ones do not.",
                 {(): max(0.0, waited)},
             )
 
