@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from content_gateway.cli.import_psa import Cursor, CursorFile
 from content_gateway.errors import GatewayError
 from content_gateway.net.http_client import HttpClient
 from content_gateway.pinning_services.client import MAX_PAGE_BYTES, PinningService
@@ -129,6 +130,19 @@ async def test_an_import_that_is_killed_three_times_ends_with_all_pins(tmp_path:
         counts = json.loads(again.stdout)
         assert (counts["added"], counts["there"], counts["invalid"]) == (0, 2_000, 0)
     assert not list(target.glob("*.import-*"))
+
+
+def test_what_a_killed_save_has_left_goes_with_the_rest(tmp_path: Path) -> None:
+    """And how far the import of another account is stays."""
+    ledger, how_far = tmp_path / "ledger.sqlite", Cursor(START, START, "", 0, 0, 0)
+    mine, other = (CursorFile(ledger, "http://a", token, "ana", ALL) for token in ("t", "u"))
+    mine.save(how_far)
+    (saved,) = tmp_path.iterdir()
+    saved.with_name(f"{saved.name}.4711").write_text("half of it")
+    other.save(how_far)
+    mine.remove()
+    assert (mine.load(), other.load()) == (None, how_far)
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 async def test_a_repeat_does_not_begin_from_the_start(

@@ -33,7 +33,8 @@ class Side:
 
     def as_chain(self, outbound: HttpClient) -> Chain:
         """The chain as the service sees it."""
-        rpc = EthereumRpc(outbound, [self.proxy.url], seconds=2)
+        # Long enough that a busy machine is no slow node, which would be asked once more.
+        rpc = EthereumRpc(outbound, [self.proxy.url], seconds=25)
         return Chain(self.anvil.url, rpc, self.world.proxy_reader)
 
 

@@ -107,9 +107,10 @@ class CursorFile:
         new.replace(self._path)
 
     def remove(self) -> None:
-        """Forget it."""
-        with suppress(OSError):
-            self._path.unlink()
+        """Forget it, and what imports that were killed while they saved have left of it."""
+        for path in self._path.parent.glob(f"{escape(self._path.name)}*"):
+            with suppress(OSError):
+                path.unlink()
 
 
 @dataclass(slots=True)
