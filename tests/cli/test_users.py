@@ -61,7 +61,10 @@ def as_user(work: Callable[[], None]) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """One that its user can come to: pytest's own are for their owner alone."""
+    """One that its user can come to: pytest's own are for their owner alone.
+
+    What a ledger needs of the program is read before: the checkout may be in root's home."""
+    use(Settings(data_dir=tmp_path / "before"))
     for parent in tmp_path.parents:
         if parent.stat().st_uid == 0 and "pytest" in str(parent):
             parent.chmod(0o755)

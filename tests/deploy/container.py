@@ -22,7 +22,11 @@ _PYTHON = "/opt/python"
 # Where its library is: it was built for another folder.
 _LIBRARIES = f"LD_LIBRARY_PATH={_PYTHON}/lib"
 _SOURCE = Path(content_gateway.__file__).parents[1]
-_PROGRAM = """#!/opt/content-gateway/bin/python
+# The checkout may be in somebody's home, which the unit does not see (ProtectHome).
+_PROGRAM_FOLDER = "/opt/content-gateway/src"
+_PROGRAM = f"""#!/opt/content-gateway/bin/python
+import sys
+sys.path.insert(0, "{_PROGRAM_FOLDER}")
 from content_gateway.cli.main import main
 main()
 """
@@ -61,7 +65,7 @@ async def booted(
     command = ["systemd-nspawn", "--quiet", f"--directory={root}", "--boot"]
     command += ["--register=no", "--keep-unit", "--private-network", "--console=pipe"]
     command += [f"--machine=content-gateway-{secrets.token_hex(4)}", "--link-journal=no"]
-    command += [f"--bind-ro={path}" for path in ("/usr", _SOURCE)]
+    command += ["--bind-ro=/usr", f"--bind-ro={_SOURCE}:{_PROGRAM_FOLDER}"]
     command += [f"--bind-ro={python}:{_PYTHON}", f"--bind-ro={DEPLOY}:/root/content-gateway/deploy"]
     packages = Path(sys.prefix) / "lib" / f"python{_version()}" / "site-packages"
     command += [f"--bind-ro={packages}:/opt/content-gateway/lib/python{_version()}/site-packages"]

@@ -156,8 +156,8 @@ async def test_a_secret_is_a_credential_that_only_root_can_read(tmp_path: Path) 
 import os, subprocess, sys
 lines = open("/proc/" + sys.argv[1] + "/environ").read().split("\\0")
 environment = dict(line.split("=", 1) for line in lines if line)
-command = ["nsenter", "--target", sys.argv[1], "--mount", "/opt/content-gateway/bin/python",
-    "-m", "content_gateway", "config", "show"]
+command = ["nsenter", "--target", sys.argv[1], "--mount",
+    "/opt/content-gateway/bin/content-gateway", "config", "show"]
 print(subprocess.run(command, env=environment, capture_output=True, text=True).stdout)
     ' ${pid#*=} | grep ens.rpc_urls
     """

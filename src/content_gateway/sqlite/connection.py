@@ -5,7 +5,9 @@ never creates a file. Which threads write and read is left to database.py."""
 
 import sqlite3
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -81,9 +83,7 @@ def migrate(connection: sqlite3.Connection, package: str, name: str) -> None:
 
     `PRAGMA user_version` counts those that have run. Raises sqlite3.Error, and WrongSettings when
     a newer version of this program has made the database that people call *name*."""
-    steps = sorted(
-        resources.files(package).joinpath("migrations").iterdir(), key=lambda step: step.name
-    )
+    steps = _migrations(package)
     connection.create_function("casefold", 1, str.casefold)  # SQLite's lower() knows ASCII only
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -91,13 +91,20 @@ def migrate(connection: sqlite3.Connection, package: str, name: str) -> None:
         if version > len(steps):
             raise WrongSettings(f"data_dir: the {name} was made by a newer version")
         for number, step in enumerate(steps[version:], version + 1):
-            for statement in _statements(step.read_text()):
+            for statement in step:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {number}")
         connection.execute("COMMIT")
     except BaseException:
         connection.execute("ROLLBACK")
         raise
+
+
+@cache
+def _migrations(package: str) -> Sequence[Sequence[str]]:
+    """The statements of each migration of *package*, in their order; read once a process."""
+    files = resources.files(package).joinpath("migrations").iterdir()
+    return [_statements(file.read_text()) for file in sorted(files, key=lambda file: file.name)]
 
 
 def _statements(script: str) -> list[str]:
