@@ -18,7 +18,7 @@ from content_gateway.http.limits import ClientLimits
 from content_gateway.http.server import listen, make_server
 from tests.http.raw import LOOPS, PATIENCE, Edge, Wire, eventually, get, lines_of, running_edge
 
-BOUNDS = ClientLimits(head_seconds=1.5, idle=60, linger=0.3, drain=0.3, stop=3)
+BOUNDS = ClientLimits(head_seconds=4, idle=60, linger=0.3, drain=0.3, stop=6)
 
 
 @pytest.fixture(params=LOOPS)
@@ -112,7 +112,7 @@ def test_the_stop_is_bounded(edge: Edge, wire: Wire) -> None:
     with suppress(ConnectionResetError):
         assert b"HTTP/1.1 2" not in wire.rest()
     assert edge.has_stopped()
-    assert time.monotonic() - start > 2.5
+    assert time.monotonic() - start > 5.5
 
 
 def test_pipelined_requests_are_answered_or_not_begun(edge: Edge, wire: Wire) -> None:
