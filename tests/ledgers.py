@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from content_gateway.codecs.multiformats import SHA2_256
-from content_gateway.ledger.contents import SqliteWorkQueue
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
+from content_gateway.ledger.sqlite.contents import SqliteWorkQueue
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.pins import SqlitePins
 from content_gateway.model.cid import RAW, Cid
 from content_gateway.model.content_state import LeaseQuota, Outcome, WorkItem
 from content_gateway.model.pins import NO_LABEL, Page, PinStatus

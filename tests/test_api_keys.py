@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from content_gateway.api_keys import IssuedKeys, OpenKeys, hashed, is_well_formed, mint
 from content_gateway.errors import KeyRefused, StorageUnavailable
-from content_gateway.ledger.api_keys import SqliteKeys
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.api_keys import SqliteKeys
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from tests.revoked import revoke
 
 LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

@@ -11,8 +11,8 @@ from content_gateway.cli.pin_removal import count_of, remove_all
 from content_gateway.cli.status_line import StatusLine
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import PinNotFound, StorageUnavailable
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.pins import SqlitePins
 from content_gateway.model.pins import Label
 from content_gateway.pins.pinning import Pinning
 from tests.ledgers import cid

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import PinNotFound
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.cid import Cid
 from content_gateway.pins.pinning import Pinning
 from content_gateway.settings.model import Settings

@@ -17,8 +17,8 @@ import aiohttp
 import pytest
 
 from content_gateway.api_keys import OpenKeys
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.pins import SqlitePins
 from tests.backends.test_hostile_dags import empty_links
 from tests.ethereum.lookups import lookup
 from tests.fakes.ethereum import UNIVERSAL_RESOLVER, Ethereum, Revert

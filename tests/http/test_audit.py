@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.ledger.audit import search_audit
+from content_gateway.ledger.sqlite.audit import search_audit
 from content_gateway.model.audit import AuditSearch
 from tests.revoked import revoke
 from tests.service import Service, running_service

@@ -6,10 +6,10 @@ import pytest
 
 from content_gateway.api_keys import IssuedKeys, mint
 from content_gateway.errors import KeyRefused
-from content_gateway.ledger.api_keys import SqliteKeys
-from content_gateway.ledger.audit import AuditLog, search_audit
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.key_activity import SqliteKeyActivity
+from content_gateway.ledger.sqlite.api_keys import SqliteKeys
+from content_gateway.ledger.sqlite.audit import AuditLog, search_audit
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.key_activity import SqliteKeyActivity
 from content_gateway.model.audit import AuditSearch
 from tests.revoked import revoke
 

@@ -9,11 +9,11 @@ import pytest
 
 from content_gateway.api_keys import IssuedKeys
 from content_gateway.errors import KeyRefused
-from content_gateway.ledger.additions import MAX_ROWS, next_moment
-from content_gateway.ledger.api_keys import SqliteKeys
-from content_gateway.ledger.contents import SqliteWorkQueue
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
+from content_gateway.ledger.sqlite.additions import MAX_ROWS, next_moment
+from content_gateway.ledger.sqlite.api_keys import SqliteKeys
+from content_gateway.ledger.sqlite.contents import SqliteWorkQueue
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.pins import SqlitePins
 from content_gateway.model.backlog import PENDING
 from content_gateway.model.content_state import (
     BackendStatus,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.content_state import (
     Event,
     LeaseQuota,

@@ -7,8 +7,8 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from content_gateway.api_keys import SCOPES, OpenKeys
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.pins import SqlitePins
 from content_gateway.model.pins import Label
 from tests.fakes.cluster import MiniCluster
 from tests.http.held import V1, cid_of

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from content_gateway.backends.cluster.cluster import IpfsCluster
-from content_gateway.ledger.contents import SqliteWorkQueue
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
-from content_gateway.ledger.resyncs import SqliteResyncs
+from content_gateway.ledger.sqlite.contents import SqliteWorkQueue
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.pins import SqlitePins
+from content_gateway.ledger.sqlite.resyncs import SqliteResyncs
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState, ResyncReport
 from content_gateway.model.pins import NO_LABEL, PinStatus

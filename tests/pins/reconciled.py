@@ -9,9 +9,9 @@ from typing import Any, Self
 
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import PinDeferred, PinFailed, UpstreamUnavailable
-from content_gateway.ledger.contents import SqliteWorkQueue
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
+from content_gateway.ledger.sqlite.contents import SqliteWorkQueue
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.pins import SqlitePins
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import BackendStatus, ContentState, Listed, TrackerStatus
 from content_gateway.model.multiaddr import Multiaddr

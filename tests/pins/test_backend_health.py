@@ -7,8 +7,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from content_gateway.errors import UpstreamUnavailable
-from content_gateway.ledger.backend_health import SqliteBackendHealth
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.backend_health import SqliteBackendHealth
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.backend_health import BackendHealth
 from content_gateway.model.content_state import BackendStatus, ContentState, Peer, TrackerStatus
 from content_gateway.model.pins import Page, PinStatus, Search

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.resyncs import SqliteResyncs
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.resyncs import SqliteResyncs
 from content_gateway.model.content_state import (
     Event,
     LastRequest,

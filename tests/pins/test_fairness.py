@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.content_state import shared_by_all
 from content_gateway.pins.backoff import ReconcilePolicy
 from tests.ledgers import cid

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from content_gateway.errors import PinNotFound
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.pins import SqlitePins
 from content_gateway.model.content_state import ContentState, Event, Outcome
 from content_gateway.model.pins import Label, Removal
 from content_gateway.pins.backoff import ReconcilePolicy

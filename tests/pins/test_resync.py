@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Sequence
 import pytest
 
 from content_gateway.errors import StorageUnavailable, UpstreamUnavailable
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.resyncs import SqliteResyncs
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.resyncs import SqliteResyncs
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import BackendStatus, Event, Listed, Outcome, TrackerStatus
 from content_gateway.pins.resync import Resync, ResyncSchedule

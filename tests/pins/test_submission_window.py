@@ -5,7 +5,7 @@ has. Seconds are those of its clock; a real cluster is fed so in tests/real/test
 
 import pytest
 
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState
 from tests.ledgers import Clock

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState
 from tests.fakes.cluster_parts import MiniPeer

@@ -64,7 +64,7 @@ def list_entries(
 
 async def _list(loaded: Loaded, whose: common.Whose, search: AuditSearch, *, as_json: bool) -> int:
     """Print every entry that *search* finds; how many they were."""
-    from content_gateway.ledger.audit import search_audit
+    from content_gateway.ledger.sqlite.audit import search_audit
     from content_gateway.wiring.keys import opened_tenants
 
     async with opened_tenants(loaded.settings) as tenants:

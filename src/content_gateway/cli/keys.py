@@ -108,7 +108,7 @@ def list_keys(*, loaded: Loaded, as_json: bool) -> None:
     use is known to the minute, and some minutes late."""
 
     async def ask(tenants: "Tenants") -> list[tuple[KeyRecord, Holdings]]:
-        from content_gateway.ledger.holdings import holdings_by_key
+        from content_gateway.ledger.sqlite.holdings import holdings_by_key
 
         records, held = tenants.keys.all(), await holdings_by_key(tenants.ledger)
         return [(record, held.get(record.id, _NOTHING)) for record in records]

@@ -1,7 +1,7 @@
 """`content-gateway ledger`: backs up, restores and checks the ledger's file.
 
 Works on the file itself, beside a running service or without one, and opens no part of a service.
-How a copy is made is in sqlite/backup.py, what a sound ledger is in ledger/inspection.py."""
+How a copy is made is in sqlite/backup.py, what a sound ledger is in ledger/sqlite/inspection.py."""
 
 import os
 import sqlite3
@@ -21,8 +21,8 @@ from content_gateway.cli.status_line import bytes_text, plain
 from content_gateway.cli.which_ledger import existing_ledger
 from content_gateway.errors import GatewayError
 from content_gateway.files.permissions import give_to_owner_of
-from content_gateway.ledger.inspection import Inspection, inspect
-from content_gateway.ledger.revived_keys import revived_keys
+from content_gateway.ledger.sqlite.inspection import Inspection, inspect
+from content_gateway.ledger.sqlite.revived_keys import revived_keys
 from content_gateway.settings.sources import Loaded
 from content_gateway.sqlite import backup as copies
 

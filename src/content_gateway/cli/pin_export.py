@@ -62,7 +62,7 @@ async def _pins(
     gateway: "Application", loaded: Loaded, whose: common.Whose, place: Path | None, *, force: bool
 ) -> int:
     """Write all pins; how many there were."""
-    from content_gateway.ledger.pin_export import oldest_first
+    from content_gateway.ledger.sqlite.pin_export import oldest_first
 
     requestor, number = common.requestor_meant(gateway, loaded, whose), 0
     with written(place, force=force) as stream:

@@ -130,7 +130,7 @@ async def _print_all_keys(
     or *every* one. The cursor of those that follow; None at the end.
 
     Raises InvalidCursor and StorageUnavailable."""
-    from content_gateway.ledger.requestors import requestor_from
+    from content_gateway.ledger.sqlite.requestors import requestor_from
 
     names = RequestorNames(gateway.issued_keys.all())
     first, begin = _parse(cursor)

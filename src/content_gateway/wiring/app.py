@@ -32,13 +32,13 @@ from content_gateway.http.request_turns import RequestTurns
 from content_gateway.http.streams import large_answers
 from content_gateway.http.traffic import Traffic, access_log
 from content_gateway.ipns.resolver import IpnsResolver
-from content_gateway.ledger.api_keys import SqliteKeys
-from content_gateway.ledger.audit import AuditLog
-from content_gateway.ledger.backend_health import SqliteBackendHealth
-from content_gateway.ledger.contents import SqliteWorkQueue
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.key_activity import SqliteKeyActivity
-from content_gateway.ledger.resyncs import SqliteResyncs
+from content_gateway.ledger.sqlite.api_keys import SqliteKeys
+from content_gateway.ledger.sqlite.audit import AuditLog
+from content_gateway.ledger.sqlite.backend_health import SqliteBackendHealth
+from content_gateway.ledger.sqlite.contents import SqliteWorkQueue
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.key_activity import SqliteKeyActivity
+from content_gateway.ledger.sqlite.resyncs import SqliteResyncs
 from content_gateway.names.directory import Directory
 from content_gateway.names.universal_resolver import UniversalResolverCheck
 from content_gateway.names.zone import ZoneFile

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from content_gateway.api_keys import IssuedKeys
 from content_gateway.denylist.denylist import Denylist
-from content_gateway.ledger.api_keys import SqliteKeys
-from content_gateway.ledger.audit import AuditLog
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
+from content_gateway.ledger.sqlite.api_keys import SqliteKeys
+from content_gateway.ledger.sqlite.audit import AuditLog
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.pins import SqlitePins
 from content_gateway.pins.pinning import Pinning
 from content_gateway.settings.model import Settings
 

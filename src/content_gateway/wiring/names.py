@@ -18,8 +18,8 @@ from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.ipns.sources.dnslink import DnsLinks
 from content_gateway.ipns.sources.http import HttpSource
 from content_gateway.ipns.sources.kubo import KuboSource
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.last_known import SqliteLastKnown
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.last_known import SqliteLastKnown
 from content_gateway.names.basenames import Basenames
 from content_gateway.names.cache import Cache, CachePolicy
 from content_gateway.names.directory import Directory, DirectoryPolicy, NameService

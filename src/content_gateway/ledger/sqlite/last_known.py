@@ -15,7 +15,7 @@ import structlog
 
 from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
 from content_gateway.errors import CallerError, StorageUnavailable
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import (
     ContentRecord,

@@ -15,10 +15,6 @@ import msgspec
 
 from content_gateway.codecs.timestamps import microseconds
 from content_gateway.errors import KeyRefused, PinLimitReached
-from content_gateway.ledger.additions import Added, Addition, Refusal, add_all, trigger
-from content_gateway.ledger.audit import AuditLog
-from content_gateway.ledger.backend_health import last_health
-from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pin_rows import (
     LISTED,
     STATUS,
@@ -27,7 +23,11 @@ from content_gateway.ledger.pin_rows import (
     status_of,
     text_in,
 )
-from content_gateway.ledger.requestors import assign_to_shortest_queue, count_pins
+from content_gateway.ledger.sqlite.additions import Added, Addition, Refusal, add_all, trigger
+from content_gateway.ledger.sqlite.audit import AuditLog
+from content_gateway.ledger.sqlite.backend_health import last_health
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.requestors import assign_to_shortest_queue, count_pins
 from content_gateway.model.audit import AuditAction
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState, Event, after

@@ -16,10 +16,10 @@ import msgspec
 
 from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
 from content_gateway.ledger.content_rows import status_columns, waiting_of
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.due_times import DueTimes, due_now, shorten_waits
-from content_gateway.ledger.leasing import Leasing, any_queue_due
-from content_gateway.ledger.requestors import assign_to_shortest_queue
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.due_times import DueTimes, due_now, shorten_waits
+from content_gateway.ledger.sqlite.leasing import Leasing, any_queue_due
+from content_gateway.ledger.sqlite.requestors import assign_to_shortest_queue
 from content_gateway.model.backlog import PENDING, Backlog, Waiting
 from content_gateway.model.content_state import (
     ContentState,

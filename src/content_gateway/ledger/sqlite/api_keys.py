@@ -11,8 +11,8 @@ import msgspec
 
 from content_gateway.api_keys import KeyRecord
 from content_gateway.codecs.timestamps import at_milliseconds, milliseconds, rfc3339
-from content_gateway.ledger.audit import AuditLog
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.audit import AuditLog
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.audit import AuditAction
 
 _COLUMNS = (

@@ -78,7 +78,7 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 def current_version() -> int:
     """The version of the schema that this program has."""
-    folder = resources.files("content_gateway.ledger").joinpath("migrations")
+    folder = resources.files("content_gateway.ledger.sqlite").joinpath("migrations")
     return sum(step.name.endswith(".sql") for step in folder.iterdir())
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import msgspec
 
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.backend_health import BackendHealth
 
 

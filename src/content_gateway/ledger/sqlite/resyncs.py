@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import LedgerEntry, ResyncReport
 
