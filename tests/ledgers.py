@@ -61,9 +61,9 @@ class World:
         for number in numbers:
             await self.ledger.add(who, cid(number), str(cid(number)), NO_LABEL)
 
-    def status(self, number: int) -> PinStatus:
+    async def status(self, number: int) -> PinStatus:
         """What anna is told of her pin of content *number*."""
-        found = self.ledger.status("anna", cid(number))
+        found = await self.ledger.status("anna", cid(number))
         assert found is not None
         return found
 

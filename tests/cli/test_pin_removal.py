@@ -71,7 +71,7 @@ async def test_it_ends_though_others_go_on_adding(pinning: Pinning) -> None:
     await asyncio.gather(adding, return_exceptions=True)
     for number in range(PINS):
         with pytest.raises(PinNotFound):
-            pinning.status("anna", cid(number))
+            await pinning.status("anna", cid(number))
 
 
 async def test_what_an_outage_cuts_off_goes_on_later(

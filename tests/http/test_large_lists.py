@@ -19,7 +19,7 @@ from tests.process import running
 from tests.service import Service, running_service
 
 PINS = 60
-ME = OpenKeys().identify("me").id
+ME = OpenKeys().remembered("me").id
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ async def test_every_content_is_where_it_was(database: LedgerDatabase) -> None:
     ledger, contents = SqlitePins(database, grace=60.0), SqliteWorkQueue(database)
     assert (await contents.counts()) == {ContentState(state): 10 for state in STATES}
     for number in range(40):
-        status = ledger.status("anna", cid(number))
+        status = await ledger.status("anna", cid(number))
         assert status is not None
         assert (status.state, status.attempts) == (STATES[number % 4], number % 5)
         assert status.error == ("why" if number % 4 == 3 else None)
@@ -172,11 +172,11 @@ async def test_keys_are_kept_and_revoked_names_become_free(tmp_path: Path) -> No
         connection.commit()
     async with LedgerDatabase(path) as database:
         keys = IssuedKeys(SqliteKeys(database))
-        requestor = keys.identify(made["living"])
+        requestor = await keys.identify(made["living"])
         assert (requestor.id, requestor.scopes) == ("key_living", frozenset({"pin"}))
         with pytest.raises(KeyRefused):
-            keys.identify(made["revoked"])
-        assert [(record.name, record.used_at) for record in keys.all()] == [
+            await keys.identify(made["revoked"])
+        assert [(record.name, record.used_at) for record in await keys.all()] == [
             ("living", None),
             ("revoked", None),
         ]

@@ -155,7 +155,7 @@ async def test_ten_thousand_pins_are_turned_over_page_by_page(
     browser: Browser, tmp_path: Path
 ) -> None:
     """Fifty at a time, and back again; the page never holds more."""
-    me = OpenKeys().identify("me").id
+    me = OpenKeys().remembered("me").id
     async with LedgerDatabase(tmp_path / "ledger.sqlite") as database:
         ledger = SqlitePins(database, grace=0.0)
         for start in range(0, 10_000, 500):

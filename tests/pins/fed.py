@@ -74,13 +74,13 @@ class Fed:
             if not await self.reconciler.round():
                 self.clock.now += 0.25
 
-    def is_waiting(self, who: str, cid: Cid) -> bool:
+    async def is_waiting(self, who: str, cid: Cid) -> bool:
         """Whether *who* is not told that it is pinned."""
-        status = self.ledger.status(who, cid)
+        status = await self.ledger.status(who, cid)
         return status is None or status.state is not ContentState.PINNED
 
-    def status(self, cid: Cid) -> PinStatus:
-        status = self.ledger.status("a", cid)
+    async def status(self, cid: Cid) -> PinStatus:
+        status = await self.ledger.status("a", cid)
         assert status is not None
         return status
 

@@ -137,7 +137,7 @@ async def test_nothing_is_promised_that_is_not_kept(
         with pytest.raises(StorageUnavailable):
             ledger.holds("anna", cid(1))
         with pytest.raises(StorageUnavailable):
-            ledger.status("anna", cid(1))
+            await ledger.status("anna", cid(1))
         with pytest.raises(StorageUnavailable):
             await ledger.search("anna", Search(), as_it_is)
     assert {type(answer) for answer in answers} == {StorageUnavailable}

@@ -28,7 +28,7 @@ class SqliteKeys:
         self._database = database
         self._audit = audit or AuditLog(0)
 
-    def find(self, secret_hash: bytes) -> KeyRecord | None:
+    async def find(self, secret_hash: bytes) -> KeyRecord | None:
         """The key with that hash, or that had it before its rotation; None if there is none."""
         row = self._database.read(
             lambda connection: connection.execute(
@@ -39,7 +39,7 @@ class SqliteKeys:
         )
         return None if row is None else _record(row)
 
-    def all(self) -> Sequence[KeyRecord]:
+    async def all(self) -> Sequence[KeyRecord]:
         """Every key, oldest first."""
         rows = self._database.read(
             lambda connection: connection.execute(

@@ -51,12 +51,12 @@ class SqliteWorkQueue:
         self._grace = grace
         self._clock = clock
 
-    def any_due(self, quota: LeaseQuota) -> bool:
+    async def any_due(self, quota: LeaseQuota) -> bool:
         """Whether something that *quota* allows seems to be due. It may be gone by now."""
         now = self._now()
         return self._database.read(lambda connection: any_queue_due(connection, now, quota))
 
-    def waiting_requestors(self, limit: int) -> Sequence[int]:
+    async def waiting_requestors(self, limit: int) -> Sequence[int]:
         """At most *limit* requestors, by number, that have contents in a queue."""
         line = "SELECT DISTINCT requestor FROM turns LIMIT ?"
         return self._database.read(

@@ -5,16 +5,15 @@ Knows the tables and what must always be true of them. Reads only, on a connecti
 which file that is, and what follows from the findings, is left to the commands."""
 
 import sqlite3
-from dataclasses import dataclass
 from importlib import resources
 from typing import Final
 
 from content_gateway.errors import GatewayError
+from content_gateway.ledger.inspection import SAMPLE, Finding, Inspection
 from content_gateway.model.content_state import PIN_STATES
 from content_gateway.sqlite.backup import problems
 
 _TABLES: Final = frozenset({"api_keys", "pins", "contents"})
-_SAMPLE: Final = 5
 _HELD: Final = ", ".join(f"'{state}'" for state in PIN_STATES)
 # What must not be there: in words, and as a query of what it concerns.
 _FACTS: Final = (
@@ -34,32 +33,6 @@ _FACTS: Final = (
         " AND EXISTS (SELECT 1 FROM pins WHERE content = contents.id)",
     ),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that is wrong with a ledger: what, how often, and the first few it concerns."""
-
-    finding: str
-    count: int
-    sample: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Inspection:
-    """A ledger: its schema's *version*, what it holds, and what is wrong; *is_damaged* if that is
-    the file itself, so that nobody knows what is lost.
-
-    A ledger of an earlier *version* than *current* has its file checked only; its numbers are
-    None."""
-
-    version: int
-    current: int
-    keys: int | None
-    pins: int | None
-    contents: int | None
-    findings: tuple[Finding, ...]
-    is_damaged: bool
 
 
 def version_of(connection: sqlite3.Connection) -> int:
@@ -105,7 +78,7 @@ def _found(connection: sqlite3.Connection, words: str, query: str) -> Finding | 
     (count,) = connection.execute(f"SELECT count(*) FROM ({query})").fetchone()  # noqa: S608
     if not count:
         return None
-    rows = connection.execute(f"{query} LIMIT {_SAMPLE}").fetchall()
+    rows = connection.execute(f"{query} LIMIT {SAMPLE}").fetchall()
     return Finding(words, count, tuple(str(text) for (text,) in rows))
 
 

@@ -163,7 +163,7 @@ class SqlitePins:
 
         return await self._database.write(job, requestor=requestor)
 
-    def status(self, requestor: str, cid: Cid) -> PinStatus | None:
+    async def status(self, requestor: str, cid: Cid) -> PinStatus | None:
         """The requestor's pin of *cid* and how far its content is; None if there is none."""
         row = self._database.read(
             lambda connection: connection.execute(
@@ -174,7 +174,7 @@ class SqlitePins:
         )
         return None if row is None else self._database.read(self._with_health)(status_of(row))
 
-    def origins(self, cid: Cid) -> Sequence[Sequence[str]]:
+    async def origins(self, cid: Cid) -> Sequence[Sequence[str]]:
         """The origins of the newest pins of *cid* that have any, by pin."""
         rows = self._database.read(
             lambda connection: connection.execute(

@@ -124,7 +124,7 @@ class SqliteResyncs:
 
         await self._database.write(job)
 
-    def last_report(self) -> ResyncReport | None:
+    async def last_report(self) -> ResyncReport | None:
         """The last report; None if there is none."""
         row = self._database.read(
             lambda connection: connection.execute(
