@@ -77,7 +77,7 @@ async def _ready(folder: Path, way: str, url: str) -> AsyncIterator[tuple[Starte
         more["CONTENT_GATEWAY_EMBEDDED__SERVE"] = "true"
     else:
         more |= NOBODY
-        fill(folder / LEDGER, PINS)
+        await fill(folder / LEDGER, PINS)
     if way == "ipns":
         quiet = " ".join(f"/ipns/resolve/{one.name.text}" for one in publishers())
     async with service(folder, more) as ours:

@@ -115,7 +115,7 @@ def _post(port: int, cid: Cid) -> bytes:
 async def _with_pins(folder: Path, number: int) -> AsyncIterator[Started]:
     async with service(folder):
         pass  # it makes the tables
-    fill(folder / LEDGER, number)
+    await fill(folder / LEDGER, number)
     async with service(folder, NOBODY) as started:
         yield started
 
@@ -127,14 +127,14 @@ def read_in(ledger: Path) -> None:
             pass
 
 
-def fill(ledger: Path, number: int) -> None:
+async def fill(ledger: Path, number: int) -> None:
     """Put *number* final pins into the ledger, as if they had been made one after the other.
 
     Their CIDs are none, but spread evenly over all that CIDs of raw blocks can be. They come in
     ascending order, as that is ten times as quick, but a third of them after the others: then the
     pages of the index are two thirds full, as they are where CIDs come at random. When this
     returns, all of it is on the disk."""
-    requestor = OpenKeys().identify(KEY.decode()).id
+    requestor = OpenKeys().remembered(KEY.decode()).id
     with closing(sqlite3.connect(ledger, isolation_level=None)) as connection:
         connection.execute("PRAGMA cache_size = -1500000")
         connection.execute("PRAGMA synchronous = OFF")

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from content_gateway.codecs.multiformats import SHA2_256
-from content_gateway.ledger.contents import SqliteWorkQueue
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
+from content_gateway.ledger.sqlite.contents import SqliteWorkQueue
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.pins import SqlitePins
 from content_gateway.model.cid import RAW, Cid
 from content_gateway.model.content_state import LeaseQuota, Outcome, WorkItem
 from content_gateway.model.pins import NO_LABEL, Page, PinStatus
@@ -61,9 +61,9 @@ class World:
         for number in numbers:
             await self.ledger.add(who, cid(number), str(cid(number)), NO_LABEL)
 
-    def status(self, number: int) -> PinStatus:
+    async def status(self, number: int) -> PinStatus:
         """What anna is told of her pin of content *number*."""
-        found = self.ledger.status("anna", cid(number))
+        found = await self.ledger.status("anna", cid(number))
         assert found is not None
         return found
 

@@ -5,5 +5,5 @@ from content_gateway.api_keys import IssuedKeys
 
 async def revoke(keys: IssuedKeys, name: str) -> bool:
     """Whether the key *name* was there and is revoked now, and was not before."""
-    record = keys.named(name)
+    record = await keys.named(name)
     return record is not None and await keys.revoke(record.id)

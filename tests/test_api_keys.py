@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from content_gateway.api_keys import IssuedKeys, OpenKeys, hashed, is_well_formed, mint
 from content_gateway.errors import KeyRefused, StorageUnavailable
-from content_gateway.ledger.api_keys import SqliteKeys
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.api_keys import SqliteKeys
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from tests.revoked import revoke
 
 LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -64,10 +64,10 @@ async def issued(keys: IssuedKeys, name: str = "app", *, lifetime: timedelta | N
     return created[0]
 
 
-def refusal(keys: IssuedKeys | OpenKeys, key: str) -> str:
+async def refusal(keys: IssuedKeys | OpenKeys, key: str) -> str:
     """Why *key* is refused."""
     with pytest.raises(KeyRefused) as refused:
-        keys.identify(key)
+        await keys.identify(key)
     return refused.value.detail
 
 
@@ -112,7 +112,7 @@ async def test_a_created_key_lets_its_holder_in(keys: IssuedKeys) -> None:
     created = await keys.create("app", ["resolve"], None)
     assert created is not None
     key, record = created
-    requestor = keys.identify(key)
+    requestor = await keys.identify(key)
     assert requestor.id == record.id
     assert requestor.scopes == {"resolve"}
     assert key not in repr(requestor)
@@ -141,8 +141,8 @@ async def test_keys_survive_a_restart(path: Path) -> None:
     key, record = created
     async with LedgerDatabase(path) as database:
         keys = IssuedKeys(SqliteKeys(database))
-        assert keys.identify(key).id == record.id
-        (kept,) = keys.all()
+        assert (await keys.identify(key)).id == record.id
+        (kept,) = await keys.all()
     assert (kept.name, kept.prefix) == ("app", key[:8])
     assert kept.scopes == {"pin", "resolve"}
     assert kept.expires_at is not None
@@ -156,22 +156,22 @@ async def test_a_name_is_taken_once(keys: IssuedKeys, clock: Clock) -> None:
     assert await keys.create("one", ["pin"], None) is None
     clock.pass_(seconds=5)
     await issued(keys, "two")
-    assert [record.name for record in keys.all()] == ["one", "two"]
-    assert keys.identify(first).scopes == {"resolve", "pin"}
+    assert [record.name for record in await keys.all()] == ["one", "two"]
+    assert (await keys.identify(first)).scopes == {"resolve", "pin"}
 
 
 async def test_each_refusal_has_its_reason(keys: IssuedKeys, clock: Clock) -> None:
     """For the log only: malformed, unknown, revoked, expired."""
     gone, short = await issued(keys, "gone"), await issued(keys, "s", lifetime=timedelta(hours=1))
     assert await revoke(keys, "gone")
-    assert refusal(keys, "cg_garbage") == "malformed"
-    assert refusal(keys, "") == "malformed"
-    assert refusal(keys, "x" * 300) == "malformed"
-    assert refusal(keys, "clé") == "malformed"
-    assert refusal(keys, mint()) == "unknown"
-    assert refusal(keys, gone) == "revoked"
+    assert await refusal(keys, "cg_garbage") == "malformed"
+    assert await refusal(keys, "") == "malformed"
+    assert await refusal(keys, "x" * 300) == "malformed"
+    assert await refusal(keys, "clé") == "malformed"
+    assert await refusal(keys, mint()) == "unknown"
+    assert await refusal(keys, gone) == "revoked"
     clock.pass_(hours=1)
-    assert refusal(keys, short) == "expired"
+    assert await refusal(keys, short) == "expired"
 
 
 async def test_a_key_that_has_expired_stays_so(keys: IssuedKeys, clock: Clock) -> None:
@@ -180,34 +180,34 @@ async def test_a_key_that_has_expired_stays_so(keys: IssuedKeys, clock: Clock) -
     unused = await issued(keys, "unused", lifetime=timedelta(days=1))
     living = await issued(keys, "living", lifetime=timedelta(days=10))
     clock.pass_(days=1)
-    assert refusal(keys, used) == "expired"
+    assert await refusal(keys, used) == "expired"
     clock.pass_(hours=1)
     clock.set_by = timedelta(days=-2)
-    assert refusal(keys, used) == refusal(keys, unused) == "expired"
+    assert await refusal(keys, used) == await refusal(keys, unused) == "expired"
     assert await keys.rotate("used") is None
-    assert keys.identify(living)
+    assert await keys.identify(living)
     clock.pass_(days=9)
-    assert refusal(keys, living) == "expired"
+    assert await refusal(keys, living) == "expired"
 
 
 async def test_a_key_expires_at_its_moment(keys: IssuedKeys, clock: Clock) -> None:
     """Until its expiry a key works; from then on it does not."""
     key = await issued(keys, lifetime=timedelta(days=90))
     clock.pass_(days=90, milliseconds=-1)
-    keys.identify(key)
+    await keys.identify(key)
     clock.pass_(seconds=1)
-    assert refusal(keys, key) == "expired"
+    assert await refusal(keys, key) == "expired"
 
 
 async def test_a_revoked_key_works_for_a_second_at_most(keys: IssuedKeys, clock: Clock) -> None:
     """Verified keys are remembered, but not for longer than that."""
     key = await issued(keys)
-    keys.identify(key)
+    await keys.identify(key)
     assert await revoke(keys, "app")
     clock.pass_(seconds=0.9)
-    keys.identify(key)  # being used does not prolong the memory
+    await keys.identify(key)  # being used does not prolong the memory
     clock.pass_(seconds=0.1)
-    assert refusal(keys, key) == "revoked"
+    assert await refusal(keys, key) == "revoked"
 
 
 async def test_revoking_is_for_good(keys: IssuedKeys) -> None:
@@ -216,22 +216,22 @@ async def test_revoking_is_for_good(keys: IssuedKeys) -> None:
     assert await revoke(keys, "app")
     assert not await revoke(keys, "app")
     assert not await revoke(keys, "nobody")
-    (record,) = keys.all()
+    (record,) = await keys.all()
     assert record.revoked_at is not None
 
 
 async def test_rotation_keeps_the_requestor(keys: IssuedKeys, clock: Clock) -> None:
     """The new key works at once, for the same requestor; the old one stops within a second."""
     old = await issued(keys)
-    before = keys.identify(old)
+    before = await keys.identify(old)
     new = await keys.rotate("app")
     assert new is not None
     assert new != old
-    assert keys.identify(new) == before
+    assert await keys.identify(new) == before
     clock.pass_(seconds=1)
-    assert refusal(keys, old) == "unknown"
-    assert keys.identify(new) == before
-    (record,) = keys.all()
+    assert await refusal(keys, old) == "unknown"
+    assert await keys.identify(new) == before
+    (record,) = await keys.all()
     assert record.prefix == new[:8]
 
 
@@ -240,15 +240,15 @@ async def test_in_its_grace_the_old_secret_names_the_same_requestor(
 ) -> None:
     """Both secrets let in until the grace is over; then the new one alone does."""
     old = await issued(keys)
-    before = keys.identify(old)
+    before = await keys.identify(old)
     new = await keys.rotate("app", timedelta(hours=24))
     assert new is not None
     clock.pass_(hours=23, minutes=59)
-    assert keys.identify(old) == keys.identify(new) == before
-    assert keys.describe(old) == keys.describe(new)
+    assert await keys.identify(old) == await keys.identify(new) == before
+    assert await keys.describe(old) == await keys.describe(new)
     clock.pass_(minutes=1)
-    assert refusal(keys, old) == "replaced"
-    assert keys.identify(new) == before
+    assert await refusal(keys, old) == "replaced"
+    assert await keys.identify(new) == before
 
 
 async def test_a_second_rotation_ends_the_older_secret(keys: IssuedKeys, clock: Clock) -> None:
@@ -258,23 +258,23 @@ async def test_a_second_rotation_ends_the_older_secret(keys: IssuedKeys, clock: 
     third = await keys.rotate("app", timedelta(hours=24))
     assert second is not None
     assert third is not None
-    assert refusal(keys, first) == "unknown"
-    assert keys.identify(second) == keys.identify(third)
+    assert await refusal(keys, first) == "unknown"
+    assert await keys.identify(second) == await keys.identify(third)
     fourth = await keys.rotate("app")
     clock.pass_(seconds=1)
     assert fourth is not None
-    assert refusal(keys, second) == refusal(keys, third) == "unknown"
-    assert keys.identify(fourth)
+    assert await refusal(keys, second) == await refusal(keys, third) == "unknown"
+    assert await keys.identify(fourth)
 
 
 async def test_revocation_ends_both_secrets(keys: IssuedKeys, clock: Clock) -> None:
     old = await issued(keys)
     new = await keys.rotate("app", timedelta(hours=24))
     assert new is not None
-    keys.identify(old)
+    await keys.identify(old)
     assert await revoke(keys, "app")
     clock.pass_(seconds=1)
-    assert refusal(keys, old) == refusal(keys, new) == "revoked"
+    assert await refusal(keys, old) == await refusal(keys, new) == "revoked"
 
 
 async def test_no_clock_set_back_prolongs_a_grace(keys: IssuedKeys, clock: Clock) -> None:
@@ -282,9 +282,9 @@ async def test_no_clock_set_back_prolongs_a_grace(keys: IssuedKeys, clock: Clock
     old = await issued(keys)
     assert await keys.rotate("app", timedelta(hours=1))
     clock.pass_(hours=1)
-    assert refusal(keys, old) == "replaced"
+    assert await refusal(keys, old) == "replaced"
     clock.set_by = timedelta(days=-2)
-    assert refusal(keys, old) == "replaced"
+    assert await refusal(keys, old) == "replaced"
 
 
 async def test_a_name_is_free_again_after_revocation(keys: IssuedKeys, clock: Clock) -> None:
@@ -295,25 +295,25 @@ async def test_a_name_is_free_again_after_revocation(keys: IssuedKeys, clock: Cl
         created = await keys.create("app", ["pin"], None)
         assert created is not None
         ids.append(created[1].id)
-        found = keys.named("app")
+        found = await keys.named("app")
         assert found is not None
         assert found.id == ids[-1]
         clock.pass_(hours=1)
         assert await revoke(keys, "app")
         clock.pass_(hours=1)
     assert len(set(ids)) == 3
-    latest = keys.named("app")
+    latest = await keys.named("app")
     assert latest is not None
     assert latest.id == ids[-1]
-    first = keys.with_id(ids[0])
+    first = await keys.with_id(ids[0])
     assert first is not None
     assert first.revoked_at is not None
     clock.set_by = timedelta(days=-10)
     created = await keys.create("app", ["pin"], None)
     assert created is not None
-    assert keys.named("app") == created[1]
-    assert keys.named("nobody") is None
-    assert keys.with_id("app") is None
+    assert await keys.named("app") == created[1]
+    assert await keys.named("nobody") is None
+    assert await keys.with_id("app") is None
 
 
 async def test_an_expired_key_keeps_its_name(keys: IssuedKeys, clock: Clock) -> None:
@@ -338,10 +338,10 @@ async def test_another_process_is_heard(keys: IssuedKeys, path: Path, clock: Clo
     async with LedgerDatabase(path) as beside:
         others = IssuedKeys(SqliteKeys(beside), clock=clock, today=clock.today)
         key = await issued(others)
-        assert keys.identify(key).scopes == {"resolve", "pin"}
+        assert (await keys.identify(key)).scopes == {"resolve", "pin"}
         assert await revoke(others, "app")
     clock.pass_(seconds=1)
-    assert refusal(keys, key) == "revoked"
+    assert await refusal(keys, key) == "revoked"
 
 
 async def test_when_the_store_is_down_nobody_new_is_let_in(path: Path, clock: Clock) -> None:
@@ -349,38 +349,38 @@ async def test_when_the_store_is_down_nobody_new_is_let_in(path: Path, clock: Cl
     async with LedgerDatabase(path) as database:
         keys = IssuedKeys(SqliteKeys(database), clock=clock, today=clock.today)
         key = await issued(keys)
-        requestor = keys.identify(key)
-    assert keys.identify(key) == requestor
+        requestor = await keys.identify(key)
+    assert await keys.identify(key) == requestor
     with pytest.raises(StorageUnavailable):
-        keys.identify(mint())
+        await keys.identify(mint())
     clock.pass_(seconds=1)
     with pytest.raises(StorageUnavailable):
-        keys.identify(key)
-    assert refusal(keys, "cg_garbage") == "malformed"
+        await keys.identify(key)
+    assert await refusal(keys, "cg_garbage") == "malformed"
 
 
 async def test_forged_keys_are_never_accepted(keys: IssuedKeys) -> None:
     """Well-formed keys that nobody issued are all unknown."""
     await issued(keys)
     for _ in range(5_000):
-        assert refusal(keys, mint()) == "unknown"
+        assert await refusal(keys, mint()) == "unknown"
 
 
 @pytest.mark.parametrize("key", ["a", " ", "my key", "~" * 256, '!"#$%&()*+,-./:;<=>?@[]^_`{|}'])
 def test_an_open_key_may_be_any_printable_text(key: str) -> None:
     """In `open` mode each key of 1 to 256 printable characters is a requestor with all rights."""
-    requestor = OpenKeys().identify(key)
+    requestor = OpenKeys().remembered(key)
     assert requestor.scopes == {"resolve", "pin"}
-    assert requestor == OpenKeys().identify(key)
+    assert requestor == OpenKeys().remembered(key)
     assert requestor.id == f"open_{hashlib.sha256(key.encode()).hexdigest()}"
 
 
 @pytest.mark.parametrize(
     "key", ["", "a" * 257, "a" * 300, "clé", "ключ", "a\tb", "a\n", "\x00", "\x7f", "a\x80", "\xa0"]
 )
-def test_an_open_key_is_printable_and_bounded(key: str) -> None:
+async def test_an_open_key_is_printable_and_bounded(key: str) -> None:
     """Empty, over-long, control and foreign characters are refused there, too."""
-    assert refusal(OpenKeys(), key) == "malformed"
+    assert await refusal(OpenKeys(), key) == "malformed"
 
 
 @given(st.text(max_size=300))
@@ -388,8 +388,8 @@ def test_an_open_key_is_printable_and_bounded(key: str) -> None:
 def test_any_text_is_an_open_key_or_refused(key: str) -> None:
     """Different keys are different requestors, and the id tells nothing of the key."""
     try:
-        requestor = OpenKeys().identify(key)
+        requestor = OpenKeys().remembered(key)
     except KeyRefused:
         return
-    assert requestor.id != OpenKeys().identify("x" if key != "x" else "y").id
+    assert requestor.id != OpenKeys().remembered("x" if key != "x" else "y").id
     assert hashed(key).hex() in requestor.id

@@ -80,10 +80,10 @@ class KeyRecord:
 class KeyStore(Protocol):
     """Where issued keys are kept. Every method raises StorageUnavailable."""
 
-    def find(self, secret_hash: bytes) -> KeyRecord | None:
+    async def find(self, secret_hash: bytes) -> KeyRecord | None:
         """The key with that hash, or that had it before its last rotation."""
 
-    def all(self) -> Sequence[KeyRecord]:
+    async def all(self) -> Sequence[KeyRecord]:
         """Every key, oldest first."""
 
     async def insert(self, record: KeyRecord) -> bool:
@@ -141,16 +141,22 @@ class IssuedKeys:
         self._remembered: dict[bytes, tuple[Requestor, float]] = {}
         self._latest = (today(), clock())
 
-    def identify(self, key: str) -> Requestor:
-        """The requestor behind *key*. Raises KeyRefused, whose reason is for the log."""
-        secret_hash = hashed(key)
-        now = self._clock()
-        remembered = self._remembered.get(secret_hash)
-        if remembered is not None and now < remembered[1]:
+    def remembered(self, key: str) -> Requestor | None:
+        """The requestor behind *key*, None if it has to be identified. For every request: no
+        coroutine is made for most of them."""
+        remembered = self._remembered.get(hashed(key))
+        if remembered is not None and self._clock() < remembered[1]:
             return remembered[0]
+        return None
+
+    async def identify(self, key: str) -> Requestor:
+        """The requestor behind *key*. Raises KeyRefused, whose reason is for the log."""
+        if (known := self.remembered(key)) is not None:
+            return known
         if not is_well_formed(key):
             raise KeyRefused("malformed")
-        record = self._store.find(secret_hash)
+        secret_hash, now = hashed(key), self._clock()
+        record = await self._store.find(secret_hash)
         if record is None:
             raise KeyRefused("unknown")
         if refusal := record.refusal(self._now(), secret_hash):
@@ -210,22 +216,22 @@ class IssuedKeys:
         self._latest = (now, ticks)
         return now
 
-    def describe(self, key: str) -> KeyRecord | None:
+    async def describe(self, key: str) -> KeyRecord | None:
         """What is stored of *key*; raises StorageUnavailable."""
-        return self._store.find(hashed(key))
+        return await self._store.find(hashed(key))
 
-    def all(self) -> Sequence[KeyRecord]:
+    async def all(self) -> Sequence[KeyRecord]:
         """Every key that was ever issued, oldest first."""
-        return self._store.all()
+        return await self._store.all()
 
-    def named(self, name: str) -> KeyRecord | None:
+    async def named(self, name: str) -> KeyRecord | None:
         """The key of that name that is not revoked, else the one that was revoked last."""
-        found = [record for record in self.all() if record.name == name]
+        found = [record for record in await self.all() if record.name == name]
         return max(found, key=_by_life, default=None)
 
-    def with_id(self, key_id: str) -> KeyRecord | None:
+    async def with_id(self, key_id: str) -> KeyRecord | None:
         """The key with that id; None if there is none."""
-        return next((record for record in self.all() if record.id == key_id), None)
+        return next((record for record in await self.all() if record.id == key_id), None)
 
 
 class OpenKeys:
@@ -236,11 +242,15 @@ class OpenKeys:
     def __init__(self, allowance: Allowance = UNLIMITED) -> None:
         self._requestor = lru_cache(maxsize=10_000)(partial(_open_requestor, allowance))
 
-    def identify(self, key: str) -> Requestor:
+    def remembered(self, key: str) -> Requestor:
         """The requestor named by *key*; raises KeyRefused."""
         return self._requestor(key)
 
-    def describe(self, _: str) -> None:
+    async def identify(self, key: str) -> Requestor:
+        """As `remembered`: there is nothing to read."""
+        return self._requestor(key)
+
+    async def describe(self, _: str) -> None:
         """None: nothing is stored of such a key."""
 
 

@@ -11,8 +11,8 @@ from content_gateway.cli.pin_removal import count_of, remove_all
 from content_gateway.cli.status_line import StatusLine
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import PinNotFound, StorageUnavailable
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.pins import SqlitePins
 from content_gateway.model.pins import Label
 from content_gateway.pins.pinning import Pinning
 from tests.ledgers import cid
@@ -71,7 +71,7 @@ async def test_it_ends_though_others_go_on_adding(pinning: Pinning) -> None:
     await asyncio.gather(adding, return_exceptions=True)
     for number in range(PINS):
         with pytest.raises(PinNotFound):
-            pinning.status("anna", cid(number))
+            await pinning.status("anna", cid(number))
 
 
 async def test_what_an_outage_cuts_off_goes_on_later(

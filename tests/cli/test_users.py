@@ -11,7 +11,7 @@ from content_gateway.cli import lockfile
 from content_gateway.cli.common import run
 from content_gateway.cli.which_ledger import has_ledger
 from content_gateway.errors import GatewayError
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.settings.model import Settings
 
 USER = 65_534  # nobody

@@ -16,12 +16,12 @@ from typing import Any, Final
 
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import PinNotFound
-from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.model.cid import Cid
 from content_gateway.pins.pinning import Pinning
 from content_gateway.settings.model import Settings
 from content_gateway.settings.sources import load
 from content_gateway.telemetry.logs import configure
+from content_gateway.wiring.ledgers import ledger_of
 from content_gateway.wiring.pins import wire_pins
 
 
@@ -87,9 +87,9 @@ class Watched:
 async def opened(settings: Settings, failpoint: Failpoint) -> AsyncIterator[Pinning]:
     """The running parts that keep pins, as the service wires them."""
     async with AsyncExitStack() as stack:
-        database = await stack.enter_async_context(LedgerDatabase(settings.ledger_path))
+        ledger = await stack.enter_async_context(ledger_of(settings))
         around: Any = lambda port: Watched(port, failpoint)  # noqa: E731 - a port is any
-        pins = await wire_pins(stack, settings, database, Denylist(None, None), around=around)
+        pins = await wire_pins(stack, settings, ledger, Denylist(None, None), around=around)
         if pins.blocks is not None:
             pins.blocks.collect()
         pins.reconciler.start()

@@ -17,8 +17,8 @@ import aiohttp
 import pytest
 
 from content_gateway.api_keys import OpenKeys
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.pins import SqlitePins
 from tests.backends.test_hostile_dags import empty_links
 from tests.ethereum.lookups import lookup
 from tests.fakes.ethereum import UNIVERSAL_RESOLVER, Ethereum, Revert
@@ -226,7 +226,7 @@ async def test_a_dag_of_links_that_lead_nowhere(tmp_path: Path, origin: Origin) 
 async def test_large_pages(tmp_path: Path) -> None:
     """Point 22: 150 lists at once of pins of 46 MB in all."""
     async with LedgerDatabase(tmp_path / "data" / "ledger.sqlite") as database:
-        await hold_large(SqlitePins(database, grace=0.0), OpenKeys().identify("me").id, 1_000)
+        await hold_large(SqlitePins(database, grace=0.0), OpenKeys().remembered("me").id, 1_000)
     settings = {"PINS__BACKEND": "ipfs-cluster", "IPFS_CLUSTER__URLS": '["http://127.0.0.1:9"]'}
     async with watched(tmp_path, settings) as service:
         async with service.others("beside large pages"):

@@ -154,7 +154,7 @@ async def stream(url: str, journal: Journal) -> None:
 
 async def die_at_random(data: Path, opened: Opened, seed: int) -> None:
     """Many lives of the real command that end in the middle of a stream of requests."""
-    journal = Journal(seed, lambda key: OpenKeys().identify(key).id)
+    journal = Journal(seed, lambda key: OpenKeys().remembered(key).id)
     async with opened() as world:
         for cid, content in journal.contents(ahead=1000 * AT_RANDOM):
             world.provide(cid, content)

@@ -11,6 +11,7 @@ from typing import Any
 from content_gateway.http.admin import AdminApi
 from content_gateway.http.limits import ClientLimits
 from content_gateway.http.server_state import SharedState
+from content_gateway.ledger.sqlite.ledger import SqliteLedger
 from content_gateway.settings.groups import AdminSettings
 from content_gateway.settings.sources import load
 from content_gateway.sqlite.searches import MAX_WAITING_SEARCHES
@@ -33,7 +34,10 @@ async def crowded(gateway: Application) -> AsyncIterator[None]:
         goes_on.wait(60)
 
     def search(number: int) -> asyncio.Task[None]:
-        return asyncio.create_task(gateway.ledger.search(held, requestor=f"tenant {number}"))
+        assert isinstance(gateway.ledger, SqliteLedger)
+        return asyncio.create_task(
+            gateway.ledger.database.search(held, requestor=f"tenant {number}")
+        )
 
     running = [search(number) for number in range(_THREADS)]
     for _ in running:

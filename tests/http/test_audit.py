@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.ledger.audit import search_audit
 from content_gateway.model.audit import AuditSearch
 from tests.revoked import revoke
 from tests.service import Service, running_service
@@ -30,8 +29,8 @@ async def issue(service: Service, name: str, *scopes: str) -> str:
 async def counted(service: Service) -> dict[tuple[str, str], int]:
     """How often each key was refused each code."""
     await service.gateway.activity.flush()
-    entries = await search_audit(service.gateway.ledger, AuditSearch())
-    names = {record.id: record.name for record in service.gateway.issued_keys.all()}
+    entries = await service.gateway.ledger.search_audit(AuditSearch())
+    names = {record.id: record.name for record in await service.gateway.issued_keys.all()}
     return {
         (names[entry.requestor], entry.detail): entry.number
         for entry in entries
@@ -69,7 +68,7 @@ async def test_the_last_use_of_a_key_is_noted(service: Service) -> None:
     await issue(service, "idle", "resolve")
     assert (await service.pin(CID, key=reader)).status == 403
     await service.gateway.activity.flush()
-    used, idle = service.gateway.issued_keys.all()
+    used, idle = await service.gateway.issued_keys.all()
     assert used.used_at is not None
     assert idle.used_at is None
 
@@ -80,7 +79,7 @@ async def test_pins_over_http_are_told(service: Service) -> None:
     assert (await service.pin(other, key=key)).status == 200
     assert (await service.pin(other, key=key)).status == 200
     assert (await service.ask("DELETE", f"/ipfs/pin/rm/{other}", key=key)).status == 200
-    entries = await search_audit(service.gateway.ledger, AuditSearch())
+    entries = await service.gateway.ledger.search_audit(AuditSearch())
     assert [(entry.action, entry.is_operator) for entry in entries] == [
         ("unpin", False),
         ("pin", False),

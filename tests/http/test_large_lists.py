@@ -8,8 +8,8 @@ from urllib.parse import quote
 import pytest
 
 from content_gateway.api_keys import OpenKeys
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.pins import SqlitePins
 from content_gateway.model.pins import Label
 from tests.http.held import EVERY_STATUS, V1, add, found
 from tests.http.large import LARGE, MIB, encoded, hold_large, sizes_of_lists
@@ -19,7 +19,7 @@ from tests.process import running
 from tests.service import Service, running_service
 
 PINS = 60
-ME = OpenKeys().identify("me").id
+ME = OpenKeys().remembered("me").id
 
 
 @pytest.fixture

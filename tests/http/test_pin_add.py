@@ -31,8 +31,8 @@ async def test_a_new_pin_is_confirmed(service: Service) -> None:
 async def test_the_timestamp_is_the_ledgers(service: Service) -> None:
     """What is answered is what is kept, to the millisecond."""
     answered = (await service.pin(V1)).json["result"]["timestamp"]
-    requestor = service.gateway.keys.identify("me").id
-    kept = service.gateway.pinning.status(requestor, Cid.parse(V1)).pin
+    requestor = (await service.gateway.keys.identify("me")).id
+    kept = (await service.gateway.pinning.status(requestor, Cid.parse(V1))).pin
     assert kept.timestamp == answered
 
 

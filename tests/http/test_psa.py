@@ -59,13 +59,13 @@ async def test_an_idle_service_waits_for_the_first_word(
         await service.pin(V1)
         await becomes(service, V1, "pinned")
     async with before(cluster, tmp_path / "another ledger") as service:
-        requestor = service.gateway.keys.identify("me").id
+        requestor = (await service.gateway.keys.identify("me")).id
         reconciler = service.gateway.reconciler
         await until(lambda: reconciler.is_idle)
         status = await service.gateway.pinning.describe(requestor, V1, NO_LABEL)
         assert status.state is ContentState.QUEUED
         assert await reconciler.first_outcome(Cid.parse(V1), 60.0)
-        assert service.gateway.pinning.status(requestor, Cid.parse(V1)).state == "pinned"
+        assert (await service.gateway.pinning.status(requestor, Cid.parse(V1))).state == "pinned"
 
 
 async def test_a_pin_is_accepted_while_the_backend_is_away(

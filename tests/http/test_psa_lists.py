@@ -16,7 +16,7 @@ from tests.waiting import eventually
 @pytest.fixture
 async def twelve(service: Service) -> list[Any]:
     """Twelve pins that are held, oldest first."""
-    requestor = service.gateway.keys.identify("me").id
+    requestor = (await service.gateway.keys.identify("me")).id
     for number in range(12):
         meta = {"parity": "odd" if number % 2 else "even", "number": str(number)}
         label = Label(f"Pin {number}", (), meta)
@@ -106,7 +106,7 @@ async def test_a_long_filter_is_no_long_path(service: Service) -> None:
 
 async def test_pages_by_before_neither_repeat_nor_skip(service: Service) -> None:
     """As clients do it: the `created` of the last one shown, while pins come and go."""
-    requestor = service.gateway.keys.identify("me").id
+    requestor = (await service.gateway.keys.identify("me")).id
 
     async def hold(name: str) -> None:
         await service.gateway.pinning.describe(requestor, cid_of(name), Label(name))

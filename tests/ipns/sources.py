@@ -80,7 +80,7 @@ class Memory:
     def __init__(self) -> None:
         self.kept: dict[IpnsName, StoredEntry] = {}
 
-    def load_ipns(self, name: IpnsName) -> StoredEntry | None:
+    async def load_ipns(self, name: IpnsName) -> StoredEntry | None:
         """What is stored."""
         return self.kept.get(name)
 

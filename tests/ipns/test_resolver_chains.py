@@ -70,9 +70,9 @@ async def test_paths_do_not_grow_without_end() -> None:
     resolver = resolver_of(source)
     assert await resolver.latest(first.name) is None
     assert await resolver.latest(second.name) is not None
-    progress = resolver.progress(resolver.begin(first.name).task.id)
+    progress = await resolver.progress((await resolver.begin(first.name)).task.id)
     await let_tasks_run()
-    progress = resolver.progress(progress.task.id)
+    progress = await resolver.progress(progress.task.id)
     assert progress.failure == "The path that it points at is too long."
     await resolver.close()
 
@@ -230,25 +230,27 @@ async def test_a_task_tells_how_it_went() -> None:
     name = chain(source, 2)
     source.hold()
     resolver = resolver_of(source, clock=clock)
-    started = resolver.begin(name)
+    started = await resolver.begin(name)
     assert (started.state, started.found) == ("pending", None)
     clock.pass_(1)
     await let_tasks_run()
-    assert resolver.progress(started.task.id).state == "pending"
+    assert (await resolver.progress(started.task.id)).state == "pending"
     source.release()
     await let_tasks_run()
-    assert resolver.progress(started.task.id).state == "pending"  # the next link of the chain
+    assert (
+        await resolver.progress(started.task.id)
+    ).state == "pending"  # the next link of the chain
     await let_tasks_run()
-    progress = resolver.progress(started.task.id)
+    progress = await resolver.progress(started.task.id)
     assert (progress.state, progress.found, progress.failure) == ("resolved", FIRST, None)
 
     clock.pass_(10)
     source.hold()
-    again = resolver.begin(name)
+    again = await resolver.begin(name)
     assert (again.state, again.found) == ("pending", FIRST)
     clock.pass_(1)
-    assert resolver.progress(again.task.id).found == FIRST
-    assert resolver.progress(again.task.id).state == "pending"
+    assert (await resolver.progress(again.task.id)).found == FIRST
+    assert (await resolver.progress(again.task.id)).state == "pending"
     await resolver.close()
 
 
@@ -264,9 +266,9 @@ async def test_a_task_that_failed_says_why(mishap: str) -> None:
         source.records[signer.name] = signer.record(data(Value=b"/swarm/abc"))
     source.down = mishap == "down"
     resolver = resolver_of(source)
-    started = resolver.begin(signer.name)
+    started = await resolver.begin(signer.name)
     await let_tasks_run()
-    progress = resolver.progress(started.task.id)
+    progress = await resolver.progress(started.task.id)
     assert (progress.state, progress.found) == ("failed", None)
     assert progress.failure is not None
     expected = {"down": "down", "none": "no", "spoilt": "not valid", "nowhere": "no CID"}
@@ -279,12 +281,12 @@ async def test_a_task_is_known_to_another_process() -> None:
     source, clock = Source(), Clock()
     name = chain(source, 1)
     one, other = resolver_of(source, clock=clock), resolver_of(source, clock=clock)
-    started = one.begin(name)
+    started = await one.begin(name)
     await let_tasks_run()
     clock.pass_(1)
-    assert other.progress(started.task.id).state == "pending"
+    assert (await other.progress(started.task.id)).state == "pending"
     await let_tasks_run()
-    assert other.progress(started.task.id).found == FIRST
+    assert (await other.progress(started.task.id)).found == FIRST
     await one.close()
     await other.close()
 
@@ -296,21 +298,21 @@ async def test_what_is_no_task_is_not_found(text: str) -> None:
     """An id that is malformed, or whose time is out of range."""
     resolver = resolver_of()
     with pytest.raises(TaskNotFound):
-        resolver.progress(text)
+        await resolver.progress(text)
 
 
 async def test_a_task_ends_after_an_hour() -> None:
     """An id with the name in another spelling is unknown."""
     clock = Clock()
     resolver = resolver_of(clock=clock)
-    task = resolver.begin(DOMAIN).task
+    task = (await resolver.begin(DOMAIN)).task
     with pytest.raises(TaskNotFound):
-        resolver.progress(task.id.upper())
+        await resolver.progress(task.id.upper())
     clock.pass_(3599)
-    resolver.progress(task.id)
+    await resolver.progress(task.id)
     clock.pass_(2)
     with pytest.raises(TaskNotFound):
-        resolver.progress(task.id)
+        await resolver.progress(task.id)
     await resolver.close()
 
 
@@ -332,7 +334,7 @@ async def test_a_chain_through_anything_blocked_is_blocked(blocked: str) -> None
     name = chain(source, 2)
     resolver = resolver_of(source, denylist=blocks)
     assert await resolver.latest(name) == FIRST
-    task = resolver.begin(name).task
+    task = (await resolver.begin(name)).task
     if blocked == "content":
         blocks.cids.add(FIRST.cid)
     else:
@@ -340,11 +342,11 @@ async def test_a_chain_through_anything_blocked_is_blocked(blocked: str) -> None
     with pytest.raises(Blocked):
         await resolver.latest(name)
     with pytest.raises(Blocked):
-        resolver.known(name)
+        await resolver.known(name)
     with pytest.raises(Blocked):
-        resolver.begin(name)
+        await resolver.begin(name)
     with pytest.raises(Blocked):
-        resolver.progress(task.id)
+        await resolver.progress(task.id)
     await resolver.close()
 
 

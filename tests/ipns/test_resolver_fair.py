@@ -51,12 +51,12 @@ class Street:
     def today(self) -> datetime:
         return NOW + timedelta(seconds=self._clock())
 
-    def flood(self, hog: str) -> list[str]:
+    async def flood(self, hog: str) -> list[str]:
         """Resolutions of names that hang, as many as are taken; the names."""
         names = [f"hang{number}.{hog}.org" for number in range(FLOOD)]
         for number, name in enumerate(names):
             try:
-                self.resolver.begin(IpnsName.parse(name), requestor=hog)
+                await self.resolver.begin(IpnsName.parse(name), requestor=hog)
             except Overloaded:
                 return names[:number]
         raise AssertionError("there is no bound")
@@ -72,7 +72,7 @@ async def tail(hogs: int) -> float:
     """The 99th percentile of the seconds of another's resolutions beside the hogs'."""
     street = Street()
     for number in range(hogs):
-        street.flood(f"hog{number}")
+        await street.flood(f"hog{number}")
     await asyncio.sleep(0)
     took = sorted([await street.seconds(f"n{number}.org", "quiet") for number in range(100)])
     await street.resolver.close()
@@ -90,10 +90,10 @@ def test_a_name_that_is_under_way_is_never_refused() -> None:
 
     async def run() -> None:
         street = Street()
-        taken = street.flood("hog")
+        taken = await street.flood("hog")
         await asyncio.sleep(0)
         for name in taken[0], taken[-1]:
-            progress = street.resolver.begin(IpnsName.parse(name), requestor="hog")
+            progress = await street.resolver.begin(IpnsName.parse(name), requestor="hog")
             assert progress.state == "pending"
         await street.resolver.close()
 
@@ -106,8 +106,8 @@ def test_who_joins_a_look_up_of_another_waits_in_its_own_turn() -> None:
     async def run() -> float:
         street = Street()
         for number in range(400):
-            street.resolver.begin(IpnsName.parse(f"hang{number}.org"), requestor="hog")
-        street.resolver.begin(IpnsName.parse("popular.org"), requestor="hog")
+            await street.resolver.begin(IpnsName.parse(f"hang{number}.org"), requestor="hog")
+        await street.resolver.begin(IpnsName.parse("popular.org"), requestor="hog")
         await asyncio.sleep(0)
         assert "popular.org" not in street.dns.asked
         took = await street.seconds("popular.org", "guest")
@@ -122,10 +122,10 @@ def test_who_has_waited_for_nothing_reads_that_it_is_us() -> None:
 
     async def run() -> None:
         street = Street(source_limit=3_600.0)  # whoever has a permit keeps it
-        taken = street.flood("hog")
-        last = street.resolver.begin(IpnsName.parse(taken[-1]), requestor="hog")
+        taken = await street.flood("hog")
+        last = await street.resolver.begin(IpnsName.parse(taken[-1]), requestor="hog")
         await asyncio.sleep(10)
-        progress = street.resolver.progress(last.task.id, requestor="guest")
+        progress = await street.resolver.progress(last.task.id, requestor="guest")
         assert progress.state == "failed"
         assert progress.failure == "Too many IPNS names are being looked up at once."
         assert taken[-1] not in street.dns.asked  # nor held back for the guest, who is asked now

@@ -9,10 +9,10 @@ import pytest
 
 from content_gateway.api_keys import IssuedKeys
 from content_gateway.errors import StorageUnavailable
-from content_gateway.ledger.api_keys import SqliteKeys
-from content_gateway.ledger.audit import AuditLog, search_audit
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
+from content_gateway.ledger.sqlite.api_keys import SqliteKeys
+from content_gateway.ledger.sqlite.audit import AuditLog, search_audit
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.pins import SqlitePins
 from content_gateway.model.audit import AuditAction, AuditEntry, AuditSearch
 from content_gateway.model.pins import NO_LABEL
 from tests.ledgers import Clock, cid

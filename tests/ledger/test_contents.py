@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pin_rows import STATUS, conditions_of
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.content_state import (
     BackendStatus,
     ContentState,
@@ -37,7 +37,7 @@ async def test_a_content_is_leased_once(world: World) -> None:
     parts = await asyncio.gather(*(world.lease(f"owner {n}", 3, 3) for n in range(20)))
     found = [number for part in parts for number in numbers(part)]
     assert sorted(found) == list(range(100))
-    assert not world.contents.any_due(quota(9))
+    assert not await world.contents.any_due(quota(9))
 
 
 async def test_a_lease_runs_out(world: World) -> None:
@@ -60,7 +60,7 @@ async def test_a_lease_is_extended(world: World) -> None:
         assert await world.lease("b") == []
     world.clock.now += LEASE + 1
     await world.contents.renew("b", items, LEASE)
-    assert world.contents.any_due(quota(9))
+    assert await world.contents.any_due(quota(9))
 
 
 async def test_first_tries_and_retries_have_shares(world: World) -> None:
@@ -121,12 +121,12 @@ async def test_a_lost_lease_writes_nothing(world: World) -> None:
     await world.contents.record_outcomes("slow", [(old, PINNED)])
     await world.contents.progress("slow", old, 1, 1)
     await world.contents.release("slow")
-    assert world.status(1).state is ContentState.QUEUED
+    assert (await world.status(1)).state is ContentState.QUEUED
     assert await world.lease("third") == []
     begun = await world.contents.begin("quick", new, LastRequest.PIN, None)
     assert begun is not None
     await world.contents.record_outcomes("quick", [(begun, PINNED)])
-    assert world.status(1).state is ContentState.PINNED
+    assert (await world.status(1)).state is ContentState.PINNED
 
 
 async def test_an_older_generation_stores_nothing(world: World) -> None:
@@ -137,10 +137,10 @@ async def test_an_older_generation_stores_nothing(world: World) -> None:
     assert begun is not None
     await world.ledger.remove("anna", cid(1))
     await world.promise(1)
-    assert not world.contents.any_due(quota(9))  # the worker still has its lease
+    assert not await world.contents.any_due(quota(9))  # the worker still has its lease
     assert await world.contents.begin("a", item, LastRequest.PIN, None) is None
     await world.record(PINNED, begun)
-    assert world.status(1).state is ContentState.QUEUED
+    assert (await world.status(1)).state is ContentState.QUEUED
     (again,) = await world.lease("b")
     assert again.generation > begun.generation
     assert (again.last_request, again.is_held, again.attempts) == (LastRequest.PIN, True, 0)
@@ -194,8 +194,8 @@ async def test_a_new_pin_keeps_what_was_seen_to_be_gone(world: World) -> None:
     (item,) = await world.lease()
     await world.promise(1)
     await world.record(Outcome(Event.SEEN_ABSENT, None), item)
-    assert world.status(1).state is ContentState.QUEUED
-    assert world.contents.any_due(quota(9))
+    assert (await world.status(1)).state is ContentState.QUEUED
+    assert await world.contents.any_due(quota(9))
 
 
 async def test_what_is_sent_is_known_before(world: World) -> None:
@@ -249,10 +249,10 @@ async def test_progress_is_kept_and_begins_again(world: World) -> None:
     await world.promise(1)
     (item,) = await world.lease()
     await world.contents.progress("a", item, 3, 4096)
-    now = world.status(1)
+    now = await world.status(1)
     assert (now.state, now.blocks, now.size) == (ContentState.PINNING, 3, 4096)
     await world.contents.begin("a", item, LastRequest.PIN, None)
-    assert (world.status(1).blocks, world.status(1).size) == (0, 0)
+    assert ((await world.status(1)).blocks, (await world.status(1)).size) == (0, 0)
 
 
 async def test_an_outage_keeps_what_was_seen_before(world: World) -> None:
@@ -263,7 +263,7 @@ async def test_an_outage_keeps_what_was_seen_before(world: World) -> None:
     await world.record(seen, item)
     (item,) = await world.lease()
     await world.record(Outcome(None, 5.0, None, "away"), item)
-    now = world.status(1)
+    now = await world.status(1)
     assert (now.replicas, now.wanted, now.error) == (1, 3, "away")
     assert now.state is ContentState.PINNING
 
@@ -278,7 +278,7 @@ async def test_a_peer_that_gives_no_time_said_it_when_it_was_heard(world: World)
     seen = BackendStatus(TrackerStatus.PINNED, 2, 2, peers)
     await world.record(Outcome(Event.SEEN_PINNED, None, seen), item)
     record_answer = datetime.fromtimestamp(world.clock.now, UTC)
-    assert [peer.at for peer in world.status(1).peers] == [since, record_answer]
+    assert [peer.at for peer in (await world.status(1)).peers] == [since, record_answer]
 
 
 async def test_waiting_contents_can_be_triggered(world: World) -> None:
@@ -287,7 +287,7 @@ async def test_waiting_contents_can_be_triggered(world: World) -> None:
     items = await world.lease()
     await world.record(Outcome(None, 300.0), *items)
     await world.ledger.remove("anna", cid(2))
-    assert not world.contents.any_due(quota(9))
+    assert not await world.contents.any_due(quota(9))
     await world.contents.expedite()
     assert sorted(numbers(await world.lease())) == [1, 3]
 
@@ -317,16 +317,16 @@ async def test_what_is_promised_is_taken_out_of_a_queue_only_where_that_is_said(
 
 async def test_whoever_has_something_waiting_is_in_line(world: World) -> None:
     """Some of them are enough; who has nothing to wait for is not."""
-    assert world.contents.waiting_requestors(2) == []
+    assert await world.contents.waiting_requestors(2) == []
     await world.promise(1, 2)
-    (one,) = world.contents.waiting_requestors(2)
+    (one,) = await world.contents.waiting_requestors(2)
     await world.promise(3, who="ben")
     assert (
-        len(world.contents.waiting_requestors(2))
-        == len(set(world.contents.waiting_requestors(9)))
+        len(await world.contents.waiting_requestors(2))
+        == len(set(await world.contents.waiting_requestors(9)))
         == 2
     )
-    assert world.contents.waiting_requestors(1) == [one]
+    assert await world.contents.waiting_requestors(1) == [one]
 
 
 # How it is read.
@@ -361,7 +361,7 @@ async def test_reading_uses_an_index(tmp_path: Path, what: str, wanted: str, unw
         database.read(lambda c: c.set_trace_callback(statements.append))
         match what:
             case "any_due":
-                contents.any_due(quota(9))
+                await contents.any_due(quota(9))
             case "lease":
                 await contents.lease("a", 1.0, quota(5))
             case "lease releases":
@@ -375,7 +375,7 @@ async def test_reading_uses_an_index(tmp_path: Path, what: str, wanted: str, unw
             case "holds":
                 ledger.holds("anna", cid(1))
             case "status":
-                ledger.status("anna", cid(1))
+                await ledger.status("anna", cid(1))
             case "remove":
                 await ledger.remove("anna", cid(1))
             case "list":

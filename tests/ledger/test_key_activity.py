@@ -6,10 +6,10 @@ import pytest
 
 from content_gateway.api_keys import IssuedKeys, mint
 from content_gateway.errors import KeyRefused
-from content_gateway.ledger.api_keys import SqliteKeys
-from content_gateway.ledger.audit import AuditLog, search_audit
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.key_activity import SqliteKeyActivity
+from content_gateway.ledger.sqlite.api_keys import SqliteKeys
+from content_gateway.ledger.sqlite.audit import AuditLog, search_audit
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.key_activity import SqliteKeyActivity
 from content_gateway.model.audit import AuditSearch
 from tests.revoked import revoke
 
@@ -43,10 +43,10 @@ async def test_the_last_use_is_known_to_the_minute(database: LedgerDatabase, day
     created = await keys.create("used", ["pin"], None)
     assert created is not None
     await keys.create("unused", ["pin"], None)
-    keys.identify(created[0])
-    assert [record.used_at for record in keys.all()] == [None, None]
+    await keys.identify(created[0])
+    assert [record.used_at for record in await keys.all()] == [None, None]
     await activity.flush()
-    assert [record.used_at for record in keys.all()] == [START.replace(second=0), None]
+    assert [record.used_at for record in await keys.all()] == [START.replace(second=0), None]
 
 
 async def test_a_clean_stop_writes_what_was_noted(database: LedgerDatabase, day: Day) -> None:
@@ -54,10 +54,10 @@ async def test_a_clean_stop_writes_what_was_noted(database: LedgerDatabase, day:
     async with SqliteKeyActivity(database, AuditLog(100), today=day) as activity:
         created = await IssuedKeys(keys, activity=activity).create("team", ["pin"], None)
         assert created is not None
-        IssuedKeys(keys, activity=activity).identify(created[0])
+        await IssuedKeys(keys, activity=activity).identify(created[0])
         activity.refused("anna", "blocked")
-        assert keys.all()[0].used_at is None
-    assert keys.all()[0].used_at is not None
+        assert (await keys.all())[0].used_at is None
+    assert (await keys.all())[0].used_at is not None
     assert len(await counted(database)) == 1
 
 
@@ -125,6 +125,6 @@ async def test_a_key_that_is_known_and_refused_is_told(database: LedgerDatabase,
     await revoke(keys, "gone")
     for key in (gone[0], short[0], mint()):
         with pytest.raises(KeyRefused):
-            keys.identify(key)
+            await keys.identify(key)
     await activity.flush()
     assert {detail for _, detail, _, _ in await counted(database)} == {"key-revoked", "key-expired"}

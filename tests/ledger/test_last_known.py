@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from content_gateway.ipns.record import verify
-from content_gateway.ledger.last_known import StoreLimits
+from content_gateway.ledger.sqlite.last_known import StoreLimits
 from content_gateway.model.cid import Cid
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import (
@@ -51,9 +51,9 @@ async def test_every_answer_comes_back_as_it_was(
     resolved = Resolved(Records(wallet, content, is_owner), AT)
     async with opened(tmp_path) as known:
         known.store("site.eth", ETHEREUM, resolved)
-        assert known.load("site.eth", ETHEREUM) == resolved
+        assert await known.load("site.eth", ETHEREUM) == resolved
     async with opened(tmp_path) as known:
-        assert known.load("site.eth", ETHEREUM) == resolved
+        assert await known.load("site.eth", ETHEREUM) == resolved
 
 
 async def test_each_coin_has_its_own_answer(tmp_path: Path) -> None:
@@ -64,12 +64,12 @@ async def test_each_coin_has_its_own_answer(tmp_path: Path) -> None:
             known.store("site.eth", coin, Resolved(Records(f"address of {coin}"), AT))
     async with opened(tmp_path) as known:
         for coin in coins:
-            assert known.load("site.eth", coin) == Resolved(Records(f"address of {coin}"), AT)
-        assert known.load("site.eth", CoinType(2)) is None
+            assert await known.load("site.eth", coin) == Resolved(Records(f"address of {coin}"), AT)
+        assert await known.load("site.eth", CoinType(2)) is None
         known.store("site.eth", BITCOIN, None)
     async with opened(tmp_path) as known:
-        assert known.load("site.eth", BITCOIN) is None
-        assert known.load("site.eth", ETHEREUM) is not None
+        assert await known.load("site.eth", BITCOIN) is None
+        assert await known.load("site.eth", ETHEREUM) is not None
 
 
 @pytest.mark.parametrize("name", ["nobody.eth", "", "' OR 1=1 --", "\U0001f984.eth", "a\0b.eth"])
@@ -77,11 +77,11 @@ async def test_what_was_never_stored_is_not_known(tmp_path: Path, name: str) -> 
     """Whatever the name looks like; and once stored it is known under that name alone."""
     async with opened(tmp_path) as known:
         known.store("site.eth", ETHEREUM, Resolved(ALICE, AT))
-        assert known.load(name, ETHEREUM) is None
+        assert await known.load(name, ETHEREUM) is None
         known.store(name, ETHEREUM, Resolved(BOB, AT))
     async with opened(tmp_path) as known:
-        assert known.load(name, ETHEREUM) == Resolved(BOB, AT)
-        assert known.load("site.eth", ETHEREUM) == Resolved(ALICE, AT)
+        assert await known.load(name, ETHEREUM) == Resolved(BOB, AT)
+        assert await known.load("site.eth", ETHEREUM) == Resolved(ALICE, AT)
 
 
 async def test_what_is_gone_is_forgotten(tmp_path: Path) -> None:
@@ -92,14 +92,14 @@ async def test_what_is_gone_is_forgotten(tmp_path: Path) -> None:
         known.store("other.eth", ETHEREUM, Resolved(ALICE, AT))
         known.store_ipns(SIGNER.name, StoredEntry("/ipfs/x", AT))
     async with opened(tmp_path) as known:
-        assert known.load("site.eth", ETHEREUM) is None
+        assert await known.load("site.eth", ETHEREUM) is None
         known.store("other.eth", ETHEREUM, None)
         known.store_ipns(SIGNER.name, None)
-        assert known.load("other.eth", ETHEREUM) is None
-        assert known.load_ipns(SIGNER.name) is None
+        assert await known.load("other.eth", ETHEREUM) is None
+        assert await known.load_ipns(SIGNER.name) is None
     async with opened(tmp_path) as known:
-        assert known.load("other.eth", ETHEREUM) is None
-        assert known.load_ipns(SIGNER.name) is None
+        assert await known.load("other.eth", ETHEREUM) is None
+        assert await known.load_ipns(SIGNER.name) is None
 
 
 async def test_it_is_written_while_the_service_runs(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ async def test_a_later_answer_replaces_an_earlier_one(tmp_path: Path) -> None:
         later = Resolved(Records(None, CONTENTS[4]), AT + timedelta(seconds=1))
         known.store("site.eth", ETHEREUM, later)
     async with opened(tmp_path) as known:
-        assert known.load("site.eth", ETHEREUM) == later
+        assert await known.load("site.eth", ETHEREUM) == later
 
 
 async def test_a_process_that_writes_late_does_not_undo_what_another_stored(
@@ -147,8 +147,8 @@ async def test_a_process_that_writes_late_does_not_undo_what_another_stored(
         slow.store("site.eth", ETHEREUM, older)
         slow.store_ipns(SIGNER.name, StoredEntry("/ipfs/old", AT))
     async with opened(tmp_path) as known:
-        assert known.load("site.eth", ETHEREUM) == newer
-        assert known.load_ipns(SIGNER.name) == newer_link
+        assert await known.load("site.eth", ETHEREUM) == newer
+        assert await known.load_ipns(SIGNER.name) == newer_link
 
 
 async def test_a_late_absence_does_not_undo_what_another_stored(tmp_path: Path) -> None:
@@ -164,8 +164,8 @@ async def test_a_late_absence_does_not_undo_what_another_stored(tmp_path: Path) 
             quick.store("site.eth", ETHEREUM, newer)
             quick.store_ipns(SIGNER.name, StoredEntry("/ipfs/new", newer.at))
     async with opened(tmp_path) as known:
-        assert known.load("site.eth", ETHEREUM) == newer
-        assert known.load_ipns(SIGNER.name) is not None
+        assert await known.load("site.eth", ETHEREUM) == newer
+        assert await known.load_ipns(SIGNER.name) is not None
 
 
 async def test_a_clock_that_was_wrong_does_not_bar_the_truth(tmp_path: Path) -> None:
@@ -180,9 +180,9 @@ async def test_a_clock_that_was_wrong_does_not_bar_the_truth(tmp_path: Path) -> 
         known.store("gone.eth", ETHEREUM, None)
         known.store_ipns(SIGNER.name, StoredEntry("/ipfs/new", AT))
     async with opened(tmp_path) as known:
-        assert known.load("site.eth", ETHEREUM) == Resolved(BOB, AT)
-        assert known.load("gone.eth", ETHEREUM) is None
-        assert known.load_ipns(SIGNER.name) == StoredEntry("/ipfs/new", AT)
+        assert await known.load("site.eth", ETHEREUM) == Resolved(BOB, AT)
+        assert await known.load("gone.eth", ETHEREUM) is None
+        assert await known.load_ipns(SIGNER.name) == StoredEntry("/ipfs/new", AT)
 
 
 # -- links ----------------------------------------------------------------------------------
@@ -204,10 +204,10 @@ async def test_every_link_comes_back_as_it_was(tmp_path: Path, link: StoredEntry
     """Of a key with its record, of a domain with its TTL."""
     async with opened(tmp_path) as known:
         known.store_ipns(SIGNER.name, link)
-        assert known.load_ipns(SIGNER.name) == link
+        assert await known.load_ipns(SIGNER.name) == link
     async with opened(tmp_path) as known:
-        assert known.load_ipns(SIGNER.name) == link
-        assert known.load_ipns(IpnsName.parse("app.uniswap.org")) is None
+        assert await known.load_ipns(SIGNER.name) == link
+        assert await known.load_ipns(IpnsName.parse("app.uniswap.org")) is None
 
 
 @pytest.mark.parametrize("sequence", [0, 2**31, 2**63 - 1])
@@ -217,7 +217,7 @@ async def test_the_largest_sequences_are_kept(tmp_path: Path, sequence: int) -> 
     async with opened(tmp_path) as known:
         known.store_ipns(SIGNER.name, StoredEntry("/ipfs/x", AT, record))
     async with opened(tmp_path) as known:
-        link = known.load_ipns(SIGNER.name)
+        link = await known.load_ipns(SIGNER.name)
     assert link is not None
     assert link.record is not None
     assert verify(SIGNER.name, link.record, NOW).sequence == sequence
@@ -229,7 +229,7 @@ async def test_the_largest_sequences_are_kept(tmp_path: Path, sequence: int) -> 
 async def test_another_process_that_writes_is_heard(tmp_path: Path) -> None:
     """What is not in memory is read from the database as it is now."""
     async with opened(tmp_path) as here, opened(tmp_path) as there:
-        assert here.load("site.eth", ETHEREUM) is None
+        assert await here.load("site.eth", ETHEREUM) is None
         there.store("site.eth", ETHEREUM, Resolved(ALICE, AT))
         await wait_for_rows(tmp_path, 1)
-        assert here.load("site.eth", ETHEREUM) == Resolved(ALICE, AT)
+        assert await here.load("site.eth", ETHEREUM) == Resolved(ALICE, AT)

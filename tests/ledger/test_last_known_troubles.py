@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import structlog
 
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.last_known import SqliteLastKnown, StoreLimits
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.last_known import SqliteLastKnown, StoreLimits
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import Resolved, StoredEntry
 from content_gateway.model.wallet import ETHEREUM
@@ -44,12 +44,14 @@ async def test_a_locked_database_is_written_when_it_is_free(tmp_path: Path) -> N
             known.store_ipns(DOMAIN, StoredEntry("/ipfs/x", AT))
             await until_logged(logs, "last known answers were not written")
             known.store("site.eth", ETHEREUM, Resolved(BOB, AT + timedelta(seconds=1)))
-            assert known.load("site.eth", ETHEREUM) == Resolved(BOB, AT + timedelta(seconds=1))
-            assert known.load("other.eth", ETHEREUM) is None
+            assert await known.load("site.eth", ETHEREUM) == Resolved(
+                BOB, AT + timedelta(seconds=1)
+            )
+            assert await known.load("other.eth", ETHEREUM) is None
         await wait_for_rows(tmp_path, 1)
     async with opened(tmp_path) as known:
-        assert known.load("site.eth", ETHEREUM) == Resolved(BOB, AT + timedelta(seconds=1))
-        assert known.load_ipns(DOMAIN) is not None
+        assert await known.load("site.eth", ETHEREUM) == Resolved(BOB, AT + timedelta(seconds=1))
+        assert await known.load_ipns(DOMAIN) is not None
 
 
 async def test_a_database_that_stays_locked_does_not_hold_up_the_stop(tmp_path: Path) -> None:
@@ -79,7 +81,7 @@ async def test_a_full_disk_is_survived(tmp_path: Path) -> None:
             for number in range(500):
                 known.store(f"{number}.eth", ETHEREUM, Resolved(ALICE, AT))
             await until_logged(logs, "last known answers were not written")
-        assert known.load("499.eth", ETHEREUM) == Resolved(ALICE, AT)
+        assert await known.load("499.eth", ETHEREUM) == Resolved(ALICE, AT)
         await database.write(pages(1_000_000))
         await wait_for_rows(tmp_path, 500)
 
@@ -92,11 +94,11 @@ async def test_what_cannot_be_read_is_not_known(tmp_path: Path) -> None:
     ):
         await database.write(lambda db: db.execute("DROP TABLE resolutions"))
         await database.write(lambda db: db.execute("DROP TABLE ipns"))
-        assert known.load("site.eth", ETHEREUM) is None
-        assert known.load_ipns(DOMAIN) is None
+        assert await known.load("site.eth", ETHEREUM) is None
+        assert await known.load_ipns(DOMAIN) is None
         known.store("site.eth", ETHEREUM, Resolved(ALICE, AT))
-        assert known.load("site.eth", ETHEREUM) == Resolved(ALICE, AT)
-    assert known.load("other.eth", ETHEREUM) is None
+        assert await known.load("site.eth", ETHEREUM) == Resolved(ALICE, AT)
+    assert await known.load("other.eth", ETHEREUM) is None
 
 
 @pytest.mark.parametrize(
@@ -123,16 +125,16 @@ async def test_a_row_that_nobody_can_read_is_not_known(
         db.execute(f"UPDATE {table} SET {column} = ?", (value,))
     async with opened(tmp_path) as known:
         with structlog.testing.capture_logs() as logs:
-            assert (known.load("site.eth", ETHEREUM) is None) == (table == "resolutions")
-            assert (known.load_ipns(DOMAIN) is None) == (table == "ipns")
+            assert (await known.load("site.eth", ETHEREUM) is None) == (table == "resolutions")
+            assert (await known.load_ipns(DOMAIN) is None) == (table == "ipns")
         assert [entry["key"] for entry in logs] == [
             "site.eth" if table == "resolutions" else DOMAIN.text
         ]
         known.store("site.eth", ETHEREUM, Resolved(BOB, later))
         known.store_ipns(DOMAIN, StoredEntry("/ipfs/y", later))
     async with opened(tmp_path) as known:
-        assert known.load("site.eth", ETHEREUM) == Resolved(BOB, later)
-        assert known.load_ipns(DOMAIN) == StoredEntry("/ipfs/y", later)
+        assert await known.load("site.eth", ETHEREUM) == Resolved(BOB, later)
+        assert await known.load_ipns(DOMAIN) == StoredEntry("/ipfs/y", later)
 
 
 async def test_what_cannot_be_written_stands_in_nobodys_way(tmp_path: Path) -> None:
@@ -157,8 +159,8 @@ async def test_what_waits_to_be_written_is_bounded(tmp_path: Path) -> None:
             known.store_ipns(IpnsName.parse(f"{number}.example"), StoredEntry("/ipfs/x", AT))
         known.store("1.eth", ETHEREUM, Resolved(BOB, AT))
         known.store("2.eth", ETHEREUM, None)
-        assert known.load("1.eth", ETHEREUM) == Resolved(BOB, AT)
-        assert known.load("3.eth", ETHEREUM) is None
+        assert await known.load("1.eth", ETHEREUM) == Resolved(BOB, AT)
+        assert await known.load("3.eth", ETHEREUM) is None
     await wait_for_rows(tmp_path, 2)
     await wait_for_rows(tmp_path, 3, table="ipns")
 
@@ -174,10 +176,10 @@ async def test_the_oldest_answers_give_way(tmp_path: Path) -> None:
         await wait_for_rows(tmp_path, 10)
         await wait_for_rows(tmp_path, 5, table="ipns")
     async with opened(tmp_path, bounds) as known:
-        assert known.load("49.eth", ETHEREUM) is None
-        assert known.load("50.eth", ETHEREUM) is not None
-        assert known.load_ipns(IpnsName.parse("54.example")) is None
-        assert known.load_ipns(IpnsName.parse("55.example")) is not None
+        assert await known.load("49.eth", ETHEREUM) is None
+        assert await known.load("50.eth", ETHEREUM) is not None
+        assert await known.load_ipns(IpnsName.parse("54.example")) is None
+        assert await known.load_ipns(IpnsName.parse("55.example")) is not None
 
 
 async def test_answers_of_one_moment_are_pruned_to_the_number(tmp_path: Path) -> None:

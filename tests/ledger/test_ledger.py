@@ -9,11 +9,11 @@ import pytest
 
 from content_gateway.api_keys import IssuedKeys
 from content_gateway.errors import KeyRefused
-from content_gateway.ledger.additions import MAX_ROWS, next_moment
-from content_gateway.ledger.api_keys import SqliteKeys
-from content_gateway.ledger.contents import SqliteWorkQueue
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
+from content_gateway.ledger.sqlite.additions import MAX_ROWS, next_moment
+from content_gateway.ledger.sqlite.api_keys import SqliteKeys
+from content_gateway.ledger.sqlite.contents import SqliteWorkQueue
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.pins import SqlitePins
 from content_gateway.model.backlog import PENDING
 from content_gateway.model.content_state import (
     BackendStatus,
@@ -110,7 +110,7 @@ async def test_labels_are_kept_letter_by_letter(world: World, name: str, is_know
         await world.promise(1, who="ben")
     pin = await add(world.ledger, 1, label=label)
     assert pin.label == label
-    assert world.status(1).pin == pin
+    assert (await world.status(1)).pin == pin
 
 
 # Moments.
@@ -273,7 +273,7 @@ async def test_the_last_removal_releases_the_content(world: World) -> None:
     assert world.states() == {1: "queued"}
     assert await world.ledger.remove("ben", cid(1)) is Removal.RELEASED
     assert world.states() == {1: "unpinning"}
-    assert world.ledger.status("ben", cid(1)) is None
+    assert await world.ledger.status("ben", cid(1)) is None
 
 
 async def test_a_released_content_waits_for_the_grace_period(world: World) -> None:
@@ -283,7 +283,7 @@ async def test_a_released_content_waits_for_the_grace_period(world: World) -> No
     world.clock.now += GRACE - 0.1
     assert await world.lease() == []
     world.clock.now += 0.2
-    assert world.contents.any_due(quota(9))
+    assert await world.contents.any_due(quota(9))
     (item,) = await world.lease()
     assert (item.state, item.is_held) == (ContentState.UNPINNING, False)
 
@@ -298,7 +298,7 @@ async def test_a_new_pin_ends_the_grace_period(world: World) -> None:
     (item,) = await world.lease(retries=0)
     assert (item.state, item.attempts, item.status_checks) == (ContentState.QUEUED, 0, 0)
     assert item.generation > before.generation
-    status = world.ledger.status("ben", cid(1))
+    status = await world.ledger.status("ben", cid(1))
     assert status is not None
     assert status.error is None
 
@@ -307,9 +307,9 @@ async def test_somebody_who_asks_for_what_failed_is_not_kept_waiting(world: Worl
     """A second requestor of a content in a long backoff makes it due now."""
     await world.promise(1)
     await seen(world.contents, Event.SEEN_FAILED, again_in=600.0)
-    assert not world.contents.any_due(quota(9))
+    assert not await world.contents.any_due(quota(9))
     await world.promise(1, who="ben")
-    assert world.contents.any_due(quota(9))
+    assert await world.contents.any_due(quota(9))
 
 
 async def test_what_failed_is_listed_and_is_no_backlog(world: World) -> None:
@@ -326,7 +326,7 @@ async def test_a_pinned_content_is_not_asked_for_again(world: World) -> None:
     await world.promise(1)
     await seen(world.contents, Event.SEEN_PINNED)
     await world.promise(1, who="ben")
-    assert not world.contents.any_due(quota(9))
+    assert not await world.contents.any_due(quota(9))
 
 
 # Searching.
@@ -440,10 +440,10 @@ async def test_status_tells_what_was_seen(world: World) -> None:
     """Replicas, reasons and attempts of the last status check, and when the next one is."""
     await world.promise(1)
     (item,) = await world.lease()
-    assert world.status(1).next_at is None  # it is under way
+    assert (await world.status(1)).next_at is None  # it is under way
     failed = BackendStatus(TrackerStatus.FAILED, 1, 3, reason="no")
     await world.record(Outcome(Event.SEEN_FAILED, 10.0, failed, "no", attempted=True), item)
-    status = world.status(1)
+    status = await world.status(1)
     assert (status.state, status.replicas, status.wanted) == (ContentState.FAILED, 1, 3)
     assert (status.error, status.attempts) == ("no", 1)
     assert status.next_at is not None
@@ -470,8 +470,8 @@ async def test_origins_are_those_of_the_newest_pins(ledger: SqlitePins, clock: C
         await ledger.add(f"{number}", cid(1), "x", Label(origins=(f"/{number}/a", f"/{number}/b")))
         await ledger.add(f"other {number}", cid(1), "x", NO_LABEL)
     await ledger.add("anna", cid(2), "x", Label(origins=("/z",)))
-    assert ledger.origins(cid(1)) == [[f"/{n}/a", f"/{n}/b"] for n in range(29, 9, -1)]
-    assert ledger.origins(cid(3)) == []
+    assert await ledger.origins(cid(1)) == [[f"/{n}/a", f"/{n}/b"] for n in range(29, 9, -1)]
+    assert await ledger.origins(cid(3)) == []
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))

@@ -11,10 +11,10 @@ import pytest
 from content_gateway.api_keys import IssuedKeys, hashed, mint
 from content_gateway.codecs.timestamps import microseconds
 from content_gateway.errors import KeyRefused, WrongSettings
-from content_gateway.ledger.api_keys import SqliteKeys
-from content_gateway.ledger.contents import SqliteWorkQueue
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
+from content_gateway.ledger.sqlite.api_keys import SqliteKeys
+from content_gateway.ledger.sqlite.contents import SqliteWorkQueue
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.pins import SqlitePins
 from content_gateway.model.content_state import ContentState
 from content_gateway.model.pins import NO_LABEL, Match, Search
 from tests.ledgers import as_it_is, cid, quota
@@ -27,7 +27,7 @@ STATES = ("queued", "pinning", "pinned", "failed")
 def old(tmp_path: Path) -> Path:
     """A ledger as version 0.1 left it: forty contents, two requestors, one lease."""
     path = tmp_path / "ledger.sqlite"
-    scripts = resources.files("content_gateway.ledger").joinpath("migrations")
+    scripts = resources.files("content_gateway.ledger.sqlite").joinpath("migrations")
     with closing(sqlite3.connect(path)) as connection:
         for name in ("0001_ledger.sql", "0002_last_known.sql"):
             connection.executescript(scripts.joinpath(name).read_text())
@@ -77,7 +77,7 @@ async def test_every_content_is_where_it_was(database: LedgerDatabase) -> None:
     ledger, contents = SqlitePins(database, grace=60.0), SqliteWorkQueue(database)
     assert (await contents.counts()) == {ContentState(state): 10 for state in STATES}
     for number in range(40):
-        status = ledger.status("anna", cid(number))
+        status = await ledger.status("anna", cid(number))
         assert status is not None
         assert (status.state, status.attempts) == (STATES[number % 4], number % 5)
         assert status.error == ("why" if number % 4 == 3 else None)
@@ -118,7 +118,7 @@ async def test_names_are_folded_for_searches(tmp_path: Path) -> None:
     """Those that were kept before names were folded are found like new ones, whatever their case;
     what is folded already is not kept twice."""
     path = tmp_path / "ledger.sqlite"
-    scripts = resources.files("content_gateway.ledger").joinpath("migrations")
+    scripts = resources.files("content_gateway.ledger.sqlite").joinpath("migrations")
     names = ["Straße", "strasse", "ЖУК", None]
     with closing(sqlite3.connect(path)) as connection:
         for step in sorted(step.name for step in scripts.iterdir())[:7]:
@@ -156,7 +156,7 @@ async def test_keys_are_kept_and_revoked_names_become_free(tmp_path: Path) -> No
     """A key that was issued before names could be given out again lets in as it did, for the same
     requestor; the name of one that was revoked is free."""
     path = tmp_path / "ledger.sqlite"
-    scripts = resources.files("content_gateway.ledger").joinpath("migrations")
+    scripts = resources.files("content_gateway.ledger.sqlite").joinpath("migrations")
     made = {name: mint() for name in ("living", "revoked")}
     with closing(sqlite3.connect(path)) as connection:
         connection.create_function("casefold", 1, str.casefold)
@@ -172,11 +172,11 @@ async def test_keys_are_kept_and_revoked_names_become_free(tmp_path: Path) -> No
         connection.commit()
     async with LedgerDatabase(path) as database:
         keys = IssuedKeys(SqliteKeys(database))
-        requestor = keys.identify(made["living"])
+        requestor = await keys.identify(made["living"])
         assert (requestor.id, requestor.scopes) == ("key_living", frozenset({"pin"}))
         with pytest.raises(KeyRefused):
-            keys.identify(made["revoked"])
-        assert [(record.name, record.used_at) for record in keys.all()] == [
+            await keys.identify(made["revoked"])
+        assert [(record.name, record.used_at) for record in await keys.all()] == [
             ("living", None),
             ("revoked", None),
         ]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.content_state import (
     Event,
     LeaseQuota,
@@ -77,10 +77,10 @@ async def test_a_requestor_whose_share_is_used_up_is_passed_over(world: World) -
     first = await lease(world, 12)
     assert len(first) == 8
     used_up = LeaseQuota(4, 4, 4, 4, held=[(item.requestor, item.queue) for item in first])
-    assert not world.contents.any_due(used_up)
+    assert not await world.contents.any_due(used_up)
     assert await world.contents.lease("a", LEASE, used_up) == []
     await world.promise(*range(500, 600), who="ben")
-    assert world.contents.any_due(used_up)
+    assert await world.contents.any_due(used_up)
     items = await world.contents.lease("a", LEASE, used_up)
     assert len(items) == 3
     assert all(number >= 500 for number in numbers(items))

@@ -176,7 +176,7 @@ class Sources:
         try:
             resolution = await directory.resolve(DomainName.parse("site.eth"), force_refresh=True)
             await let_tasks_run()
-            final = resolver.known(self.name)
+            final = await resolver.known(self.name)
         finally:
             await resolver.close()
         outcome = Outcome(200, json.loads(resolution_body(resolution)))

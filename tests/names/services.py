@@ -101,7 +101,7 @@ class Ipns:
             self.refreshed.append(name)
         return self.paths.get(name)
 
-    def known(self, name: IpnsName) -> IpfsPath | None:
+    async def known(self, name: IpnsName) -> IpfsPath | None:
         """The last path, without asking; raises Blocked."""
         self._check()
         return self.paths.get(name)
@@ -117,7 +117,7 @@ class Memory:
     def __init__(self) -> None:
         self.kept: dict[tuple[str, CoinType], Resolved] = {}
 
-    def load(self, domain: str, coin: CoinType) -> Resolved | None:
+    async def load(self, domain: str, coin: CoinType) -> Resolved | None:
         """What is stored."""
         return self.kept.get((domain, coin))
 

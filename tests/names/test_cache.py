@@ -40,14 +40,14 @@ def store(cache: Cache, clock: Clock, records: Records | None = ALICE) -> Cached
         (3600, False, False, False),
     ],
 )
-def test_an_answer_passes_through_four_ages(
+async def test_an_answer_passes_through_four_ages(
     clock: Clock, age: float, is_fresh: bool, revalidating: bool, if_error: bool
 ) -> None:
     """Fresh, stale while revalidating, stale if there is an error, too old; to the moment."""
     cache = cache_of(clock)
     store(cache, clock)
     clock.pass_(age)
-    entry = cache.get(SITE)
+    entry = await cache.load(SITE)
     assert entry is not None
     assert (clock() < entry.ask_again_at) == is_fresh == (cache.staleness(entry) is None)
     assert cache.serves_while_revalidating(entry) == revalidating
@@ -71,7 +71,7 @@ def test_staleness_tells_age_and_delay(clock: Clock) -> None:
     assert cache.staleness(entry) == Staleness(timedelta(seconds=1000), timedelta(seconds=700))
 
 
-def test_what_is_stored_replaces_what_was_known(clock: Clock) -> None:
+async def test_what_is_stored_replaces_what_was_known(clock: Clock) -> None:
     """Absence included, in memory and in the database."""
     memory = Memory()
     cache = cache_of(clock, memory)
@@ -81,7 +81,7 @@ def test_what_is_stored_replaces_what_was_known(clock: Clock) -> None:
     assert memory.kept[SITE] == Resolved(BOB, clock.today())
     store(cache, clock, None)
     assert not memory.kept
-    assert cache.last(SITE) is None
+    assert await cache.last(SITE) is None
 
 
 # -- a refresh that fails -------------------------------------------------------------------
@@ -123,38 +123,38 @@ def test_a_failed_refresh_of_an_absence_counts_as_one(clock: Clock) -> None:
     assert (entry.asked_at, entry.ask_again_at) == (clock(), until)
 
 
-def test_a_failed_refresh_of_an_unknown_name_stores_nothing(clock: Clock) -> None:
+async def test_a_failed_refresh_of_an_unknown_name_stores_nothing(clock: Clock) -> None:
     """A failed look-up of an unknown name takes no room in the cache."""
     cache = cache_of(clock)
     cache.record_failure(SITE, clock(), HOLD_BACK)
-    assert cache.get(SITE) is None
+    assert await cache.load(SITE) is None
 
 
 # -- the database ---------------------------------------------------------------------------
 
 
-def test_what_another_process_stored_has_its_true_age(clock: Clock) -> None:
+async def test_what_another_process_stored_has_its_true_age(clock: Clock) -> None:
     """As if this process had stored it at that time."""
     memory = Memory()
     memory.kept[SITE] = Resolved(ALICE, clock.today() - timedelta(seconds=400))
     cache = cache_of(clock, memory)
-    entry = cache.get(SITE)
+    entry = await cache.load(SITE)
     assert entry is not None
     assert entry.records is ALICE
     assert cache.staleness(entry) == Staleness(timedelta(seconds=400), timedelta(seconds=100))
     assert entry.asked_at == clock() - 400
     memory.kept.clear()
-    assert cache.get(SITE) is entry, "it was not kept in memory"
+    assert await cache.load(SITE) is entry, "it was not kept in memory"
 
 
-def test_an_answer_from_the_future_is_not_believed(clock: Clock) -> None:
+async def test_an_answer_from_the_future_is_not_believed(clock: Clock) -> None:
     """A time of storage in the future says nothing about its age."""
     memory = Memory()
     memory.kept[SITE] = Resolved(ALICE, clock.today() + timedelta(seconds=1))
-    assert cache_of(clock, memory).get(SITE) is None
+    assert await cache_of(clock, memory).load(SITE) is None
 
 
-def test_the_time_of_day_may_jump(clock: Clock) -> None:
+async def test_the_time_of_day_may_jump(clock: Clock) -> None:
     """The age of an entry in memory is counted by the monotonic clock."""
     ahead = [timedelta(0)]
     cache = Cache(Memory(), clock=clock, today=lambda: clock.today() + ahead[-1])
@@ -162,43 +162,43 @@ def test_the_time_of_day_may_jump(clock: Clock) -> None:
     for days in (400, -400):
         ahead.append(timedelta(days=days))
         clock.pass_(10)
-        assert cache.get(SITE) is entry
+        assert await cache.load(SITE) is entry
         assert cache.staleness(entry) is None
         assert cache.serves_if_error(entry)
 
 
 @pytest.mark.parametrize(("limit", "age"), [(0.0, 299), (100.0, 299), (3600.0, 3599)])
-def test_a_restart_believes_what_memory_would(clock: Clock, limit: float, age: float) -> None:
+async def test_a_restart_believes_what_memory_would(clock: Clock, limit: float, age: float) -> None:
     """A fresh answer serves whatever the limit for stale ones, and no other beyond it."""
     ages = CachePolicy(while_revalidating=min(600.0, limit), if_error=limit)
     memory = Memory()
     store(cache_of(clock, memory, ages), clock)
     clock.pass_(age)
-    assert cache_of(clock, memory, ages).get(SITE) is not None
+    assert await cache_of(clock, memory, ages).load(SITE) is not None
     clock.pass_(1)
-    assert cache_of(clock, memory, ages).get(SITE) is None
+    assert await cache_of(clock, memory, ages).load(SITE) is None
 
 
-def test_the_last_answer_is_told_however_old(clock: Clock) -> None:
+async def test_the_last_answer_is_told_however_old(clock: Clock) -> None:
     """From memory, or from the database; asking for it moves nothing."""
     memory = Memory()
     cache = cache_of(clock, memory)
     resolved = Resolved(ALICE, clock.today())
     store(cache, clock)
     clock.pass_(1_000_000)
-    assert cache.last(SITE) == resolved
-    assert cache_of(clock, memory).last(SITE) == resolved
-    assert cache_of(clock, memory).get(SITE) is None
+    assert await cache.last(SITE) == resolved
+    assert await cache_of(clock, memory).last(SITE) == resolved
+    assert await cache_of(clock, memory).load(SITE) is None
 
 
-def test_a_known_absence_hides_what_the_database_still_has(clock: Clock) -> None:
+async def test_a_known_absence_hides_what_the_database_still_has(clock: Clock) -> None:
     """The database may be late, or locked."""
     memory = Memory()
     cache = cache_of(clock, memory)
     store(cache, clock, None)
     memory.kept[SITE] = Resolved(ALICE, clock.today())
-    assert cache.last(SITE) is None
-    entry = cache.get(SITE)
+    assert await cache.last(SITE) is None
+    entry = await cache.load(SITE)
     assert entry is not None
     assert entry.records is None
 
@@ -217,7 +217,7 @@ class Forgetful(Memory):
         super().__init__()
         self.asked = 0
 
-    def load(self, domain: str, coin: CoinType) -> Resolved | None:
+    async def load(self, domain: str, coin: CoinType) -> Resolved | None:
         self.asked += 1
         return None
 
@@ -225,50 +225,50 @@ class Forgetful(Memory):
         pass
 
 
-def known(cache: Cache, *numbers: int) -> list[int]:
+async def known(cache: Cache, *numbers: int) -> list[int]:
     """Which of the names are in memory; this does not count as use (LRU)."""
-    return [number for number in numbers if cache.last(name(number)) is not None]
+    return [number for number in numbers if await cache.last(name(number)) is not None]
 
 
-def test_the_name_that_was_asked_for_longest_ago_gives_way(clock: Clock) -> None:
+async def test_the_name_that_was_asked_for_longest_ago_gives_way(clock: Clock) -> None:
     """To ask for a name or to store it keeps it; to read its last known records does not."""
     cache = cache_of(clock, Forgetful(), CachePolicy(max_entries=3))
     for number in range(3):
         cache.store(name(number), ALICE, clock())
-    cache.get(name(0))
-    cache.last(name(1))
+    await cache.load(name(0))
+    await cache.last(name(1))
     cache.store(name(3), ALICE, clock())
-    assert known(cache, 0, 1, 2, 3) == [0, 2, 3]
+    assert await known(cache, 0, 1, 2, 3) == [0, 2, 3]
     cache.store(name(2), BOB, clock())
     cache.store(name(4), ALICE, clock())
-    assert known(cache, 0, 2, 3, 4) == [2, 3, 4]
+    assert await known(cache, 0, 2, 3, 4) == [2, 3, 4]
 
 
-def test_absences_take_room_like_answers(clock: Clock) -> None:
+async def test_absences_take_room_like_answers(clock: Clock) -> None:
     """Absences count towards the bound on entries."""
     cache = cache_of(clock, Forgetful(), CachePolicy(max_entries=100))
     for number in range(10_000):
         cache.store(name(number), None, clock())
-    assert len([n for n in range(10_000) if cache.get(name(n)) is not None]) == 100
+    assert len([n for n in range(10_000) if await cache.load(name(n)) is not None]) == 100
 
 
-def test_storing_again_takes_no_more_room(clock: Clock) -> None:
+async def test_storing_again_takes_no_more_room(clock: Clock) -> None:
     """One name is one entry; each coin of it is another."""
     cache = cache_of(clock, Forgetful(), CachePolicy(max_entries=2))
     cache.store(name(1), ALICE, clock())
     for _ in range(10):
         cache.store(name(2), ALICE, clock())
-    assert known(cache, 1, 2) == [1, 2]
+    assert await known(cache, 1, 2) == [1, 2]
     cache.store(name(2, CoinType(0)), ALICE, clock())
-    assert known(cache, 1, 2) == [2]
+    assert await known(cache, 1, 2) == [2]
 
 
-def test_the_database_is_asked_only_for_what_is_not_in_memory(clock: Clock) -> None:
+async def test_the_database_is_asked_only_for_what_is_not_in_memory(clock: Clock) -> None:
     """An answer that is in memory needs no database."""
     memory = Forgetful()
     cache = cache_of(clock, memory)
     store(cache, clock)
     for _ in range(100):
-        cache.get(SITE)
-        cache.last(SITE)
+        await cache.load(SITE)
+        await cache.last(SITE)
     assert memory.asked == 0

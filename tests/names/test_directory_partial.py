@@ -94,7 +94,7 @@ async def test_a_partial_answer_is_not_written_down(
     service.names["site.eth"] = REFUSED
     await directory.resolve(SITE)
     assert not memory.kept
-    assert directory.known(SITE)[0].records == REFUSED
+    assert (await directory.known(SITE))[0].records == REFUSED
     clock.pass_(60)
     service.names["site.eth"] = WHOLE
     await directory.resolve(SITE)
@@ -103,9 +103,9 @@ async def test_a_partial_answer_is_not_written_down(
     service.names["site.eth"] = REFUSED
     await directory.resolve(SITE, force_refresh=True)
     assert memory.kept == {("site.eth", ETHEREUM): kept}
-    assert directory.known(SITE)[0] == kept
+    assert (await directory.known(SITE))[0] == kept
     restarted = directory_of(service, memory=memory, clock=clock)
-    assert restarted.known(SITE)[0] == kept
+    assert (await restarted.known(SITE))[0] == kept
     await restarted.close()
 
 

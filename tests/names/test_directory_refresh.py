@@ -79,14 +79,14 @@ async def test_what_is_known_is_told_without_asking(
 ) -> None:
     """However old it is, with the moment at which it was stored."""
     with pytest.raises(NameNotFound):
-        directory.known(SITE)
+        await directory.known(SITE)
     service.names["site.eth"] = BLOG
     await directory.resolve(SITE)
     resolved = Resolved(BLOG, clock.today())
-    assert directory.known(SITE) == (resolved, None)
+    assert await directory.known(SITE) == (resolved, None)
     ipns.paths[NAME] = IpfsPath(CID)
     clock.pass_(100_000)
-    assert directory.known(SITE) == (resolved, IpfsPath(CID))
+    assert await directory.known(SITE) == (resolved, IpfsPath(CID))
     assert (len(service.asked), len(ipns.asked)) == (1, 1)
 
 
@@ -95,7 +95,7 @@ async def test_known_absence_is_told_too(directory: Directory, service: Service)
     with pytest.raises(NameNotFound):
         await directory.resolve(SITE)
     with pytest.raises(NameNotFound):
-        directory.known(SITE)
+        await directory.known(SITE)
     assert len(service.asked) == 1
 
 
@@ -105,7 +105,7 @@ async def test_what_a_former_process_knew_is_known(
     """Even when it is too old to be an answer to a resolve."""
     resolved = Resolved(ALICE, clock.today() - timedelta(days=300))
     memory.kept["site.eth", ETHEREUM] = resolved
-    assert directory.known(SITE) == (resolved, None)
+    assert await directory.known(SITE) == (resolved, None)
 
 
 async def test_a_blocked_domain_is_refused_before_anybody_is_asked(
@@ -117,7 +117,7 @@ async def test_a_blocked_domain_is_refused_before_anybody_is_asked(
     with pytest.raises(Blocked):
         await directory.resolve(SITE)
     with pytest.raises(Blocked):
-        directory.known(SITE)
+        await directory.known(SITE)
     assert service.asked == []
     blocks.names.clear()
     await directory.resolve(SITE)
@@ -137,7 +137,7 @@ async def test_blocked_content_is_refused_wherever_the_name_is_known(
     with pytest.raises(Blocked):
         await directory.resolve(SITE)
     with pytest.raises(Blocked):
-        directory.known(SITE)
+        await directory.known(SITE)
 
 
 async def test_what_ipns_blocks_is_not_told(
@@ -150,4 +150,4 @@ async def test_what_ipns_blocks_is_not_told(
     with pytest.raises(Blocked):
         await directory.resolve(SITE)
     with pytest.raises(Blocked):
-        directory.known(SITE)
+        await directory.known(SITE)

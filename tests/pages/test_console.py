@@ -7,8 +7,8 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from content_gateway.api_keys import SCOPES, OpenKeys
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.pins import SqlitePins
 from content_gateway.model.pins import Label
 from tests.fakes.cluster import MiniCluster
 from tests.http.held import V1, cid_of
@@ -155,7 +155,7 @@ async def test_ten_thousand_pins_are_turned_over_page_by_page(
     browser: Browser, tmp_path: Path
 ) -> None:
     """Fifty at a time, and back again; the page never holds more."""
-    me = OpenKeys().identify("me").id
+    me = OpenKeys().remembered("me").id
     async with LedgerDatabase(tmp_path / "ledger.sqlite") as database:
         ledger = SqlitePins(database, grace=0.0)
         for start in range(0, 10_000, 500):

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from tests.ledgers import clock, contents, database
 from tests.pins.reconciled import Backend, Pins
 

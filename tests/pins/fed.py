@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from content_gateway.backends.cluster.cluster import IpfsCluster
-from content_gateway.ledger.contents import SqliteWorkQueue
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
-from content_gateway.ledger.resyncs import SqliteResyncs
+from content_gateway.ledger.sqlite.contents import SqliteWorkQueue
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.pins import SqlitePins
+from content_gateway.ledger.sqlite.resyncs import SqliteResyncs
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState, ResyncReport
 from content_gateway.model.pins import NO_LABEL, PinStatus
@@ -74,13 +74,13 @@ class Fed:
             if not await self.reconciler.round():
                 self.clock.now += 0.25
 
-    def is_waiting(self, who: str, cid: Cid) -> bool:
+    async def is_waiting(self, who: str, cid: Cid) -> bool:
         """Whether *who* is not told that it is pinned."""
-        status = self.ledger.status(who, cid)
+        status = await self.ledger.status(who, cid)
         return status is None or status.state is not ContentState.PINNED
 
-    def status(self, cid: Cid) -> PinStatus:
-        status = self.ledger.status("a", cid)
+    async def status(self, cid: Cid) -> PinStatus:
+        status = await self.ledger.status("a", cid)
         assert status is not None
         return status
 

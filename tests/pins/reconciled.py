@@ -9,9 +9,9 @@ from typing import Any, Self
 
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import PinDeferred, PinFailed, UpstreamUnavailable
-from content_gateway.ledger.contents import SqliteWorkQueue
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
+from content_gateway.ledger.sqlite.contents import SqliteWorkQueue
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.pins import SqlitePins
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import BackendStatus, ContentState, Listed, TrackerStatus
 from content_gateway.model.multiaddr import Multiaddr
@@ -20,7 +20,7 @@ from content_gateway.pins.backoff import ReconcilePolicy
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from tests.ledgers import cid
-from tests.waiting import until
+from tests.waiting import eventually
 
 QUICK = ReconcilePolicy(
     workers=16,
@@ -164,19 +164,33 @@ class Pins:
     async def remove(self, number: int, who: str = "a") -> Removal:
         return await self.pinning.remove(who, cid(number))
 
-    def status(self, number: int, who: str = "a") -> PinStatus:
-        return self.pinning.status(who, cid(number))
+    async def status(self, number: int, who: str = "a") -> PinStatus:
+        return await self.pinning.status(who, cid(number))
 
     async def reaches(self, state: ContentState, number: int, who: str = "a") -> PinStatus:
         """The status of a pin, once it has *state*."""
 
-        def status() -> PinStatus | None:
-            status = self.status(number, who)
+        async def status() -> PinStatus | None:
+            status = await self.status(number, who)
             return status if status.state is state else None
 
-        found = await until(status)
-        assert found is not None
-        return found
+        return await eventually(status)
+
+    async def tried(self, number: int, times: int = 1, who: str = "a") -> None:
+        """Once a pin that is not there yet was asked for so many *times*."""
+
+        async def is_tried() -> bool:
+            return (await self.status(number, who)).attempts >= times
+
+        await eventually(is_tried)
+
+    async def explained(self, number: int) -> None:
+        """Once it is told why a pin is not there."""
+
+        async def has_reason() -> bool:
+            return (await self.status(number)).error is not None
+
+        await eventually(has_reason)
 
     async def pinned(self, *numbers: int, who: str = "a") -> None:
         for number in numbers:

@@ -7,8 +7,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from content_gateway.errors import UpstreamUnavailable
-from content_gateway.ledger.backend_health import SqliteBackendHealth
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.backend_health import SqliteBackendHealth
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.backend_health import BackendHealth
 from content_gateway.model.content_state import BackendStatus, ContentState, Peer, TrackerStatus
 from content_gateway.model.pins import Page, PinStatus, Search
@@ -65,7 +65,7 @@ async def test_every_waiting_pin_says_why_and_until_when(
     what = "takes no pins since 2" if is_rejecting_writes else "cannot be reached since 2"
     listed = await all_of(pins)
     assert len(listed) == 200
-    for status in (*listed, pins.status(199)):
+    for status in (*listed, await pins.status(199)):
         assert status.error is not None
         assert what in status.error
         assert "; the next try is at 2" in status.error
@@ -103,7 +103,7 @@ async def test_a_failure_keeps_its_reason_in_an_outage(pins: Pins) -> None:
     """A failed content keeps its own reason, and its next try is when the backend is back; a pinned
     one is not changed."""
     await pins.add(1)
-    pin = pins.status(1)
+    pin = await pins.status(1)
     again = NOW + timedelta(seconds=8)
     health = BackendHealth(NOW, since=NOW, next_at=again, reason="http://10.0.0.7:9094 refused")
     failed = health.explain_pin(waiting(ContentState.FAILED, "no such block", pin))

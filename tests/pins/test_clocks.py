@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.resyncs import SqliteResyncs
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.resyncs import SqliteResyncs
 from content_gateway.model.content_state import (
     Event,
     LastRequest,
@@ -96,7 +96,7 @@ async def test_work_goes_on_when_the_clock_is_set_back(
     pins.start()
     await pins.add(1, 2)
     await pins.pinned(2)
-    await until(lambda: pins.status(1).attempts >= 3)
+    await pins.tried(1, times=3)
     wall.ahead = -2 * DAY
     backend.refused.clear()
     await pins.add(3)

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.content_state import ContentState
 from tests.fakes.cluster import MiniPin
 from tests.ledgers import Clock

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.content_state import shared_by_all
 from content_gateway.pins.backoff import ReconcilePolicy
 from tests.ledgers import cid
@@ -84,12 +84,13 @@ async def test_what_is_tried_again_for_ever_leaves_retries_to_others(
     backend.deferred = {cid(number) for number in [*flood, 1]}
     pins.start()
     await pins.add(*flood)
-    await until(lambda: all(pins.status(n).attempts for n in flood))
+    for number in flood:
+        await pins.tried(number)
     backend.hanging = {cid(number) for number in flood}
     backend.deferred = {cid(1)}
     await until(lambda: under_way(backend, flood) >= WORKERS // 2)
     await pins.add(1, who="b")
-    await until(lambda: pins.status(1, "b").attempts > 0)
+    await pins.tried(1, who="b")
     backend.deferred.clear()
     await pins.pinned(1, who="b")
 

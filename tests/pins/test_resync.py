@@ -6,14 +6,14 @@ from collections.abc import AsyncGenerator, Sequence
 import pytest
 
 from content_gateway.errors import StorageUnavailable, UpstreamUnavailable
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.resyncs import SqliteResyncs
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.resyncs import SqliteResyncs
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import BackendStatus, Event, Listed, Outcome, TrackerStatus
 from content_gateway.pins.resync import Resync, ResyncSchedule
 from tests.ledgers import Clock, World, cid, numbers
 from tests.pins.reconciled import Backend
-from tests.waiting import until
+from tests.waiting import eventually, until
 
 MANY = 10_000
 STRANGE = 1_000_000
@@ -141,7 +141,7 @@ async def test_a_list_that_breaks_off_proves_nothing(
     with pytest.raises(UpstreamUnavailable):
         await resync.now()
     assert await due(world) == set()
-    assert resyncs.last_report() is None
+    assert await resyncs.last_report() is None
     assert not await resyncs.acquire_job("resync", "other", 1.0, 1e6)
     world.clock.now += ResyncSchedule().after_failure + 1
     assert await resyncs.acquire_job("resync", "other", 1.0, 1e6)
@@ -180,7 +180,7 @@ async def test_a_resync_that_lost_its_lease_stops(
     pinset.is_open.set()
     with pytest.raises(StorageUnavailable):
         await first
-    assert resyncs.last_report() is None
+    assert await resyncs.last_report() is None
     assert not await resyncs.renew_job("resync", "nobody", 1.0)
     assert await resyncs.renew_job("resync", "other", 100.0)
 
@@ -230,9 +230,9 @@ async def test_a_resync_goes_on_after_a_failure(resyncs: SqliteResyncs, pinset: 
     resync.start()
 
     await until(lambda: pinset.listings >= 3)
-    assert resyncs.last_report() is None
+    assert await resyncs.last_report() is None
     pinset.breaks_after = None
-    await until(lambda: resyncs.last_report() is not None)
+    await eventually(resyncs.last_report)
     await resync.close()
 
 
@@ -244,6 +244,6 @@ async def test_reports_are_kept_and_not_for_ever(
         pinset.cids.append(cid(STRANGE + number))
         clock.now += 1
         report = await resync.now()
-    assert resyncs.last_report() == report
+    assert await resyncs.last_report() == report
     (kept,) = database.read(lambda c: c.execute("SELECT count(*) FROM resyncs").fetchone())
     assert kept == 100

@@ -5,7 +5,7 @@ has. Seconds are those of its clock; a real cluster is fed so in tests/real/test
 
 import pytest
 
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState
 from tests.ledgers import Clock
@@ -37,7 +37,7 @@ async def seconds_to_pin(fed: Fed, who: str, cid: Cid) -> float:
     began = fed.clock.now
     await fed.ask_for(who, [cid])
     while fed.clock.now < began + MOST_SECONDS:
-        if not fed.is_waiting(who, cid):
+        if not await fed.is_waiting(who, cid):
             break
         await pass_time(fed, 0.05)
     return fed.clock.now - began
@@ -81,7 +81,7 @@ async def test_another_process_makes_room(fed: Fed) -> None:
     fed.cluster.provide(raw(b"new"), b"")
     began = fed.clock.now
     await fed.ask_for("b", [raw(b"new")])
-    while fed.is_waiting("b", raw(b"new")) and fed.clock.now < began + MOST_SECONDS:
+    while await fed.is_waiting("b", raw(b"new")) and fed.clock.now < began + MOST_SECONDS:
         await other.round()
         await pass_time(fed, 0.05)
     assert fed.clock.now - began <= 15.0
@@ -137,7 +137,7 @@ async def test_what_somebody_has_is_not_held_up_behind_what_nobody_has(fed: Fed)
     await seconds_to_pin(fed, "b", raw(b"another"))
     await fed.ask_for("a", [*HANGING[:40], *good])
     await pass_time(fed, 150.0, 0.25)
-    states = [fed.ledger.status("a", cid) for cid in good]
+    states = [await fed.ledger.status("a", cid) for cid in good]
     assert [each.state for each in states if each] == [ContentState.PINNED] * len(good)
     assert fed.wire.rest.counts["unpin"] > 0
     for cid in HANGING[:40]:  # at last somebody has them

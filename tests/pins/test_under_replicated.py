@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState
 from tests.fakes.cluster_parts import MiniPeer
@@ -30,9 +30,9 @@ async def pinned(fed: Fed, cids: Sequence[Cid] = CIDS) -> None:
     fed.clock.now += 3600.0
 
 
-def replicas(fed: Fed, cid: Cid) -> tuple[ContentState, int, int]:
+async def replicas(fed: Fed, cid: Cid) -> tuple[ContentState, int, int]:
     """What a requestor reads."""
-    status = fed.status(cid)
+    status = await fed.status(cid)
     return status.state, status.replicas, status.wanted
 
 
@@ -40,12 +40,12 @@ async def until_two_hold(fed: Fed, cids: Sequence[Cid]) -> None:
     """Within a minute of the clock two peers that run hold each of *cids*, and a requestor reads
     so."""
 
-    def are_two(cid: Cid) -> bool:
+    async def are_two(cid: Cid) -> bool:
         held = [peer for peer in fed.cluster.peers if peer.is_up and str(cid) in peer.pinned]
-        return len(held) == 2 and replicas(fed, cid) == (ContentState.PINNED, 2, 2)
+        return len(held) == 2 and await replicas(fed, cid) == (ContentState.PINNED, 2, 2)
 
     begun = fed.clock.now
-    while not all(are_two(cid) for cid in cids):
+    while not all([await are_two(cid) for cid in cids]):
         assert fed.clock.now < begun + 60.0
         if not await fed.reconciler.round():
             fed.clock.now += 0.25
@@ -65,17 +65,17 @@ async def test_content_that_every_node_lost_is_told_and_fetched_again(make: Any)
     for peer in fed.cluster.peers:
         for cid in CIDS[:5]:
             fed.cluster.lose(peer, str(cid))
-    assert replicas(fed, CIDS[0]) == (ContentState.PINNED, 3, 3)
+    assert await replicas(fed, CIDS[0]) == (ContentState.PINNED, 3, 3)
     before = fed.questions
     report = await fed.resync()
     assert (report.missing, report.under_replicated) == (0, 5)
     assert fed.questions - before == 3  # who is there, what is not well, and the pinset
     await fed.reconciler.round()
-    state, held, wanted = replicas(fed, CIDS[0])
+    state, held, wanted = await replicas(fed, CIDS[0])
     assert state is not ContentState.PINNED
     assert (held, wanted) == (0, 3)
     await fed.until_final()
-    assert replicas(fed, CIDS[0]) == (ContentState.PINNED, 3, 3)
+    assert await replicas(fed, CIDS[0]) == (ContentState.PINNED, 3, 3)
     assert fed.wire.rest.counts["recover"] == 5
     assert fed.wire.rest.counts["pin"] == len(CIDS)
     assert (await fed.resync()).under_replicated == 0
@@ -92,9 +92,9 @@ async def test_content_that_nobody_has_any_more_is_no_longer_called_pinned(make:
     for _ in range(100):
         await fed.reconciler.round()
         fed.clock.now += 1.0
-    assert replicas(fed, CIDS[0]) == (ContentState.FAILED, 0, 3)
-    assert fed.status(CIDS[0]).error
-    assert replicas(fed, CIDS[1]) == (ContentState.PINNED, 3, 3)
+    assert await replicas(fed, CIDS[0]) == (ContentState.FAILED, 0, 3)
+    assert (await fed.status(CIDS[0])).error
+    assert await replicas(fed, CIDS[1]) == (ContentState.PINNED, 3, 3)
 
 
 async def test_what_one_node_lost_is_two_of_three_until_it_is_back(make: Any) -> None:
@@ -105,9 +105,9 @@ async def test_what_one_node_lost_is_two_of_three_until_it_is_back(make: Any) ->
     fed.cluster.lose(fed.cluster.peers[1], str(CIDS[0]))
     assert (await fed.resync()).under_replicated == 1
     await fed.reconciler.round()
-    assert replicas(fed, CIDS[0])[1:] == (2, 3)
+    assert (await replicas(fed, CIDS[0]))[1:] == (2, 3)
     await fed.until_final()
-    assert replicas(fed, CIDS[0]) == (ContentState.PINNED, 3, 3)
+    assert await replicas(fed, CIDS[0]) == (ContentState.PINNED, 3, 3)
 
 
 async def test_where_every_peer_is_wanted_the_live_ones_are(make: Any) -> None:
@@ -118,18 +118,18 @@ async def test_where_every_peer_is_wanted_the_live_ones_are(make: Any) -> None:
     fed.clock.now += 1.0
     assert (await fed.resync()).under_replicated == len(CIDS)
     await fed.until_final()
-    assert replicas(fed, CIDS[0]) == (ContentState.PINNED, 2, 3)
-    assert fed.status(CIDS[0]).error
+    assert await replicas(fed, CIDS[0]) == (ContentState.PINNED, 2, 3)
+    assert (await fed.status(CIDS[0])).error
     fed.clock.now += 100.0
     assert (await fed.resync()).under_replicated == 0
     await fed.until_final()
-    assert replicas(fed, CIDS[0]) == (ContentState.PINNED, 2, 2)
-    assert fed.status(CIDS[0]).error is None
+    assert await replicas(fed, CIDS[0]) == (ContentState.PINNED, 2, 2)
+    assert (await fed.status(CIDS[0])).error is None
     fed.cluster.start(fed.cluster.peers[2])
     fed.clock.now += 100.0
     await fed.resync()
     await fed.until_final()
-    assert replicas(fed, CIDS[0]) == (ContentState.PINNED, 3, 3)
+    assert await replicas(fed, CIDS[0]) == (ContentState.PINNED, 3, 3)
 
 
 async def test_for_a_peer_that_is_gone_another_one_is_found(make: Any) -> None:
@@ -142,7 +142,7 @@ async def test_for_a_peer_that_is_gone_another_one_is_found(make: Any) -> None:
     fed.clock.now += 100.0
     assert (await fed.resync()).under_replicated == len(affected)
     await fed.until_final()
-    assert {replicas(fed, cid) for cid in CIDS} == {(ContentState.PINNED, 2, 2)}
+    assert {await replicas(fed, cid) for cid in CIDS} == {(ContentState.PINNED, 2, 2)}
     assert fed.wire.rest.counts["pin"] == len(CIDS) + len(affected)
     alive = fed.cluster.peers[1:]
     assert all(str(cid) in peer.pinned for peer in alive for cid in affected)
@@ -203,13 +203,13 @@ async def test_without_another_peer_a_requestor_reads_what_there_is(make: Any) -
     for _ in range(20):
         await fed.reconciler.round()
         fed.clock.now += 1.0
-    assert {replicas(fed, cid) for cid in CIDS} == {(ContentState.PINNED, 2, 3)}
-    assert fed.status(CIDS[0]).error
+    assert {await replicas(fed, cid) for cid in CIDS} == {(ContentState.PINNED, 2, 3)}
+    assert (await fed.status(CIDS[0])).error
     fed.cluster.start(fed.cluster.peers[0])
     await fed.resync()
     await fed.until_final()
-    assert {replicas(fed, cid) for cid in CIDS} == {(ContentState.PINNED, 3, 3)}
-    assert fed.status(CIDS[0]).error is None
+    assert {await replicas(fed, cid) for cid in CIDS} == {(ContentState.PINNED, 3, 3)}
+    assert (await fed.status(CIDS[0])).error is None
 
 
 async def test_a_node_that_is_down_behind_its_peer_is_missed(make: Any) -> None:
@@ -219,8 +219,8 @@ async def test_a_node_that_is_down_behind_its_peer_is_missed(make: Any) -> None:
     fed.cluster.peers[1].has_ipfs = False
     assert (await fed.resync()).under_replicated == len(CIDS)
     await fed.until_final()
-    assert replicas(fed, CIDS[0]) == (ContentState.PINNED, 2, 3)
+    assert await replicas(fed, CIDS[0]) == (ContentState.PINNED, 2, 3)
     fed.cluster.peers[1].has_ipfs = True
     await fed.resync()
     await fed.until_final()
-    assert replicas(fed, CIDS[0]) == (ContentState.PINNED, 3, 3)
+    assert await replicas(fed, CIDS[0]) == (ContentState.PINNED, 3, 3)

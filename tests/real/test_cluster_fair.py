@@ -43,7 +43,7 @@ async def times(service: Service, cids: Sequence[str]) -> list[float]:
         await pinning.add("other", cid)
 
         async def is_pinned(cid: str = cid) -> bool:
-            return pinning.status("other", Cid.parse(cid)).state is ContentState.PINNED
+            return (await pinning.status("other", Cid.parse(cid))).state is ContentState.PINNED
 
         await eventually(is_pinned, what="it is pinned", seconds=60.0)
         taken.append(time.monotonic() - began)

@@ -151,7 +151,7 @@ async def test_kubo_sees_more_pins_than_fit_a_page(
     remote: PinRemote, kubo: Kubo, service: Service, key: str
 ) -> None:
     """It asks on with `before` until it has them all."""
-    requestor = service.gateway.keys.identify(key).id
+    requestor = (await service.gateway.keys.identify(key)).id
     cids = [str(Cid.parse(await kubo.add_raw(str(number).encode()))) for number in range(45)]
     for cid in cids:
         await service.gateway.pinning.add(requestor, cid)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.sqlite import checkpointer
 from content_gateway.sqlite.checkpointer import Checkpointer
 from tests.waiting import until

@@ -12,7 +12,7 @@ import pytest
 
 from content_gateway.backends.embedded.database import BLOCKS
 from content_gateway.errors import Overloaded, StorageUnavailable, WrongSettings
-from content_gateway.ledger.database import LEDGER
+from content_gateway.ledger.sqlite.database import LEDGER
 from content_gateway.sqlite.database import Database, DatabaseOptions
 
 

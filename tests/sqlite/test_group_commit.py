@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from content_gateway.concurrency.write_queue import Write
 from content_gateway.errors import Overloaded
-from content_gateway.sqlite.group_commit import GroupWriter, Write
+from content_gateway.sqlite.group_commit import GroupWriter
 
 GROUP, CROWD = 64, 8
 

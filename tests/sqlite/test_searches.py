@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from content_gateway.errors import Overloaded, StorageUnavailable
-from content_gateway.ledger.database import LEDGER, LedgerDatabase
+from content_gateway.ledger.sqlite.database import LEDGER, LedgerDatabase
 from content_gateway.sqlite.database_files import DatabaseFiles
 from content_gateway.sqlite.searches import MAX_WAITING_SEARCHES, Searches
 

@@ -16,8 +16,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from content_gateway.errors import StorageUnavailable, WrongSettings
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.pins import SqlitePins
 from content_gateway.model.pins import NO_LABEL, Pin, Search
 from content_gateway.sqlite.database_files import DatabaseFiles
 from tests.ledgers import as_it_is, cid
@@ -137,7 +137,7 @@ async def test_nothing_is_promised_that_is_not_kept(
         with pytest.raises(StorageUnavailable):
             ledger.holds("anna", cid(1))
         with pytest.raises(StorageUnavailable):
-            ledger.status("anna", cid(1))
+            await ledger.status("anna", cid(1))
         with pytest.raises(StorageUnavailable):
             await ledger.search("anna", Search(), as_it_is)
     assert {type(answer) for answer in answers} == {StorageUnavailable}

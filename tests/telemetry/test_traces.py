@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from content_gateway.ledger.sqlite.ledger import SqliteLedger
 from content_gateway.telemetry.open_telemetry import OpenTelemetry
 from tests.fakes.ethereum import Ethereum as FakeEthereum
 from tests.fakes.ethereum import Name
@@ -125,6 +126,7 @@ async def test_the_last_spans_are_sent_once_the_ledger_is_closed(tmp_path: Path)
     was_closed: list[bool] = []
 
     async def take(_: web.Request) -> web.Response:
+        assert isinstance(service.gateway.ledger, SqliteLedger)
         was_closed.append(service.gateway.ledger.writes.is_over)
         return web.Response()
 

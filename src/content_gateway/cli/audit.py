@@ -64,16 +64,15 @@ def list_entries(
 
 async def _list(loaded: Loaded, whose: common.Whose, search: AuditSearch, *, as_json: bool) -> int:
     """Print every entry that *search* finds; how many they were."""
-    from content_gateway.ledger.audit import search_audit
     from content_gateway.wiring.keys import opened_tenants
 
     async with opened_tenants(loaded.settings) as tenants:
         if whose.key_name == common.OPERATOR:
             search = replace(search, requestor=common.OPERATOR)
         elif whose.key_name is not None or whose.key_id is not None:
-            search = replace(search, requestor=common.issued_key(tenants.keys, whose).id)
-        names, shown = RequestorNames(tenants.keys.all()), 0
-        while entries := await search_audit(tenants.ledger, search):
+            search = replace(search, requestor=(await common.issued_key(tenants.keys, whose)).id)
+        names, shown = RequestorNames(await tenants.keys.all()), 0
+        while entries := await tenants.ledger.search_audit(search):
             lines = [
                 msgspec.json.encode(_as_json(entry, names)).decode()
                 if as_json

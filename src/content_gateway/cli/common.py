@@ -186,7 +186,7 @@ def run_on(
     return run(opened_for_it())
 
 
-def requestor_of(gateway: "Application", loaded: Loaded, key: str | None) -> str:
+async def requestor_of(gateway: "Application", loaded: Loaded, key: str | None) -> str:
     """The id of whoever has *key*, whose limits hold from now on; the operator, without any, for
     None.
 
@@ -199,36 +199,36 @@ def requestor_of(gateway: "Application", loaded: Loaded, key: str | None) -> str
     mark = lockfile.last(loaded.settings)
     is_open = "keys.mode" not in loaded.origins and mark is not None and mark.keys == "open"
     allowance = default_allowance(loaded.settings.limits)
-    requestor = (OpenKeys(allowance) if is_open else gateway.keys).identify(key)
+    requestor = await (OpenKeys(allowance) if is_open else gateway.keys).identify(key)
     if "pin" not in requestor.scopes:
         raise ScopeMissing("The API key does not have the scope 'pin'.")
     gateway.limits.know(requestor)
     return requestor.id
 
 
-def requestor_meant(gateway: "Application", loaded: Loaded, whose: Whose) -> str:
+async def requestor_meant(gateway: "Application", loaded: Loaded, whose: Whose) -> str:
     """The id of the requestor that *whose* means.
 
     Raises what `requestor_of` raises, and GatewayError where no issued key has that name or id."""
     if whose.key_name is None and whose.key_id is None:
-        return requestor_of(gateway, loaded, whose.key)
-    return issued_key(gateway.issued_keys, whose).id
+        return await requestor_of(gateway, loaded, whose.key)
+    return (await issued_key(gateway.issued_keys, whose)).id
 
 
-def issued_key(keys: IssuedKeys, whose: Whose) -> KeyRecord:
+async def issued_key(keys: IssuedKeys, whose: Whose) -> KeyRecord:
     """The issued key with the name or id of *whose*; raises GatewayError if there is none."""
     if whose.key_id is not None:
-        record, what = keys.with_id(whose.key_id), f"with the id {whose.key_id}"
+        record, what = await keys.with_id(whose.key_id), f"with the id {whose.key_id}"
     else:
-        record, what = keys.named(whose.key_name or ""), f"named {whose.key_name}"
+        record, what = await keys.named(whose.key_name or ""), f"named {whose.key_name}"
     if record is None:
         raise GatewayError(f"There is no key {what}.")
     return record
 
 
-def with_backend_reason(gateway: "Application", status: PinStatus) -> PinStatus:
+async def with_backend_reason(gateway: "Application", status: PinStatus) -> PinStatus:
     """*status*, in an outage with the backend's own error, which only the operator may see."""
-    health = gateway.health.last()
+    health = await gateway.health.last()
     if health is None or not health.reason or status.error != health.describe():
         return status
     return replace(status, error=f"{status.error} {health.reason}")

@@ -10,7 +10,7 @@ newest pin, and finds what has come since.
 Knows the order of the pages and that file. How pages are asked for is left to pinning_services/."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -123,7 +123,7 @@ class PsaImport:
     statuses: Sequence[str]
     importing: Import
     cursor: CursorFile
-    holds: Callable[[str], bool]
+    holds: Callable[[str], Awaitable[bool]]
     rules: OriginRules
     _listed: int = field(default=0, init=False)
     _left_out: int = field(default=0, init=False)
@@ -133,7 +133,7 @@ class PsaImport:
 
         Raises GatewayError as the service and the ledger do; run again, it goes on there."""
         found = self.cursor.load()
-        if found is not None and not self.holds(found.last):
+        if found is not None and not await self.holds(found.last):
             found = None
         if found is None:
             listing = Listing(self.service, self.statuses)
@@ -170,12 +170,19 @@ class PsaImport:
             held: list[str] = []
             await self.importing.run(self._entries(page.pins, held))
             self._listed += len(page.pins)
-            last = next((cid for cid in reversed(held) if self.holds(cid)), last)
+            last = await self._last_held(held) or last
             if newest is not None and last:
                 listed, left_out = self._listed - page.again, self._left_out + listing.left_out
                 self._save(Cursor(newest, page.before, last, self._tally.invalid, listed, left_out))
         self._note(listing)
         return listing.claimed
+
+    async def _last_held(self, cids: Sequence[str]) -> str:
+        """The last of *cids* that is held; empty where none is."""
+        for cid in reversed(cids):
+            if await self.holds(cid):
+                return cid
+        return ""
 
     async def _entries(self, pins: Sequence[ListedPin], held: list[str]) -> AsyncIterator[Entry]:
         """The entries of *pins*; those CIDs that can be pinned are added to *held*."""

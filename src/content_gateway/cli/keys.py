@@ -108,9 +108,7 @@ def list_keys(*, loaded: Loaded, as_json: bool) -> None:
     use is known to the minute, and some minutes late."""
 
     async def ask(tenants: "Tenants") -> list[tuple[KeyRecord, Holdings]]:
-        from content_gateway.ledger.holdings import holdings_by_key
-
-        records, held = tenants.keys.all(), await holdings_by_key(tenants.ledger)
+        records, held = await tenants.keys.all(), await tenants.ledger.holdings_by_key()
         return [(record, held.get(record.id, _NOTHING)) for record in records]
 
     found = _with_tenants(loaded, ask)
@@ -168,7 +166,7 @@ def revoke(
 
 async def _revoke(tenants: "Tenants", whose: common.Whose) -> bool:
     """Revoke a key; False if it is revoked already. Raises GatewayError where there is none."""
-    record = common.issued_key(tenants.keys, whose)
+    record = await common.issued_key(tenants.keys, whose)
     if not await tenants.keys.revoke(record.id):
         return False
     click.echo(f"Key {record.name} is revoked.", err=True)
@@ -177,7 +175,7 @@ async def _revoke(tenants: "Tenants", whose: common.Whose) -> bool:
 
 async def _revoke_confirmed(tenants: "Tenants", whose: common.Whose, yes: bool) -> KeyRecord:
     """Revoke a key, if somebody says so and it is not so already."""
-    record = common.issued_key(tenants.keys, whose)
+    record = await common.issued_key(tenants.keys, whose)
     count = await pin_removal.count_of(tenants.pinning, record.id)
     pin_removal.confirm(
         f"Revoke {record.name} ({record.id}) and remove its pins, {count:,} of them?", yes=yes

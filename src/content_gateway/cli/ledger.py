@@ -1,13 +1,8 @@
 """`content-gateway ledger`: backs up, restores and checks the ledger's file.
 
 Works on the file itself, beside a running service or without one, and opens no part of a service.
-How a copy is made is in sqlite/backup.py, what a sound ledger is in ledger/inspection.py."""
+How a copy is made, and what a sound ledger is, is left to ledger/sqlite/."""
 
-import os
-import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -21,12 +16,10 @@ from content_gateway.cli.status_line import bytes_text, plain
 from content_gateway.cli.which_ledger import existing_ledger
 from content_gateway.errors import GatewayError
 from content_gateway.files.permissions import give_to_owner_of
-from content_gateway.ledger.inspection import Inspection, inspect
-from content_gateway.ledger.revived_keys import revived_keys
+from content_gateway.ledger.inspection import Inspection
+from content_gateway.ledger.sqlite import backups
 from content_gateway.settings.sources import Loaded
-from content_gateway.sqlite import backup as copies
 
-_BESIDE: Final = ("-wal", "-shm")
 _NEXT: Final = (
     "Start the service, then run `content-gateway reconcile now`: it brings back what the backend"
     " lacks."
@@ -56,14 +49,13 @@ def backup(*, file: Path, force: bool, loaded: Loaded, as_json: bool) -> None:
     While the service runs, too: it is not held up. FILE is for its owner only, and is complete
     or not there. The embedded store's blocks are not in it."""
     ledger = loaded.settings.ledger_path
-    _refuse_itself(ledger, file)
+    backups.refuse_itself(ledger, file)
     refuse_to_replace(file, force=force)
-    with _copied(ledger, file) as (copy, found):
+    with backups.copied(ledger, file) as (copy, found):
         if found.is_damaged:
             raise GatewayError(f"Nothing was written: the ledger is damaged. {_first(found)}")
         refuse_to_replace(file, force=force)
-        copy.replace(file)
-        copies.sync(file.absolute().parent)
+        backups.put(copy, file)
     _warn(found)
     size = file.stat().st_size
     if as_json:
@@ -84,16 +76,15 @@ def restore(*, file: Path, loaded: Loaded, as_json: bool) -> None:
     if not file.is_file():
         raise GatewayError(f"{file} is no regular file.")
     ledger.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _refuse_itself(ledger, file)
-    with lockfile.alone(loaded.settings), _copied(file, ledger) as (copy, found):
+    backups.refuse_itself(ledger, file)
+    with lockfile.alone(loaded.settings), backups.copied(file, ledger) as (copy, found):
         if found.is_damaged:
             raise GatewayError(f"{file} is damaged, and nothing was changed. {_first(found)}")
         give_to_owner_of(copy, ledger if ledger.exists() else ledger.parent)
-        revived = _revived(copy, ledger)
-        aside = _put_aside(ledger)
+        revived = backups.revived(copy, ledger)
+        aside = backups.put_aside(ledger)
         CursorFile.remove_all(ledger)  # first: to one that was replaced they would not belong
-        copy.replace(ledger)
-        copies.sync(ledger.absolute().parent)
+        backups.put(copy, ledger)
     _warn(found)
     if as_json:
         kept = None if aside is None else str(aside)
@@ -118,7 +109,7 @@ def check(*, loaded: Loaded, as_json: bool) -> None:
 
     Ends with status 1 if anything is."""
     ledger = loaded.settings.ledger_path
-    found = _inspected(ledger)
+    found = backups.inspected(ledger)
     if as_json:
         _print_json({"ledger": str(ledger), **_numbers(found), "findings": found.findings})
     else:
@@ -129,78 +120,6 @@ def check(*, loaded: Loaded, as_json: bool) -> None:
         click.echo("Something is wrong." if found.findings else "Nothing is wrong.")
     if found.findings:
         raise SystemExit(1)
-
-
-@contextmanager
-def _copied(source: Path, place: Path) -> Iterator[tuple[Path, Inspection]]:
-    """A copy of the ledger *source*, in the folder of *place*, and what was found in it.
-
-    It is deleted at the end, unless it was renamed. Raises GatewayError."""
-    copy = place.with_name(f"{place.name}.{os.getpid()}.part")
-    copies.remove(copy)  # of a process that had our number, and was killed
-    try:
-        try:
-            copies.copy(source, copy)
-        except OSError as wrong:
-            raise GatewayError(f"{copy} cannot be written: {wrong.strerror}.") from wrong
-        except sqlite3.Error as wrong:
-            raise GatewayError(f"{source} cannot be copied: {wrong}.") from wrong
-        yield copy, _inspected(copy, source)
-    finally:
-        copies.remove(copy)
-
-
-def _inspected(path: Path, named: Path | None = None) -> Inspection:
-    """What is found in the ledger at *path*, which people know as *named*; raises GatewayError."""
-    try:
-        with copies.read_only(path) as connection:
-            return inspect(connection)
-    except sqlite3.Error as wrong:
-        raise GatewayError(f"{named or path} cannot be read: {wrong}.") from wrong
-    except GatewayError as wrong:
-        raise GatewayError(f"{named or path}: {wrong.detail}") from wrong
-
-
-def _refuse_itself(ledger: Path, file: Path) -> None:
-    """Raises GatewayError where *file* is one of the files of *ledger*, by whatever name."""
-    own = [ledger, *(ledger.with_name(ledger.name + end) for end in _BESIDE)]
-    if file.exists() and any(each.exists() and each.samefile(file) for each in own):
-        raise GatewayError(f"{file} is the ledger itself.")
-
-
-def _revived(restored: Path, ledger: Path) -> Sequence[str] | None:
-    """The keys that *restored* lets in and *ledger* does not, by name; None if nobody knows."""
-    if not ledger.exists():
-        return []
-    try:
-        with copies.read_only(restored) as new, copies.read_only(ledger) as present:
-            return revived_keys(new, present)
-    except sqlite3.Error:
-        return None
-
-
-def _put_aside(ledger: Path) -> Path | None:
-    """Keep the files of *ledger* under another name, which is returned; None if there are none.
-
-    What its WAL holds is brought into the ledger first: whenever this ends, however it ends, each
-    file has all of its pins by itself. Where that fails (it is broken) they are renamed as they
-    are. The ledger stays at its path too, until it is replaced; its WAL does not, since SQLite
-    would apply it to what comes there."""
-    if ledger.exists():
-        with suppress(sqlite3.Error):
-            copies.fold(ledger)
-    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
-    aside = ledger.with_name(f"{ledger.name}.before-{moment}")
-    if ledger.exists():
-        try:
-            os.link(ledger, aside)
-        except OSError:  # there are file systems without
-            ledger.rename(aside)
-    for end in _BESIDE:
-        beside = ledger.with_name(ledger.name + end)
-        if beside.exists():
-            beside.rename(aside.with_name(aside.name + end))
-    return aside if aside.exists() else None
 
 
 def _numbers(found: Inspection) -> dict[str, int | None]:

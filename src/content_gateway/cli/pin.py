@@ -5,7 +5,7 @@ backend. Without `--key` it belongs to the operator, a requestor of its own."""
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -101,14 +101,15 @@ class _Adding:
         self.is_kept = False
 
     async def run(self, gateway: "Application", *, wait: bool, seconds: float | None) -> PinStatus:
-        cid, requestor = self._cid, common.requestor_of(gateway, self._loaded, self._key)
+        cid, requestor = self._cid, await common.requestor_of(gateway, self._loaded, self._key)
         await self._add(gateway, requestor)
 
-        def read_status() -> PinStatus:
-            return common.with_backend_reason(gateway, gateway.pinning.status(requestor, cid))
+        async def read_status() -> PinStatus:
+            status = await gateway.pinning.status(requestor, cid)
+            return await common.with_backend_reason(gateway, status)
 
         if not wait:
-            return read_status()
+            return await read_status()
         reconciling = ReconcileIfIdle(gateway, self._loaded.settings)
         with StatusLine() as line:
             return await _until_pinned(
@@ -124,7 +125,8 @@ class _Adding:
             return
         click.echo("A pin already exists for this CID and key", err=True)
         if self._name is not None:
-            label = replace(gateway.pinning.status(requestor, self._cid).pin.label, name=self._name)
+            held = await gateway.pinning.status(requestor, self._cid)
+            label = replace(held.pin.label, name=self._name)
             await gateway.pinning.describe(requestor, self._text, label)
 
 
@@ -138,8 +140,9 @@ def status(*, cid: str, whose: common.Whose, loaded: Loaded, as_json: bool) -> N
     parsed = Cid.parse(cid)
 
     async def ask(gateway: "Application") -> PinStatus:
-        requestor = common.requestor_meant(gateway, loaded, whose)
-        return common.with_backend_reason(gateway, gateway.pinning.status(requestor, parsed))
+        requestor = await common.requestor_meant(gateway, loaded, whose)
+        status = await gateway.pinning.status(requestor, parsed)
+        return await common.with_backend_reason(gateway, status)
 
     _print(common.run_on(loaded.settings, ask), as_json)
 
@@ -172,7 +175,7 @@ def remove(
     parsed = Cid.parse(cid)
 
     async def ask(gateway: "Application") -> Removal:
-        requestor = common.requestor_meant(gateway, loaded, whose)
+        requestor = await common.requestor_meant(gateway, loaded, whose)
         return await gateway.pinning.remove(requestor, parsed, by_operator=whose.key is None)
 
     removal = common.run_on(loaded.settings, ask)
@@ -185,7 +188,7 @@ def _remove_all(whose: common.Whose, loaded: Loaded, *, yes: bool, as_json: bool
     pin_removal.require_terminal(yes=yes)
 
     async def ask(gateway: "Application") -> int:
-        requestor = common.requestor_meant(gateway, loaded, whose)
+        requestor = await common.requestor_meant(gateway, loaded, whose)
         count = await pin_removal.count_of(gateway.pinning, requestor)
         if count:
             pin_removal.confirm(f"Remove {count:,} pins?", yes=yes)
@@ -200,7 +203,7 @@ def _remove_all(whose: common.Whose, loaded: Loaded, *, yes: bool, as_json: bool
 
 
 async def _until_pinned(
-    read_status: Callable[[], PinStatus],
+    read_status: Callable[[], Awaitable[PinStatus]],
     *,
     reconciling: ReconcileIfIdle,
     seconds: float | None,
@@ -216,7 +219,7 @@ async def _until_pinned(
     while True:
         reconciling.ensure_reconciled()
         try:
-            status, failed_polls = read_status(), 0
+            status, failed_polls = await read_status(), 0
         except StorageUnavailable:
             failed_polls += 1
             if failed_polls > _MOST_FAILED_POLLS:

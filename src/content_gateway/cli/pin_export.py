@@ -62,11 +62,9 @@ async def _pins(
     gateway: "Application", loaded: Loaded, whose: common.Whose, place: Path | None, *, force: bool
 ) -> int:
     """Write all pins; how many there were."""
-    from content_gateway.ledger.pin_export import oldest_first
-
-    requestor, number = common.requestor_meant(gateway, loaded, whose), 0
+    requestor, number = await common.requestor_meant(gateway, loaded, whose), 0
     with written(place, force=force) as stream:
-        async for pins in oldest_first(gateway.ledger, requestor):
+        async for pins in gateway.ledger.oldest_first(requestor):
             lines = [msgspec.json.encode(_line(status)) for status in pins]
             stream.write(b"\n".join(lines) + b"\n")
             number += len(lines)
@@ -83,7 +81,7 @@ async def _car(
     force: bool,
 ) -> int:
     """Write the CAR of the pin *cid*; its bytes."""
-    gateway.pinning.status(common.requestor_meant(gateway, loaded, whose), cid)
+    await gateway.pinning.status(await common.requestor_meant(gateway, loaded, whose), cid)
     if gateway.store is None:
         raise GatewayError(
             f'A CAR comes from pins.backend "embedded", and here it is'

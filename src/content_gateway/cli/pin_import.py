@@ -174,9 +174,9 @@ def _psa(url: str, statuses: tuple[str, ...], *, plain_http: bool) -> _Source:
         def waiting(reason: str | None) -> None:
             tally.obstacle = reason
 
-        def holds(cid: str) -> bool:
+        async def holds(cid: str) -> bool:
             try:
-                gateway.pinning.status(requestor, Cid.parse(cid))
+                await gateway.pinning.status(requestor, Cid.parse(cid))
             except GatewayError:
                 return False
             return True
@@ -209,7 +209,7 @@ def _car(file: str, roots: tuple[Cid, ...], settings: Settings) -> _Source:
 async def _import(
     gateway: "Application", loaded: Loaded, key: str | None, source: _Source, tally: Tally
 ) -> None:
-    requestor = common.requestor_of(gateway, loaded, key)
+    requestor = await common.requestor_of(gateway, loaded, key)
     importing = Import(lambda cid, label: gateway.pinning.add(requestor, cid, label), tally)
     with StatusLine() as line:
         showing = asyncio.create_task(_show(line, tally, source.noun), name="progress")

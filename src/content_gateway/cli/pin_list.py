@@ -72,7 +72,7 @@ def list_pins(
     )
 
     async def ask(gateway: "Application") -> Page:
-        requestor = common.requestor_meant(gateway, loaded, whose)
+        requestor = await common.requestor_meant(gateway, loaded, whose)
         return await _list(gateway, requestor, search, every=every, as_json=as_json)
 
     page = common.run_on(loaded.settings, ask)
@@ -130,11 +130,10 @@ async def _print_all_keys(
     or *every* one. The cursor of those that follow; None at the end.
 
     Raises InvalidCursor and StorageUnavailable."""
-    from content_gateway.ledger.requestors import requestor_from
-
-    names = RequestorNames(gateway.issued_keys.all())
+    requestor_from = gateway.ledger.requestor_from
+    names = RequestorNames(await gateway.issued_keys.all())
     first, begin = _parse(cursor)
-    here = requestor_from(gateway.ledger, first)
+    here = await requestor_from(first)
     if here != first:
         begin = None  # of a requestor that has no pins any more
     left = search.limit
@@ -150,7 +149,7 @@ async def _print_all_keys(
         left -= len(page.pins)
         last = page.pins[-1].pin if page.more else None
         begin = None if last is None else last.created_at
-        here = here if page.more else requestor_from(gateway.ledger, here + "\0")
+        here = here if page.more else await requestor_from(here + "\0")
         if here is not None and left <= 0 and not every:
             return here + _SEPARATOR + ("" if last is None else cursor_behind(last))
     return None

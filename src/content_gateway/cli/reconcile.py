@@ -141,7 +141,7 @@ async def _work_off(
 
 async def _report_of(gateway: "Application") -> _Report:
     contents = gateway.contents
-    health, waiting = gateway.health.last(), await contents.waiting(_SHOWN)
+    health, waiting = await gateway.health.last(), await contents.waiting(_SHOWN)
     if health is not None and health.is_unavailable(datetime.now(UTC)):
         waiting = [health.explain_content(item) for item in waiting]
     return _Report(
@@ -149,7 +149,7 @@ async def _report_of(gateway: "Application") -> _Report:
         await contents.counts(),
         await contents.reasons(_SHOWN),
         waiting,
-        gateway.resyncs.last_report(),
+        await gateway.resyncs.last_report(),
     )
 
 

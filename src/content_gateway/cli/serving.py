@@ -68,7 +68,7 @@ async def _serve(
     with lockfile.held(chosen, has_demo=bool(zones)):
         async with opened(chosen, zones) as gateway:
             listeners = open_listeners(chosen, os.environ)
-            if chosen.keys.mode == "issued" and not gateway.issued_keys.all():
+            if chosen.keys.mode == "issued" and not await gateway.issued_keys.all():
                 click.echo(_NO_KEY, err=True)
             gateway.start()
             if chosen.ens.rpc_urls and not zones:  # the demonstration asks nobody unasked

@@ -19,10 +19,13 @@ Fields: TypeAlias = Iterable[tuple[bytes, bytes]]
 class KeyVerifier(Protocol):
     """Whoever knows the keys."""
 
-    def identify(self, key: str) -> Requestor:
+    def remembered(self, key: str) -> Requestor | None:
+        """The requestor behind *key*, if that is known without reading anything; KeyRefused."""
+
+    async def identify(self, key: str) -> Requestor:
         """The requestor behind *key*; raises KeyRefused or StorageUnavailable."""
 
-    def describe(self, key: str) -> KeyRecord | None:
+    async def describe(self, key: str) -> KeyRecord | None:
         """What is stored of *key*, None if it was not issued; raises StorageUnavailable."""
 
 
@@ -54,12 +57,6 @@ CREDENTIAL_SOURCES: Final[Mapping[str, CredentialSource]] = {
     "apiKey": from_api_key,
     "bearer": from_bearer,
 }
-
-
-def authenticate(keys: KeyVerifier, headers: Fields, source: CredentialSource) -> Principal:
-    """Who sent *headers*; raises KeyRefused or StorageUnavailable."""
-    key = source(headers)
-    return Principal(keys.identify(key), key)
 
 
 def require_scope(requestor: Requestor, scope: str) -> None:

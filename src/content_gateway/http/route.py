@@ -13,7 +13,7 @@ from content_gateway.http.asgi_extensions import ENCODED_SLASH, SENT_BODY
 from content_gateway.http.auth import (
     CREDENTIAL_SOURCES,
     KeyVerifier,
-    authenticate,
+    Principal,
     require_scope,
 )
 from content_gateway.http.bodies import Receive, pass_over_empty, read_body
@@ -98,12 +98,14 @@ class Route:
         headers, body, principal = scope["headers"], b"", None
         if self._scope is not None and self._source is not None:
             try:
-                principal = authenticate(self._keys, headers, self._source)
+                key = self._source(headers)
+                requestor = self._keys.remembered(key) or await self._keys.identify(key)
             except KeyRefused:
                 await self._admission.wait_by_address(scope)
                 raise
-            exchange.requestor = principal.requestor
-            charged = principal.requestor.id
+            principal = Principal(requestor, key)
+            exchange.requestor = requestor
+            charged = requestor.id
         else:
             charged = network_of(address_of(scope))
         if not self._admission.try_begin(charged):  # mostly it may, and no coroutine is needed

@@ -60,7 +60,7 @@ class DnsLinkSource(Protocol):
 class IpnsStore(Protocol):
     """Entries that outlive this process."""
 
-    def load_ipns(self, name: IpnsName) -> StoredEntry | None:
+    async def load_ipns(self, name: IpnsName) -> StoredEntry | None:
         """The stored entry; None if there is none, or it cannot be read now."""
 
     def store_ipns(self, name: IpnsName, entry: StoredEntry | None) -> None:
@@ -108,10 +108,26 @@ class LinkCache:
             limit_of=limit_of,
         )
 
+    def has(self, name: IpnsName) -> bool:
+        """Whether the entry of *name* is in memory; else `load` it before it is asked for."""
+        return name in self._entries
+
+    async def load(self, name: IpnsName) -> None:
+        """Bring the entry of *name* into memory, from the store or an empty one; asks no source."""
+        loaded = await self._loaded(name)
+        if name in self._entries:
+            return  # somebody else has loaded it meanwhile
+        if name in self._in_flight:
+            loaded = self._in_flight[name].entry  # evicted during its look-up
+        if len(self._entries) >= self.policy.max_names:
+            # The least recently used: each use takes an entry out and puts it in again.
+            del self._entries[next(iter(self._entries))]
+        self._entries[name] = loaded
+
     def entry(
         self, name: IpnsName, *, force_refresh: bool = False, requestor: str = ""
     ) -> CacheEntry:
-        """The entry of *name* as it is now.
+        """The entry of *name*, which is in memory, as it is now.
 
         Begins a look-up, charged to *requestor*, where the entry is stale and none is under way;
         with *force_refresh* also where it is fresh, but not more often than the policy allows.
@@ -131,16 +147,8 @@ class LinkCache:
             raise Overloaded(self._permits.detail)
 
     def known(self, name: IpnsName) -> CacheEntry:
-        """The entry of *name* from memory, else from the store; asks no source."""
-        entry = self._entries.pop(name, None)
-        if entry is None and name in self._in_flight:
-            entry = self._in_flight[name].entry  # evicted during its look-up
-        if entry is None:
-            entry = self._loaded(name)
-            if len(self._entries) >= self.policy.max_names:
-                # The least recently used: each use takes an entry out and puts it in again.
-                del self._entries[next(iter(self._entries))]
-        self._entries[name] = entry
+        """The entry of *name*, which is in memory; asks no source."""
+        entry = self._entries[name] = self._entries.pop(name)
         return entry
 
     async def close(self) -> None:
@@ -150,10 +158,10 @@ class LinkCache:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _loaded(self, name: IpnsName) -> CacheEntry:
+    async def _loaded(self, name: IpnsName) -> CacheEntry:
         """The entry that was stored before a restart, or an empty one."""
         entry = CacheEntry()
-        known = self._store.load_ipns(name)
+        known = await self._store.load_ipns(name)
         if known is None:
             return entry
         try:

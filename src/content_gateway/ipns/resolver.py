@@ -102,7 +102,7 @@ class IpnsResolver:
         Begins look-ups of stale entries, with *force_refresh* of all, charged to *requestor*, to
         the operator where that is empty. Waits for them for IpnsPolicy.first_wait at most, and only
         after the first request for the name, or where *force_refresh* has begun one."""
-        chain = self._walk(name, requestor, force_refresh=force_refresh)
+        chain = await self._walk(name, requestor, force_refresh=force_refresh)
         root = chain.entries[0]
         wait = self._cache.policy.first_wait
         waits_until = root.asked_at + wait if force_refresh else root.first_wait_ends
@@ -120,25 +120,25 @@ class IpnsResolver:
                     await awaited[0].answered.wait()
             except TimeoutError:
                 break
-            chain = self._walk(name, requestor)
+            chain = await self._walk(name, requestor)
         return chain.found
 
-    def known(self, name: IpnsName) -> IpfsPath | None:
+    async def known(self, name: IpnsName) -> IpfsPath | None:
         """The last path that *name* resolved to, if it is still valid; asks no source."""
-        return self._walk(name, ask=False).found
+        return (await self._walk(name, ask=False)).found
 
-    def begin(self, name: IpnsName, *, requestor: str = "") -> TaskProgress:
+    async def begin(self, name: IpnsName, *, requestor: str = "") -> TaskProgress:
         """Begin a resolution, unless one was begun just before, and return its task.
 
         Raises Overloaded when *requestor* has too many under way."""
         self._cache.check(name, requestor)
-        chain = self._walk(name, requestor, force_refresh=True)
+        chain = await self._walk(name, requestor, force_refresh=True)
         return TaskProgress(Task(name, self._cache.today()), "pending", chain.found)
 
-    def progress(self, task_id: str, *, requestor: str = "") -> TaskProgress:
+    async def progress(self, task_id: str, *, requestor: str = "") -> TaskProgress:
         """How the task is going; raises TaskNotFound."""
         task = Task.parse(task_id, self._cache.today())
-        chain = self._walk(task.name, requestor)
+        chain = await self._walk(task.name, requestor)
         if any(self._is_pending(entry, task) for entry in chain.entries):
             return TaskProgress(task, "pending", chain.found)
         failures = [entry.failure for entry in chain.entries if entry.failure is not None]
@@ -150,7 +150,7 @@ class IpnsResolver:
         """Cancel every look-up."""
         await self._cache.close()
 
-    def _walk(
+    async def _walk(
         self, name: IpnsName, requestor: str = "", *, force_refresh: bool = False, ask: bool = True
     ) -> _ResolutionChain:
         now = self._cache.today()
@@ -158,6 +158,8 @@ class IpnsResolver:
         below = ""  # the path within the content: each entry puts its own before it
         for _ in range(MAX_DEPTH):
             self._denylist.check_ipns(name)
+            if not self._cache.has(name):
+                await self._cache.load(name)
             if ask:
                 entry = self._cache.entry(name, force_refresh=force_refresh, requestor=requestor)
             else:

@@ -1,39 +1,11 @@
-"""What a file that should be a ledger is: whether it is one, of which version, and whether it is
-sound.
+"""What was found in a ledger that was read as a whole. Values only.
 
-Knows the tables and what must always be true of them. Reads only, on a connection that it is given;
-which file that is, and what follows from the findings, is left to the commands."""
+What must always be true of one is asked for by each adapter, in its own SQL."""
 
-import sqlite3
 from dataclasses import dataclass
-from importlib import resources
 from typing import Final
 
-from content_gateway.errors import GatewayError
-from content_gateway.model.content_state import PIN_STATES
-from content_gateway.sqlite.backup import problems
-
-_TABLES: Final = frozenset({"api_keys", "pins", "contents"})
-_SAMPLE: Final = 5
-_HELD: Final = ", ".join(f"'{state}'" for state in PIN_STATES)
-# What must not be there: in words, and as a query of what it concerns.
-_FACTS: Final = (
-    (
-        "pins without their content",
-        "SELECT requestor || ' ' || content FROM pins"
-        " WHERE NOT EXISTS (SELECT 1 FROM contents WHERE id = pins.content)",
-    ),
-    (
-        "contents that should be pinned, and that nobody holds",
-        f"SELECT cid FROM contents WHERE state IN ({_HELD})"  # noqa: S608 - constants
-        " AND NOT EXISTS (SELECT 1 FROM pins WHERE content = contents.id)",
-    ),
-    (
-        "contents that are being unpinned, and that somebody holds",
-        "SELECT cid FROM contents WHERE state = 'unpinning'"
-        " AND EXISTS (SELECT 1 FROM pins WHERE content = contents.id)",
-    ),
-)
+SAMPLE: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +20,9 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class Inspection:
     """A ledger: its schema's *version*, what it holds, and what is wrong; *is_damaged* if that is
-    the file itself, so that nobody knows what is lost.
+    the database itself, so that nobody knows what is lost.
 
-    A ledger of an earlier *version* than *current* has its file checked only; its numbers are
+    A ledger of another *version* than *current* has its file checked only; its numbers are
     None."""
 
     version: int
@@ -60,55 +32,3 @@ class Inspection:
     contents: int | None
     findings: tuple[Finding, ...]
     is_damaged: bool
-
-
-def version_of(connection: sqlite3.Connection) -> int:
-    """The schema's version of the ledger that *connection* reads.
-
-    Raises GatewayError when it is no ledger or of a newer version than this program, and
-    sqlite3.Error."""
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version < 1 or not tables >= _TABLES:
-        raise GatewayError("It is no ledger.")
-    if version > current_version():
-        raise GatewayError("It was made by a newer version of this program.")
-    return int(version)
-
-
-def current_version() -> int:
-    """The version of the schema that this program has."""
-    folder = resources.files("content_gateway.ledger").joinpath("migrations")
-    return sum(step.name.endswith(".sql") for step in folder.iterdir())
-
-
-def inspect(connection: sqlite3.Connection) -> Inspection:
-    """All that can be said of the ledger that *connection* reads, as it is at one moment.
-
-    Raises as `version_of` does."""
-    connection.execute("BEGIN")
-    try:
-        version, current = version_of(connection), current_version()
-        broken = tuple(Finding(text, 1, ()) for text in problems(connection))
-        if version != current:
-            return Inspection(version, current, None, None, None, broken, bool(broken))
-        keys, pins, contents = (
-            _count(connection, name) for name in ("api_keys", "pins", "contents")
-        )
-        found = tuple(each for fact in _FACTS if (each := _found(connection, *fact)) is not None)
-        return Inspection(version, current, keys, pins, contents, broken + found, bool(broken))
-    finally:
-        connection.execute("ROLLBACK")
-
-
-def _found(connection: sqlite3.Connection, words: str, query: str) -> Finding | None:
-    (count,) = connection.execute(f"SELECT count(*) FROM ({query})").fetchone()  # noqa: S608
-    if not count:
-        return None
-    rows = connection.execute(f"{query} LIMIT {_SAMPLE}").fetchall()
-    return Finding(words, count, tuple(str(text) for (text,) in rows))
-
-
-def _count(connection: sqlite3.Connection, table: str) -> int:
-    (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608
-    return int(count)

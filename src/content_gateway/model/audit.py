@@ -1,6 +1,6 @@
 """The audit log's entries: what was done to the pins and keys of a requestor, and what was refused.
 
-Values only. When they are written, and how many are kept, is in ledger/audit.py."""
+Values only. When they are written, and how many are kept, is in ledger/sqlite/audit.py."""
 
 from dataclasses import dataclass
 from datetime import datetime

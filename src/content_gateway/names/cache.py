@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 class LastKnown(Protocol):
     """Answers that outlive this process."""
 
-    def load(self, domain: str, coin: CoinType) -> Resolved | None:
+    async def load(self, domain: str, coin: CoinType) -> Resolved | None:
         """The stored answer; None if there is none, or it cannot be read now."""
 
     def store(self, domain: str, coin: CoinType, resolved: Resolved | None) -> None:
@@ -76,23 +76,35 @@ class Cache:
         self._entries: dict[Question, CachedName] = {}
 
     def get(self, question: Question) -> CachedName | None:
-        """The entry, from memory or else from the database; it is now the most recently used."""
-        entry = self._entries.pop(question, None) or self._loaded(question)
+        """The entry, if it is in memory; it is now the most recently used."""
+        entry = self._entries.pop(question, None)
         if entry is not None:
             self._put(question, entry)
         return entry
 
-    def last(self, question: Question) -> Resolved | None:
+    async def load(self, question: Question) -> CachedName | None:
+        """The entry, from memory or else from the database; it is now the most recently used."""
+        entry = self.get(question)
+        if entry is None and (loaded := await self._loaded(question)) is not None:
+            entry = self.get(question)  # what was stored while we read is newer
+            if entry is None:
+                self._put(question, loaded)
+                return loaded
+        return entry
+
+    async def last(self, question: Question) -> Resolved | None:
         """The last answer, however old; None when nothing is known, or the name does not exist.
 
         That is the last whole answer if there was one, else the partial one."""
         entry = self._entries.get(question)
         if entry is None:
-            return self._last_known.load(*question)
+            return await self._last_known.load(*question)
         if entry.records is None:
             return None
         resolved = Resolved(entry.records, entry.resolved)
-        return resolved if entry.records.is_whole else self._last_known.load(*question) or resolved
+        if entry.records.is_whole:
+            return resolved
+        return await self._last_known.load(*question) or resolved
 
     def store(
         self, question: Question, records: Records | None, asked_at: float, *, unread: str = ""
@@ -108,13 +120,13 @@ class Cache:
             self._last_known.store(*question, None if records is None else Resolved(records, today))
         return entry
 
-    def store_partial(
+    async def store_partial(
         self, question: Question, records: Records, asked_at: float, hold_back: float
     ) -> CachedName:
         """The entry to serve after *records*, some of which failed, were resolved just now.
 
         That is the previous one if it is whole and may be served, and the failure is temporary."""
-        known = self.get(question)
+        known = await self.load(question)
         for record, failed in records.failures.items():
             tell = log.warning if failed.is_temporary else log.info
             why = {"fault": failed.kind.__name__, "reason": failed.reason}
@@ -163,9 +175,9 @@ class Cache:
         serves = max(seconds, self._freshness(entry.records))
         return entry.records is not None and self._clock() < entry.stored_at + serves
 
-    def _loaded(self, question: Question) -> CachedName | None:
+    async def _loaded(self, question: Question) -> CachedName | None:
         """The entry that a former process, or this one before it forgot, has left behind."""
-        resolved = self._last_known.load(*question)
+        resolved = await self._last_known.load(*question)
         if resolved is None:
             return None
         age = (self._today() - resolved.at).total_seconds()

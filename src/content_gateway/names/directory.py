@@ -103,7 +103,7 @@ class IpnsLookup(Protocol):
 
         Starts a resolution, charged to *requestor*, of an expired one or with *force_refresh*."""
 
-    def known(self, name: IpnsName) -> IpfsPath | None:
+    async def known(self, name: IpnsName) -> IpfsPath | None:
         """The last verified path that is still valid, without asking anybody; raises Blocked."""
 
 
@@ -200,7 +200,7 @@ class Directory:
         self.answers["miss" if is_miss else "fresh" if stale is None else "stale"] += 1
         return resolution if stale is None else resolution.but_stale(stale)
 
-    def known(self, name: DomainName) -> tuple[Resolved, IpfsPath | None]:
+    async def known(self, name: DomainName) -> tuple[Resolved, IpfsPath | None]:
         """What *name* was last known to point at, however old, and what IPNS content resolves to.
 
         Asks no server. Raises NameNotFound when nothing is known or was found, and Blocked."""
@@ -209,14 +209,14 @@ class Directory:
         if local is not None:
             resolved: Resolved | None = Resolved(local, datetime.now(UTC))
         else:
-            resolved = self._cache.last((name.text, ETHEREUM))
+            resolved = await self._cache.last((name.text, ETHEREUM))
         if resolved is None:
             raise NameNotFound("Nothing is known of this domain, or nothing was there.")
         content, cached = resolved.records.content, None
         if isinstance(content, IpfsContent):
             self._denylist.check_cid(content.cid)
         elif isinstance(content, IpnsContent):
-            cached = self._ipns.known(content.name)
+            cached = await self._ipns.known(content.name)
         return resolved, cached
 
     async def close(self) -> None:
@@ -233,7 +233,7 @@ class Directory:
         self, name: DomainName, question: Question, force_refresh: bool, requestor: str
     ) -> CachedName:
         """The entry that answers *question* now; without one UpstreamError or Overloaded."""
-        entry = self._cache.get(question)
+        entry = self._cache.get(question) or await self._cache.load(question)
         now = self._clock()
         is_under_way = question in self._in_flight
         if entry is None or (
@@ -291,7 +291,7 @@ class Directory:
             # Shielded: other callers wait for the same task.
             return await asyncio.shield(self._in_flight_request(name, question, requestor))
         except (UpstreamError, Overloaded):
-            known = self._cache.get(question)
+            known = await self._cache.load(question)
             if known is None or not self._cache.serves_if_error(known):
                 raise
             return known
@@ -318,7 +318,7 @@ class Directory:
         except InvalidCoinType as unread:
             return self._cache.store(question, None, begun, unread=unread.detail)
         if records is not None and not records.is_whole:
-            return self._cache.store_partial(question, records, begun, self._policy.hold_back)
+            return await self._cache.store_partial(question, records, begun, self._policy.hold_back)
         return self._cache.store(question, records, begun)
 
     async def _ask_services(

@@ -52,7 +52,7 @@ class PinLedger(Protocol):
         """Remove a pin durably, if *created_at* is when it was made or None; its content is
         released with its last pin. None if it is not there. *by_operator* is for the audit log."""
 
-    def status(self, requestor: str, cid: Cid) -> PinStatus | None:
+    async def status(self, requestor: str, cid: Cid) -> PinStatus | None:
         """The requestor's pin of *cid* and how far its content is; None if there is none."""
 
     async def search(self, requestor: str, search: Search, shown: Callable[[Page], T]) -> T:
@@ -103,12 +103,12 @@ class Pinning:
         Raises InvalidCid, Blocked and PinLimitReached."""
         cid = Cid.parse(spelling)
         while (pin := await self.add(requestor, spelling, label)) is None:
-            held = self._ledger.status(requestor, cid)
+            held = await self._ledger.status(requestor, cid)
             if held is not None and await self._ledger.relabel(requestor, cid, label):
                 pin = replace(held.pin, label=label)
                 break
             # It was removed since `add`: add it again.
-        return self._ledger.status(requestor, cid) or PinStatus(pin, ContentState.QUEUED)
+        return await self._ledger.status(requestor, cid) or PinStatus(pin, ContentState.QUEUED)
 
     async def replace(self, requestor: str, old: Pin, spelling: str, label: Label) -> PinStatus:
         """Replaces *old* by a new pin, maybe of the same CID, and returns the new one's status.
@@ -119,7 +119,7 @@ class Pinning:
         if pin is None:
             raise PinNotFound("No such pin is held.")
         self._wake()
-        return self._ledger.status(requestor, cid) or PinStatus(pin, ContentState.QUEUED)
+        return await self._ledger.status(requestor, cid) or PinStatus(pin, ContentState.QUEUED)
 
     def _allowed_cid(self, spelling: str) -> Cid:
         """The CID spelt *spelling*, if it may be pinned. Raises InvalidCid and Blocked."""
@@ -148,9 +148,9 @@ class Pinning:
             self._wake()
         return removal
 
-    def status(self, requestor: str, cid: Cid) -> PinStatus:
+    async def status(self, requestor: str, cid: Cid) -> PinStatus:
         """The requestor's pin of *cid*; raises PinNotFound."""
-        status = self._ledger.status(requestor, cid)
+        status = await self._ledger.status(requestor, cid)
         if status is None:
             raise PinNotFound("No pin of this CID is held.")
         return status

@@ -6,7 +6,7 @@ limited, so that an outage does not look like a full queue."""
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 import structlog
@@ -48,7 +48,7 @@ class QueueWatch:
         queue: BackendQueue,
         rules: DecisionRules,
         *,
-        waiting_requestors: Callable[[int], Sequence[int]],
+        waiting_requestors: Callable[[int], Awaitable[Sequence[int]]],
         clock: Callable[[], float],
     ) -> None:
         """*waiting_requestors(limit)*: those with due contents, whichever process took their
@@ -71,7 +71,7 @@ class QueueWatch:
             return []
         self._not_before = began + _MIN_PAUSE
         if not self.windows.is_shared:
-            for requestor in self._waiting_requestors(2):
+            for requestor in await self._waiting_requestors(2):
                 self.windows.record_arrival(requestor)
         if not self.windows.is_shared or self.windows.is_empty:
             return []

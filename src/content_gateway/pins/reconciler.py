@@ -50,7 +50,7 @@ same holds for a backend's own queue, once two requestors use it (submission_win
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 
@@ -85,7 +85,7 @@ class Reconciler:
         *,
         policy: ReconcilePolicy | None = None,
         health: HealthLedger | None = None,
-        origins: Callable[[Cid], Sequence[Multiaddr]] = lambda _: (),
+        origins: Callable[[Cid], Awaitable[Sequence[Multiaddr]]] | None = None,
         returned: Callable[[], None] = lambda: None,
         queue: BackendQueue | None = None,
         clock: Callable[[], float] = time.time,
@@ -115,19 +115,26 @@ class Reconciler:
                 queue, self._rules, waiting_requestors=ledger.waiting_requestors, clock=clock
             )
         self._sender = Submitter(
-            ledger, backend, self._owner, self._rules, self._health, origins=origins, clock=clock
+            ledger,
+            backend,
+            self._owner,
+            self._rules,
+            self._health,
+            origins=origins or _no_origins,
+            clock=clock,
         )
         self._watch = ClockWatch(
             ledger, longest=self._rules.longest_wait, lease=self._policy.lease, clock=clock
         )
 
-    @property
-    def is_idle(self) -> bool:
+    async def is_idle(self) -> bool:
         """Whether a new pin would be started at once: nothing is due, and the backend answers."""
         with suppress(StorageUnavailable):
             quota = lease_quota(self._policy, self._under_way.values(), self._availability)
             return not (
-                self._under_way or self._availability.is_unreachable or self._ledger.any_due(quota)
+                self._under_way
+                or self._availability.is_unreachable
+                or await self._ledger.any_due(quota)
             )
         return False
 
@@ -205,7 +212,7 @@ class Reconciler:
             if hanging:
                 await self._ledger.trigger(hanging)
         quota = lease_quota(self._policy, self._under_way.values(), self._availability)
-        if not quota.most or not self._ledger.any_due(quota):
+        if not quota.most or not await self._ledger.any_due(quota):
             return 0
         items = await self._ledger.lease(self._owner, self._policy.lease, quota)
         # If renewing was late, our own lease had expired and we got the content a second time: its
@@ -328,3 +335,7 @@ class Reconciler:
             if outcome.again_in is not None and outcome.again_in < self._policy.idle:
                 asyncio.get_running_loop().call_later(outcome.again_in + 0.01, self._awake.set)
         self._awake.set()
+
+
+async def _no_origins(_: Cid) -> Sequence[Multiaddr]:
+    return ()

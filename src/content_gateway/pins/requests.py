@@ -43,7 +43,7 @@ class Submitter:
         rules: DecisionRules,
         health: HealthMonitor,
         *,
-        origins: Callable[[Cid], Sequence[Multiaddr]],
+        origins: Callable[[Cid], Awaitable[Sequence[Multiaddr]]],
         clock: Callable[[], float],
     ) -> None:
         self._ledger = ledger
@@ -113,7 +113,7 @@ class Submitter:
 
     async def _pin(self, item: WorkItem, seen: BackendStatus) -> Outcome:
         async with ProgressWriter(partial(self._ledger.progress, self._owner, item)) as progress:
-            origins = self._origins(item.cid)
+            origins = await self._origins(item.cid)
             seen = await self._backend.pin(item.cid, seen, progress, origins)
             return self._rules.after_pin(item, seen)
 

@@ -11,10 +11,10 @@ from content_gateway.model.content_state import Event, LastRequest, LeaseQuota, 
 class WorkQueue(Protocol):
     """Contents that want reconciling, with their leases. Methods raise StorageUnavailable."""
 
-    def any_due(self, quota: LeaseQuota) -> bool:
+    async def any_due(self, quota: LeaseQuota) -> bool:
         """Whether something that *quota* allows seems to be due; it may be gone by now."""
 
-    def waiting_requestors(self, limit: int) -> Sequence[int]:
+    async def waiting_requestors(self, limit: int) -> Sequence[int]:
         """At most *limit* requestors, by number, that have contents in a queue."""
 
     async def lease(self, owner: str, seconds: float, quota: LeaseQuota) -> Sequence[WorkItem]:

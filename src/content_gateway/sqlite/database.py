@@ -13,12 +13,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar, cast
 
+from content_gateway.concurrency.write_queue import Write
 from content_gateway.errors import StorageUnavailable, WrongSettings
 from content_gateway.files.permissions import refusal
 from content_gateway.sqlite.checkpointer import Checkpointer
 from content_gateway.sqlite.connection import FileOptions, connect, migrate
 from content_gateway.sqlite.database_files import DatabaseFiles
-from content_gateway.sqlite.group_commit import GroupWriter, Write, roll_back
+from content_gateway.sqlite.group_commit import GroupWriter, roll_back
 
 T = TypeVar("T")
 Item = TypeVar("Item")

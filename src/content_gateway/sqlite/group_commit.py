@@ -1,8 +1,8 @@
 """Group commit: one thread commits together all writes that wait, then answers each of them.
 
-Knows the thread, the queue between it and the event loop, and who waits for which write. Writes
-enter a group in turn by requestor (concurrency/fair_semaphore.py), so that one's flood does not
-delay another's. What a commit is, and which of its writes fail, is left to the database."""
+Knows the thread, and the queue between it and the event loop. Who waits for which write, and in
+whose turn, is left to concurrency/write_queue.py; what a commit is, and which of its writes fail,
+to the database."""
 
 import asyncio
 import queue
@@ -10,16 +10,11 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 import structlog
 
-from content_gateway.concurrency.fair_semaphore import FairSemaphore
-from content_gateway.telemetry.numbers import Histogram
-
-_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+from content_gateway.concurrency.write_queue import Write, WriteQueue
 
 log = structlog.get_logger(__name__)
 
@@ -31,27 +26,6 @@ def roll_back(connection: sqlite3.Connection) -> None:
             connection.execute("ROLLBACK")
     except sqlite3.Error as wrong:
         log.error("a transaction was not rolled back", reason=str(wrong))
-
-
-@dataclass(slots=True)
-class Write:
-    """A queued write: the *job*, its outcome, who is charged, and a *note* for the committer."""
-
-    job: Callable[..., Any]
-    note: Any
-    future: asyncio.Future[Any]
-    requestor: str
-    result: Any = None
-    error: Exception | None = None
-
-    def answer(self) -> None:
-        """Hand the outcome to the caller, unless cancelled; on the event loop."""
-        if self.future.done():
-            return
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.result)
 
 
 class GroupWriter:
@@ -73,23 +47,14 @@ class GroupWriter:
         gather: float = 0.0,
         crowd: int = 8,
     ) -> None:
-        self.sizes = Histogram(_SIZES)
-        self.seconds = Histogram()
         self._commit = commit
-        self._turns = FairSemaphore(
-            group * 3 // 2,  # a requestor alone gets two thirds: a whole group
-            waiting=limit * 3 // 2,
-            detail="Too many writes are waiting.",
-            crowd=crowd,
-        )
+        self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
+        self._writes = WriteQueue(self._queue.put, limit=limit, group=group, crowd=crowd)
+        self.sizes, self.seconds = self._writes.sizes, self._writes.seconds
         self._group: Final = group
         self._gather: Final = gather
-        self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._loop: asyncio.AbstractEventLoop
-        self._unanswered = 0
-        self._all_answered = asyncio.Event()
-        self._is_over = False
 
     def start(self) -> None:
         """Start the thread, for the running event loop."""
@@ -98,43 +63,30 @@ class GroupWriter:
 
     async def close(self) -> None:
         """Commit what waits, then end the thread."""
-        self._is_over = True
-        if self._unanswered:
-            self._all_answered.clear()
-            await self._all_answered.wait()
+        await self._writes.close()
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
     @property
     def is_busy(self) -> bool:
         """Whether writes wait or are under way."""
-        return self._unanswered > 0
+        return self._writes.unanswered > 0
 
     @property
     def unanswered(self) -> int:
         """How many writes wait or are under way."""
-        return self._unanswered
+        return self._writes.unanswered
 
     @property
     def is_over(self) -> bool:
         """Whether it was closed."""
-        return self._is_over
+        return self._writes.is_over
 
     def put(
         self, job: Callable[..., Any], note: object = None, requestor: str = ""
     ) -> asyncio.Future[Any]:
-        """The outcome of *job*, once it is committed. A caller who is cancelled does not stop it.
-
-        It is charged to *requestor*; the service's own writes, where that is empty, are never
-        refused. Raises Overloaded when too many of a requestor's wait."""
-        write = Write(job, note, self._loop.create_future(), requestor)
-        if self._turns.take(requestor, is_ours=not requestor):
-            self._queue.put(write)
-        else:
-            permit = self._turns.request(requestor, is_ours=not requestor)
-            permit.then(partial(self._queue.put, write))
-        self._unanswered += 1
-        return write.future
+        """As `WriteQueue.put`."""
+        return self._writes.put(self._loop, job, note, requestor)
 
     def _run(self) -> None:
         """The thread's loop: gather a group, commit it, answer it, until None arrives."""
@@ -171,15 +123,6 @@ class GroupWriter:
 
     def _answer(self, group: Sequence[Write]) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._record, group)
+            self._loop.call_soon_threadsafe(self._writes.answer, group)
         except RuntimeError:
             log.warning("writes were committed after their loop had closed", number=len(group))
-
-    def _record(self, group: Sequence[Write]) -> None:
-        self._unanswered -= len(group)
-        for write in group:  # first: the thread then has work while these are answered
-            self._turns.give_back(write.requestor)
-        for write in group:
-            write.answer()
-        if not self._unanswered:
-            self._all_answered.set()

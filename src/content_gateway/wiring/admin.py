@@ -122,7 +122,7 @@ async def _status(
         keys=sorted(gateway.api.limits.used(), key=lambda use: -use.requests),
     )
     try:
-        status.health = gateway.health.last()
+        status.health = await gateway.health.last()
         async with asyncio.timeout(READ_SECONDS):
             backlog = await gateway.contents.backlog(now)
             reasons = await gateway.contents.reasons(_REASONS)

@@ -32,13 +32,6 @@ from content_gateway.http.request_turns import RequestTurns
 from content_gateway.http.streams import large_answers
 from content_gateway.http.traffic import Traffic, access_log
 from content_gateway.ipns.resolver import IpnsResolver
-from content_gateway.ledger.api_keys import SqliteKeys
-from content_gateway.ledger.audit import AuditLog
-from content_gateway.ledger.backend_health import SqliteBackendHealth
-from content_gateway.ledger.contents import SqliteWorkQueue
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.key_activity import SqliteKeyActivity
-from content_gateway.ledger.resyncs import SqliteResyncs
 from content_gateway.names.directory import Directory
 from content_gateway.names.universal_resolver import UniversalResolverCheck
 from content_gateway.names.zone import ZoneFile
@@ -48,6 +41,7 @@ from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.resync import Resync
 from content_gateway.settings.model import PACKAGED_SPEC, Settings
 from content_gateway.telemetry.numbers import Outcomes
+from content_gateway.wiring.ledgers import Activity, Health, Ledger, Resyncs, Work, ledger_of
 from content_gateway.wiring.limits import (
     allowances,
     check_operations,
@@ -68,18 +62,18 @@ class Application:
     """The open parts that commands and the server work with."""
 
     api: Api
-    ledger: LedgerDatabase
+    ledger: Ledger
     directory: Directory
     ipns: IpnsResolver
     universal_resolver: UniversalResolverCheck
     pinning: Pinning
-    contents: SqliteWorkQueue
-    resyncs: SqliteResyncs
-    health: SqliteBackendHealth
+    contents: Work
+    resyncs: Resyncs
+    health: Health
     keys: KeyVerifier
     issued_keys: IssuedKeys
     limits: KeyLimits
-    activity: SqliteKeyActivity
+    activity: Activity
     reconciler: Reconciler
     resync: Resync
     store: EmbeddedStore | None
@@ -112,7 +106,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
     async with AsyncExitStack() as stack:
         # First, to be closed last: what must not be lost does not wait for a collector.
         tracer = await open_tracer(stack, settings.traces)
-        database = await stack.enter_async_context(LedgerDatabase(settings.ledger_path))
+        ledger = await stack.enter_async_context(ledger_of(settings))
         denylist = Denylist(settings.denylist.content_file, settings.denylist.domains_file)
         stack.callback(denylist.close)
 
@@ -120,7 +114,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         pins = await wire_pins(
             stack,
             settings,
-            database,
+            ledger,
             denylist,
             upstreams=upstreams,
             tracer=tracer,
@@ -129,7 +123,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         names = await wire_names(
             stack,
             settings,
-            database,
+            ledger,
             denylist,
             zones=zones,
             upstreams=upstreams,
@@ -137,10 +131,9 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             lookups_of=lambda requestor: limits.allowance_of(requestor).lookups,
         )
 
-        audit = AuditLog(settings.audit.entries)
-        activity = await stack.enter_async_context(SqliteKeyActivity(database, audit))
+        activity = await stack.enter_async_context(ledger.key_activity())
         issued_keys = IssuedKeys(
-            SqliteKeys(database, audit),
+            ledger.keys,
             allowance_of=allowances(settings.limits),
             activity=activity,
         )
@@ -151,7 +144,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         stack.push_async_callback(contract.close)
         operations = operations_of(contract)
         check_operations(settings.limits, [operation.id for operation in operations])
-        warn_of_unknown_types(settings.limits, issued_keys.all())
+        warn_of_unknown_types(settings.limits, await issued_keys.all())
         psa = PsaHandlers(
             pins.pinning, delegates=pins.delegates, origins=pins.origins, work=pins.reconciler
         )
@@ -189,7 +182,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         )
         yield Application(
             api=api,
-            ledger=database,
+            ledger=ledger,
             directory=names.directory,
             ipns=names.ipns,
             universal_resolver=names.universal_resolver,

@@ -9,12 +9,9 @@ from dataclasses import dataclass
 
 from content_gateway.api_keys import IssuedKeys
 from content_gateway.denylist.denylist import Denylist
-from content_gateway.ledger.api_keys import SqliteKeys
-from content_gateway.ledger.audit import AuditLog
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
 from content_gateway.pins.pinning import Pinning
 from content_gateway.settings.model import Settings
+from content_gateway.wiring.ledgers import Ledger, ledger_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +20,13 @@ class Tenants:
 
     keys: IssuedKeys
     pinning: Pinning
-    ledger: LedgerDatabase
+    ledger: Ledger
 
 
 @asynccontextmanager
 async def opened_tenants(settings: Settings) -> AsyncIterator[Tenants]:
     """The keys and pins of a ledger; raises WrongSettings where it cannot be opened."""
-    async with LedgerDatabase(settings.ledger_path) as database:
-        audit = AuditLog(settings.audit.entries)
-        pins = SqlitePins(database, grace=settings.pins.unpin_grace, audit=audit)
+    async with ledger_of(settings) as ledger:
         # Nothing is added here, and a running service finds what was released by itself.
-        pinning = Pinning(pins, denylist=Denylist(None, None), wake=lambda: None)
-        yield Tenants(IssuedKeys(SqliteKeys(database, audit)), pinning, database)
+        pinning = Pinning(ledger.pins, denylist=Denylist(None, None), wake=lambda: None)
+        yield Tenants(IssuedKeys(ledger.keys), pinning, ledger)

@@ -85,7 +85,7 @@ class Metrics:
     async def _ask_ledger(self) -> None:
         known, now = self._ledger, self._clock()
         with suppress(StorageUnavailable, Overloaded, TimeoutError):
-            known.health, known.has_health = self._gateway.health.last(), True
+            known.health, known.has_health = await self._gateway.health.last(), True
             async with asyncio.timeout(READ_SECONDS):
                 waiting = await self._gateway.contents.waiting(1, PENDING)
             known.oldest, known.has_oldest = waiting[0].since if waiting else None, True

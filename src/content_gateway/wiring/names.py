@@ -18,8 +18,6 @@ from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.ipns.sources.dnslink import DnsLinks
 from content_gateway.ipns.sources.http import HttpSource
 from content_gateway.ipns.sources.kubo import KuboSource
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.last_known import SqliteLastKnown
 from content_gateway.names.basenames import Basenames
 from content_gateway.names.cache import Cache, CachePolicy
 from content_gateway.names.directory import Directory, DirectoryPolicy, NameService
@@ -34,6 +32,7 @@ from content_gateway.net.ssrf_guard import Guard
 from content_gateway.settings.model import Settings
 from content_gateway.telemetry.numbers import Outcomes
 from content_gateway.telemetry.tracing import Tracer
+from content_gateway.wiring.ledgers import Ledger
 
 ENS: Final = "ens"  # its chain, in metrics
 _SERVERS: Final = 4  # that all look-ups may ask at the same time
@@ -74,7 +73,7 @@ class WiredNames:
 async def wire_names(
     stack: AsyncExitStack,
     settings: Settings,
-    database: LedgerDatabase,
+    ledger: Ledger,
     denylist: Denylist,
     *,
     zones: Sequence[ZoneFile],
@@ -86,7 +85,7 @@ async def wire_names(
 
     Requests to servers are counted in *upstreams*, and told to *tracer*; *lookups_of* a requestor
     is how many of its look-ups run at once, 0: its share."""
-    last_known = await stack.enter_async_context(SqliteLastKnown(database))
+    last_known = await stack.enter_async_context(ledger.last_known())
     capacity = settings.capacity
     # A pool for each purpose: nobody waits behind requests of another kind.
     of_ipns = await stack.enter_async_context(

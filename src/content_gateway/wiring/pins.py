@@ -3,7 +3,7 @@
 Opens and closes on the stack of wiring/, and decides nothing that a part could. Which backend there
 is, and how it is best worked with, is left to backends.py."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
@@ -11,12 +11,8 @@ from typing import Final, Protocol, TypeVar
 from content_gateway.backends.embedded.blockstore import Blockstore
 from content_gateway.backends.embedded.store import EmbeddedStore
 from content_gateway.denylist.denylist import Denylist
-from content_gateway.ledger.audit import AuditLog
-from content_gateway.ledger.backend_health import SqliteBackendHealth
-from content_gateway.ledger.contents import SqliteWorkQueue
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
-from content_gateway.ledger.resyncs import SqliteResyncs
+from content_gateway.model.cid import Cid
+from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.net.connection_slots import PoolLimits
 from content_gateway.net.http_client import HttpClient
 from content_gateway.pins.delegates import Delegates
@@ -28,6 +24,7 @@ from content_gateway.settings.model import Settings
 from content_gateway.telemetry.numbers import Outcomes
 from content_gateway.telemetry.tracing import Tracer
 from content_gateway.wiring.backends import open_backend
+from content_gateway.wiring.ledgers import Health, Ledger, Resyncs, Work
 
 Port = TypeVar("Port")
 
@@ -40,9 +37,9 @@ class WiredPins:
     """The open parts that keep pins; *store* and its *blocks* where the backend is embedded."""
 
     pinning: Pinning
-    contents: SqliteWorkQueue
-    resyncs: SqliteResyncs
-    health: SqliteBackendHealth
+    contents: Work
+    resyncs: Resyncs
+    health: Health
     reconciler: Reconciler
     resync: Resync
     store: EmbeddedStore | None
@@ -65,7 +62,7 @@ def _as_it_is(port: Port, /) -> Port:
 async def wire_pins(
     stack: AsyncExitStack,
     settings: Settings,
-    database: LedgerDatabase,
+    ledger: Ledger,
     denylist: Denylist,
     *,
     upstreams: Outcomes | None = None,
@@ -85,17 +82,18 @@ async def wire_pins(
     opened = await open_backend(stack, settings, client, denylist)
     backend = around(opened.backend)
     origins = OriginRules(settings.pins.private_origins)
-    audit = AuditLog(settings.audit.entries)
-    ledger = around(SqlitePins(database, grace=settings.pins.unpin_grace, audit=audit))
-    contents = around(SqliteWorkQueue(database, grace=settings.pins.unpin_grace))
-    resyncs, health = around(SqliteResyncs(database)), SqliteBackendHealth(database)
+    kept, contents, resyncs = around(ledger.pins), around(ledger.work), around(ledger.resyncs)
+
+    async def origins_of(cid: Cid) -> Sequence[Multiaddr]:
+        return origins.usable(await kept.origins(cid))
+
     reconciler = Reconciler(
         contents,
         backend,
         policy=opened.policy,
-        health=health,
+        health=ledger.health,
         queue=opened.queue,
-        origins=lambda cid: origins.usable(ledger.origins(cid)),
+        origins=origins_of,
         returned=lambda: resync.trigger(),  # noqa: PLW0108 - each of the two wakes the other
     )
     stack.push_async_callback(reconciler.close)
@@ -106,13 +104,13 @@ async def wire_pins(
     delegates = Delegates(backend, chosen, private=private)
     stack.push_async_callback(delegates.close)
     pinning = Pinning(
-        ledger, denylist=denylist, wake=reconciler.wake, refusal=opened.refusal, limit_of=pins_of
+        kept, denylist=denylist, wake=reconciler.wake, refusal=opened.refusal, limit_of=pins_of
     )
     return WiredPins(
         pinning,
         contents,
         resyncs,
-        health,
+        ledger.health,
         reconciler,
         resync,
         opened.store,

@@ -74,9 +74,9 @@ class WatchedLedger:
         await self._points.passing("after remove")
         return removal
 
-    def status(self, requestor: str, cid: Cid) -> PinStatus | None:
+    async def status(self, requestor: str, cid: Cid) -> PinStatus | None:
         self._points.check()
-        return self._ledger.status(requestor, cid)
+        return await self._ledger.status(requestor, cid)
 
     async def search(self, requestor: str, search: Search, shown: Callable[[Page], T]) -> T:
         await self._points.passing("before search")
@@ -102,13 +102,13 @@ class WatchedContents:
         self._model = model
         self._clock = clock
 
-    def any_due(self, quota: LeaseQuota) -> bool:
+    async def any_due(self, quota: LeaseQuota) -> bool:
         self._points.check()
-        return self._ledger.any_due(quota)
+        return await self._ledger.any_due(quota)
 
-    def waiting_requestors(self, limit: int) -> Sequence[int]:
+    async def waiting_requestors(self, limit: int) -> Sequence[int]:
         self._points.check()
-        return self._ledger.waiting_requestors(limit)
+        return await self._ledger.waiting_requestors(limit)
 
     async def lease(self, owner: str, seconds: float, quota: LeaseQuota) -> Sequence[WorkItem]:
         await self._points.passing("before lease")

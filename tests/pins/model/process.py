@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from content_gateway.denylist.denylist import Denylist
-from content_gateway.ledger.contents import SqliteWorkQueue
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.pins import SqlitePins
-from content_gateway.ledger.resyncs import SqliteResyncs
+from content_gateway.ledger.sqlite.contents import SqliteWorkQueue
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.pins import SqlitePins
+from content_gateway.ledger.sqlite.resyncs import SqliteResyncs
 from content_gateway.model.cid import Cid
 from content_gateway.pins.backoff import ReconcilePolicy
 from content_gateway.pins.pinning import Pinning

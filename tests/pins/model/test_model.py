@@ -14,7 +14,7 @@ import structlog
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from tests.chance import SEED
 from tests.pins.model.acting import Tally
 from tests.pins.model.adapted import AdaptedCluster

@@ -58,17 +58,18 @@ class NameHandlers:
     async def records(self, request: Request) -> Response:
         """What a domain was last known to point at."""
         name = DomainName.parse_plain(request.argument) or await _domain(request.argument)
-        return records_known(name, *self._directory.known(name))
+        return records_known(name, *await self._directory.known(name))
 
     async def start_ipns(self, request: Request) -> Response:
         """A resolution of an IPNS name that goes on behind the answer."""
         return ipns_started(
-            self._ipns.begin(IpnsName.parse(request.argument), requestor=request.requestor)
+            await self._ipns.begin(IpnsName.parse(request.argument), requestor=request.requestor)
         )
 
     async def ipns_result(self, request: Request) -> Response:
         """How such a resolution is going."""
-        return ipns_progress(self._ipns.progress(request.argument, requestor=request.requestor))
+        progress = await self._ipns.progress(request.argument, requestor=request.requestor)
+        return ipns_progress(progress)
 
 
 async def _domain(text: str) -> DomainName:

@@ -41,7 +41,7 @@ class KeyHandlers:
         principal = cast(Principal, request.principal)
         scopes = principal.requestor.scopes
         result: dict[str, Any] = {"scopes": [scope for scope in SCOPES if scope in scopes]}
-        record = self._keys.describe(principal.key)
+        record = await self._keys.describe(principal.key)
         if record is not None:
             result |= {"name": record.name, "created": rfc3339(record.created_at)}
             if record.expires_at is not None:

@@ -35,8 +35,7 @@ _STATUS: Final = {state: word for word, states in STATES.items() for state in st
 class Work(Protocol):
     """What is done about pins behind the answers, as far as an answer may wait for it."""
 
-    @property
-    def is_idle(self) -> bool:
+    async def is_idle(self) -> bool:
         """Whether nothing waits or is under way, so that a pin made now is begun at once."""
 
     async def first_outcome(self, cid: Cid, seconds: float) -> bool:
@@ -76,34 +75,34 @@ class PsaHandlers:
         """A pin of the CID in the body: a new one, or the one that is there, described again."""
         parse_query(request.query, ())
         spelling, label = parse_pin(request.body, self._origins)
-        was_idle = self._work.is_idle
+        was_idle = await self._work.is_idle()
         status = await self._pinning.describe(request.requestor, spelling, label)
         return await self._accepted(request.requestor, status, was_idle=was_idle)
 
     async def get(self, request: Request) -> Response:
         """One of the requestor's pins."""
         parse_query(request.query, ())
-        return self._answer(self._held(request))
+        return self._answer(await self._held(request))
 
     async def replace(self, request: Request) -> Response:
         """Another pin in place of one of the requestor's."""
         parse_query(request.query, ())
         spelling, label = parse_pin(request.body, self._origins)
-        old, was_idle = self._held(request).pin, self._work.is_idle
+        old, was_idle = (await self._held(request)).pin, await self._work.is_idle()
         status = await self._pinning.replace(request.requestor, old, spelling, label)
         return await self._accepted(request.requestor, status, was_idle=was_idle)
 
     async def remove(self, request: Request) -> Response:
         """The end of one of the requestor's pins; no body (the API's yaml)."""
         parse_query(request.query, ())
-        pin = self._held(request).pin
+        pin = (await self._held(request)).pin
         await self._pinning.remove(request.requestor, pin.cid, pin.created_at)
         return keyed(b"", status=202)
 
-    def _held(self, request: Request) -> PinStatus:
+    async def _held(self, request: Request) -> PinStatus:
         """The requestor's pin with the request id in *request*; raises PinNotFound."""
         created_at, cid = parse_request_id(request.argument)
-        status = self._pinning.status(request.requestor, cid)
+        status = await self._pinning.status(request.requestor, cid)
         if status.pin.created_at != created_at:
             raise PinNotFound  # it was replaced by a later pin of the same CID
         return status
@@ -117,7 +116,7 @@ class PsaHandlers:
         if was_idle and status.state is ContentState.QUEUED and not status.error:
             await self._work.first_outcome(status.pin.cid, PATIENCE)
             with suppress(PinNotFound):  # removed in this moment: it was accepted all the same
-                status = self._pinning.status(requestor, status.pin.cid)
+                status = await self._pinning.status(requestor, status.pin.cid)
         return self._answer(status, 202)
 
     def _listed(self, page: Page) -> Response:

@@ -55,14 +55,16 @@ class PinHandlers:
         if given:
             kept = NO_LABEL
             with suppress(PinNotFound):  # it was removed in this moment, and is added again
-                kept = self._pinning.status(requestor, Cid.parse(request.argument)).pin.label
+                held = await self._pinning.status(requestor, Cid.parse(request.argument))
+                kept = held.pin.label
             await self._pinning.describe(requestor, request.argument, _label(kept, given))
         return pin_exists()
 
     async def status(self, request: Request) -> Response:
         """How far one of the requestor's pins is."""
         parse_query(request.query, ())
-        return pin_status(self._pinning.status(request.requestor, Cid.parse(request.argument)))
+        cid = Cid.parse(request.argument)
+        return pin_status(await self._pinning.status(request.requestor, cid))
 
     async def list(self, request: Request) -> Response:
         """The requestor's pins, newest first, a page at a time."""

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from content_gateway.codecs.timestamps import at_microseconds
 from content_gateway.ledger.pin_rows import label_columns
-from content_gateway.ledger.requestors import (
+from content_gateway.ledger.sqlite.requestors import (
     assign_to_shortest_queue,
     count_pins,
     number_for,

@@ -15,10 +15,6 @@ import msgspec
 
 from content_gateway.codecs.timestamps import microseconds
 from content_gateway.errors import KeyRefused, PinLimitReached
-from content_gateway.ledger.additions import Added, Addition, Refusal, add_all, trigger
-from content_gateway.ledger.audit import AuditLog
-from content_gateway.ledger.backend_health import last_health
-from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pin_rows import (
     LISTED,
     STATUS,
@@ -27,7 +23,11 @@ from content_gateway.ledger.pin_rows import (
     status_of,
     text_in,
 )
-from content_gateway.ledger.requestors import assign_to_shortest_queue, count_pins
+from content_gateway.ledger.sqlite.additions import Added, Addition, Refusal, add_all, trigger
+from content_gateway.ledger.sqlite.audit import AuditLog
+from content_gateway.ledger.sqlite.backend_health import last_health
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.requestors import assign_to_shortest_queue, count_pins
 from content_gateway.model.audit import AuditAction
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState, Event, after
@@ -163,7 +163,7 @@ class SqlitePins:
 
         return await self._database.write(job, requestor=requestor)
 
-    def status(self, requestor: str, cid: Cid) -> PinStatus | None:
+    async def status(self, requestor: str, cid: Cid) -> PinStatus | None:
         """The requestor's pin of *cid* and how far its content is; None if there is none."""
         row = self._database.read(
             lambda connection: connection.execute(
@@ -174,7 +174,7 @@ class SqlitePins:
         )
         return None if row is None else self._database.read(self._with_health)(status_of(row))
 
-    def origins(self, cid: Cid) -> Sequence[Sequence[str]]:
+    async def origins(self, cid: Cid) -> Sequence[Sequence[str]]:
         """The origins of the newest pins of *cid* that have any, by pin."""
         rows = self._database.read(
             lambda connection: connection.execute(

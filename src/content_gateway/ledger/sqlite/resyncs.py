@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import LedgerEntry, ResyncReport
 
@@ -124,7 +124,7 @@ class SqliteResyncs:
 
         await self._database.write(job)
 
-    def last_report(self) -> ResyncReport | None:
+    async def last_report(self) -> ResyncReport | None:
         """The last report; None if there is none."""
         row = self._database.read(
             lambda connection: connection.execute(

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 LEDGER: Final = DatabaseOptions(
     name="ledger",
-    package="content_gateway.ledger",
+    package="content_gateway.ledger.sqlite",
     file=FileOptions(has_checkpointer=True, wal_bytes=64 * 1024 * 1024),
     max_queued=10_000,
     max_group=256,

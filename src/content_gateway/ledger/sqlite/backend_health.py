@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import msgspec
 
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.backend_health import BackendHealth
 
 
@@ -31,7 +31,7 @@ class SqliteBackendHealth:
 
         await self._database.write(job)
 
-    def last(self) -> BackendHealth | None:
+    async def last(self) -> BackendHealth | None:
         """The stored health; None without one that this version can read. StorageUnavailable."""
         return self._database.read(last_health)
 

@@ -16,10 +16,10 @@ import msgspec
 
 from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
 from content_gateway.ledger.content_rows import status_columns, waiting_of
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.due_times import DueTimes, due_now, shorten_waits
-from content_gateway.ledger.leasing import Leasing, any_queue_due
-from content_gateway.ledger.requestors import assign_to_shortest_queue
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.due_times import DueTimes, due_now, shorten_waits
+from content_gateway.ledger.sqlite.leasing import Leasing, any_queue_due
+from content_gateway.ledger.sqlite.requestors import assign_to_shortest_queue
 from content_gateway.model.backlog import PENDING, Backlog, Waiting
 from content_gateway.model.content_state import (
     ContentState,
@@ -51,12 +51,12 @@ class SqliteWorkQueue:
         self._grace = grace
         self._clock = clock
 
-    def any_due(self, quota: LeaseQuota) -> bool:
+    async def any_due(self, quota: LeaseQuota) -> bool:
         """Whether something that *quota* allows seems to be due. It may be gone by now."""
         now = self._now()
         return self._database.read(lambda connection: any_queue_due(connection, now, quota))
 
-    def waiting_requestors(self, limit: int) -> Sequence[int]:
+    async def waiting_requestors(self, limit: int) -> Sequence[int]:
         """At most *limit* requestors, by number, that have contents in a queue."""
         line = "SELECT DISTINCT requestor FROM turns LIMIT ?"
         return self._database.read(

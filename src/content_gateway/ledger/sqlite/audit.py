@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.audit import AuditAction, AuditEntry, AuditSearch
 
 _STEP: Final = 1_024  # entries between two deletions, in a log of as many or more

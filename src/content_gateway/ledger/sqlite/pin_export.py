@@ -8,8 +8,8 @@ from sqlite3 import Connection
 from typing import Final
 
 from content_gateway.codecs.timestamps import microseconds
-from content_gateway.ledger.database import LedgerDatabase
 from content_gateway.ledger.pin_rows import LISTED, status_of
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.pins import PinStatus
 
 _PAGE: Final = 1_000

@@ -15,7 +15,7 @@ import structlog
 
 from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
 from content_gateway.errors import CallerError, StorageUnavailable
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import (
     ContentRecord,
@@ -109,7 +109,7 @@ class SqliteLastKnown:
         await asyncio.gather(self._task, return_exceptions=True)
         await self._flush()
 
-    def load(self, domain: str, coin: CoinType) -> Resolved | None:
+    async def load(self, domain: str, coin: CoinType) -> Resolved | None:
         """The last known answer for *domain*; None if there is none."""
         if (domain, coin) in self._resolutions:
             return self._resolutions[domain, coin][0]
@@ -127,7 +127,7 @@ class SqliteLastKnown:
             self._resolutions[domain, coin] = (resolved, at)
             self._has_pending.set()
 
-    def load_ipns(self, name: IpnsName) -> StoredEntry | None:
+    async def load_ipns(self, name: IpnsName) -> StoredEntry | None:
         """The last known entry of *name*; None if there is none."""
         if name.text in self._entries:
             return self._entries[name.text][0]

@@ -11,8 +11,8 @@ import msgspec
 
 from content_gateway.api_keys import KeyRecord
 from content_gateway.codecs.timestamps import at_milliseconds, milliseconds, rfc3339
-from content_gateway.ledger.audit import AuditLog
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.audit import AuditLog
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.audit import AuditAction
 
 _COLUMNS = (
@@ -28,7 +28,7 @@ class SqliteKeys:
         self._database = database
         self._audit = audit or AuditLog(0)
 
-    def find(self, secret_hash: bytes) -> KeyRecord | None:
+    async def find(self, secret_hash: bytes) -> KeyRecord | None:
         """The key with that hash, or that had it before its rotation; None if there is none."""
         row = self._database.read(
             lambda connection: connection.execute(
@@ -39,7 +39,7 @@ class SqliteKeys:
         )
         return None if row is None else _record(row)
 
-    def all(self) -> Sequence[KeyRecord]:
+    async def all(self) -> Sequence[KeyRecord]:
         """Every key, oldest first."""
         rows = self._database.read(
             lambda connection: connection.execute(

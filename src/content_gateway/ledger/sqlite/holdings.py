@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Final
 
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.pins import Holdings
 
 _SECONDS: Final = 120.0

@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Final
 
-from content_gateway.ledger.database import LedgerDatabase
-from content_gateway.ledger.leasing import QUEUE
+from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.leasing import QUEUE
 
 _MAX_HOLDERS: Final = 4  # compared at most, to bound the cost of a content that many hold
 _MAX_COUNTED: Final = 500

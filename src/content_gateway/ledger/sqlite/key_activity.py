@@ -15,8 +15,8 @@ import structlog
 
 from content_gateway.codecs.timestamps import milliseconds
 from content_gateway.errors import GatewayError
-from content_gateway.ledger.audit import AuditLog
-from content_gateway.ledger.database import LedgerDatabase
+from content_gateway.ledger.sqlite.audit import AuditLog
+from content_gateway.ledger.sqlite.database import LedgerDatabase
 
 _MINUTE: Final = 60_000  # milliseconds
 _HOUR: Final = 60 * _MINUTE

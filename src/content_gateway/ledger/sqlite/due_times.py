@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from content_gateway.ledger.leasing import QUEUE
+from content_gateway.ledger.sqlite.leasing import QUEUE
 
 _BATCH: Final = 2_000
 _ROWS_AT_ONCE: Final = 5_000

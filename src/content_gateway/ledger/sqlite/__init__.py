@@ -1,0 +1,1 @@
+"""The ledger in a SQLite file: its stores, and the numbered migrations."""
