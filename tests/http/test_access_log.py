@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
+from content_gateway.http.traffic import AccessLog, Traffic
+from content_gateway.telemetry.line_writer import LineWriter
 from tests.process import running
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -66,3 +69,26 @@ async def test_the_id_of_a_request_goes_on(
     """From a proxy or a client through the answer into the log."""
     (line,) = await lines_of(tmp_path, 1, fields, LOG__ACCESS="on")
     assert line["request_id"] == taken
+
+
+def test_a_flood_of_failures_is_told_at_a_pace(tmp_path: Path) -> None:
+    """In an overload every refusal failed: the first hundred are told, then ten a second, with how
+    many were left out; and the sample of all goes on."""
+    with (tmp_path / "log").open("wb") as file:
+        clock = count()  # a thousandth of a second each
+        traffic = Traffic(
+            AccessLog(LineWriter(file.fileno()), is_json=True, every=100),
+            clock=lambda: 1_000 + next(clock) / 2_000,
+        )
+        # Not on a loop: they are counted when the test says so.
+        ended = [traffic.begin(str(number), ()) for number in range(10_000)]
+        for one in ended:
+            one.method, one.status, one.seconds = "GET", 503, 0.0
+        assert traffic.access is not None
+        traffic.access.tell(ended)
+        traffic.close()
+    told = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert 100 + 100 <= len(told) <= 100 + 100 + 10 * 10
+    assert {line["status"] for line in told} == {503}
+    left_out = sum(line.get("left_out", 0) for line in told)
+    assert 10_000 - len(told) - 100 <= left_out <= 10_000 - len(told)

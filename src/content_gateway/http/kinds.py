@@ -267,6 +267,14 @@ QUOTA_EXCEEDED: Final = Kind(
     "The API key has used up its requests of this day.",
     "As for `rate-limited`; the operator can issue a key with a higher limit.",
 )
+TOO_MANY_AT_ONCE: Final = Kind(
+    429,
+    "too-many-at-once",
+    "Too many at once",
+    "As much is under way as this key, or address, may have at once.",
+    f"Wait for answers before you ask on; `GET /key` tells the limits of the key. {_RETRY}",
+    _later(1),
+)
 PIN_LIMIT: Final = Kind(
     409,
     "pin-limit-reached",

@@ -125,7 +125,7 @@ class Metrics:
         )
         yield _histogram(
             "http_request_duration_seconds",
-            "From a request's head to the end of its answer.",
+            "From a request's head to the end of its answer, but for what it was held.",
             {(one.route,): one.seconds for one in traffic.routes},
             "route",
         )
