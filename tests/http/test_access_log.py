@@ -1,6 +1,9 @@
 """The access log: a line for each request, for some or for none; and the ids requests bring."""
 
+import asyncio
 import json
+import os
+import subprocess
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
@@ -11,7 +14,9 @@ import pytest
 
 from content_gateway.http.traffic import AccessLog, Traffic
 from content_gateway.telemetry.line_writer import LineWriter
-from tests.process import running
+from tests.process import COMMAND, QUIET, running
+from tests.waiting import eventually
+from tests.world.peers import free_port
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
@@ -92,3 +97,41 @@ def test_a_flood_of_failures_is_told_at_a_pace(tmp_path: Path) -> None:
     assert {line["status"] for line in told} == {503}
     left_out = sum(line.get("left_out", 0) for line in told)
     assert 10_000 - len(told) - 100 <= left_out <= 10_000 - len(told)
+
+
+async def test_a_log_that_nobody_reads_stops_no_request(tmp_path: Path) -> None:
+    """The reader of the pipe is there and reads nothing: access lines and events are lost, requests
+    are answered, and the service ends when it is told to."""
+    port, (reader, writer) = free_port(), os.pipe()
+    settings = {"KEYS__MODE": "open", "LOG__ACCESS": "on", "DATA_DIR": str(tmp_path / "data")}
+    settings["PORT"] = str(port)
+    environ = {name: value for name, value in os.environ.items() if "GATEWAY" not in name} | QUIET
+    environ |= {f"CONTENT_GATEWAY_{name}": value for name, value in settings.items()}
+    with subprocess.Popen([*COMMAND, "serve"], env=environ, stdout=writer, stderr=writer) as child:
+        try:
+            async with aiohttp.ClientSession(
+                f"http://127.0.0.1:{port}", headers={"x-api-key": "a-key"}
+            ) as session:
+
+                async def status(path: str) -> int:
+                    try:
+                        async with session.get(path) as answer:
+                            return answer.status
+                    except aiohttp.ClientConnectorError:
+                        return 0
+
+                async def listens() -> bool:
+                    return await status("/version") == 200
+
+                await eventually(listens)
+                async with asyncio.timeout(60):
+                    for number in range(1_000):  # three times what the pipe holds
+                        assert await status("/version") == 200
+                        if number % 10 == 0:  # an event each: `upstream failed`
+                            assert await status(f"/domain/resolve/{number}.eth") == 503
+            child.terminate()
+            assert await asyncio.to_thread(child.wait, 60) == 0
+        finally:
+            child.kill()
+            os.close(reader)
+            os.close(writer)

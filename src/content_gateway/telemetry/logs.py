@@ -1,7 +1,8 @@
 """Logging.
 
 Writes one event a line to standard error, as text or JSON, limits the rate of each kind of event,
-and redacts API keys. Which events there are is left to the modules that log them."""
+and redacts API keys. Within a service a thread writes them (`unblocked`). Which events there are is
+left to the modules that log them."""
 
 import logging
 import re
@@ -9,11 +10,13 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, MutableMapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TextIO, cast
 
 import structlog
+
+from content_gateway.telemetry.line_writer import LineWriter
 
 _KEY: Final = re.compile(r"cg_[0-9A-Za-z]{20,}")
 _REDACTED: Final = "cg_********"
@@ -45,7 +48,8 @@ def configure(level: str, log_format: str) -> None:
     structlog.configure(
         processors=[bound, *chain, last],
         wrapper_class=structlog.make_filtering_bound_logger(least),
-        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, stream)),
+        # Text and line break in one call: threads write to the stream side by side.
+        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, stream)),
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(stream)
@@ -63,15 +67,47 @@ def configure(level: str, log_format: str) -> None:
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
 
+@contextmanager
+def unblocked() -> Iterator[None]:
+    """Nobody who logs within this block waits for whoever reads the log: one thread does.
+
+    What it has not written a second after the block is lost."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler) and isinstance(handler.stream, LossyStream):
+            with handler.stream.through_a_thread():
+                yield
+            return
+    yield
+
+
 class LossyStream:
     """A stream for logs, from which a line is lost where it cannot be written: a full disk, a pipe
     that nobody reads. Whoever logs such a failure must go on, and answer those who wait."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._writer: LineWriter | None = None
+
+    @contextmanager
+    def through_a_thread(self) -> Iterator[None]:
+        """Whole lines are handed to a thread within this block, if the stream is a file."""
+        try:
+            writer = LineWriter(self._stream.fileno())
+        except (OSError, ValueError):
+            yield
+            return
+        self._writer = writer
+        try:
+            yield
+        finally:
+            if writer.close():  # else who writes now would wait as it does
+                self._writer = None
 
     def write(self, text: str) -> None:
-        """Write *text*, if that can be done."""
+        """Write *text*, which ends with a line, if that can be done."""
+        if self._writer is not None:
+            self._writer.put([text.encode("utf-8", "backslashreplace")])
+            return
         with suppress(OSError, ValueError):  # ValueError: it is closed
             self._stream.write(text)
 
