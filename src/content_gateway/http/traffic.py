@@ -90,7 +90,7 @@ class Traffic:
     ) -> None:
         self.access = access
         self._tracer = tracer
-        self._clock = clock
+        self.clock = clock  # of the times of requests, in seconds
         self.in_flight = 0
         self.problems: Counter[str] = Counter()
         self.unknown = RouteTraffic(UNKNOWN)
@@ -109,7 +109,7 @@ class Traffic:
     def begin(self, request_id: str, headers: Iterable[tuple[bytes, bytes]]) -> Exchange:
         """A request, whose `end` must follow."""
         self.in_flight += 1
-        exchange = Exchange(request_id, self.unknown, self._clock)
+        exchange = Exchange(request_id, self.unknown, self.clock)
         if self._tracer is not None:
             exchange.span = self._tracer.request(headers)
         return exchange
@@ -119,7 +119,7 @@ class Traffic:
         or the answer broke off."""
         self.in_flight -= 1
         exchange.method, exchange.status = method, status
-        exchange.seconds = self._clock() - exchange.begun
+        exchange.seconds = self.clock() - exchange.begun
         if exchange.span is not None:  # here, where its context is
             route, request_id = exchange.route.route, exchange.request_id
             exchange.span.end(method=method, route=route, status=status, request_id=request_id)
