@@ -25,6 +25,9 @@ _REDACTED: Final = "cg_********"
 BURST: Final = 100
 PER_SECOND: Final = 1.0
 _KINDS: Final = 1_000
+# A terminal obeys them, and others' words may have them. Not the line breaks of a traceback, which
+# the renderer leaves alone there and quotes elsewhere.
+_CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def configure(level: str, log_format: str) -> None:
@@ -163,8 +166,13 @@ def logged() -> Mapping[str, int]:
 
 
 def redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Hide everything in *event* that looks like a key of ours."""
+    """Hide all of *event* that looks like a key of ours, and spell out control characters."""
     for name, value in event.items():
-        if isinstance(value, str) and "cg_" in value:
-            event[name] = _KEY.sub(_REDACTED, value)
+        if isinstance(value, str):
+            told = _KEY.sub(_REDACTED, value) if "cg_" in value else value
+            event[name] = told if told.isprintable() else _CONTROLS.sub(_spelt, told)
     return event
+
+
+def _spelt(control: re.Match[str]) -> str:
+    return control[0].encode("unicode_escape").decode()
