@@ -9,6 +9,7 @@ import pytest
 from content_gateway.api_keys import OpenKeys
 from content_gateway.errors import CallerError, Overloaded, TooManyAtOnce, UpstreamError
 from content_gateway.http.asgi import Api
+from content_gateway.http.error_reference import ADVICE
 from content_gateway.http.kinds import KINDS
 from content_gateway.http.messages import (
     Answer,
@@ -166,4 +167,6 @@ def test_every_code_is_described() -> None:
     assert described == sorted({kind.code for kind in KINDS})
     titles = {(kind.code, kind.title) for kind in KINDS}
     assert len(titles) == len(described), "one code has two titles"
-    assert all(kind.advice.endswith(".") and kind.detail.endswith(".") for kind in KINDS)
+    assert all(kind.detail.endswith(".") for kind in KINDS)
+    assert sorted(ADVICE) == described, "each has its advice, and none is for nothing"
+    assert all(advice.endswith(".") for advice in ADVICE.values())
