@@ -28,15 +28,20 @@ def test_one_pause_does_not_stand() -> None:
     assert run_virtually(_after(0, 0, since=3.0)) == (0, 0)
 
 
-def test_what_is_late_again_stands() -> None:
-    """By as much as it was late at least, in the last two intervals; until it is not."""
-    assert run_virtually(_after(0, 1.25, 1.5))[0] == 1.25
-    assert run_virtually(_after(0, 1.5, 1.25))[0] == 1.25
-    assert run_virtually(_after(1.5, 1.25, 0))[0] == 0
+def test_a_burst_does_not_stand() -> None:
+    """Some turns in a row are late, and it is worked off within two seconds."""
+    assert run_virtually(_after(*[0] * 9, 0.5, 0.5, 0.5))[0] == 0
+
+
+def test_what_is_late_again_and_again_stands() -> None:
+    """By as much as it was late at least, in the last two seconds; until it is not."""
+    assert run_virtually(_after(*[0] * 9, 0.6, 0.5, 0.7, 0.6))[0] == 0.5
+    assert run_virtually(_after(0, 2.5, 1.5))[0] == 1.5  # two, though one came before that
+    assert run_virtually(_after(0.6, 0.6, 0.6, 0.6, 0))[0] == 0
 
 
 def test_a_timer_that_has_not_come_is_late_already() -> None:
-    """Nobody waits for the end of the second pause to be told of it; and where the loop is back in
-    time, none is told."""
-    assert run_virtually(_after(1.5, since=INTERVAL + 1.25))[0] == 1.25
+    """Nobody waits for the end of a pause to be told of it; and where the loop is back in time,
+    none is told."""
+    assert run_virtually(_after(0, 1.5, since=INTERVAL + 1.25))[0] == 1.25
     assert run_virtually(_after(1.5, 1.5, since=INTERVAL + 0.01))[0] == 0.01
