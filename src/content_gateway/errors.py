@@ -65,6 +65,10 @@ class PinLimitReached(CallerError):
     """The requestor has as many pins as it may have."""
 
 
+class TooManyAtOnce(CallerError):
+    """The requestor has as much under way as its own limit allows; others may go on."""
+
+
 class Blocked(GatewayError):
     """The operator's denylist forbids serving this. *detail* says what kind of thing it is."""
 

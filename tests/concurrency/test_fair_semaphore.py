@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from content_gateway.concurrency.contention import ALONE_AFTER
 from content_gateway.concurrency.fair_semaphore import FairSemaphore, Permit
-from content_gateway.errors import Overloaded
+from content_gateway.errors import Overloaded, TooManyAtOnce
 from tests.virtual import run_virtually
 
 PATIENCE = 30.0
@@ -314,3 +314,51 @@ async def _tail(greedy: int, hang: Callable[[int], float]) -> float:
         task.cancel()
     await asyncio.gather(*floods, *tasks, return_exceptions=True)
     return took[math.ceil(0.99 * len(took)) - 1]
+
+
+def limited(permits: int = 100, waiting: int = 100) -> FairSemaphore:
+    """Of which "few" may have three, and everybody else their share."""
+    return FairSemaphore(
+        permits,
+        waiting=waiting,
+        patience=PATIENCE,
+        detail="Too much.",
+        limit_of=lambda who: 3 if who == "few" else 0,
+    )
+
+
+def test_a_limit_of_its_own_is_told_apart_from_what_there_is() -> None:
+    """Who has reached it has as many wait, and hears that it is its own limit; who finds no place
+    though its limit is not reached hears that there is no room."""
+    fair = limited()
+    taken = [fair.request("few") for _ in range(6)]
+    assert fair.held_by("few") == 3
+    with pytest.raises(TooManyAtOnce):
+        fair.request("few")
+    assert fair.request("other").holder == "other"
+    release(taken)
+    crowded = limited(permits=2, waiting=2)
+    for number in range(4):
+        crowded.request(f"other {number}")
+    with pytest.raises(Overloaded):
+        crowded.request("few")
+
+
+def test_who_waits_too_long_hears_why() -> None:
+    """By its own limit alone; where another wants the same and finds no place, there is no room."""
+
+    async def run() -> None:
+        fair = limited()
+        for _ in range(3):
+            fair.request("few")
+        with pytest.raises(TooManyAtOnce):
+            await fair.request("few").granted()
+        crowded = limited(permits=5, waiting=1)
+        for who in ("few", "few", "few", "other", "other too"):
+            crowded.request(who)
+        shared = crowded.request("few")
+        shared.join("another")
+        with pytest.raises(Overloaded):
+            await shared.granted()
+
+    run_virtually(run())

@@ -55,6 +55,20 @@ def test_a_long_silence_forgets_everything() -> None:
     assert window.used == 1
 
 
+def test_what_is_used_is_told_at_any_time() -> None:
+    """As the next that is taken then would find it, and nothing is changed by asking."""
+    window, random_ = SlidingWindow(1_000, 60), random.Random(SEED)
+    now = 0.0
+    for _ in range(500):
+        now += random_.expovariate(1 / 4)
+        told = window.used_at(now)
+        assert window.used_at(now) == told
+        assert window.take(now)
+        assert window.used == told + 1
+    assert window.used_at(now) == window.used
+    assert window.used_at(now + 62) == 0
+
+
 def most_in_any(moments: list[float], seconds: float) -> int:
     """The most of *moments*, ascending, in any span of so many seconds."""
     most = start = 0

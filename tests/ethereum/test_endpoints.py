@@ -2,11 +2,15 @@
 
 import asyncio
 import json
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from content_gateway.errors import InvalidUpstreamResponse, UpstreamUnavailable
 from content_gateway.ethereum.endpoint import read_block_number
+from content_gateway.ethereum.quorum import EthereumQuorum
+from content_gateway.ethereum.rpc import EthereumRpc
 from content_gateway.net.http_client import HttpClient
 from tests.clock import Clock
 from tests.ethereum.nodes import (
@@ -199,3 +203,18 @@ def test_a_block_number_is_read() -> None:
     """Leading zeros are no quantity of the specification, and do no harm."""
     assert read_block_number(b'{"result": "0x13aB"}') == 0x13AB
     assert read_block_number(b'{"result": "0x0"}') == 0
+
+
+@pytest.mark.parametrize("chain", [EthereumRpc, partial(EthereumQuorum, quorum=2)])
+async def test_endpoints_of_one_host_are_told_apart(
+    outbound: HttpClient, chain: Callable[..., EthereumRpc | EthereumQuorum]
+) -> None:
+    """By their place among the URLs, as logs and metrics show it; never by what may be secret."""
+    urls = [
+        "https://user:s3cr3t@one.example/v3/s3cr3t",
+        "https://two.example",
+        "https://one.example/v3/other-s3cr3t?key=s3cr3t",
+        "https://one.example:8545/s3cr3t",
+    ]
+    names = [one.name for one in chain(outbound, urls, seconds=LONG).endpoints]
+    assert names == ["one.example#1", "two.example", "one.example#3", "one.example:8545"]

@@ -3,6 +3,7 @@
 from typing import Any
 
 from content_gateway.http.asgi import Api
+from content_gateway.http.asgi_extensions import CONNECTION
 
 
 async def status_of(api: Api, path: str, *, key: str | None, address: str = "192.0.2.1") -> int:
@@ -10,6 +11,8 @@ async def status_of(api: Api, path: str, *, key: str | None, address: str = "192
     status = 0
     scope: dict[str, Any] = {
         "type": "http",
+        "http_version": "1.1",
+        "state": {CONNECTION: None},
         "method": "GET",
         "path": path,
         "query_string": b"",

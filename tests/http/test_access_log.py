@@ -1,14 +1,22 @@
 """The access log: a line for each request, for some or for none; and the ids requests bring."""
 
+import asyncio
 import json
+import os
+import subprocess
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-from tests.process import running
+from content_gateway.http.traffic import AccessLog, Traffic
+from content_gateway.telemetry.line_writer import LineWriter
+from tests.process import COMMAND, QUIET, running
+from tests.waiting import eventually
+from tests.world.peers import free_port
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
@@ -66,3 +74,64 @@ async def test_the_id_of_a_request_goes_on(
     """From a proxy or a client through the answer into the log."""
     (line,) = await lines_of(tmp_path, 1, fields, LOG__ACCESS="on")
     assert line["request_id"] == taken
+
+
+def test_a_flood_of_failures_is_told_at_a_pace(tmp_path: Path) -> None:
+    """In an overload every refusal failed: the first hundred are told, then ten a second, with how
+    many were left out; and the sample of all goes on."""
+    with (tmp_path / "log").open("wb") as file:
+        clock = count()  # a thousandth of a second each
+        traffic = Traffic(
+            AccessLog(LineWriter(file.fileno()), is_json=True, every=100),
+            clock=lambda: 1_000 + next(clock) / 2_000,
+        )
+        # Not on a loop: they are counted when the test says so.
+        ended = [traffic.begin(str(number), ()) for number in range(10_000)]
+        for one in ended:
+            one.method, one.status, one.seconds = "GET", 503, 0.0
+        assert traffic.access is not None
+        traffic.access.tell(ended)
+        traffic.close()
+    told = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert 100 + 100 <= len(told) <= 100 + 100 + 10 * 10
+    assert {line["status"] for line in told} == {503}
+    left_out = sum(line.get("left_out", 0) for line in told)
+    assert 10_000 - len(told) - 100 <= left_out <= 10_000 - len(told)
+
+
+async def test_a_log_that_nobody_reads_stops_no_request(tmp_path: Path) -> None:
+    """The reader of the pipe is there and reads nothing: access lines and events are lost, requests
+    are answered, and the service ends when it is told to."""
+    port, (reader, writer) = free_port(), os.pipe()
+    settings = {"KEYS__MODE": "open", "LOG__ACCESS": "on", "DATA_DIR": str(tmp_path / "data")}
+    settings["PORT"] = str(port)
+    environ = {name: value for name, value in os.environ.items() if "GATEWAY" not in name} | QUIET
+    environ |= {f"CONTENT_GATEWAY_{name}": value for name, value in settings.items()}
+    with subprocess.Popen([*COMMAND, "serve"], env=environ, stdout=writer, stderr=writer) as child:
+        try:
+            async with aiohttp.ClientSession(
+                f"http://127.0.0.1:{port}", headers={"x-api-key": "a-key"}
+            ) as session:
+
+                async def status(path: str) -> int:
+                    try:
+                        async with session.get(path) as answer:
+                            return answer.status
+                    except aiohttp.ClientConnectorError:
+                        return 0
+
+                async def listens() -> bool:
+                    return await status("/version") == 200
+
+                await eventually(listens)
+                async with asyncio.timeout(60):
+                    for number in range(1_000):  # three times what the pipe holds
+                        assert await status("/version") == 200
+                        if number % 10 == 0:  # an event each: `upstream failed`
+                            assert await status(f"/domain/resolve/{number}.eth") == 503
+            child.terminate()
+            assert await asyncio.to_thread(child.wait, 60) == 0
+        finally:
+            child.kill()
+            os.close(reader)
+            os.close(writer)

@@ -8,16 +8,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from content_gateway.http.admin import AdminApi
+from content_gateway.http.admin import AdminApi, Readiness
 from content_gateway.http.limits import ClientLimits
 from content_gateway.http.server_state import SharedState
 from content_gateway.ledger.sqlite.ledger import SqliteLedger
 from content_gateway.settings.groups import AdminSettings
 from content_gateway.settings.sources import load
 from content_gateway.sqlite.searches import MAX_WAITING_SEARCHES
+from content_gateway.telemetry.exposition import exposed
 from content_gateway.wiring.admin import admin_api, readiness_checks
 from content_gateway.wiring.app import Application
+from content_gateway.wiring.metrics import Metrics
 from tests.cli.command import cids
+from tests.clock import Clock
 from tests.service import running_service
 from tests.waiting import eventually
 
@@ -94,6 +97,34 @@ async def test_what_was_never_read_is_not_told_as_well(tmp_path: Path) -> None:
         async with crowded(service.gateway):
             assert oldest not in (await page(api, "/metrics"))[1]
         assert f"{oldest} 0.0" in (await page(api, "/metrics"))[1]
+
+
+async def test_what_was_read_long_ago_is_not_told_as_of_now(tmp_path: Path) -> None:
+    """A ledger that is gone takes its numbers along once they are old, each by itself."""
+    settings = load(environ={}, command_line={"data_dir": tmp_path}).settings
+    oldest, contents = "content_gateway_oldest_waiting_seconds", "content_gateway_contents{"
+    clock = Clock()
+    async with running_service(tmp_path) as service:
+        readiness = Readiness({})
+        state = SharedState(ClientLimits())
+        metrics = Metrics(service.gateway, settings, state=state, readiness=readiness, clock=clock)
+
+        async def told() -> str:
+            return exposed(await metrics.families()).decode()
+
+        text = await told()
+        assert oldest in text
+        assert contents in text
+        async with crowded(service.gateway):
+            clock.pass_(299)
+            assert oldest in await told()
+            clock.pass_(2)
+            text = await told()
+            assert oldest not in text
+            assert contents not in text
+            assert "content_gateway_backend_up" in text  # which no tenant's search keeps back
+        assert oldest in await told()
+        await readiness.close()
 
 
 async def test_readiness_keeps_its_verdict_while_tenants_search(tmp_path: Path) -> None:

@@ -56,3 +56,41 @@ async def test_a_flood_of_names_that_hang_leaves_room_for_another(tmp_path: Path
             task.cancel()
         await asyncio.gather(*flood, return_exceptions=True)
         node.end()  # or the service waits for its look-ups when it stops
+
+
+async def test_a_keys_own_limit_of_lookups_is_no_overload(tmp_path: Path) -> None:
+    """As many run and wait as it may have at once, what is more is 429 at once, and nothing of it
+    counts as an overload; another key's names are asked for."""
+
+    async def both_hang() -> bool:
+        return node.hanging == 2
+
+    async with (
+        running(Node()) as node,
+        running_service(
+            tmp_path,
+            ens__rpc_urls=[node.url],
+            ens__timeout=40,
+            names__deadline=60,
+            limits__lookups=2,
+        ) as service,
+    ):
+        flood = [
+            asyncio.create_task(service.resolve(f"hang{number}.eth", key="hog"))
+            for number in range(9)
+        ]
+        refused, waiting = await asyncio.wait(flood, return_when=asyncio.FIRST_COMPLETED)
+        while len(refused) < 5:
+            more, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            refused |= more
+        for task in refused:
+            answer = task.result()
+            assert (answer.status, answer.json["code"]) == (429, "too-many-at-once")
+            assert answer.headers["retry-after"] == "1"
+        await eventually(both_hang)
+        assert service.gateway.traffic.problems == {"too-many-at-once": 5}
+        assert (await service.resolve("name.eth", key="quiet")).status in (404, 502)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        node.end()

@@ -29,6 +29,9 @@ HOSTS = [
     "node7.prod.internal:9096",
     "kubo:5001",
     "localhost:5001",
+    "b\u00fccher.example:5001",
+    "\u043f\u0440\u0438\u043c\u0435\u0440.\u0440\u0444",
+    "node.xn--p1ai",
 ]
 
 
@@ -41,6 +44,14 @@ def test_no_address_is_left(host: str, text: str) -> None:
     """Of an error in whatever words only those that name no server are left."""
     redacted = without_addresses(text.format(host))
     assert redacted.replace(" ", "") == text.format("a server").replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    "again", ["a.", "[:", "::", ":", "a:", "1.", "a-", "/ip4/", "lookup ", "x"]
+)
+def test_no_text_takes_long(again: str) -> None:
+    """Two hundred thousand letters of it: with the square of that the test would not end."""
+    assert without_addresses(again * (200_000 // len(again)))
 
 
 def test_a_host_of_one_label_is_one() -> None:

@@ -46,3 +46,23 @@ def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     structlog.get_logger().debug("not this one")
     (line,) = capsys.readouterr().err.splitlines()
     assert json.loads(line)["number"] == 1
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_the_words_of_others_do_not_steer_a_terminal(
+    capsys: pytest.CaptureFixture[str], log_format: str
+) -> None:
+    """A server's words are one line of text, whatever they are; a traceback has its own lines."""
+    logs.configure("info", log_format)
+    log = structlog.get_logger()
+    log.warning("upstream failed", reason="a\x1b[2Jb\rc\x9bd\u2028e\nf\x00")
+    written = capsys.readouterr().err
+    assert len(written.splitlines()) == 1
+    assert written.removesuffix("\n").isprintable()
+    try:
+        raise ValueError("\x1b[2J")
+    except ValueError as error:
+        log.error("unhandled error", exc_info=error)
+    written = capsys.readouterr().err
+    assert "\x1b" not in written
+    assert log_format == "json" or len(written.splitlines()) > 3

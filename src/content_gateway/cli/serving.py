@@ -61,11 +61,12 @@ async def _serve(
     from content_gateway.concurrency.garbage_collection import collect_seldom
     from content_gateway.http import admin
     from content_gateway.http.server import make_server
+    from content_gateway.telemetry import logs
     from content_gateway.wiring.admin import admin_api
     from content_gateway.wiring.app import opened
 
     # First of all: nobody puts another ledger in its place once it is open.
-    with lockfile.held(chosen, has_demo=bool(zones)):
+    with logs.unblocked(), lockfile.held(chosen, has_demo=bool(zones)):
         async with opened(chosen, zones) as gateway:
             listeners = open_listeners(chosen, os.environ)
             if chosen.keys.mode == "issued" and not await gateway.issued_keys.all():

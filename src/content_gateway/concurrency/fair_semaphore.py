@@ -14,6 +14,10 @@ they can.
 This is the dynamic threshold of Choudhury and Hahne ("Dynamic queue length thresholds for
 shared-memory packet switches", 1998) with a factor of two.
 
+A requestor may have a limit of its own below that. Who has reached it lets as many wait as it may
+have at most; what is more gets TooManyAtOnce, as does what has waited too long for that limit
+alone: it says nothing of how much there is for others.
+
 Who gets none waits. Each requestor has a queue of its own, first come first served; the queues are
 served round robin, and those whose requestor may not have more are passed over. So a requestor
 waits for at most one permit of each other one, never for all that another has queued. Who finds the
@@ -32,12 +36,12 @@ harm. Nothing here yields between looking and taking, so one event loop needs no
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Final
 
 from content_gateway.concurrency.contention import Contention
-from content_gateway.errors import Overloaded
+from content_gateway.errors import Overloaded, TooManyAtOnce
 
 # How many times what stays free a requestor may have.
 _FACTOR: Final = 2
@@ -78,15 +82,23 @@ class FairSemaphore:
     def request(self, requestor: str, *, is_ours: bool = False) -> "Permit":
         """A permit, given now or in its turn: `async with` it, or await `granted` and `release`.
 
-        Raises Overloaded where *requestor* may not even wait; never for work that *is_ours*."""
+        Raises Overloaded, or TooManyAtOnce by its own limit, where *requestor* may not even wait;
+        never for work that *is_ours*."""
         permit = Permit(self)
         if self.take(requestor, is_ours=is_ours):
             permit.holder = requestor
         elif is_ours or self._may_wait(requestor):
             self._enqueue(permit, requestor)
         else:
-            raise Overloaded(self.detail)
+            raise self.refusal([requestor])
         return permit
+
+    def refusal(self, requestors: Iterable[str]) -> Overloaded | TooManyAtOnce:
+        """Why work that *requestors* want is refused now: by limits of their own, if by nothing
+        else."""
+        if all(map(self.is_at_its_limit, requestors)):
+            return TooManyAtOnce(f"{self.detail} That is a limit of this key, or address.")
+        return Overloaded(self.detail)
 
     def take(self, requestor: str, *, is_ours: bool = False) -> bool:
         """Whether a permit is given now: one without an object of its own, for who makes many in a
@@ -134,15 +146,23 @@ class FairSemaphore:
         held, free = self._held.get(requestor), self._free
         if held is None:
             return free > 0
-        if self._limit_of is not None and 0 < self._limit_of(requestor) <= held:
+        if self._limit_of is not None and self.is_at_its_limit(requestor):
             return False
         contention = self._contention
         if contention.until and held >= self._crowd and not contention.is_over():
             return False
         return held < _FACTOR * (free - 1) if self._reserves else free > 0
 
+    def is_at_its_limit(self, requestor: str) -> bool:
+        """Whether *requestor* has as many permits as a limit of its own allows."""
+        limit = 0 if self._limit_of is None else self._limit_of(requestor)
+        return 0 < limit <= self._held.get(requestor, 0)
+
     def _may_wait(self, requestor: str) -> bool:
         queue, room = self._queues.get(requestor), self._room
+        if queue is not None and self.is_at_its_limit(requestor):
+            # It waits for its own work: a second round of that, not all that it can think of.
+            return room > 0 and len(queue) < self._held[requestor]
         if queue is None or not self._reserves:
             return room > 0
         return len(queue) < _FACTOR * (room - 1)
@@ -182,6 +202,7 @@ class Permit:
     # There is one for each request, so that what most never have is the class's.
     holder: str | None = None
     queued_by: tuple[str, ...] = ()
+    _beside: tuple[str, ...] = ()  # who joined without a place in a queue, the last of them
     _future: asyncio.Future[None] | None = None
     _then: Callable[[], None] | None = None
     _is_over = False
@@ -190,7 +211,8 @@ class Permit:
         self._semaphore = semaphore
 
     async def granted(self) -> None:
-        """Wait until it is given; one waiter at a time. Raises Overloaded when patience ends.
+        """Wait until it is given; one waiter at a time. Raises Overloaded when patience ends, or
+        TooManyAtOnce where only limits of those who want it kept it back.
 
         Whoever is cancelled here, or refused, has released it."""
         if self.holder is not None:
@@ -200,8 +222,9 @@ class Permit:
             async with asyncio.timeout(self._semaphore.patience):
                 await self._future
         except TimeoutError as late:
+            refusal = self._semaphore.refusal((*self.queued_by, *self._beside))
             self.release()
-            raise Overloaded(self._semaphore.detail) from late
+            raise refusal from late
         except BaseException:
             self.release()
             raise
@@ -222,6 +245,8 @@ class Permit:
         if semaphore.has_room(requestor):
             semaphore._enqueue(self, requestor)
             semaphore._serve()
+        elif not semaphore.is_at_its_limit(requestor):
+            self._beside = (requestor,)
 
     def release(self) -> None:
         """Give it back, or wait for it no longer."""

@@ -50,6 +50,14 @@ class SlidingWindow:
         """How many there were in the seconds before the last `take`."""
         return self.limit - self.left
 
+    def used_at(self, now: float) -> int:
+        """How many there were in the seconds before *now*, at which nothing was taken."""
+        first = int(now / self._width) - _STEPS  # the first step that is inside
+        if first > self._now:
+            return 0
+        gone = range(max(0, self._now - _STEPS), first)
+        return self.used - sum(self._counts[step % _SIZE] for step in gone)
+
     def frees_in(self, now: float) -> int:
         """Whole seconds until the oldest that was counted counts no more; 0 if none was."""
         if self.left == self.limit:

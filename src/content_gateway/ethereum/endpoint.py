@@ -5,9 +5,9 @@ nodes is asked is left to rpc.py and quorum.py, what the bytes mean to `names/`.
 
 import asyncio
 import re
-import time
 from binascii import unhexlify
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -48,19 +48,19 @@ class NodeRefused(UpstreamUnavailable):
 
 
 class Endpoint:
-    """The node at *url*; *seconds* bounds one request."""
+    """The node at *url*, in logs and metrics called *name*; *seconds* bounds one request."""
 
     def __init__(
         self,
         outbound: HttpClient,
         url: str,
         *,
+        name: str,
         seconds: float,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
     ) -> None:
         self.breaker = Breaker(clock)
-        # Host and port name an endpoint in the log: its path may carry the operator's secret.
-        self.name = host_of(url)
+        self.name = name
         self.usual_latency: float | None = None
         self.patience = seconds / 4  # a node that takes longer may be unhealthy
         self.clock = clock
@@ -111,6 +111,23 @@ class Endpoint:
                 await self.ask(_BLOCK_NUMBER, lambda: None)
         finally:
             self.is_being_checked = False
+
+
+def endpoints_of(
+    outbound: HttpClient, urls: Sequence[str], *, seconds: float, clock: Callable[[], float]
+) -> list[Endpoint]:
+    """The nodes at *urls*, in their order, each with a name of its own."""
+    # Host and port, as the rest may be the operator's secret; and where that names several, as two
+    # plans of one provider, which of *urls* it is, from 1.
+    hosts = [host_of(url) for url in urls]
+    several = Counter(hosts)
+    names = [
+        f"{host}#{number}" if several[host] > 1 else host for number, host in enumerate(hosts, 1)
+    ]
+    return [
+        Endpoint(outbound, url, name=name, seconds=seconds, clock=clock)
+        for url, name in zip(urls, names, strict=True)
+    ]
 
 
 class CallAttempt:

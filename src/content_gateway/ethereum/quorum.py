@@ -24,7 +24,13 @@ from content_gateway.errors import (
     UpstreamError,
     UpstreamUnavailable,
 )
-from content_gateway.ethereum.endpoint import CallAttempt, Endpoint, encode_call, understood
+from content_gateway.ethereum.endpoint import (
+    CallAttempt,
+    Endpoint,
+    encode_call,
+    endpoints_of,
+    understood,
+)
 from content_gateway.net.http_client import HttpClient
 
 T = TypeVar("T")
@@ -52,9 +58,9 @@ class EthereumQuorum:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         # The same node twice has one vote.
-        self.endpoints = [
-            Endpoint(outbound, url, seconds=seconds, clock=clock) for url in dict.fromkeys(urls)
-        ]
+        self.endpoints = endpoints_of(
+            outbound, list(dict.fromkeys(urls)), seconds=seconds, clock=clock
+        )
         self._quorum = quorum
         self._clock = clock
         self._block = 0

@@ -22,7 +22,7 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from content_gateway.ethereum.endpoint import CallAttempt, Endpoint, encode_call, understood
+from content_gateway.ethereum.endpoint import CallAttempt, encode_call, endpoints_of, understood
 from content_gateway.net.http_client import HttpClient
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class EthereumRpc:
         seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.endpoints = [Endpoint(outbound, url, seconds=seconds, clock=clock) for url in urls]
+        self.endpoints = endpoints_of(outbound, urls, seconds=seconds, clock=clock)
         self._calls_saved = _MOST_HEDGES_SAVED * _CALLS_PER_HEDGE
 
     async def call(

@@ -1,8 +1,8 @@
 """The ASGI application: finds the route of a request, and sends its answer.
 
 Every error on the way becomes a problem (RFC 9457), or below /psa an error of the Pinning Service
-API, in one place. The operations come from the description (spec.yaml), their answers from route.py
-and the handlers."""
+API, in one place, where floods of refusals are paced too. The operations come from the description
+(spec.yaml), their answers from route.py and the handlers."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, Final
@@ -26,17 +26,29 @@ from content_gateway.http.bodies import SECONDS, Receive
 from content_gateway.http.cors import Cors
 from content_gateway.http.header_block import block_of, fields_of
 from content_gateway.http.key_limits import KeyLimits
-from content_gateway.http.kinds import INTERNAL, UNKNOWN_PATH, WRONG_METHOD, Kind
+from content_gateway.http.kinds import (
+    INTERNAL,
+    OVERLOADED,
+    QUOTA_EXCEEDED,
+    RATE_LIMITED,
+    TOO_MANY_AT_ONCE,
+    UNKNOWN_PATH,
+    WRONG_METHOD,
+    Kind,
+)
 from content_gateway.http.messages import (
     Answer,
     Handlers,
     Response,
     ResponseStream,
+    address_of,
     length_of,
+    network_of,
 )
 from content_gateway.http.openapi import Operation
 from content_gateway.http.operations import psa_errors
-from content_gateway.http.problems import Headers, HttpRefusal
+from content_gateway.http.overload import Refusals
+from content_gateway.http.problems import HttpRefusal
 from content_gateway.http.request_turns import RequestTurns
 from content_gateway.http.route import Admission, Route, Scope
 from content_gateway.http.streams import Send, large_answers, send_stream
@@ -48,6 +60,8 @@ _PARAMETER: Final = "/{}"
 _NO_STATE: Final[dict[str, Any]] = {}
 # What a good key may not do, or not now; of 401 the keys themselves know whose key it was.
 _REFUSED: Final = frozenset({403, 409, 429, 451})
+# Of these a client may have as many as it can send requests for: it does not wait for anything.
+_PACED: Final = frozenset({RATE_LIMITED, QUOTA_EXCEEDED, TOO_MANY_AT_ONCE, OVERLOADED})
 
 log = structlog.get_logger(__name__)
 
@@ -81,6 +95,7 @@ class Api:
         self.traffic = traffic or Traffic()
         self.limits = limits or KeyLimits()
         self._admission = Admission(turns or RequestTurns(), self.limits)
+        self._refusals = Refusals()
         self._table: dict[str, dict[str, Route]] = {}
         for operation in operations:
             handler = handlers[operation.id]
@@ -121,7 +136,7 @@ class Api:
                     return
                 block = response.block or block_of(response.headers)
             except Exception as error:
-                response = self._problem(scope["path"], exchange, error)
+                response = await self._problem(scope, exchange, error)
                 block = block_of(response.headers)
             block += shared + _left(exchange)
             # Our protocol sends an answer in one call; under another server (tests), or while the
@@ -132,22 +147,31 @@ class Api:
                 status = response.status
                 return
             start = {"type": "http.response.start", "status": response.status}
-            await send(start | {"headers": fields_of(block)})
-            await send({"type": "http.response.body", "body": response.body})
+            with exchange.holding():
+                await send(start | {"headers": fields_of(block)})
+                await send({"type": "http.response.body", "body": response.body})
             connection = state.get(CONNECTION)
             if connection is None or not connection.is_closing():
                 status = response.status
         finally:
             self.traffic.end(exchange, scope["method"], status)
 
-    def _problem(self, path: str, exchange: Exchange, error: Exception) -> Response:
-        """The answer that tells *error*, in the form of the face that *path* belongs to."""
-        kind, detail, extra = _told(error, exchange.request_id)
-        if exchange.requestor is not None:
+    async def _problem(self, scope: Scope, exchange: Exchange, error: Exception) -> Response:
+        """The answer that tells *error*, once it may be sent, in the form of the face that the path
+        belongs to."""
+        path, requestor = scope["path"], exchange.requestor
+        kind, detail = problems.kind_of(error)
+        if kind in _PACED:
+            charged = requestor.id if requestor else network_of(address_of(scope))
+            with exchange.holding():
+                await self._refusals.wait(charged)
+        _tell(error, kind, exchange.request_id)
+        extra = error.more if isinstance(error, HttpRefusal) else ()
+        if requestor is not None:
             if kind.status in _REFUSED:
-                self._refused(exchange.requestor.id, kind.code)
+                self._refused(requestor.id, kind.code)
             elif isinstance(error, KeyRefused):  # revoked while this was under way
-                self._refused(exchange.requestor.id, f"key-{error.detail}")
+                self._refused(requestor.id, f"key-{error.detail}")
         self.traffic.problems[kind.code] += 1
         if psa_errors.is_below(path):
             body = psa_errors.body_of(kind, detail)
@@ -272,11 +296,8 @@ def _unlike(operations: list[Operation], handlers: Handlers) -> list[str]:
     return sorted(unlike)
 
 
-def _told(error: Exception, request_id: str) -> tuple[Kind, str, Headers]:
-    """Kind, detail and extra header fields of *error*, which is logged if operators need it."""
-    kind, detail = problems.kind_of(error)
-    if isinstance(error, HttpRefusal):
-        return kind, detail, list(error.more)
+def _tell(error: Exception, kind: Kind, request_id: str) -> None:
+    """Log *error*, which is of that *kind*, if operators need it."""
     if isinstance(error, KeyRefused):
         log.info("key refused", reason=error.detail, request_id=request_id)
     elif isinstance(error, Blocked):
@@ -291,4 +312,3 @@ def _told(error: Exception, request_id: str) -> tuple[Kind, str, Headers]:
         )
     elif kind is INTERNAL:
         log.error("unhandled error", request_id=request_id, exc_info=error)
-    return kind, detail, []

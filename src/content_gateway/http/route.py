@@ -1,14 +1,14 @@
 """One operation: the steps that each request for it takes, up to its answer.
 
 Credential, turn, limits, scope, body, handler: in this order, so that whoever is refused has waited
-for the turn of whom it is charged to, and floods of refusals are paced. Which operation a path
-belongs to, and what becomes of an error, is left to asgi.py."""
+for the turn of whom it is charged to. Which operation a path belongs to, and what becomes of an
+error, is left to asgi.py."""
 
 from collections.abc import MutableMapping
 from typing import Any
 
 from content_gateway.concurrency.fair_semaphore import FairSemaphore
-from content_gateway.errors import KeyRefused, Overloaded
+from content_gateway.errors import KeyRefused
 from content_gateway.http.asgi_extensions import ENCODED_SLASH, SENT_BODY
 from content_gateway.http.auth import (
     CREDENTIAL_SOURCES,
@@ -30,8 +30,6 @@ from content_gateway.http.messages import (
     network_of,
 )
 from content_gateway.http.openapi import Operation
-from content_gateway.http.overload import Refusals
-from content_gateway.http.problems import HttpRefusal
 from content_gateway.http.request_turns import RequestTurns
 from content_gateway.http.traffic import Exchange, RouteTraffic
 
@@ -43,19 +41,9 @@ class Admission:
     """What a request passes before it costs anything: its turn, and the limits of its key."""
 
     def __init__(self, turns: RequestTurns, limits: KeyLimits) -> None:
-        self._turns = turns
-        self._refusals = Refusals()
         self.try_begin = turns.try_begin
+        self.wait = turns.wait
         self.admit = limits.admit
-        self.pace_refusal = self._refusals.wait
-
-    async def wait(self, charged: str) -> None:
-        """Wait for a turn, after `try_begin` was False; raises Overloaded where none comes soon."""
-        try:
-            await self._turns.wait(charged)
-        except Overloaded:
-            await self._refusals.wait(charged)
-            raise
 
     async def wait_by_address(self, scope: Scope) -> None:
         """Wait for the turn of a request without a requestor: it is charged to its address."""
@@ -94,7 +82,8 @@ class Route:
     ) -> Answer:
         """The answer to the request in *scope*; *argument* is its path parameter.
 
-        Raises what the handler raises, and KeyRefused, ScopeMissing, HttpRefusal, Overloaded."""
+        Raises what the handler raises, and KeyRefused, ScopeMissing, HttpRefusal, Overloaded and
+        TooManyAtOnce."""
         headers, body, principal = scope["headers"], b"", None
         if self._scope is not None and self._source is not None:
             try:
@@ -111,29 +100,22 @@ class Route:
         if not self._admission.try_begin(charged):  # mostly it may, and no coroutine is needed
             await self._admission.wait(charged)
         if principal is not None and self._scope is not None:
-            try:
-                exchange.use = self._admission.admit(principal.requestor, self._id, exchange.begun)
-            except HttpRefusal:
-                await self._admission.pace_refusal(charged)
-                raise
+            exchange.use = self._admission.admit(principal.requestor, self._id, exchange.begun)
             require_scope(principal.requestor, self._scope)
         if SENT_BODY in scope.get("extensions", ()):
-            if self._takes_body:
-                body = await read_body(scope, receive, seconds=self._body_seconds)
-            else:
-                await pass_over_empty(scope, receive, seconds=self._body_seconds)
+            with exchange.holding():
+                if self._takes_body:
+                    body = await read_body(scope, receive, seconds=self._body_seconds)
+                else:
+                    await pass_over_empty(scope, receive, seconds=self._body_seconds)
         if ENCODED_SLASH in argument:
             argument = argument.replace(ENCODED_SLASH, "/")
         request = Request(argument, scope["query_string"], headers, principal, body, charged)
-        try:
-            answer = await self._handler.answer(request)
-            if isinstance(answer, Response) and len(answer.body) > LARGE_BODY:
-                permit = self._answers.request(request.charged)
-                await permit.granted()
-                return ResponseStream(
-                    in_one(answer.body), answer.headers, answer.status, permit.release
-                )
-        except Overloaded:
-            await self._admission.pace_refusal(charged)
-            raise
+        answer = await self._handler.answer(request)
+        if isinstance(answer, Response) and len(answer.body) > LARGE_BODY:
+            permit = self._answers.request(charged)
+            await permit.granted()
+            return ResponseStream(
+                in_one(answer.body), answer.headers, answer.status, permit.release
+            )
         return answer

@@ -43,9 +43,11 @@ class Endpoint:
 
 @dataclass(slots=True)
 class Status:
-    """How the service is at *now*. *unread* says why what the ledger has is not known."""
+    """How the service is at *now*, which is *moment* by the clock of the *keys*. *unread* says why
+    what the ledger has is not known."""
 
     now: datetime
+    moment: float
     started: datetime
     checks: Mapping[str, str | None]
     endpoints: Sequence[Endpoint]
@@ -133,7 +135,7 @@ def _endpoints(status: Status) -> Iterable[Row]:
 def _keys(status: Status) -> Iterable[Row]:
     for use in status.keys[:_KEYS]:
         windows = (
-            "" if window is None else f"{window.used:,} of {window.limit:,}"
+            "" if window is None else f"{window.used_at(status.moment):,} of {window.limit:,}"
             for window in (use.minute, use.day)
         )
         yield use.name, f"{use.requests:,}", *windows

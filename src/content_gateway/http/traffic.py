@@ -6,7 +6,8 @@ How numbers are read is left to wiring/metrics.py, lines to telemetry/line_write
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from time import perf_counter
 from typing import Final, Literal, TypeAlias
 
@@ -18,14 +19,18 @@ from content_gateway.telemetry.tracing import RequestSpan, Tracer
 
 AccessLevel: TypeAlias = Literal["off", "sampled", "on"]
 UNKNOWN: Final = "unknown"  # the route of a path that is described nowhere
-_SAMPLE: Final = 100  # one of so many is told, and every one that is slow or failed
+_SAMPLE: Final = 100  # one of so many is told, and beside them those that are slow or failed
 _SLOW: Final = 1.0
+# Of those that are slow or failed: at once, and a second from then on. In an overload each refusal
+# is one, and the log must not cost more than what was refused.
+_BURST: Final = 100
+_PER_SECOND: Final = 10.0
 _AT_ONCE: Final = 256  # that are counted together: half a millisecond's work
 _GATHER: Final = 0.1  # seconds that they wait for each other at most
 
 
 class RouteTraffic:
-    """The answers of one route: how many by method and status, and their seconds."""
+    """The answers of one route: how many by method and status, and the seconds that we took."""
 
     __slots__ = ("answers", "route", "seconds")
 
@@ -39,15 +44,18 @@ class Exchange:
     """One request under way; its route, requestor and *use* are known once they were found.
 
     *use* is what its key has used of its limits, None where it has none. What is behind *span* is
-    known at its end; *status* 0: its client has not had all of the answer."""
+    known at its end; *status* 0: its client has not had all of the answer. For some of
+    its *seconds* it was *held*: on purpose, or for its client, and not because of us."""
 
     __slots__ = (
-        *("begun", "request_id", "requestor", "route", "use", "span"),
+        *("begun", "request_id", "requestor", "route", "use", "span", "held", "_clock"),
         *("method", "status", "seconds"),
     )
 
-    def __init__(self, request_id: str, route: RouteTraffic) -> None:
-        self.begun = perf_counter()
+    def __init__(self, request_id: str, route: RouteTraffic, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.begun = clock()
+        self.held = 0.0
         self.request_id = request_id
         self.route = route
         self.requestor: Requestor | None = None
@@ -57,6 +65,15 @@ class Exchange:
         self.status: int
         self.seconds: float
 
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """What this block takes counts as *held*."""
+        since = self._clock()
+        try:
+            yield
+        finally:
+            self.held += self._clock() - since
+
 
 class Traffic:
     """The traffic of one service. *problems* counts errors by their code, *in_flight* the requests
@@ -65,9 +82,15 @@ class Traffic:
     Requests that have ended are counted and told some hundred at a time, by `settle`: one after the
     other, between all that a request does, takes twice as long."""
 
-    def __init__(self, access: "AccessLog | None" = None, tracer: Tracer | None = None) -> None:
+    def __init__(
+        self,
+        access: "AccessLog | None" = None,
+        tracer: Tracer | None = None,
+        clock: Callable[[], float] = perf_counter,
+    ) -> None:
         self.access = access
         self._tracer = tracer
+        self.clock = clock  # of the times of requests, in seconds
         self.in_flight = 0
         self.problems: Counter[str] = Counter()
         self.unknown = RouteTraffic(UNKNOWN)
@@ -86,7 +109,7 @@ class Traffic:
     def begin(self, request_id: str, headers: Iterable[tuple[bytes, bytes]]) -> Exchange:
         """A request, whose `end` must follow."""
         self.in_flight += 1
-        exchange = Exchange(request_id, self.unknown)
+        exchange = Exchange(request_id, self.unknown, self.clock)
         if self._tracer is not None:
             exchange.span = self._tracer.request(headers)
         return exchange
@@ -96,7 +119,7 @@ class Traffic:
         or the answer broke off."""
         self.in_flight -= 1
         exchange.method, exchange.status = method, status
-        exchange.seconds = perf_counter() - exchange.begun
+        exchange.seconds = self.clock() - exchange.begun
         if exchange.span is not None:  # here, where its context is
             route, request_id = exchange.route.route, exchange.request_id
             exchange.span.end(method=method, route=route, status=status, request_id=request_id)
@@ -117,7 +140,7 @@ class Traffic:
             by_route[exchange.route].append(exchange)
         for route, those in by_route.items():
             route.answers.update([(one.method, one.status) for one in those])
-            route.seconds.observe_all([one.seconds for one in those])
+            route.seconds.observe_all([one.seconds - one.held for one in those])
         if self.access is not None:
             self.access.tell(ended)
 
@@ -132,14 +155,19 @@ class AccessLog:
     """A line for each request, or for a sample of them, as the other lines of the log are."""
 
     def __init__(self, writer: LineWriter, *, is_json: bool, every: int) -> None:
-        """One of *every* is told, and each that failed by our fault or took a second."""
+        """One of *every* is told; and those that failed by our fault or took us a second, as far as
+        their rate allows, with how many of them were left out."""
         self._writer = writer
         self._line = _JSON if is_json else _TEXT
         self._moment = _JSON_MOMENT if is_json else _TEXT_MOMENT
         self._no_key = "null" if is_json else "None"
         self._key = '"%s"' if is_json else "%s"
+        self._held_ms = ',"held_ms":%.2f' if is_json else " held_ms=%.2f"
+        self._left_out_before = ',"left_out":%d' if is_json else " left_out=%d"
         self._every = every
         self._untold = every - 1  # the first is told
+        self._room, self._since = float(_BURST), 0.0  # for those that failed or are slow
+        self._left_out = 0  # of those, since the last line
         self._second, self._prefix = 0, ""
 
     def tell(self, ended: Iterable[Exchange]) -> None:
@@ -152,9 +180,18 @@ class AccessLog:
 
     def _is_told(self, exchange: Exchange) -> bool:
         self._untold += 1
-        if self._untold < self._every and exchange.status < 500 and exchange.seconds < _SLOW:
+        if self._untold >= self._every:
+            self._untold = 0
+            return True
+        if exchange.status < 500 and exchange.seconds - exchange.held < _SLOW:
             return False
-        self._untold = 0
+        now = exchange.begun + exchange.seconds
+        self._room = min(_BURST, self._room + max(0.0, now - self._since) * _PER_SECOND)
+        self._since = max(now, self._since)
+        if self._room < 1:
+            self._left_out += 1
+            return False
+        self._room -= 1
         return True
 
     def _line_of(self, exchange: Exchange, now: float) -> bytes:
@@ -174,8 +211,19 @@ class AccessLog:
             exchange.seconds * 1000,
             self._no_key if requestor is None else self._key % requestor.name,
             exchange.request_id,
+            self._more(exchange),
         )
         return line.encode()
+
+    def _more(self, exchange: Exchange) -> str:
+        """What few lines have: for how long it was held, how many lines were left out."""
+        more = ""
+        if exchange.held:
+            more = self._held_ms % (exchange.held * 1000)
+        if self._left_out:
+            more += self._left_out_before % self._left_out
+            self._left_out = 0
+        return more
 
     @property
     def lost(self) -> int:
@@ -190,12 +238,12 @@ class AccessLog:
 _JSON_MOMENT: Final = "%Y-%m-%dT%H:%M:%S"
 _JSON: Final = (
     '{"timestamp":"%s.%03dZ","level":"info","event":"request","method":"%s","route":"%s",'
-    '"status":%d,"ms":%.2f,"key":%s,"request_id":"%s"}\n'
+    '"status":%d,"ms":%.2f,"key":%s,"request_id":"%s"%s}\n'
 )
 _TEXT_MOMENT: Final = "%Y-%m-%d %H:%M:%S"
 _TEXT: Final = (
     "%s.%03d [info     ] request                        method=%s route=%s status=%d ms=%.2f"
-    " key=%s request_id=%s\n"
+    " key=%s request_id=%s%s\n"
 )
 
 

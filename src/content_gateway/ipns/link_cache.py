@@ -16,7 +16,7 @@ from typing import Protocol
 import structlog
 
 from content_gateway.concurrency.fair_semaphore import FairSemaphore, Permit
-from content_gateway.errors import Overloaded, UpstreamError
+from content_gateway.errors import Overloaded, TooManyAtOnce, UpstreamError
 from content_gateway.ipns.cache_entry import DEFAULT_TTL, NEVER, CacheEntry, IpnsPolicy
 from content_gateway.ipns.record import IpnsRecord, verify
 from content_gateway.model.content_path import parse_content_path
@@ -142,9 +142,10 @@ class LinkCache:
         return entry
 
     def check(self, name: IpnsName, requestor: str) -> None:
-        """Raises Overloaded where a look-up of *name* could not begin for *requestor* now."""
+        """Raises Overloaded, or TooManyAtOnce by its own limit, where a look-up of *name* could not
+        begin for *requestor* now."""
         if name not in self._in_flight and not self._permits.has_room(requestor):
-            raise Overloaded(self._permits.detail)
+            raise self._permits.refusal([requestor])
 
     def known(self, name: IpnsName) -> CacheEntry:
         """The entry of *name*, which is in memory; asks no source."""
@@ -179,7 +180,7 @@ class LinkCache:
     def _start(self, name: IpnsName, entry: CacheEntry, now: float, requestor: str) -> None:
         try:
             permit = self._permits.request(requestor)
-        except Overloaded:
+        except (Overloaded, TooManyAtOnce):
             return
         if entry.asked_at < 0:
             entry.first_wait_ends = now + self.policy.first_wait
@@ -199,6 +200,8 @@ class LinkCache:
                 await self._ask_dns(name, entry)
             else:
                 await self._ask_sources(name, entry)
+        except TooManyAtOnce:
+            entry.failure = self._permits.detail  # which others read too: nothing of whose limit
         except Overloaded as ours:
             entry.failure = ours.detail
         finally:

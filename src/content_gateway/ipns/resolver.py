@@ -130,7 +130,8 @@ class IpnsResolver:
     async def begin(self, name: IpnsName, *, requestor: str = "") -> TaskProgress:
         """Begin a resolution, unless one was begun just before, and return its task.
 
-        Raises Overloaded when *requestor* has too many under way."""
+        Raises Overloaded, or TooManyAtOnce by its own limit, when *requestor* has too many under
+        way."""
         self._cache.check(name, requestor)
         chain = await self._walk(name, requestor, force_refresh=True)
         return TaskProgress(Task(name, self._cache.today()), "pending", chain.found)

@@ -58,6 +58,5 @@ class Allowance:
 
 LIMITS: Final = tuple(field.name for field in fields(Allowance) if field.type in (int, "int"))
 UNLIMITED: Final = Allowance()
-NOTHING: Final = Allowance(operations=frozenset())
 ALL: Final = "*"
 TELLING: Final = "getKey"

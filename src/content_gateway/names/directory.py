@@ -48,6 +48,7 @@ from content_gateway.errors import (
     InvalidCoinType,
     NameNotFound,
     Overloaded,
+    TooManyAtOnce,
     UpstreamError,
     UpstreamTimeout,
     UpstreamUnavailable,
@@ -180,7 +181,8 @@ class Directory:
         A look-up is charged to *requestor*, to the operator where that is empty. Raises
         NameNotFound when every service says that there is nothing, and Blocked when the denylist
         names it. Unless an answer may be served stale it also raises UpstreamError when we could
-        not find out, and Overloaded when the requestor's share of look-ups is used up."""
+        not find out, and Overloaded or TooManyAtOnce when the requestor's share of look-ups, or
+        its limit, is used up."""
         self._denylist.check_name(name)
         local = self._find_locally(name, coin)
         if local is not None:
@@ -232,7 +234,8 @@ class Directory:
     async def _entry(
         self, name: DomainName, question: Question, force_refresh: bool, requestor: str
     ) -> CachedName:
-        """The entry that answers *question* now; without one UpstreamError or Overloaded."""
+        """The entry that answers *question* now; without one UpstreamError, Overloaded or
+        TooManyAtOnce."""
         entry = self._cache.get(question) or await self._cache.load(question)
         now = self._clock()
         is_under_way = question in self._in_flight
@@ -246,7 +249,7 @@ class Directory:
         if self._cache.serves_while_revalidating(entry) or (
             last_lookup_failed and self._cache.serves_if_error(entry)
         ):
-            with suppress(Overloaded):  # the next caller will begin it
+            with suppress(Overloaded, TooManyAtOnce):  # the next caller will begin it
                 self._in_flight_request(name, question, requestor)
             return entry
         return await self._look_up(name, question, requestor)
@@ -286,11 +289,11 @@ class Directory:
     async def _look_up(self, name: DomainName, question: Question, requestor: str) -> CachedName:
         """A new entry, or the known one if that may be served when the look-up fails.
 
-        Raises UpstreamError and Overloaded."""
+        Raises UpstreamError, Overloaded and TooManyAtOnce."""
         try:
             # Shielded: other callers wait for the same task.
             return await asyncio.shield(self._in_flight_request(name, question, requestor))
-        except (UpstreamError, Overloaded):
+        except (UpstreamError, Overloaded, TooManyAtOnce):
             known = await self._cache.load(question)
             if known is None or not self._cache.serves_if_error(known):
                 raise
@@ -299,7 +302,8 @@ class Directory:
     def _in_flight_request(
         self, name: DomainName, question: Question, requestor: str
     ) -> asyncio.Task[CachedName]:
-        """The in-flight request for *question*, begun if there is none; raises Overloaded."""
+        """The in-flight request for *question*, begun if there is none; raises Overloaded
+        and TooManyAtOnce."""
         return self._in_flight.join(question, requestor, partial(self._run, name, question))
 
     async def _run(

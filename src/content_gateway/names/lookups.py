@@ -59,7 +59,8 @@ class Lookups:
         """The look-up for *question*, begun and charged to *requestor* if there is none.
 
         *work* is given its deadline by the event loop's clock, and the requestor. Raises
-        Overloaded, here or in the task, for whoever begins a look-up, never for those who join."""
+        Overloaded and TooManyAtOnce, here or in the task, for whoever begins a look-up, never for
+        those who join."""
         lookup = self._lookups.get(question)
         if lookup is not None:
             lookup.permit.join(requestor)

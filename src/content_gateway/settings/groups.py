@@ -287,10 +287,10 @@ class CapacitySettings(Group):
         16_384, ge=3, le=1_000_000, description="requests that wait for their turn; more get 503"
     )
     lag: Seconds = Field(
-        1.0,
+        0.5,
         gt=0,
         le=60,
-        description="seconds that the event loop may be late five times in a row until none waits",
+        description="seconds that the event loop may be late for two seconds until none waits",
     )
     lookups: int = Field(256, ge=3, le=10_000, description="names looked up at once")
     ipns_lookups: int = Field(256, ge=3, le=10_000, description="IPNS links looked up at once")

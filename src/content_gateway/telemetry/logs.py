@@ -1,7 +1,8 @@
 """Logging.
 
 Writes one event a line to standard error, as text or JSON, limits the rate of each kind of event,
-and redacts API keys. Which events there are is left to the modules that log them."""
+and redacts API keys. Within a service a thread writes them (`unblocked`). Which events there are is
+left to the modules that log them."""
 
 import logging
 import re
@@ -9,11 +10,13 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, MutableMapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TextIO, cast
 
 import structlog
+
+from content_gateway.telemetry.line_writer import LineWriter
 
 _KEY: Final = re.compile(r"cg_[0-9A-Za-z]{20,}")
 _REDACTED: Final = "cg_********"
@@ -22,6 +25,9 @@ _REDACTED: Final = "cg_********"
 BURST: Final = 100
 PER_SECOND: Final = 1.0
 _KINDS: Final = 1_000
+# A terminal obeys them, and others' words may have them. Not the line breaks of a traceback, which
+# the renderer leaves alone there and quotes elsewhere.
+_CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def configure(level: str, log_format: str) -> None:
@@ -45,7 +51,8 @@ def configure(level: str, log_format: str) -> None:
     structlog.configure(
         processors=[bound, *chain, last],
         wrapper_class=structlog.make_filtering_bound_logger(least),
-        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, stream)),
+        # Text and line break in one call: threads write to the stream side by side.
+        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, stream)),
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(stream)
@@ -63,15 +70,47 @@ def configure(level: str, log_format: str) -> None:
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
 
+@contextmanager
+def unblocked() -> Iterator[None]:
+    """Nobody who logs within this block waits for whoever reads the log: one thread does.
+
+    What it has not written a second after the block is lost."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler) and isinstance(handler.stream, LossyStream):
+            with handler.stream.through_a_thread():
+                yield
+            return
+    yield
+
+
 class LossyStream:
     """A stream for logs, from which a line is lost where it cannot be written: a full disk, a pipe
     that nobody reads. Whoever logs such a failure must go on, and answer those who wait."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._writer: LineWriter | None = None
+
+    @contextmanager
+    def through_a_thread(self) -> Iterator[None]:
+        """Whole lines are handed to a thread within this block, if the stream is a file."""
+        try:
+            writer = LineWriter(self._stream.fileno())
+        except (OSError, ValueError):
+            yield
+            return
+        self._writer = writer
+        try:
+            yield
+        finally:
+            if writer.close():  # else who writes now would wait as it does
+                self._writer = None
 
     def write(self, text: str) -> None:
-        """Write *text*, if that can be done."""
+        """Write *text*, which ends with a line, if that can be done."""
+        if self._writer is not None:
+            self._writer.put([text.encode("utf-8", "backslashreplace")])
+            return
         with suppress(OSError, ValueError):  # ValueError: it is closed
             self._stream.write(text)
 
@@ -127,8 +166,13 @@ def logged() -> Mapping[str, int]:
 
 
 def redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Hide everything in *event* that looks like a key of ours."""
+    """Hide all of *event* that looks like a key of ours, and spell out control characters."""
     for name, value in event.items():
-        if isinstance(value, str) and "cg_" in value:
-            event[name] = _KEY.sub(_REDACTED, value)
+        if isinstance(value, str):
+            told = _KEY.sub(_REDACTED, value) if "cg_" in value else value
+            event[name] = told if told.isprintable() else _CONTROLS.sub(_spelt, told)
     return event
+
+
+def _spelt(control: re.Match[str]) -> str:
+    return control[0].encode("unicode_escape").decode()

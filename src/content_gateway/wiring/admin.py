@@ -112,6 +112,7 @@ async def _status(
     now = datetime.now(UTC)
     status = Status(
         now=now,
+        moment=gateway.traffic.clock(),
         started=started,
         checks=checks,
         endpoints=[

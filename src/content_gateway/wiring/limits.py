@@ -10,7 +10,7 @@ import structlog
 
 from content_gateway.api_keys import KeyRecord
 from content_gateway.errors import WrongSettings
-from content_gateway.model.allowance import ALL, LIMITS, NOTHING, Allowance
+from content_gateway.model.allowance import ALL, LIMITS, Allowance
 from content_gateway.settings.groups import KeyTypeSettings, LimitSettings
 
 log = structlog.get_logger(__name__)
@@ -28,11 +28,13 @@ def typed_allowances(chosen: LimitSettings) -> dict[str, Allowance]:
 
 
 def allowances(chosen: LimitSettings) -> Callable[[KeyRecord], Allowance]:
-    """What a key may use. One whose type is not in the settings may do nothing but ask GET /key."""
+    """What a key may use. One whose type is not in the settings may do nothing but ask GET /key,
+    and be refused, as often as the limits of all keys allow."""
     default, typed = default_allowance(chosen), typed_allowances(chosen)
+    nothing = replace(default, operations=frozenset())
 
     def allowance_of(record: KeyRecord) -> Allowance:
-        whole = default if record.type is None else typed.get(record.type, NOTHING)
+        whole = default if record.type is None else typed.get(record.type, nothing)
         return whole.narrowed(record.limits) if record.limits else whole
 
     return allowance_of

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from shutil import disk_usage
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from content_gateway.errors import Overloaded, StorageUnavailable
 from content_gateway.http.admin import Readiness
@@ -32,6 +32,9 @@ _COUNTED_EVERY: Final = 60.0
 _COUNT_SECONDS: Final = 5.0  # half of what Prometheus waits for a page, if nothing is set
 # That a page waits for the ledger, which tenants search too; a check of readiness has 2.
 READ_SECONDS: Final = 1.5
+# That what was read is told on while the ledger cannot be read, which others search: without it an
+# alert would begin anew with each gap. After that nobody knows how things are.
+_TOLD_FOR: Final = 300.0
 
 _VERSION: Final = version("content-gateway")
 
@@ -40,20 +43,17 @@ LabelsT = TypeVar("LabelsT", bound=Labels)
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class Ledger:
-    """What the ledger said when it was last asked.
+@dataclass(frozen=True, slots=True)
+class Reading(Generic[T]):
+    """What the ledger said at the time *at*; not told at all where that is long ago, or never was:
+    a number of then would look like how things are."""
 
-    What could not be read yet is not told at all, since it would look well: *health* and *oldest*
-    count once *has_health* and *has_oldest*, *contents* is None until then. *counted_at* is when
-    counting was last tried."""
+    value: T
+    at: float = float("-inf")
 
-    health: BackendHealth | None = None
-    has_health: bool = False
-    contents: Mapping[ContentState, int] | None = None
-    oldest: datetime | None = None
-    has_oldest: bool = False
-    counted_at: float = float("-inf")
+    def is_told(self, now: float) -> bool:
+        """Whether it still stands at *now*."""
+        return now - self.at < _TOLD_FOR
 
 
 class Metrics:
@@ -73,7 +73,10 @@ class Metrics:
         self._state = state
         self._readiness = readiness
         self._clock = clock
-        self._ledger = Ledger()
+        self._health: Reading[BackendHealth | None] = Reading(None)
+        self._oldest: Reading[datetime | None] = Reading(None)
+        self._contents: Reading[Mapping[ContentState, int]] = Reading({})
+        self._count_tried_at = float("-inf")
 
     async def families(self) -> list[Family]:
         """All of them, as they are now."""
@@ -83,16 +86,20 @@ class Metrics:
         return list(self._families(report.is_ready))
 
     async def _ask_ledger(self) -> None:
-        known, now = self._ledger, self._clock()
+        """Read what can be read now, each by itself."""
+        now = self._clock()
+        with suppress(StorageUnavailable):
+            self._health = Reading(await self._gateway.health.last(), now)
         with suppress(StorageUnavailable, Overloaded, TimeoutError):
-            known.health, known.has_health = await self._gateway.health.last(), True
             async with asyncio.timeout(READ_SECONDS):
                 waiting = await self._gateway.contents.waiting(1, PENDING)
-            known.oldest, known.has_oldest = waiting[0].since if waiting else None, True
-            if now - known.counted_at >= _COUNTED_EVERY:
-                known.counted_at = now  # also where it takes too long: not with each page again
-                async with asyncio.timeout(_COUNT_SECONDS):
-                    known.contents = await self._gateway.contents.counts()
+            self._oldest = Reading(waiting[0].since if waiting else None, now)
+        if now - self._count_tried_at < _COUNTED_EVERY:
+            return
+        self._count_tried_at = now  # also where it takes too long: not with each page again
+        with suppress(StorageUnavailable, Overloaded, TimeoutError):
+            async with asyncio.timeout(_COUNT_SECONDS):
+                self._contents = Reading(await self._gateway.contents.counts(), now)
 
     def _families(self, is_ready: bool) -> Iterator[Family]:
         yield _gauge("build_info", "The version that runs.", {(_VERSION,): 1}, "version")
@@ -125,7 +132,7 @@ class Metrics:
         )
         yield _histogram(
             "http_request_duration_seconds",
-            "From a request's head to the end of its answer.",
+            "From a request's head to the end of its answer, but for what it was held.",
             {(one.route,): one.seconds for one in traffic.routes},
             "route",
         )
@@ -161,18 +168,20 @@ class Metrics:
         )
 
     def _of_pins(self) -> Iterator[Family]:
-        known, now = self._ledger, datetime.now(UTC)
-        health = known.health
-        if known.has_health:
+        moment, now = self._clock(), datetime.now(UTC)
+        if self._health.is_told(moment):
+            health = self._health.value
             is_up = health is None or not health.is_unavailable(now)
             yield _gauge("backend_up", "1 while the pin backend answers.", {(): is_up})
             rejects = health is not None and health.is_rejecting_writes
             yield _gauge("backend_rejecting_writes", "1 while it takes no pins.", {(): rejects})
-        if known.contents is not None:
-            counted = {(state.value,): known.contents.get(state, 0) for state in ContentState}
+        if self._contents.is_told(moment):
+            contents = self._contents.value
+            counted = {(state.value,): contents.get(state, 0) for state in ContentState}
             yield _gauge("contents", "Contents, counted once a minute.", counted, "state")
-        if known.has_oldest:
-            waited = 0.0 if known.oldest is None else (now - known.oldest).total_seconds()
+        if self._oldest.is_told(moment):
+            oldest = self._oldest.value
+            waited = 0.0 if oldest is None else (now - oldest).total_seconds()
             yield _gauge(
                 "oldest_waiting_seconds",
                 "How long the pin that waits the longest has waited; failed ones do not.",
