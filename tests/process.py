@@ -33,7 +33,7 @@ class Running:
     def kill(self) -> None:
         """Kill -9, now."""
         self.child.send_signal(signal.SIGKILL)
-        self.child.wait(10)
+        self.child.wait(60)
 
     @property
     def most_memory(self) -> int:
@@ -81,7 +81,7 @@ async def running(
         finally:
             if child.poll() is None:
                 child.kill()
-            child.wait(10)
+            child.wait(60)
 
 
 async def _address(child: subprocess.Popen[str], log: Path, start: int) -> tuple[str, str]:

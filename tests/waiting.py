@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 async def eventually(
-    question: Callable[[], Awaitable[T | None]], *, what: str = "yes", seconds: float = 20.0
+    question: Callable[[], Awaitable[T | None]], *, what: str = "yes", seconds: float = 60.0
 ) -> T:
     """The first true answer of the coroutine function *question*.
 
@@ -22,7 +22,7 @@ async def eventually(
         raise TimeoutError(f"waited up to {seconds:g} s: {what}") from late
 
 
-async def until(question: Callable[[], T | None], *, seconds: float = 20.0) -> T:
+async def until(question: Callable[[], T | None], *, seconds: float = 60.0) -> T:
     """The first true answer of the plain function *question*; fails after *seconds*."""
     async with asyncio.timeout(seconds):
         while not (answer := question()):

@@ -25,7 +25,7 @@ async def count(blocks: Blockstore) -> int:
 
 async def collected(blocks: Blockstore) -> None:
     """Return once everything that was unpinned is gone."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await number(blocks, "SELECT count(*) FROM pins WHERE unpinning"):
             await asyncio.sleep(0.01)
     garbage = "SELECT count(*) FROM blocks WHERE id NOT IN (SELECT block FROM refs)"

@@ -26,7 +26,7 @@ LOOPS: Final[dict[str, Callable[[], asyncio.AbstractEventLoop]]] = {
     "uvloop": uvloop.new_event_loop,
 }
 BIG: Final = 8 * 1024 * 1024
-PATIENCE: Final = 15.0  # seconds; far more than anything here takes
+PATIENCE: Final = 40.0  # seconds; far more than anything here takes
 PROBLEM_FIELDS: Final = {"type", "title", "status", "detail", "code", "requestId", "message"}
 
 

@@ -40,7 +40,8 @@ PINNED, ABSENT = (
 class Backend:
     """A backend in memory that can be unreachable, refuse, lose or be slow.
 
-    With a *batch_age* a request is seen only after so many seconds, in the order they came."""
+    With a *batch_age* a request is seen only after so many seconds, in the order they came; the pin
+    of a content that is *late* only so long after its first unpin."""
 
     def __init__(self, batch_age: float = 0.0) -> None:
         self.batch_age = batch_age
@@ -54,6 +55,7 @@ class Backend:
         self.deferred: set[Cid] = set()
         self.broken: set[Cid] = set()
         self.hanging: set[Cid] = set()
+        self.late: set[Cid] = set()
         self.is_unreachable = False
         self.is_rejecting_writes = False
         self.seconds = 0.0
@@ -97,13 +99,20 @@ class Backend:
         if not self.batch_age:
             self.held.add(cid)
             return PINNED
-        asyncio.get_running_loop().call_later(self.batch_age * 0.8, self.held.add, cid)
+        if cid not in self.late:
+            self._commit_pin(cid)
         return BackendStatus(TrackerStatus.QUEUED)
+
+    def _commit_pin(self, cid: Cid) -> None:
+        asyncio.get_running_loop().call_later(self.batch_age * 0.8, self.held.add, cid)
 
     async def unpin(self, cid: Cid) -> None:
         if self.is_unreachable:
             raise UpstreamUnavailable("away")
         self.unpinned[cid] += 1
+        if cid in self.late:
+            self.late.remove(cid)
+            self._commit_pin(cid)
         async with self._one_of(cid):
             await asyncio.sleep(self.seconds)
         if not self.batch_age:

@@ -294,7 +294,8 @@ async def test_batched_changes_are_believed_when_they_are_old_enough(
 
 async def test_an_unpin_that_came_too_early_is_sent_again(database: LedgerDatabase) -> None:
     """Released inside the batch window of its pin: the cluster says 404 and pins it afterwards."""
-    backend = Backend(batch_age=2.0)
+    backend = Backend(batch_age=0.5)
+    backend.late.add(cid(1))
     async with Pins(database, backend, grace=0.0) as pins:
         pins.start()
         await pins.add(1)

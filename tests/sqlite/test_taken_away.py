@@ -207,7 +207,7 @@ async def test_what_follows_at_once_is_not_written_either(
                 rename(path)
 
     monkeypatch.setattr(DatabaseFiles, "check", check_and_take)
-    first = asyncio.create_task(database.write(lambda _: is_queued.wait(10)))
+    first = asyncio.create_task(database.write(lambda _: is_queued.wait(60)))
     await until(lambda: len(threads) == 1)
     second = asyncio.create_task(add(ledger, 2))
     await asyncio.sleep(0.01)  # it waits for the first
