@@ -211,7 +211,7 @@ class AccessLog:
             exchange.seconds * 1000,
             self._no_key if requestor is None else self._key % requestor.name,
             exchange.request_id,
-            self._more(exchange),
+            self._more(exchange) if exchange.held or self._left_out else "",
         )
         return line.encode()
 

@@ -384,6 +384,6 @@ class LogSettings(Group):
     format: Literal["text", "json"] = Field("text", description="for people, or for machines")
     access: Literal["off", "sampled", "on"] = Field(
         "sampled",
-        description="a line for no request; for each failure of ours, each that takes a second and"
-        " one of a hundred others; or for every request",
+        description="a line for no request; for one of a hundred, and failures of ours and what"
+        " takes a second, ten of these a second; or for every request",
     )

@@ -5,10 +5,11 @@ megabyte that are still unwritten are lost, and counted. What a line says is lef
 it.
 
 Other processes and threads may write to the same pipe. What is written to one in a single call is
-not mixed with theirs up to PIPE_BUF bytes (pipe(7), 4,096 on Linux), so no call writes more, except
-of a line that is longer by itself."""
+not mixed with theirs up to PIPE_BUF bytes (pipe(7), 4,096 on Linux), so no call writes more to a
+pipe or a socket, except of a line that is longer by itself."""
 
 import os
+import stat
 import threading
 from collections.abc import Sequence
 from queue import SimpleQueue
@@ -27,6 +28,8 @@ class LineWriter:
     def __init__(self, file: int, *, most: int = MOST_BYTES) -> None:
         self._file = file
         self._most = most
+        # Not where it is not needed: each call takes the interpreter from the event loop once more.
+        self._at_once = PIPE_BUF if _is_stream(file) else MOST_BYTES
         self._lock = threading.Lock()  # of what is below
         self._unwritten = 0  # bytes
         self.lost = 0
@@ -60,7 +63,7 @@ class LineWriter:
         while (data := self._queue.get()) is not None:
             start = 0
             while start < len(data):
-                end = data.rfind(_LINE_END, start, start + PIPE_BUF) + 1
+                end = data.rfind(_LINE_END, start, start + self._at_once) + 1
                 if not end:  # one that is longer
                     end = data.find(_LINE_END, start) + 1 or len(data)
                 self._write_at_once(data[start:end])
@@ -92,3 +95,12 @@ class LineWriter:
                 waiting = poll()
                 waiting.register(self._file, POLLOUT)
                 waiting.poll()
+
+
+def _is_stream(file: int) -> bool:
+    """Whether *file* is a pipe or a socket."""
+    try:
+        mode = os.fstat(file).st_mode
+    except OSError:  # it is closed, and whatever is written to it lost
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
