@@ -6,8 +6,9 @@ from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from content_gateway.ledger.last_known import StoreLimits
 from content_gateway.ledger.sqlite.database import LedgerDatabase
-from content_gateway.ledger.sqlite.last_known import SqliteLastKnown, StoreLimits
+from content_gateway.ledger.sqlite.last_known import SqliteLastKnown
 from content_gateway.model.records import Records
 from tests.waiting import until
 

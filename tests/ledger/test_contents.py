@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.ledger.pin_rows import STATUS, conditions_of
+from content_gateway.ledger.pin_rows import STATUS
 from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.pin_searches import conditions_of
 from content_gateway.model.content_state import (
     BackendStatus,
     ContentState,

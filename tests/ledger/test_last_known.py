@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from content_gateway.ipns.record import verify
-from content_gateway.ledger.sqlite.last_known import StoreLimits
+from content_gateway.ledger.last_known import StoreLimits
 from content_gateway.model.cid import Cid
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import (

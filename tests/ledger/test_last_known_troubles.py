@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import structlog
 
+from content_gateway.ledger.last_known import StoreLimits
 from content_gateway.ledger.sqlite.database import LedgerDatabase
-from content_gateway.ledger.sqlite.last_known import SqliteLastKnown, StoreLimits
+from content_gateway.ledger.sqlite.last_known import SqliteLastKnown
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import Resolved, StoredEntry
 from content_gateway.model.wallet import ETHEREUM

@@ -9,7 +9,8 @@ import pytest
 
 from content_gateway.api_keys import IssuedKeys
 from content_gateway.errors import KeyRefused
-from content_gateway.ledger.sqlite.additions import MAX_ROWS, next_moment
+from content_gateway.ledger.additions import next_moment
+from content_gateway.ledger.sqlite.additions import MAX_ROWS
 from content_gateway.ledger.sqlite.api_keys import SqliteKeys
 from content_gateway.ledger.sqlite.contents import SqliteWorkQueue
 from content_gateway.ledger.sqlite.database import LedgerDatabase

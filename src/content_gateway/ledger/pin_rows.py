@@ -1,17 +1,24 @@
-"""Converts rows of `pins` and `contents` to values, and searches to SQL. No I/O.
+"""Converts rows of `pins` and `contents` to values. No I/O.
 
-Knows the columns and the JSON in them. Running statements is left to pins.py."""
+Knows the columns, which both databases have, and the JSON in them. Statements are run by pins.py of
+each."""
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
-from content_gateway.codecs.timestamps import at_microseconds, at_milliseconds, microseconds
+from content_gateway.codecs.timestamps import at_microseconds, at_milliseconds
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState, Peer
-from content_gateway.model.pins import NO_LABEL, Label, Match, Pin, PinStatus, Search
+from content_gateway.model.pins import (
+    MAX_PAGE_BYTES,
+    NO_LABEL,
+    Label,
+    Pin,
+    PinStatus,
+)
 
-_FAR: Final = 2**62  # later than any moment
 _PIN: Final = "cid, spelling, created_at, name, origins, meta"
 _STATUS: Final = (
     f"{_PIN}, state, replicas, wanted, {{peers}}, blocks, size, attempts, error,"
@@ -19,46 +26,6 @@ _STATUS: Final = (
 )
 STATUS: Final = _STATUS.format(peers="peers")
 LISTED: Final = _STATUS.format(peers="NULL")  # a cluster's peers are many, and no list shows them
-_FOLDED: Final = "coalesce(folded, name)"
-_NAME_IS: Final = {
-    Match.EXACT: "name = :name",
-    Match.IEXACT: f"{_FOLDED} = :folded",
-    Match.PARTIAL: "instr(name, :name) > 0",
-    Match.IPARTIAL: f"instr({_FOLDED}, :folded) > 0",
-}
-
-
-def conditions_of(requestor: str, search: Search) -> tuple[str, dict[str, Any]]:
-    """The WHERE clause of *search*, built from constants only, and its values."""
-    wanted = ["requestor = :requestor"]
-    values: dict[str, Any] = {
-        "requestor": requestor,
-        "cursor": _FAR if search.cursor is None else microseconds(search.cursor),
-        "limit": search.limit + 1,
-    }
-    if search.before is not None:
-        wanted.append("created_at < :before")
-        values["before"] = microseconds(search.before)
-    if search.after is not None:
-        wanted.append("created_at > :after")
-        values["after"] = microseconds(search.after)
-    if search.states is not None:
-        wanted.append("state IN (SELECT value FROM json_each(:states))")
-        values["states"] = _json(sorted(search.states))
-    if search.cids:
-        wanted.append("cid IN (SELECT value FROM json_each(:cids))")
-        values["cids"] = _json([str(cid) for cid in search.cids])
-    if search.name is not None:
-        wanted.append(_NAME_IS[search.match])
-        values |= {"name": search.name, "folded": search.name.casefold()}
-    if search.meta:
-        wanted.append(
-            "NOT EXISTS (SELECT 1 FROM json_each(:meta) AS asked WHERE NOT EXISTS"
-            " (SELECT 1 FROM json_each(pins.meta) AS said"
-            " WHERE said.key = asked.key AND said.atom = asked.atom))"
-        )
-        values["meta"] = _json(search.meta)
-    return " AND ".join(wanted), values
 
 
 def status_of(row: tuple[Any, ...]) -> PinStatus:
@@ -87,6 +54,19 @@ def status_of(row: tuple[Any, ...]) -> PinStatus:
     )
 
 
+def page_of(rows: Iterable[tuple[Any, ...]], limit: int) -> tuple[list[PinStatus], bool]:
+    """The first *limit* of *rows* as values, fewer if their text exceeds MAX_PAGE_BYTES; and
+    whether there are more. Later rows are not read."""
+    pins: list[PinStatus] = []
+    size = 0
+    for row in rows:
+        size += text_in(row)
+        if len(pins) == limit or (pins and size > MAX_PAGE_BYTES):
+            return pins, True
+        pins.append(status_of(row))
+    return pins, False
+
+
 def text_in(row: tuple[Any, ...]) -> int:
     """The number of characters in all text columns of *row*."""
     return sum(len(value) for value in row if isinstance(value, str))
@@ -102,10 +82,11 @@ def label_columns(label: Label) -> tuple[str | None, str | None, str | None, str
     return (
         label.name,
         None if folded == label.name else folded,
-        _json(label.origins) if label.origins else None,
-        _json(label.meta) if label.meta else None,
+        as_json(label.origins) if label.origins else None,
+        as_json(label.meta) if label.meta else None,
     )
 
 
-def _json(value: object) -> str:
+def as_json(value: object) -> str:
+    """*value* as the text of a column."""
     return msgspec.json.encode(value).decode()

@@ -7,24 +7,22 @@ time); the others one by one. Knows the tables `pins` and `contents`."""
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from enum import Enum
 from functools import cache
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final
 
 from content_gateway.codecs.timestamps import at_microseconds
+from content_gateway.ledger.additions import Added, Addition, Refusal, next_moment, spelling_column
 from content_gateway.ledger.pin_rows import label_columns
 from content_gateway.ledger.sqlite.requestors import (
     assign_to_shortest_queue,
     count_pins,
     number_for,
 )
-from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState, Event, after
-from content_gateway.model.pins import Label, Pin
+from content_gateway.model.pins import Pin
 
-_SECOND: Final = 1_000_000  # microseconds
 _MILLISECOND: Final = 1_000
 # Each number of rows is a statement of its own to compile; Python's sqlite3 caches 128 of them.
 MAX_ROWS: Final = 32
@@ -37,26 +35,6 @@ _PINS: Final = (
     " (requestor, content, created_at, spelling, name, folded, origins, meta) VALUES ",
     "(?, ?, ?, ?, ?, ?, ?, ?)",
 )
-
-
-class Addition(NamedTuple):
-    """A pin to be added, unless its requestor has *most* already; 0 is no limit."""
-
-    requestor: str
-    cid: Cid
-    spelling: str
-    label: Label
-    most: int = 0
-
-
-class Refusal(Enum):
-    """In place of a pin: its requestor has as many as it may have, or its key was revoked."""
-
-    LIMIT_REACHED = "limit"
-    REVOKED = "revoked"
-
-
-Added: TypeAlias = Pin | Refusal | None
 
 
 def add_all(
@@ -82,17 +60,6 @@ def add_all(
             pins += _add_part(connection, now, part, requestors)
     requestors.store_counts()
     return pins
-
-
-def next_moment(now: int, last: int | None) -> int:
-    """The creation time of a requestor's next pin, after *last*, in microseconds.
-
-    The next free whole millisecond, as clients of the Pinning Service API may cut off the rest;
-    where that would be more than a second ahead of *now*, the next free microsecond."""
-    if last is None:
-        return now // _MILLISECOND * _MILLISECOND
-    whole = max(now // _MILLISECOND, last // _MILLISECOND + 1) * _MILLISECOND
-    return whole if whole <= now + _SECOND else max(now, last + 1)
 
 
 class _Requestors:
@@ -197,7 +164,7 @@ def _add_part(
             continue
         created_at = requestors.next_moment(requestor)
         rows.append(
-            (requestor, content, created_at, _spelling_column(spelling, cid), *label_columns(label))
+            (requestor, content, created_at, spelling_column(spelling, cid), *label_columns(label))
         )
         pins.append(Pin(cid, spelling, at_microseconds(created_at), label))
     _insert(connection, _PINS, rows)
@@ -253,7 +220,7 @@ def _add_known(
         connection, content, ContentState(state), now // _MILLISECOND, number
     )
     created_at = requestors.next_moment(requestor)
-    row = (requestor, content, created_at, _spelling_column(spelling, cid), *label_columns(label))
+    row = (requestor, content, created_at, spelling_column(spelling, cid), *label_columns(label))
     _insert(connection, _PINS, [row])
     if is_shared:
         assign_to_shortest_queue(connection, content)
@@ -287,10 +254,6 @@ def trigger(connection: sqlite3.Connection, content: int, now: int) -> None:
         " WHERE id = ? AND next_at IS NOT NULL AND lease_owner IS NULL",
         (now, content),
     )
-
-
-def _spelling_column(spelling: str, cid: Cid) -> str | None:
-    return None if spelling == str(cid) else spelling
 
 
 def _insert(

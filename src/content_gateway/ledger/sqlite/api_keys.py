@@ -5,20 +5,19 @@ Knows the table `api_keys`; what a key may do is in api_keys.py, its last use in
 import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
-
-import msgspec
 
 from content_gateway.api_keys import KeyRecord
-from content_gateway.codecs.timestamps import at_milliseconds, milliseconds, rfc3339
+from content_gateway.codecs.timestamps import milliseconds, rfc3339
+from content_gateway.ledger.key_rows import (
+    COLUMNS,
+    limits_column,
+    milliseconds_or_none,
+    record_of,
+    scopes_column,
+)
 from content_gateway.ledger.sqlite.audit import AuditLog
 from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.audit import AuditAction
-
-_COLUMNS = (
-    "id, name, prefix, secret_hash, scopes, created_at, expires_at, revoked_at, type, limits,"
-    " replaced_hash, replaced_until, used_at"
-)
 
 
 class SqliteKeys:
@@ -32,25 +31,25 @@ class SqliteKeys:
         """The key with that hash, or that had it before its rotation; None if there is none."""
         row = self._database.read(
             lambda connection: connection.execute(
-                f"SELECT {_COLUMNS} FROM api_keys"  # noqa: S608 - constant
+                f"SELECT {COLUMNS} FROM api_keys"  # noqa: S608 - constant
                 " WHERE secret_hash = ?1 OR replaced_hash = ?1",
                 (secret_hash,),
             ).fetchone()
         )
-        return None if row is None else _record(row)
+        return None if row is None else record_of(row)
 
     async def all(self) -> Sequence[KeyRecord]:
         """Every key, oldest first."""
         rows = self._database.read(
             lambda connection: connection.execute(
-                f"SELECT {_COLUMNS} FROM api_keys ORDER BY created_at, id"  # noqa: S608 - constant
+                f"SELECT {COLUMNS} FROM api_keys ORDER BY created_at, id"  # noqa: S608 - constant
             ).fetchall()
         )
-        return [_record(row) for row in rows]
+        return [record_of(row) for row in rows]
 
     async def insert(self, record: KeyRecord) -> bool:
         """Store a new key; False if a key that is not revoked has the name."""
-        scopes = " ".join(sorted(record.scopes))
+        scopes = scopes_column(record)
         row = (
             record.id,
             record.name,
@@ -58,10 +57,10 @@ class SqliteKeys:
             record.secret_hash,
             scopes,
             milliseconds(record.created_at),
-            _milliseconds_or_none(record.expires_at),
-            _milliseconds_or_none(record.revoked_at),
+            milliseconds_or_none(record.expires_at),
+            milliseconds_or_none(record.revoked_at),
             record.type,
-            msgspec.json.encode(dict(record.limits)).decode() if record.limits else None,
+            limits_column(record),
         )
         return await self._changes(
             "INSERT INTO api_keys (id, name, prefix, secret_hash, scopes, created_at, expires_at,"
@@ -83,7 +82,7 @@ class SqliteKeys:
             " replaced_until = ?1, secret_hash = ?2, prefix = ?3"
             " WHERE name = ?4 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?5)"
             " RETURNING id, name",
-            (_milliseconds_or_none(until), secret_hash, prefix, name, milliseconds(at)),
+            (milliseconds_or_none(until), secret_hash, prefix, name, milliseconds(at)),
             (at, AuditAction.ROTATE, detail),
         )
 
@@ -115,31 +114,3 @@ class SqliteKeys:
             return changed is not None
 
         return await self._database.write(job)
-
-
-def _record(row: tuple[Any, ...]) -> KeyRecord:
-    key_id, name, prefix, secret_hash, scopes, created_at, expires_at, revoked_at, *rest = row
-    kind, limits, replaced_hash, replaced_until, used_at = rest
-    return KeyRecord(
-        id=key_id,
-        name=name,
-        prefix=prefix,
-        secret_hash=secret_hash,
-        scopes=frozenset(scopes.split()),
-        created_at=at_milliseconds(created_at),
-        expires_at=_datetime_or_none(expires_at),
-        revoked_at=_datetime_or_none(revoked_at),
-        type=kind,
-        limits=msgspec.json.decode(limits, type=dict[str, int]) if limits else {},
-        replaced_hash=replaced_hash,
-        replaced_until=_datetime_or_none(replaced_until),
-        used_at=_datetime_or_none(used_at),
-    )
-
-
-def _milliseconds_or_none(time: datetime | None) -> int | None:
-    return None if time is None else milliseconds(time)
-
-
-def _datetime_or_none(value: int | None) -> datetime | None:
-    return None if value is None else at_milliseconds(value)

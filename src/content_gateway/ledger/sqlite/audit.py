@@ -6,15 +6,15 @@ left to the writers of pins and keys, and the counting of refusals to key_activi
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
+from content_gateway.codecs.timestamps import milliseconds
+from content_gateway.ledger.audit_rows import STEP, entry_of, step_of
 from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.audit import AuditAction, AuditEntry, AuditSearch
 
-_STEP: Final = 1_024  # entries between two deletions, in a log of as many or more
 _SEARCH_SECONDS: Final = 120.0
 # One statement for all: each costs a switch of threads, and SQLite reads JSON without one.
 _APPEND: Final = (
@@ -41,7 +41,7 @@ class AuditLog:
 
     def __init__(self, entries: int) -> None:
         self._entries = entries
-        self._step = max(1, min(_STEP, entries // 16))
+        self._step = step_of(entries)
 
     def append(
         self,
@@ -80,7 +80,7 @@ class AuditLog:
         """Delete some of what is too many: refusals that were counted, or all where none is kept,
         or more was kept by another setting."""
         (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM audit").fetchone()
-        self._shrink(connection, last, 4 * _STEP)
+        self._shrink(connection, last, 4 * STEP)
 
     def _shrink(self, connection: sqlite3.Connection, last: int, most: int) -> None:
         connection.execute(
@@ -100,19 +100,6 @@ async def search_audit(database: LedgerDatabase, search: AuditSearch) -> list[Au
     }
 
     def job(connection: sqlite3.Connection) -> list[AuditEntry]:
-        return list(map(_entry, connection.execute(_SEARCH, values)))
+        return list(map(entry_of, connection.execute(_SEARCH, values)))
 
     return await database.search(job, seconds=_SEARCH_SECONDS)
-
-
-def _entry(row: tuple[Any, ...]) -> AuditEntry:
-    number, at, requestor, is_operator, action, detail, counted = row
-    return AuditEntry(
-        id=number,
-        at=at_milliseconds(at),
-        requestor=requestor,
-        is_operator=bool(is_operator),
-        action=AuditAction(action),
-        detail=detail,
-        number=counted,
-    )

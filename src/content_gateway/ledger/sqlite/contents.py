@@ -14,8 +14,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
-from content_gateway.ledger.content_rows import status_columns, waiting_of
+from content_gateway.codecs.timestamps import milliseconds
+from content_gateway.ledger.content_rows import outcome_columns, waiting_of
 from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.ledger.sqlite.due_times import DueTimes, due_now, shorten_waits
 from content_gateway.ledger.sqlite.leasing import Leasing, any_queue_due
@@ -273,34 +273,15 @@ def _record(
     connection: sqlite3.Connection, owner: str, item: WorkItem, outcome: Outcome, now: int
 ) -> bool:
     """Write one outcome; False if the lease is lost or the generation has changed."""
-    state: ContentState | None = item.state
-    if outcome.event is not None:
-        state = after(item.state, outcome.event)
-    values = _key(owner, item)
-    if state is None:
+    columns, values = outcome_columns(item, outcome, now), _key(owner, item)
+    if columns is None:
         gone = connection.execute(
             f"DELETE FROM contents WHERE {_OURS}"  # noqa: S608 - constant
             " AND NOT EXISTS (SELECT 1 FROM pins WHERE content = contents.id)",
             values,
         )
         return gone.rowcount > 0
-    has_changed = state is not item.state
-    is_pinned = state is ContentState.PINNED
-    # A request that the backend never began is taken back from the count.
-    attempts = max(0, item.attempts + outcome.attempted - outcome.is_untried)
-    next_at = None if outcome.again_in is None else now + round(outcome.again_in * 1000)
-    status_checks = item.status_checks if outcome.is_uncounted else item.status_checks + 1
-    values |= {
-        "state": state,
-        "attempts": 0 if is_pinned else attempts,
-        "status_checks": 1 if has_changed or outcome.attempted else status_checks,
-        "next_at": next_at,
-        "error": outcome.error,
-        "is_observed": outcome.event is not None,
-        "now": now,
-        "has_changed": has_changed,
-        **status_columns(outcome.status, at_milliseconds(now)),
-    }
+    values |= columns
     # Without an event nothing was observed: a known error and known replicas stay (coalesce).
     changed = connection.execute(
         "UPDATE contents SET state = :state, attempts = :attempts, status_checks = :status_checks,"  # noqa: S608
@@ -312,7 +293,7 @@ def _record(
         values,
     )
     # It waits again: of several holders, the one who is served first may be another by now.
-    if item.is_shared and next_at is not None and changed.rowcount:
+    if item.is_shared and columns["next_at"] is not None and changed.rowcount:
         assign_to_shortest_queue(connection, item.id)
     return changed.rowcount > 0
 

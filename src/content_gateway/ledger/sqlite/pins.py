@@ -6,7 +6,7 @@ contents.py."""
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -14,25 +14,24 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from content_gateway.codecs.timestamps import microseconds
-from content_gateway.errors import KeyRefused, PinLimitReached
+from content_gateway.ledger.additions import Added, Addition, not_refused
 from content_gateway.ledger.pin_rows import (
     LISTED,
     STATUS,
-    conditions_of,
     label_columns,
+    page_of,
     status_of,
-    text_in,
 )
-from content_gateway.ledger.sqlite.additions import Added, Addition, Refusal, add_all, trigger
+from content_gateway.ledger.sqlite.additions import add_all, trigger
 from content_gateway.ledger.sqlite.audit import AuditLog
 from content_gateway.ledger.sqlite.backend_health import last_health
 from content_gateway.ledger.sqlite.database import LedgerDatabase
+from content_gateway.ledger.sqlite.pin_searches import conditions_of
 from content_gateway.ledger.sqlite.requestors import assign_to_shortest_queue, count_pins
 from content_gateway.model.audit import AuditAction
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState, Event, after
 from content_gateway.model.pins import (
-    MAX_PAGE_BYTES,
     Label,
     Page,
     Pin,
@@ -86,7 +85,7 @@ class SqlitePins:
             return None
         addition = Addition(requestor, cid, spelling, label, most)
         added = await self._database.write_together(self._add_all, addition, requestor=requestor)
-        return _not_refused(added, most)
+        return not_refused(added, most)
 
     async def relabel(self, requestor: str, cid: Cid, label: Label) -> bool:
         """As `PinLedger.relabel`. If the new label has origins, the content is retried at once."""
@@ -129,7 +128,7 @@ class SqlitePins:
             self._note_removal(connection, requestor, old.cid)
             (pin,) = self._add_all(connection, new, {requestor: last})
             self._release(connection, content)
-            return _not_refused(pin)
+            return not_refused(pin)
 
         return await self._database.write(job, requestor=requestor)
 
@@ -195,7 +194,7 @@ class SqlitePins:
                 f" WHERE {wanted} AND created_at < :cursor ORDER BY created_at DESC LIMIT :limit",
                 values,
             )
-            pins, more = _page(rows, search.limit)
+            pins, more = page_of(rows, search.limit)
             pins = list(map(self._with_health(connection), pins))
             is_complete = search.cursor is None and not more
             count = len(pins) if is_complete else _count(connection, wanted, values)
@@ -260,30 +259,6 @@ class SqlitePins:
             },
         )
         return True
-
-
-def _not_refused(added: Added, most: int = 0) -> Pin | None:
-    """What was *added*, of at most so many; raises KeyRefused and PinLimitReached."""
-    match added:
-        case Refusal.REVOKED:
-            raise KeyRefused("revoked")
-        case Refusal.LIMIT_REACHED:
-            raise PinLimitReached(f"The API key has {most:,} pins, as many as it may have.")
-        case _:
-            return added
-
-
-def _page(rows: Iterable[tuple[Any, ...]], limit: int) -> tuple[list[PinStatus], bool]:
-    """The first *limit* of *rows* as values, fewer if their text exceeds MAX_PAGE_BYTES; and
-    whether there are more. Later rows are not read."""
-    pins: list[PinStatus] = []
-    size = 0
-    for row in rows:
-        size += text_in(row)
-        if len(pins) == limit or (pins and size > MAX_PAGE_BYTES):
-            return pins, True
-        pins.append(status_of(row))
-    return pins, False
 
 
 def _count(connection: sqlite3.Connection, wanted: str, values: dict[str, Any]) -> int:

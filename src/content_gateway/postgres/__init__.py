@@ -1,0 +1,1 @@
+"""PostgreSQL: connections with deadlines, transactions, group commit, batched reads, migrations."""
