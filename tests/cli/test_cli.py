@@ -1,11 +1,15 @@
 """The command line as a process: data on stdout, the rest on stderr, help on everything."""
 
 import json
+import signal
+import sqlite3
+import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import run
+from tests.cli.command import COMMAND, environment_of, run
 
 CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
 
@@ -25,7 +29,8 @@ def zone(tmp_path: Path) -> Path:
     ["", "dev", "serve", "keys", "keys create", "keys list", "keys rotate", "keys revoke",
      "resolve", "pin", "pin add", "pin status", "pin ls", "pin rm", "pin import", "reconcile",
      "reconcile now", "reconcile report", "config", "config show", "config check", "config init",
-     "blocks", "blocks verify", "blocks stat", "blocks denied", "audit", "audit ls"],
+     "blocks", "blocks verify", "blocks stat", "blocks denied", "audit", "audit ls", "ledger",
+     "ledger backup", "ledger restore", "ledger check", "ledger recount"],
 )  # fmt: skip
 def test_help_has_an_example(tmp_path: Path, command: str) -> None:
     done = run(tmp_path, *command.split(), "--help")
@@ -134,3 +139,35 @@ def test_the_configuration_is_shown_with_its_origins(tmp_path: Path) -> None:
     assert "# CONTENT_GATEWAY_IPFS_CLUSTER__PASSWORD" in done.stdout
     assert "port = 8080  # default" in done.stdout
     assert 'log.level = "info"  # default' in done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_are_no_place_for_a_database(tmp_path: Path, closed: str) -> None:
+    """What is printed goes nowhere, and not into a file that was given their number."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND, "pin", "add", CID],
+        env=environment_of(tmp_path, {}),
+        check=False,
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert run(tmp_path, "ledger", "check").returncode == 0
+
+
+def test_what_is_interrupted_has_the_status_of_that(tmp_path: Path) -> None:
+    """130, as shells have it, in a word and without a traceback: here while another process has
+    the ledger."""
+    run(tmp_path, "keys", "create", "--name", "team")
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        command = subprocess.Popen(
+            [*COMMAND, "keys", "rotate", "team"],
+            env=environment_of(tmp_path, {}),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert command.stderr is not None
+        assert command.stderr.readline().startswith("Ledger: ")
+        command.send_signal(signal.SIGINT)
+        assert command.stderr.read() == "Interrupted.\n"
+        assert command.wait(60) == 130

@@ -1,4 +1,4 @@
-"""`content-gateway ledger`: backs up, restores and checks the ledger's file.
+"""`content-gateway ledger`: backs up, restores, checks and mends the ledger's file.
 
 Works on the file itself, beside a running service or without one, and opens no part of a service.
 How a copy is made is in sqlite/backup.py, what a sound ledger is in ledger/inspection.py."""
@@ -21,7 +21,8 @@ from content_gateway.cli.status_line import bytes_text, plain
 from content_gateway.cli.which_ledger import existing_ledger
 from content_gateway.errors import GatewayError
 from content_gateway.files.permissions import give_to_owner_of
-from content_gateway.ledger.inspection import Inspection, inspect
+from content_gateway.ledger.inspection import Inspection, current_version, inspect, version_of
+from content_gateway.ledger.requestors import recount_pins
 from content_gateway.ledger.revived_keys import revived_keys
 from content_gateway.settings.sources import Loaded
 from content_gateway.sqlite import backup as copies
@@ -42,7 +43,7 @@ _MAYBE_REVIVED: Final = (
 
 @click.group("ledger", epilog="Example: content-gateway ledger backup /backups/ledger.sqlite")
 def command() -> None:
-    """Back up, restore and check the ledger: pins, keys and last known answers."""
+    """Back up, restore, check and mend the ledger: pins, keys and last known answers."""
 
 
 @command.command("backup", epilog="Example: content-gateway ledger backup ledger-monday.sqlite")
@@ -125,10 +126,34 @@ def check(*, loaded: Loaded, as_json: bool) -> None:
         click.echo(f"{ledger}, {_words(found)}")
         for each in found.findings:
             sample = f": {', '.join(each.sample)}" if each.sample else ""
-            click.echo(plain(f"{each.count:,} {each.finding}{sample}"))
+            remedy = f"; `{each.remedy}` puts it right" if each.remedy else ""
+            click.echo(plain(f"{each.count:,} {each.finding}{sample}{remedy}"))
         click.echo("Something is wrong." if found.findings else "Nothing is wrong.")
     if found.findings:
         raise SystemExit(1)
+
+
+@command.command("recount", epilog="Example: content-gateway ledger recount")
+@common.ledger_options
+@existing_ledger
+def recount(*, loaded: Loaded, as_json: bool) -> None:
+    """Count the pins of every key again, where `ledger check` found the counts to be wrong.
+
+    While the service runs, too: limits of pins hold by what is counted then."""
+    ledger = loaded.settings.ledger_path
+    try:
+        with copies.writing(ledger) as connection:
+            if version_of(connection) != current_version():
+                raise GatewayError(
+                    f"{ledger} is of an earlier version: the next service brings it up to date."
+                )
+            corrected = recount_pins(connection)
+    except sqlite3.Error as wrong:
+        raise GatewayError(f"{ledger} cannot be written: {wrong}.") from wrong
+    if as_json:
+        _print_json({"ledger": str(ledger), "corrected": corrected})
+    else:
+        click.echo(f"{ledger}: counts that were wrong, and are right now: {corrected:,}")
 
 
 @contextmanager
@@ -188,7 +213,7 @@ def _put_aside(ledger: Path) -> Path | None:
     would apply it to what comes there."""
     if ledger.exists():
         with suppress(sqlite3.Error):
-            copies.fold(ledger)
+            copies.checkpoint(ledger)
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
     aside = ledger.with_name(f"{ledger.name}.before-{moment}")
     if ledger.exists():

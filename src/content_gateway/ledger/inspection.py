@@ -10,13 +10,15 @@ from importlib import resources
 from typing import Final
 
 from content_gateway.errors import GatewayError
+from content_gateway.ledger.requestors import PINS_OF_REQUESTOR
 from content_gateway.model.content_state import PIN_STATES
 from content_gateway.sqlite.backup import problems
 
 _TABLES: Final = frozenset({"api_keys", "pins", "contents"})
 _SAMPLE: Final = 5
 _HELD: Final = ", ".join(f"'{state}'" for state in PIN_STATES)
-# What must not be there: in words, and as a query of what it concerns.
+# What must not be there: in words, and as a query of what it concerns; and the command that puts
+# it right, where there is one.
 _FACTS: Final = (
     (
         "pins without their content",
@@ -33,16 +35,23 @@ _FACTS: Final = (
         "SELECT cid FROM contents WHERE state = 'unpinning'"
         " AND EXISTS (SELECT 1 FROM pins WHERE content = contents.id)",
     ),
+    (
+        "requestors with a wrong count of their pins",
+        f"SELECT requestor FROM requestors WHERE pins <> ({PINS_OF_REQUESTOR})",  # noqa: S608
+        "content-gateway ledger recount",
+    ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong with a ledger: what, how often, and the first few it concerns."""
+    """Something that is wrong with a ledger: what, how often, and the first few it concerns; and
+    the command that puts it right, if there is one."""
 
     finding: str
     count: int
     sample: tuple[str, ...]
+    remedy: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +110,14 @@ def inspect(connection: sqlite3.Connection) -> Inspection:
         connection.execute("ROLLBACK")
 
 
-def _found(connection: sqlite3.Connection, words: str, query: str) -> Finding | None:
+def _found(
+    connection: sqlite3.Connection, words: str, query: str, remedy: str | None = None
+) -> Finding | None:
     (count,) = connection.execute(f"SELECT count(*) FROM ({query})").fetchone()  # noqa: S608
     if not count:
         return None
     rows = connection.execute(f"{query} LIMIT {_SAMPLE}").fetchall()
-    return Finding(words, count, tuple(str(text) for (text,) in rows))
+    return Finding(words, count, tuple(str(text) for (text,) in rows), remedy)
 
 
 def _count(connection: sqlite3.Connection, table: str) -> int:
