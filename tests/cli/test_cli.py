@@ -113,6 +113,37 @@ def test_a_key_lives_from_create_to_revoke(tmp_path: Path) -> None:
     assert rotated.encode() not in stored
 
 
+def test_keys_are_told_to_programs_in_one_object(tmp_path: Path) -> None:
+    """A new key with all that is known of it, a rotated one, and a revoked one with the number of
+    its pins that went."""
+    created = json.loads(run(tmp_path, "keys", "create", "--name", "team", "--json").stdout)
+    assert (created["name"], created["state"], created["key"][:3]) == ("team", "valid", "cg_")
+    rotated = json.loads(run(tmp_path, "keys", "rotate", "team", "--json").stdout)
+    assert rotated.keys() == {"name", "key"}
+    assert rotated["key"] != created["key"]
+    assert run(tmp_path, "pin", "add", CID, "--key", rotated["key"]).returncode == 0
+    gone = run(tmp_path, "keys", "revoke", "team", "--remove-pins", "--yes", "--json")
+    assert json.loads(gone.stdout) == {"name": "team", "id": created["id"], "removed": 1}
+    run(tmp_path, "keys", "create", "--name", "other")
+    other = json.loads(run(tmp_path, "keys", "revoke", "other", "--json").stdout)
+    assert other["name"] == "other"
+
+
+def test_a_key_that_nobody_could_read_is_told_of(tmp_path: Path) -> None:
+    """It was issued, and its secret is nowhere: how to get another one is said."""
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, "keys", "create", "--name", "team"],
+            env=environment_of(tmp_path, {}),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert "`keys rotate team` gives another one" in done.stderr
+
+
 def test_keys_need_nothing_but_their_database(tmp_path: Path) -> None:
     """A denylist, a zone or a block file that is broken keeps nobody from revoking a key."""
     assert run(tmp_path, "keys", "create", "--name", "team").returncode == 0
@@ -139,6 +170,13 @@ def test_the_configuration_is_shown_with_its_origins(tmp_path: Path) -> None:
     assert "# CONTENT_GATEWAY_IPFS_CLUSTER__PASSWORD" in done.stdout
     assert "port = 8080  # default" in done.stdout
     assert 'log.level = "info"  # default' in done.stdout.splitlines()
+    as_json = run(tmp_path, "config", "show", "--json", IPFS_CLUSTER__PASSWORD="hush").stdout
+    settings = {each["setting"]: each for each in map(json.loads, as_json.splitlines())}
+    assert len(settings) == len(done.stdout.splitlines())
+    assert settings["port"] == {"setting": "port", "value": 8080, "origin": "default"}
+    assert settings["ipfs_cluster.password"]["value"] == "********"
+    assert settings["names.zone_file"]["value"] is None
+    assert settings["data_dir"]["value"] == str(tmp_path)
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])

@@ -4,6 +4,7 @@ and one that something is mounted over.
 Needs root and mounts; where there are none, `tests/sqlite/test_database.py` fills a database by
 SQLite's own limit, and `test_taken_away.py` takes the folder away by other means."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -115,8 +116,8 @@ def ext4(tmp_path: Path) -> Iterator[Path]:
 
 async def is_let_go(image: Path) -> bool:
     """Whether no device has *image* any more; on one that has, it would still be read-only."""
-    found = subprocess.run(["losetup", "--associated", image], check=True, capture_output=True)
-    return not found.stdout
+    command = ["losetup", "--associated", str(image)]
+    return not await asyncio.to_thread(subprocess.check_output, command)
 
 
 async def answers(

@@ -164,10 +164,13 @@ def read(
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """The result of *coroutine*, on uvloop."""
-    import uvloop
+    try:
+        import uvloop
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(coroutine)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(coroutine)
+    finally:
+        coroutine.close()  # where it was interrupted before it began, Python would complain
 
 
 def run_on(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from content_gateway.cli import common
 from content_gateway.errors import GatewayError, WrongSettings
@@ -22,8 +23,16 @@ def command() -> None:
 
 @command.command("show", epilog="Example: content-gateway config show")
 @common.settings_options
-def show(*, loaded: Loaded) -> None:
-    """Print every setting as TOML, secrets masked, and where it came from."""
+@common.json_option
+def show(*, loaded: Loaded, as_json: bool) -> None:
+    """Print every setting as TOML, secrets masked, and where it came from.
+
+    With --json one object a line: a setting, its value and its origin."""
+    if as_json:
+        for name, value, origin in loaded.masked():
+            told = {"setting": name, "value": value, "origin": origin}
+            click.echo(msgspec.json.encode(told, enc_hook=str))  # paths are text
+        return
     for name, value, origin in loaded.shown():
         click.echo(f"# {name} is not set" if value is None else f"{name} = {value}  # {origin}")
 

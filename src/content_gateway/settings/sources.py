@@ -38,19 +38,20 @@ class Loaded:
     origins: Mapping[str, str]
 
     def shown(self) -> Iterator[tuple[str, str | None, str]]:
-        """Name, value in TOML (secrets masked; None where there is none) and origin of every
-        setting."""
+        """As `masked`, with values in TOML."""
+        for name, value, origin in self.masked():
+            yield name, None if value is None else toml.spell(value), origin
+
+    def masked(self) -> Iterator[tuple[str, Any, str]]:
+        """Name, value (with its unit, secrets masked; None where there is none) and origin of
+        every setting."""
         for name, info in fields():
             value = value_of(self.settings, name)
             hidden = value and (info.json_schema_extra or {}).get("secret")
             if hidden:
                 value = [mask(item) for item in value] if isinstance(value, tuple) else mask(value)
             origin = self.origins.get(name, "default")
-            yield (
-                name,
-                None if value is None else toml.spell(_plain(with_unit(info, value))),
-                origin,
-            )
+            yield name, None if value is None else _plain(with_unit(info, value)), origin
 
 
 def _plain(value: Any) -> Any:
