@@ -1,11 +1,15 @@
 """The command line as a process: data on stdout, the rest on stderr, help on everything."""
 
 import json
+import signal
+import sqlite3
+import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import run
+from tests.cli.command import COMMAND, environment_of, run
 
 CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
 
@@ -25,7 +29,8 @@ def zone(tmp_path: Path) -> Path:
     ["", "dev", "serve", "keys", "keys create", "keys list", "keys rotate", "keys revoke",
      "resolve", "pin", "pin add", "pin status", "pin ls", "pin rm", "pin import", "reconcile",
      "reconcile now", "reconcile report", "config", "config show", "config check", "config init",
-     "blocks", "blocks verify", "blocks stat", "blocks denied", "audit", "audit ls"],
+     "blocks", "blocks verify", "blocks stat", "blocks denied", "audit", "audit ls", "ledger",
+     "ledger backup", "ledger restore", "ledger check", "ledger recount"],
 )  # fmt: skip
 def test_help_has_an_example(tmp_path: Path, command: str) -> None:
     done = run(tmp_path, *command.split(), "--help")
@@ -108,6 +113,37 @@ def test_a_key_lives_from_create_to_revoke(tmp_path: Path) -> None:
     assert rotated.encode() not in stored
 
 
+def test_keys_are_told_to_programs_in_one_object(tmp_path: Path) -> None:
+    """A new key with all that is known of it, a rotated one, and a revoked one with the number of
+    its pins that went."""
+    created = json.loads(run(tmp_path, "keys", "create", "--name", "team", "--json").stdout)
+    assert (created["name"], created["state"], created["key"][:3]) == ("team", "valid", "cg_")
+    rotated = json.loads(run(tmp_path, "keys", "rotate", "team", "--json").stdout)
+    assert rotated.keys() == {"name", "key"}
+    assert rotated["key"] != created["key"]
+    assert run(tmp_path, "pin", "add", CID, "--key", rotated["key"]).returncode == 0
+    gone = run(tmp_path, "keys", "revoke", "team", "--remove-pins", "--yes", "--json")
+    assert json.loads(gone.stdout) == {"name": "team", "id": created["id"], "removed": 1}
+    run(tmp_path, "keys", "create", "--name", "other")
+    other = json.loads(run(tmp_path, "keys", "revoke", "other", "--json").stdout)
+    assert other["name"] == "other"
+
+
+def test_a_key_that_nobody_could_read_is_told_of(tmp_path: Path) -> None:
+    """It was issued, and its secret is nowhere: how to get another one is said."""
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, "keys", "create", "--name", "team"],
+            env=environment_of(tmp_path, {}),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert "`keys rotate team` gives another one" in done.stderr
+
+
 def test_keys_need_nothing_but_their_database(tmp_path: Path) -> None:
     """A denylist, a zone or a block file that is broken keeps nobody from revoking a key."""
     assert run(tmp_path, "keys", "create", "--name", "team").returncode == 0
@@ -134,3 +170,42 @@ def test_the_configuration_is_shown_with_its_origins(tmp_path: Path) -> None:
     assert "# CONTENT_GATEWAY_IPFS_CLUSTER__PASSWORD" in done.stdout
     assert "port = 8080  # default" in done.stdout
     assert 'log.level = "info"  # default' in done.stdout.splitlines()
+    as_json = run(tmp_path, "config", "show", "--json", IPFS_CLUSTER__PASSWORD="hush").stdout
+    settings = {each["setting"]: each for each in map(json.loads, as_json.splitlines())}
+    assert len(settings) == len(done.stdout.splitlines())
+    assert settings["port"] == {"setting": "port", "value": 8080, "origin": "default"}
+    assert settings["ipfs_cluster.password"]["value"] == "********"
+    assert settings["names.zone_file"]["value"] is None
+    assert settings["data_dir"]["value"] == str(tmp_path)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_are_no_place_for_a_database(tmp_path: Path, closed: str) -> None:
+    """What is printed goes nowhere, and not into a file that was given their number."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND, "pin", "add", CID],
+        env=environment_of(tmp_path, {}),
+        check=False,
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert run(tmp_path, "ledger", "check").returncode == 0
+
+
+def test_what_is_interrupted_has_the_status_of_that(tmp_path: Path) -> None:
+    """130, as shells have it, in a word and without a traceback: here while another process has
+    the ledger."""
+    run(tmp_path, "keys", "create", "--name", "team")
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        command = subprocess.Popen(
+            [*COMMAND, "keys", "rotate", "team"],
+            env=environment_of(tmp_path, {}),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert command.stderr is not None
+        assert command.stderr.readline().startswith("Ledger: ")
+        command.send_signal(signal.SIGINT)
+        assert command.stderr.read() == "Interrupted.\n"
+        assert command.wait(60) == 130

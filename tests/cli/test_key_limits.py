@@ -38,9 +38,9 @@ def test_a_key_of_a_type_is_issued_and_listed(tmp_path: Path, config: str) -> No
         (["--type", "walet"], "limits.types has no walet; there are wallet."),
         (["--limit", "pins=101"], "pins 101 (at most 100)"),
         (["--type", "wallet", "--limit", "requests_per_minute=601"], "601 (at most 600)"),
-        (["--limit", "pins=0"], "pins must be a number from 1 on"),
-        (["--limit", "pins=-1"], "pins must be a number from 1 on"),
-        (["--limit", "pins"], "pins must be a number from 1 on"),
+        (["--limit", "pins=0"], "pins must be a number from 1 to"),
+        (["--limit", "pins=-1"], "pins must be a number from 1 to"),
+        (["--limit", "pins"], "pins must be a number from 1 to"),
         (["--limit", "pin=5"], "there is no limit pin; there are requests_per_minute"),
     ],
 )

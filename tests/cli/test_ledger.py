@@ -307,6 +307,26 @@ def test_a_check_says_what_is_wrong(data: Path) -> None:
     assert (data / "ledger.sqlite").read_bytes() == before
 
 
+def test_a_count_of_pins_that_is_wrong_is_found_and_put_right(data: Path) -> None:
+    """Where an earlier version, which counted none, wrote beside a newer one: a limit of pins would
+    refuse too early, or never. Whose count it is, and with which command it is mended, is said."""
+    change(data, "UPDATE requestors SET pins = pins - 7")
+    was = rows(data / "ledger.sqlite")
+    done = run(data, "ledger", "check", "--json")
+    (found,) = json.loads(done.stdout)["findings"]
+    assert (done.returncode, found["count"], found["sample"]) == (1, 1, ["operator"])
+    assert found["remedy"] == "content-gateway ledger recount"
+    assert "`content-gateway ledger recount` puts it right" in run(data, "ledger", "check").stdout
+    mended = run(data, "ledger", "recount", "--json")
+    assert json.loads(mended.stdout) == {"ledger": str(data / "ledger.sqlite"), "corrected": 1}
+    assert run(data, "ledger", "check").returncode == 0
+    now = rows(data / "ledger.sqlite")
+    assert [pins for *_, pins in now.pop("requestors")] == [30]
+    assert was.pop("requestors")
+    assert now == was
+    assert json.loads(run(data, "ledger", "recount", "--json").stdout)["corrected"] == 0
+
+
 def test_what_contradicts_itself_is_backed_up_and_restored(data: Path) -> None:
     """A ledger in which a fact is wrong is worth more than none: it is copied whole, and told."""
     change(data, "UPDATE contents SET state = 'unpinning' WHERE id = 9")

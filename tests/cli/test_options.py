@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -149,6 +150,46 @@ def test_the_file_of_settings_is_written_once(tmp_path: Path) -> None:
     assert "exists already" in again.stderr
     assert path.read_text() == "mine"
     assert run(None, "config", "init", str(tmp_path / "no" / "where.toml")).returncode == 1
+
+
+def test_a_part_of_a_file_of_settings_is_not_left(tmp_path: Path) -> None:
+    """On a disk that is full there is none, and the next run writes it."""
+
+    def fill() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+    done = subprocess.run(
+        [*COMMAND, "config", "init", str(tmp_path / "gateway.toml")],
+        preexec_fn=fill,
+        env=environment_of(None, {}),
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, "cannot be written" in done.stderr) == (1, True), done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_check_knows_the_operations_that_keys_are_granted(tmp_path: Path) -> None:
+    """What would stop the start is told by the check too: an operation that there is not, and a
+    setting within the table of a type; and the file of the description, which is missing."""
+    path = tmp_path / "gateway.toml"
+    path.write_text('spec_file = "none.yaml"\n[limits.types.wallet]\noperations = ["addPins"]\n')
+    done = run(tmp_path, "config", "check", "--config", str(path))
+    assert (done.returncode, done.stderr.splitlines()) == (
+        2,
+        [
+            "wrong setting: spec_file: none.yaml: No such file or directory",
+            "wrong setting: limits.types.wallet.operations: there is no operation addPins; did you"
+            " mean addPin?",
+        ],
+    )
+    for text, meant in (
+        ("[limits.types.wallet]\noperatons = []\n", "did you mean operations?"),
+        ("[limits.type.wallet]\noperations = []\n", "did you mean [limits.types]?"),
+    ):
+        path.write_text(text)
+        assert meant in run(tmp_path, "config", "check", "--config", str(path)).stderr
 
 
 def test_a_check_names_all_that_is_wrong(tmp_path: Path) -> None:

@@ -48,9 +48,10 @@ def test_a_list_shows_people_and_programs_the_same(tmp_path: Path) -> None:
     """A table line has the state, the time, the CID and the name, and nothing a terminal obeys."""
     run(tmp_path, "pin", "add", CID, "--name", "my\x1b[31msite")
     headings, line = run(tmp_path, "pin", "ls").stdout.splitlines()
-    assert headings.split() == ["STATUS", "HELD", "ADDED", "CID", "NAME"]
+    assert headings.split() == ["STATUS", "HELD", "BYTES", "ADDED", "CID", "NAME"]
     (shown,) = objects(run(tmp_path, "pin", "ls", "--status", "queued", "--json").stdout)
-    assert line.split() == ["queued", "-", shown["timestamp"], CID, "my?[31msite"]
+    assert line.split() == ["queued", "-", "-", shown["timestamp"], CID, "my?[31msite"]
+    assert shown["bytes"] is None
     assert shown["name"] == "my\x1b[31msite"
     assert run(tmp_path, "pin", "ls", "--status", "pinned").stdout == ""
 

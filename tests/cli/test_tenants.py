@@ -81,6 +81,9 @@ def test_keys_are_listed_with_what_they_hold(tmp_path: Path) -> None:
     assert (idle["pins"], idle["bytes"], idle["lastUsed"]) == (0, 0, None)
     assert time.time() - _seconds(team["lastUsed"]) < 300
     assert "1.4 kB + 1 unknown" in run(tmp_path, "keys", "list").stdout
+    sizes = {pin["cid"]: pin["bytes"] for pin in pins_of(tmp_path, "--key-name", "team")}
+    assert sizes == {str(content(number)[0]): size for number, size in enumerate((700, None, 700))}
+    assert run(tmp_path, "pin", "ls", "--key-name", "team").stdout.count(" 700 B  ") == 2
 
 
 def _seconds(timestamp: str) -> float:

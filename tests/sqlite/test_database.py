@@ -5,6 +5,7 @@ import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -153,6 +154,18 @@ async def test_a_place_that_cannot_be_used_is_a_wrong_setting(
     with pytest.raises(WrongSettings, match=f"data_dir: .*{place}"):
         async with Database(tmp_path / place, options):
             pass
+
+
+async def test_what_another_process_holds_is_no_wrong_setting(
+    tmp_path: Path, options: DatabaseOptions
+) -> None:
+    """A file that somebody else migrates at that moment: the start fails as one that may be tried
+    again."""
+    with closing(sqlite3.connect(tmp_path / "file.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StorageUnavailable, match=r"cannot be used now: .*locked"):
+            async with Database(tmp_path / "file.sqlite", replace(options, busy_ms=50)):
+                pass
 
 
 async def test_a_ledger_of_a_newer_version_is_left_alone(

@@ -4,6 +4,7 @@ and one that something is mounted over.
 Needs root and mounts; where there are none, `tests/sqlite/test_database.py` fills a database by
 SQLite's own limit, and `test_taken_away.py` takes the folder away by other means."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -18,7 +19,7 @@ import pytest
 
 from content_gateway.codecs.multiformats import SHA2_256
 from content_gateway.model.cid import RAW, Cid
-from tests.cli.command import content
+from tests.cli.command import content, run
 from tests.fakes.origin import Origin
 from tests.faults.test_hostile import encoded
 from tests.process import running
@@ -80,6 +81,24 @@ async def test_a_full_file_system_loses_no_pin_and_passes(disk: Path) -> None:
         assert (await service.ask("GET", "/ipfs/pin/ls")).json["count"] == len(kept) + 1
 
 
+def test_a_ledger_that_cannot_be_written_is_checked_and_backed_up(
+    disk: Path, tmp_path: Path
+) -> None:
+    """On a file system that is read-only by now, which is when a backup is wanted; commands that
+    would write say why they cannot, and not that a setting is wrong."""
+    data = disk / "data"
+    assert run(data, "pin", "add", str(content(0)[0])).returncode == 0
+    assert mount("-o", "remount,ro", disk)
+    copy = tmp_path / "copy.sqlite"
+    assert run(data, "ledger", "check").returncode == 0
+    assert json.loads(run(data, "ledger", "backup", str(copy), "--json").stdout)["pins"] == 1
+    for command in (("pin", "ls"), ("keys", "list"), ("pin", "add", str(content(1)[0]))):
+        done = run(data, *command)
+        assert done.returncode == 1
+        assert done.stderr.endswith("cannot be used now: the file system is read-only.\n")
+    assert run(tmp_path / "new", "ledger", "restore", str(copy)).returncode == 0
+
+
 @pytest.fixture
 def ext4(tmp_path: Path) -> Iterator[Path]:
     """A file system with a journal, as most disks have; a test may unmount it, and mount it again
@@ -93,6 +112,12 @@ def ext4(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("nothing can be mounted here")
     yield folder
     unmount("--lazy", folder)
+
+
+async def is_let_go(image: Path) -> bool:
+    """Whether no device has *image* any more; on one that has, it would still be read-only."""
+    command = ["losetup", "--associated", str(image)]
+    return not await asyncio.to_thread(subprocess.check_output, command)
 
 
 async def answers(
@@ -143,6 +168,7 @@ async def test_a_file_system_that_becomes_read_only_loses_no_pin(
         assert await answers(session, "GET", [f"{service.url}/version"]) == {(200, ""): 1}
         assert await service.stop() == 0
     unmount(ext4)
+    await eventually(lambda: is_let_go(tmp_path / "disk.img"), what="the kernel lets the disk go")
     assert mount("-o", "loop", tmp_path / "disk.img", ext4)
     async with running_service(ext4 / "data", embedded__gateways=[origin.url]) as again:
         assert (await again.ask("GET", "/ipfs/pin/ls")).json["count"] == 40

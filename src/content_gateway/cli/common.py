@@ -47,7 +47,7 @@ def config_option(function: F) -> F:
         "--config",
         envvar=CONFIG_VARIABLE,
         show_envvar=True,
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=click.Path(dir_okay=False, readable=False, path_type=Path),
         help="TOML file of settings; the environment (CONTENT_GATEWAY_*) wins over it.",
     )(function)
 
@@ -56,7 +56,7 @@ def data_option(function: F) -> F:
     """The option `--data DIR`."""
     return click.option(
         "--data",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=click.Path(file_okay=False, readable=False, path_type=Path),
         help="The service's folder (its data_dir); for `make run`, .content-gateway.",
     )(function)
 
@@ -164,10 +164,13 @@ def read(
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """The result of *coroutine*, on uvloop."""
-    import uvloop
+    try:
+        import uvloop
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(coroutine)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(coroutine)
+    finally:
+        coroutine.close()  # where it was interrupted before it began, Python would complain
 
 
 def run_on(

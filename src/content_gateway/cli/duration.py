@@ -1,5 +1,6 @@
 """Times on the command line: `90d`, `1.5s`, or a bare number of seconds."""
 
+import math
 from datetime import timedelta
 from typing import Any, Final
 
@@ -30,16 +31,18 @@ class Duration(click.ParamType[float]):
 class Lifetime(click.ParamType[timedelta]):
     """A number and a unit, 90d or 12h: how long a key lives is never meant in seconds."""
 
-    name = "lifetime"
+    name = "time"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> timedelta:
         """The time that *value* says; click.BadParameter if it says none."""
         if isinstance(value, timedelta):
             return value
         try:
-            lifetime = timedelta(seconds=parse_seconds(str(value)))
-        except (ValueError, OverflowError):
-            lifetime = timedelta()
-        if not timedelta() < lifetime < _LONGEST_LIFE or str(value).isdecimal():
+            seconds = parse_seconds(str(value))
+        except ValueError:
+            seconds = math.nan
+        if math.isnan(seconds) or str(value).isdecimal():
             self.fail("must be a number and s, m (minutes), h or d, as in 90d", param, ctx)
-        return lifetime
+        if not 0 < seconds < _LONGEST_LIFE.total_seconds():
+            self.fail(f"must be above 0, and below {_LONGEST_LIFE.days:,}d, as in 90d", param, ctx)
+        return timedelta(seconds=seconds)

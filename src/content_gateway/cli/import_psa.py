@@ -219,6 +219,8 @@ class PsaImport:
                 " the service cannot list them. Add them by hand."
             )
         elif claimed > self._listed:
+            # Whoever removes the pins there after status 0 must have had all of them.
+            self._tally.is_whole = False
             self._tally.notes.append(
                 f"The service speaks of {claimed:,} pins, and lists {self._listed:,}."
             )

@@ -28,7 +28,8 @@ class LimitOption(click.ParamType[tuple[str, int]]):
             self.fail(f"there is no limit {name}; there are {', '.join(LIMITS)}", param, ctx)
         if not re.fullmatch(r"[1-9]\d{0,9}", number, re.ASCII):
             self.fail(
-                f"{name} must be a number from 1 on; without the option it has none of its own",
+                f"{name} must be a number from 1 to 9,999,999,999; without the option it has none"
+                " of its own",
                 param,
                 ctx,
             )

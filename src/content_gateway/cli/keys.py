@@ -3,9 +3,10 @@
 A key is printed once, on standard output, and stored as a hash; the rest is standard error."""
 
 import re
+import sys
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 import msgspec
@@ -70,7 +71,7 @@ def command() -> None:
     metavar="NAME=NUMBER",
     help="A limit of its own, as pins=1000; can be given more than once.",
 )
-@common.settings_options
+@common.ledger_options
 @any_ledger
 def create(
     *,
@@ -80,6 +81,7 @@ def create(
     kind: str | None,
     limits: tuple[tuple[str, int], ...],
     loaded: Loaded,
+    as_json: bool,
 ) -> None:
     """Issue a key and print it: the only time it is shown."""
     own = dict(limits)
@@ -95,7 +97,7 @@ def create(
         )
     key, record = created
     click.echo(f"Key {record.name} may {' and '.join(sorted(record.scopes))}. Keep it:", err=True)
-    click.echo(key)
+    _print_key({**key_view.whole(record, _NOTHING), "key": key}, as_json=as_json)
 
 
 @command.command("list", epilog="Example: content-gateway keys list --json")
@@ -125,16 +127,16 @@ def list_keys(*, loaded: Loaded, as_json: bool) -> None:
 @command.command("rotate", epilog="Example: content-gateway keys rotate wallet-team --grace 24h")
 @click.argument("name")
 @click.option("--grace", type=Lifetime(), help="How long the old secret goes on, as in 24h.")
-@common.settings_options
+@common.ledger_options
 @existing_ledger
-def rotate(*, name: str, grace: timedelta | None, loaded: Loaded) -> None:
+def rotate(*, name: str, grace: timedelta | None, loaded: Loaded, as_json: bool) -> None:
     """Give the key NAME a new secret and print it; the old one stops working, pins stay.
 
     With --grace both work until then. A secret that is in its grace already ends at once."""
     key = _with_tenants(loaded, lambda tenants: tenants.keys.rotate(name, grace))
     if key is None:
         raise GatewayError(f"There is no key named {name}, or it is revoked or expired.")
-    click.echo(key)
+    _print_key({"name": name, "key": key}, as_json=as_json)
 
 
 @command.command("revoke", epilog="Example: content-gateway keys revoke wallet-team --remove-pins")
@@ -142,18 +144,27 @@ def rotate(*, name: str, grace: timedelta | None, loaded: Loaded) -> None:
 @click.option("--key-id", metavar="ID", help="Its id, instead of NAME: a name may be used again.")
 @click.option("--remove-pins", is_flag=True, help="Remove its pins then, also if it was revoked.")
 @pin_removal.yes_option
-@common.settings_options
+@common.ledger_options
 @existing_ledger
 def revoke(
-    *, name: str | None, key_id: str | None, remove_pins: bool, yes: bool, loaded: Loaded
+    *,
+    name: str | None,
+    key_id: str | None,
+    remove_pins: bool,
+    yes: bool,
+    loaded: Loaded,
+    as_json: bool,
 ) -> None:
     """Stop the key NAME for good; its pins stay, unless they are to be removed."""
     if (name is None) == (key_id is None):
         raise click.UsageError("Either NAME or --key-id says which key is meant.")
     whose = common.Whose(None, name, key_id)
     if not remove_pins:
-        if not _with_tenants(loaded, lambda tenants: _revoke(tenants, whose)):
+        revoked = _with_tenants(loaded, lambda tenants: _revoke(tenants, whose))
+        if revoked is None:
             raise GatewayError(f"There is no key named {name or key_id}, or it is revoked already.")
+        if as_json:
+            click.echo(msgspec.json.encode({"name": revoked.name, "id": revoked.id}))
         return
     pin_removal.require_terminal(yes=yes)
     record = _with_tenants(loaded, lambda tenants: _revoke_confirmed(tenants, whose, yes))
@@ -161,16 +172,34 @@ def revoke(
         lambda: _with_tenants(loaded, lambda tenants: _remove_pins(tenants, record)),
         f"Go on with `content-gateway pin rm --all --key-id {record.id}`.",
     )
-    pin_removal.report(removed, as_json=False)
+    if as_json:
+        told = {"name": record.name, "id": record.id, "removed": removed}
+        click.echo(msgspec.json.encode(told))
+    else:
+        pin_removal.report(removed, as_json=False)
 
 
-async def _revoke(tenants: "Tenants", whose: common.Whose) -> bool:
-    """Revoke a key; False if it is revoked already. Raises GatewayError where there is none."""
+def _print_key(told: dict[str, Any], *, as_json: bool) -> None:
+    """Print a new secret, the member `key` of *told*: it is in the ledger by now, and nobody else
+    has it."""
+    try:
+        click.echo(msgspec.json.encode(told) if as_json else told["key"])
+        sys.stdout.flush()
+    except OSError as wrong:
+        raise GatewayError(
+            f"The key could not be printed: {wrong.strerror}. `keys rotate {told['name']}` gives"
+            " another one."
+        ) from wrong
+
+
+async def _revoke(tenants: "Tenants", whose: common.Whose) -> KeyRecord | None:
+    """Revoke a key, which is returned; None if it is revoked already. Raises GatewayError where
+    there is none."""
     record = await common.issued_key(tenants.keys, whose)
     if not await tenants.keys.revoke(record.id):
-        return False
+        return None
     click.echo(f"Key {record.name} is revoked.", err=True)
-    return True
+    return record
 
 
 async def _revoke_confirmed(tenants: "Tenants", whose: common.Whose, yes: bool) -> KeyRecord:

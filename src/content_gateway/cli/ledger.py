@@ -1,4 +1,4 @@
-"""`content-gateway ledger`: backs up, restores and checks the ledger's file.
+"""`content-gateway ledger`: backs up, restores, checks and mends the ledger's file.
 
 Works on the file itself, beside a running service or without one, and opens no part of a service.
 How a copy is made, and what a sound ledger is, is left to ledger/sqlite/."""
@@ -35,7 +35,7 @@ _MAYBE_REVIVED: Final = (
 
 @click.group("ledger", epilog="Example: content-gateway ledger backup /backups/ledger.sqlite")
 def command() -> None:
-    """Back up, restore and check the ledger: pins, keys and last known answers."""
+    """Back up, restore, check and mend the ledger: pins, keys and last known answers."""
 
 
 @command.command("backup", epilog="Example: content-gateway ledger backup ledger-monday.sqlite")
@@ -116,10 +116,26 @@ def check(*, loaded: Loaded, as_json: bool) -> None:
         click.echo(f"{ledger}, {_words(found)}")
         for each in found.findings:
             sample = f": {', '.join(each.sample)}" if each.sample else ""
-            click.echo(plain(f"{each.count:,} {each.finding}{sample}"))
+            remedy = f"; `{each.remedy}` puts it right" if each.remedy else ""
+            click.echo(plain(f"{each.count:,} {each.finding}{sample}{remedy}"))
         click.echo("Something is wrong." if found.findings else "Nothing is wrong.")
     if found.findings:
         raise SystemExit(1)
+
+
+@command.command("recount", epilog="Example: content-gateway ledger recount")
+@common.ledger_options
+@existing_ledger
+def recount(*, loaded: Loaded, as_json: bool) -> None:
+    """Count the pins of every key again, where `ledger check` found the counts to be wrong.
+
+    While the service runs, too: limits of pins hold by what is counted then."""
+    ledger = loaded.settings.ledger_path
+    corrected = backups.recounted(ledger)
+    if as_json:
+        _print_json({"ledger": str(ledger), "corrected": corrected})
+    else:
+        click.echo(f"{ledger}: counts that were wrong, and are right now: {corrected:,}")
 
 
 def _numbers(found: Inspection) -> dict[str, int | None]:

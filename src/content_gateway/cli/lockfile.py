@@ -15,7 +15,8 @@ from typing import Final
 
 import msgspec
 
-from content_gateway.errors import GatewayError, WrongSettings
+from content_gateway.errors import GatewayError, StorageUnavailable, WrongSettings
+from content_gateway.files.disk import is_of_the_disk
 from content_gateway.files.permissions import open_own, refusal, tighten
 from content_gateway.settings.model import Settings
 
@@ -35,7 +36,8 @@ class Lockfile(msgspec.Struct, frozen=True):
 
 @contextmanager
 def held(settings: Settings, *, has_demo: bool) -> Iterator[None]:
-    """While entered, this process is known as a service of the ledger; raises WrongSettings.
+    """While entered, this process is known as a service of the ledger; raises WrongSettings, and
+    StorageUnavailable where the disk cannot be written now.
 
     The lock decides, not a status check before it: another backend's mark is replaced only by who
     has the lock alone, and who shares it finds the mark that all of them have."""
@@ -46,12 +48,12 @@ def held(settings: Settings, *, has_demo: bool) -> Iterator[None]:
         tighten(path)  # earlier versions let everybody read it
         file = open_own(path)
     except OSError as wrong:
-        raise WrongSettings(f"data_dir: {path} cannot be used: {refusal(path) or wrong}") from wrong
+        raise _unusable(path, wrong) from wrong
     try:
         try:
             _take(file, mark)
-        except OSError as wrong:  # a full disk
-            raise WrongSettings(f"data_dir: {path} cannot be written: {wrong}") from wrong
+        except OSError as wrong:
+            raise _unusable(path, wrong) from wrong
         yield
     finally:
         os.close(file)
@@ -124,6 +126,13 @@ def is_held(settings: Settings) -> bool:
         return True
     finally:
         os.close(file)
+
+
+def _unusable(path: Path, wrong: OSError) -> GatewayError:
+    """What to raise where the file at *path* cannot be made, opened or written."""
+    if is_of_the_disk(wrong):
+        return StorageUnavailable(f"{path} cannot be used now: {wrong.strerror}.")
+    return WrongSettings(f"data_dir: {path} cannot be used: {refusal(path) or wrong.strerror}")
 
 
 def _pause() -> None:

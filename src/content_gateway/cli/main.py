@@ -3,14 +3,15 @@
 A subcommand's module is imported when it is called, so that `--help` is quick. Errors of ours
 become one line on standard error: exit 2 when the settings are wrong, 1 for anything else."""
 
-import errno
+import os
 import sys
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from content_gateway.errors import GatewayError, KeyRefused, WrongSettings
+from content_gateway.files.disk import is_of_the_disk
 
 _COMMANDS: Final = {
     "dev": "the embedded default, with a demonstration, on loopback",
@@ -19,7 +20,7 @@ _COMMANDS: Final = {
     "resolve": "what a domain points at",
     "pin": "add, follow, list, remove, import and export pins",
     "reconcile": "reconcile pins now, and report what waits",
-    "ledger": "back up, restore and check the ledger",
+    "ledger": "back up, restore, check and mend the ledger",
     "audit": "what each key pinned, removed and was refused",
     "blocks": "verify the embedded store's blocks",
     "config": "show and check the settings, write a file of them",
@@ -30,9 +31,7 @@ _KEY_REFUSED: Final = (
     " for a service that takes any key, set CONTENT_GATEWAY_KEYS__MODE=open."
 )
 
-
-# What is no bug of ours but the state of a disk.
-_OF_THE_DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+_INTERRUPTED: Final = 130  # as shells have it: 128 and the number of SIGINT
 
 
 class _Commands(click.Group):
@@ -52,6 +51,14 @@ class _Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(_COMMANDS.items()))
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """As of any group; one status for all that were interrupted, which click has at 1."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("Interrupted.", err=True)
+            sys.exit(_INTERRUPTED)
+
 
 @click.group(
     cls=_Commands,
@@ -65,6 +72,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; ends the process."""
+    _open_standard_streams()
     try:
         cli(prog_name="content-gateway")  # also as `python -m content_gateway`
     except WrongSettings as wrong:
@@ -78,8 +86,19 @@ def main() -> None:
         click.echo(error.detail or type(error).__name__, err=True)
         sys.exit(1)
     except OSError as wrong:
-        if wrong.errno not in _OF_THE_DISK:
+        if not is_of_the_disk(wrong):
             raise
         where = f"{wrong.filename}: " if wrong.filename else ""
         click.echo(f"{where}nothing can be written there now: {wrong.strerror}", err=True)
         sys.exit(1)
+
+
+def _open_standard_streams() -> None:
+    """Open what was closed of descriptors 0 to 2 (`>&-`): a database or a socket would get its
+    number, and what is printed would be written into it."""
+    while (lowest := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(lowest)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - as long as the process

@@ -121,7 +121,7 @@ def import_pins(
     them. Blank lines and those that begin with # are passed over. A FILE with the name *.car is a
     CAR: its blocks go to the embedded store, and its roots are pinned. What is pinned already
     stays as it is, so an import that broke off is run again. Ends with status 1 if an entry cannot
-    be pinned; all the others are."""
+    be pinned (all the others are), or if the other service has more than it lists."""
     if (file is None) is (from_psa is None):
         raise click.UsageError("Either FILE or --from-psa URL says what to import.")
     if from_psa is not None and (is_car or roots):

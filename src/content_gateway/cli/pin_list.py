@@ -57,7 +57,7 @@ def list_pins(
     loaded: Loaded,
     as_json: bool,
 ) -> None:
-    """List pins, newest first: status, replicas, time, CID and name.
+    """List pins, newest first: status, replicas, bytes, time, CID and name.
 
     With --json one object a line. Where more follow, standard error says with which cursor. With
     --all-keys the key stands before each, the operator's own pins among them; key after key."""

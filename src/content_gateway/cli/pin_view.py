@@ -14,10 +14,12 @@ _STATE_WIDTH: Final = max(len(state) for state in ContentState)
 
 
 def listed(status: PinStatus) -> dict[str, Any]:
-    """A pin in a list; *cursor* is where a page behind it begins."""
+    """A pin in a list; *cursor* is where a page behind it begins, *bytes* null where the size of
+    the content is not known."""
     shown = {
         **status.pin.fields,
         "status": status.state.value,
+        "bytes": _size(status),
         "cursor": cursor_behind(status.pin),
     }
     if status.pin.label.name is not None:
@@ -31,6 +33,7 @@ def headings(*before: str) -> str:
         *before,
         f"{'STATUS':{_STATE_WIDTH}}",
         f"{'HELD':>5}",
+        f"{'BYTES':>8}",
         f"{'ADDED':24}",
         "CID",
         "NAME",
@@ -39,13 +42,15 @@ def headings(*before: str) -> str:
 
 
 def table_line(status: PinStatus, *before: str) -> str:
-    """A pin in a table: status, replicas, when it was added, CID, name; *before* them others."""
+    """A pin in a table: status, replicas, bytes, when it was added, CID, name; *before* them
+    others."""
     replicas = f"{status.replicas}/{status.wanted}" if status.wanted else "-"
-    name = plain(status.pin.label.name or "")
+    name, size = plain(status.pin.label.name or ""), _size(status)
     columns = (
         *before,
         f"{status.state:{_STATE_WIDTH}}",
         f"{replicas:>5}",
+        f"{'-' if size is None else bytes_text(size):>8}",
         status.pin.timestamp,
         plain(status.pin.spelling),
         name,
@@ -111,6 +116,11 @@ def how_far(status: PinStatus) -> str:
     if status.attempts > 1:
         words.append(f"attempt {status.attempts}")
     return ", ".join(words) + (f": {plain(status.reason)}" if status.reason else "")
+
+
+def _size(status: PinStatus) -> int | None:
+    """The bytes of a content that is pinned, where the backend told them."""
+    return status.size if status.state is ContentState.PINNED and status.size else None
 
 
 def _peer(peer: Peer) -> dict[str, Any]:

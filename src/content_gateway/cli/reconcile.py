@@ -180,7 +180,7 @@ def _lines(found: _Report) -> Iterator[str]:
         oldest = max(0.0, (now - found.waiting[0].since).total_seconds())
         yield f"waiting longest, the first for {timedelta(seconds=round(oldest))}:"
     for item in found.waiting:
-        why = f": {item.error}" if item.error else ""
+        why = f": {item.error.rstrip('.')}" if item.error else ""
         if item.next_at is not None:
             why += f", next {rfc3339(item.next_at)}"
         yield f"  {item.cid} {item.state} since {rfc3339(item.since)}{why}"

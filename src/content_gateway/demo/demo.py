@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from content_gateway.demo.origin import origin, serving
 from content_gateway.demo.publisher import ipns_name, sign_record, site
-from content_gateway.errors import WrongSettings
+from content_gateway.errors import StorageUnavailable, WrongSettings
+from content_gateway.files.disk import is_of_the_disk
 from content_gateway.model.cid import Cid
 
 WALLET: Final = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
@@ -51,7 +52,8 @@ class Demo:
 
 @asynccontextmanager
 async def running(folder: Path) -> AsyncIterator[Demo]:
-    """The demonstration below *folder*; raises WrongSettings when that cannot be written."""
+    """The demonstration below *folder*; raises WrongSettings when that cannot be written, and
+    StorageUnavailable where the disk cannot be written now."""
     root, blocks = site()
     key, zone_file = _prepare(folder, root)
     record = sign_record(key, f"/ipfs/{root}", sequence=int(time.time()))
@@ -70,6 +72,8 @@ def _prepare(folder: Path, root: Cid) -> tuple[Ed25519PrivateKey, Path]:
             _ZONE.format(wallet=WALLET, base_wallet=BASE_WALLET, root=root, name=ipns_name(key))
         )
     except (OSError, ValueError) as wrong:
+        if isinstance(wrong, OSError) and is_of_the_disk(wrong):
+            raise StorageUnavailable(f"{folder} cannot be used now: {wrong.strerror}.") from wrong
         raise WrongSettings(f"data_dir: {folder} cannot be used: {wrong}") from wrong
     return key, zone_file
 

@@ -6,6 +6,8 @@ is left to protocol.py."""
 
 import asyncio
 import ctypes
+import errno
+import os
 import resource
 import socket
 import struct
@@ -17,13 +19,15 @@ from typing import Any, Final
 
 import uvicorn
 
-from content_gateway.errors import WrongSettings
+from content_gateway.errors import OwnFault, WrongSettings
 from content_gateway.http.connections import most_connections
 from content_gateway.http.limits import ClientLimits
 from content_gateway.http.protocol import HardenedProtocol
 from content_gateway.http.server_state import SharedState
 
 _TICK: Final = 0.1  # as uvicorn's main loop has it
+# Where an address cannot be bound now, and may be in a moment.
+_MAY_PASS: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE)
 
 
 class Server(uvicorn.Server):
@@ -108,14 +112,21 @@ class Server(uvicorn.Server):
 
 
 def listen(host: str, port: int, settings: str = "host, port") -> socket.socket:
-    """A listening TCP socket; raises WrongSettings where the address cannot be bound.
+    """A listening TCP socket; raises WrongSettings where the address cannot be bound, and OwnFault
+    where that may pass: somebody else has the port, or the address is not there yet.
 
     *settings* are those that say where."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, port), family=family, backlog=2_048)
     except OSError as wrong:
-        raise WrongSettings(f"{settings}: cannot listen on {host}:{port}: {wrong}") from wrong
+        number = wrong.errno or 0
+        # Python adds the address to the text; of a name that is not known the number is below 0.
+        reason = os.strerror(number) if number > 0 else wrong.strerror
+        text = f"{settings}: cannot listen on {host}:{port}: {reason}"
+        if number in _MAY_PASS:
+            raise OwnFault(text) from wrong
+        raise WrongSettings(text) from wrong
     prepare(listener)
     return listener
 

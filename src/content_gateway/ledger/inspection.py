@@ -10,11 +10,13 @@ SAMPLE: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong with a ledger: what, how often, and the first few it concerns."""
+    """Something that is wrong with a ledger: what, how often, and the first few it concerns; and
+    the command that puts it right, if there is one."""
 
     finding: str
     count: int
     sample: tuple[str, ...]
+    remedy: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

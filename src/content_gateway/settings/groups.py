@@ -302,19 +302,22 @@ class CapacitySettings(Group):
     )
 
 
+_MOST: Final = 1_000_000_000  # of any limit of keys
+
+
 def _limit(what: str) -> Any:
-    return Field(0, ge=0, le=1_000_000_000, description=f"{what}; 0: no limit")
+    return Field(0, ge=0, le=_MOST, description=f"{what}; 0: no limit")
 
 
 class KeyTypeSettings(Group):
     """One type of keys. A limit that is left out is that of all keys."""
 
     operations: tuple[str, ...] = ()
-    requests_per_minute: int | None = Field(None, ge=0)
-    requests_per_day: int | None = Field(None, ge=0)
-    pins: int | None = Field(None, ge=0)
-    lookups: int | None = Field(None, ge=0)
-    streams: int | None = Field(None, ge=0)
+    requests_per_minute: int | None = Field(None, ge=0, le=_MOST)
+    requests_per_day: int | None = Field(None, ge=0, le=_MOST)
+    pins: int | None = Field(None, ge=0, le=_MOST)
+    lookups: int | None = Field(None, ge=0, le=_MOST)
+    streams: int | None = Field(None, ge=0, le=_MOST)
 
 
 class LimitSettings(Group):

@@ -14,10 +14,12 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from content_gateway.errors import WrongSettings
 from content_gateway.files.watched_file import read_bytes
 from content_gateway.settings import toml
+from content_gateway.settings.groups import KeyTypeSettings
 from content_gateway.settings.model import Settings, fields, value_of, with_unit
 
 ENV_PREFIX: Final = "CONTENT_GATEWAY_"
@@ -36,19 +38,20 @@ class Loaded:
     origins: Mapping[str, str]
 
     def shown(self) -> Iterator[tuple[str, str | None, str]]:
-        """Name, value in TOML (secrets masked; None where there is none) and origin of every
-        setting."""
+        """As `masked`, with values in TOML."""
+        for name, value, origin in self.masked():
+            yield name, None if value is None else toml.spell(value), origin
+
+    def masked(self) -> Iterator[tuple[str, Any, str]]:
+        """Name, value (with its unit, secrets masked; None where there is none) and origin of
+        every setting."""
         for name, info in fields():
             value = value_of(self.settings, name)
             hidden = value and (info.json_schema_extra or {}).get("secret")
             if hidden:
                 value = [mask(item) for item in value] if isinstance(value, tuple) else mask(value)
             origin = self.origins.get(name, "default")
-            yield (
-                name,
-                None if value is None else toml.spell(_plain(with_unit(info, value))),
-                origin,
-            )
+            yield name, None if value is None else _plain(with_unit(info, value)), origin
 
 
 def _plain(value: Any) -> Any:
@@ -131,7 +134,7 @@ def _read_toml(path: Path, known: Mapping[str, Any], gathered: _Gathered) -> Non
         gathered.problems.append(f"{path}: it is nested too deeply")
         return
     except (OSError, ValueError) as wrong:
-        gathered.problems.append(f"{path}: {wrong}")
+        gathered.problems.append(f"{path}: {_said(wrong)}")
         return
     lines = toml.lines_by_name(text)
     groups = {name.rpartition(".")[0] for name in known} - {""}
@@ -145,7 +148,7 @@ def _read_toml(path: Path, known: Mapping[str, Any], gathered: _Gathered) -> Non
         elif name in groups:
             gathered.problems.append(f"{name} ({origin(name)}): it is a table: [{name}]")
         elif isinstance(value, dict):
-            gathered.refuse_table(name, origin(name), groups)
+            gathered.refuse_table(name, origin(name), {*groups, *_named_tables(known)})
         else:
             gathered.refuse_unknown(name, origin(name), known)
 
@@ -182,7 +185,19 @@ def _read_environment(
             text = read_bytes(path, _MAX_SECRET_BYTES).decode().strip()
             gathered.put(name, _decoded(known[name], text), variable)
         except (OSError, ValueError) as wrong:
-            gathered.problems.append(f"{name} ({variable}): {wrong}")
+            gathered.problems.append(f"{name} ({variable}): {path}: {_said(wrong)}")
+
+
+def _named_tables(known: Mapping[str, Any]) -> Iterator[str]:
+    """The settings that hold tables which the operator names: [limits.types.NAME]."""
+    return (name for name, info in known.items() if "dict" in str(info.annotation))
+
+
+def _said(wrong: OSError | ValueError) -> str:
+    """What is wrong with a file, without the number and the path that Python puts around it."""
+    if isinstance(wrong, UnicodeDecodeError):
+        return "it is not UTF-8"
+    return (wrong.strerror if isinstance(wrong, OSError) else None) or str(wrong)
 
 
 def _decoded(info: Any, text: str) -> Any:
@@ -212,7 +227,25 @@ def _validate(gathered: _Gathered) -> Settings | None:
             is_inside = len(place) > 2 and not place[2].isdigit()  # a table within the setting
             name = ".".join(place) if is_inside else setting
             origin = gathered.origins.get(setting) or gathered.origins.get(".".join(place[:1]))
-            message = error["msg"].removeprefix("Value error, ")
+            message = _words(error, name)
             where = f"{name} ({origin}): " if origin else f"{name}: " if name else ""
             gathered.problems.append(where + message)
         return None
+
+
+# What pydantic says in the words of Python.
+_PLAIN_WORDS: Final = {
+    "tuple_type": "must be a list",
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+}
+
+
+def _words(error: ErrorDetails, name: str) -> str:
+    """What is wrong with the value of the setting *name*."""
+    if error["type"] == "extra_forbidden":  # within a table that the operator has named
+        leaf = name.rpartition(".")[2]
+        return "there is no such setting" + _meant(leaf, KeyTypeSettings.model_fields)
+    if error["type"] == "too_short" and error["ctx"]["min_length"] == 1:
+        return "must name one at least"
+    return _PLAIN_WORDS.get(error["type"]) or error["msg"].removeprefix("Value error, ")

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from content_gateway.files.disk import is_read_only
 from content_gateway.sqlite.database_files import uri_of
 
 MOST_PROBLEMS: Final = 20
@@ -21,9 +22,24 @@ _BUSY_MS: Final = 5_000
 def read_only(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection that reads the existing file at *path*, and closes; raises sqlite3.Error."""
     uri = uri_of(path, reads_only=True)
+    if is_read_only(path.parent) and not path.with_name(path.name + "-wal").exists():
+        # Where nobody can write, SQLite cannot make the files beside it that readers share.
+        uri += "&immutable=1"
     with closing(sqlite3.connect(uri, isolation_level=None, uri=True)) as connection:
         connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
         yield connection
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection in a transaction that changes the existing file at *path*, beside others that
+    write; on disk at the end, or undone where that is an error. Raises sqlite3.Error."""
+    with closing(sqlite3.connect(uri_of(path), isolation_level=None, uri=True)) as connection:
+        connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
+        connection.execute("COMMIT")
 
 
 def copy(source: Path, target: Path) -> None:
@@ -44,7 +60,7 @@ def copy(source: Path, target: Path) -> None:
         raise
 
 
-def fold(path: Path) -> None:
+def checkpoint(path: Path) -> None:
     """Bring what the WAL of the database *path* holds into it, on disk; nobody else has it open.
 
     Raises sqlite3.Error."""

@@ -96,7 +96,8 @@ def migrate(connection: sqlite3.Connection, package: str, name: str) -> None:
             connection.execute(f"PRAGMA user_version = {number}")
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:  # on a full disk SQLite has rolled back itself
+            connection.execute("ROLLBACK")
         raise
 
 

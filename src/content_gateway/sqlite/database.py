@@ -15,6 +15,7 @@ from typing import Any, Final, Self, TypeVar, cast
 
 from content_gateway.concurrency.write_queue import Write
 from content_gateway.errors import StorageUnavailable, WrongSettings
+from content_gateway.files.disk import is_of_the_disk, is_read_only
 from content_gateway.files.permissions import refusal
 from content_gateway.sqlite.checkpointer import Checkpointer
 from content_gateway.sqlite.connection import FileOptions, connect, migrate
@@ -25,6 +26,15 @@ T = TypeVar("T")
 Item = TypeVar("Item")
 Job = Callable[[sqlite3.Connection], T]
 
+# What SQLite says where a disk or another process is in the way. A database of which a page cannot
+# be read says the same as one that cannot be written (SQLITE_IOERR).
+_MAY_PASS: Final = (
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+)
 # In place of a write's item: it runs alone, and is synced to disk, or need not be.
 _DURABLE: Final = object()
 _NOT_DURABLE: Final = object()
@@ -70,12 +80,18 @@ class Database:
         self._watch: asyncio.Task[None]
 
     async def __aenter__(self) -> Self:
-        """Raises WrongSettings when the file cannot be created or opened, or is not ours."""
+        """Raises WrongSettings when the file cannot be created or opened, or is not ours, and
+        StorageUnavailable where that may pass: on a full disk, beside another process's lock."""
         try:
             await asyncio.to_thread(self._open)
         except (OSError, sqlite3.Error) as wrong:
-            reason = refusal(self._path) or wrong
-            raise WrongSettings(f"data_dir: {self._path} cannot be used: {reason}") from wrong
+            reason = refusal(self._path)
+            if reason is None and _may_pass(wrong, self._path):
+                raise StorageUnavailable(
+                    f"{self._path} cannot be used now: {_words(wrong, self._path)}."
+                ) from wrong
+            text = f"data_dir: {self._path} cannot be used: {reason or _words(wrong, self._path)}"
+            raise WrongSettings(text) from wrong
         self.writes.start()
         self._watch = asyncio.create_task(self._files.watch(), name=f"{self._options.name} files")
         return self
@@ -180,6 +196,21 @@ class Database:
 
     def _error_of(self, wrong: Exception) -> Exception:
         return self._files.refusal(wrong, "written") if isinstance(wrong, sqlite3.Error) else wrong
+
+
+def _may_pass(wrong: OSError | sqlite3.Error, path: Path) -> bool:
+    """Whether it is no wrong setting that the database at *path* cannot be opened."""
+    if is_read_only(path.parent):  # of which SQLite says that it cannot open a file
+        return True
+    if isinstance(wrong, OSError):
+        return is_of_the_disk(wrong)
+    return getattr(wrong, "sqlite_errorcode", 0) & 0xFF in _MAY_PASS
+
+
+def _words(wrong: OSError | sqlite3.Error, path: Path) -> str:
+    if is_read_only(path.parent):
+        return "the file system is read-only"
+    return (wrong.strerror if isinstance(wrong, OSError) else None) or str(wrong)
 
 
 def _run_job(

@@ -1,4 +1,4 @@
-"""Copies of the ledger's file that are put somewhere: backups, and what is restored.
+"""The ledger's file beside a running service: its copies, what is in it, and counts put right.
 
 Knows the files beside it, and when a copy is good enough to take a place. How the pages are copied
 is in sqlite/backup.py, what a sound ledger is in inspection.py."""
@@ -13,7 +13,8 @@ from typing import Final
 
 from content_gateway.errors import GatewayError
 from content_gateway.ledger.inspection import Inspection
-from content_gateway.ledger.sqlite.inspection import inspect
+from content_gateway.ledger.sqlite.inspection import current_version, inspect, version_of
+from content_gateway.ledger.sqlite.requestors import recount_pins
 from content_gateway.ledger.sqlite.revived_keys import revived_keys
 from content_gateway.sqlite import backup as copies
 
@@ -50,6 +51,21 @@ def inspected(path: Path, named: Path | None = None) -> Inspection:
         raise GatewayError(f"{named or path}: {wrong.detail}") from wrong
 
 
+def recounted(ledger: Path) -> int:
+    """Count the pins of all requestors again; of how many the count was wrong.
+
+    Raises GatewayError."""
+    try:
+        with copies.writing(ledger) as connection:
+            if version_of(connection) != current_version():
+                raise GatewayError(
+                    f"{ledger} is of an earlier version: the next service brings it up to date."
+                )
+            return recount_pins(connection)
+    except sqlite3.Error as wrong:
+        raise GatewayError(f"{ledger} cannot be written: {wrong}.") from wrong
+
+
 def refuse_itself(ledger: Path, file: Path) -> None:
     """Raises GatewayError where *file* is one of the files of *ledger*, by whatever name."""
     own = [ledger, *(ledger.with_name(ledger.name + end) for end in _BESIDE)]
@@ -77,7 +93,7 @@ def put_aside(ledger: Path) -> Path | None:
     would apply it to what comes there."""
     if ledger.exists():
         with suppress(sqlite3.Error):
-            copies.fold(ledger)
+            copies.checkpoint(ledger)
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
     aside = ledger.with_name(f"{ledger.name}.before-{moment}")
     if ledger.exists():

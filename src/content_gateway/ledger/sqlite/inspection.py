@@ -10,12 +10,14 @@ from typing import Final
 
 from content_gateway.errors import GatewayError
 from content_gateway.ledger.inspection import SAMPLE, Finding, Inspection
+from content_gateway.ledger.sqlite.requestors import PINS_OF_REQUESTOR
 from content_gateway.model.content_state import PIN_STATES
 from content_gateway.sqlite.backup import problems
 
 _TABLES: Final = frozenset({"api_keys", "pins", "contents"})
 _HELD: Final = ", ".join(f"'{state}'" for state in PIN_STATES)
-# What must not be there: in words, and as a query of what it concerns.
+# What must not be there: in words, and as a query of what it concerns; and the command that puts
+# it right, where there is one.
 _FACTS: Final = (
     (
         "pins without their content",
@@ -31,6 +33,11 @@ _FACTS: Final = (
         "contents that are being unpinned, and that somebody holds",
         "SELECT cid FROM contents WHERE state = 'unpinning'"
         " AND EXISTS (SELECT 1 FROM pins WHERE content = contents.id)",
+    ),
+    (
+        "requestors with a wrong count of their pins",
+        f"SELECT requestor FROM requestors WHERE pins <> ({PINS_OF_REQUESTOR})",  # noqa: S608
+        "content-gateway ledger recount",
     ),
 )
 
@@ -74,12 +81,14 @@ def inspect(connection: sqlite3.Connection) -> Inspection:
         connection.execute("ROLLBACK")
 
 
-def _found(connection: sqlite3.Connection, words: str, query: str) -> Finding | None:
+def _found(
+    connection: sqlite3.Connection, words: str, query: str, remedy: str | None = None
+) -> Finding | None:
     (count,) = connection.execute(f"SELECT count(*) FROM ({query})").fetchone()  # noqa: S608
     if not count:
         return None
     rows = connection.execute(f"{query} LIMIT {SAMPLE}").fetchall()
-    return Finding(words, count, tuple(str(text) for (text,) in rows))
+    return Finding(words, count, tuple(str(text) for (text,) in rows), remedy)
 
 
 def _count(connection: sqlite3.Connection, table: str) -> int:

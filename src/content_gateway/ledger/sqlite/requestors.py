@@ -11,6 +11,9 @@ from content_gateway.ledger.sqlite.leasing import QUEUE
 
 _MAX_HOLDERS: Final = 4  # compared at most, to bound the cost of a content that many hold
 _MAX_COUNTED: Final = 500
+PINS_OF_REQUESTOR: Final = (
+    "SELECT count(*) FROM pins AS held WHERE held.requestor = requestors.requestor"
+)
 _LENGTH: Final = (
     "SELECT count(*) FROM (SELECT 1 FROM contents"  # noqa: S608 - constant
     f" WHERE {QUEUE} = :queue AND turn_of = :requestor AND next_at <= :at LIMIT {_MAX_COUNTED})"
@@ -43,6 +46,16 @@ def count_pins(connection: sqlite3.Connection, requestor: str, more: int) -> Non
     connection.execute(
         "UPDATE requestors SET pins = pins + ? WHERE requestor = ?", (more, requestor)
     )
+
+
+def recount_pins(connection: sqlite3.Connection) -> int:
+    """Count the pins of all requestors again; of how many the count was wrong.
+
+    As it is where an earlier version, which does not count, went on writing beside the migration.
+    Reads all pins."""
+    return connection.execute(
+        f"UPDATE requestors SET pins = ({PINS_OF_REQUESTOR}) WHERE pins <> ({PINS_OF_REQUESTOR})"  # noqa: S608 - constant
+    ).rowcount
 
 
 def assign_to_shortest_queue(connection: sqlite3.Connection, content: int) -> None:
