@@ -24,6 +24,7 @@ KEYS = 3
 # Far below what is allowed, so that three times the load is too much.
 FEW = {"CONTENT_GATEWAY_CAPACITY__WAITING": "64"}
 _SECONDS = 3.0
+_SETTLE = 1.5  # more than a refused client waits
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class _Client(asyncio.Protocol):
         self._request = request
         self._sent_at = 0.0
         self.good = 0
-        self.refusals: list[float] = []
+        self.refusals: list[tuple[float, float]] = []  # when it was asked, and seconds
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
@@ -67,7 +68,7 @@ class _Client(asyncio.Protocol):
             self._ask()
             return
         assert data.startswith(b"HTTP/1.1 503"), data
-        self.refusals.append(time.perf_counter() - self._sent_at)
+        self.refusals.append((self._sent_at, time.perf_counter() - self._sent_at))
         asyncio.get_running_loop().call_later(1.0, self._ask)  # Retry-After
 
     def _ask(self) -> None:
@@ -111,14 +112,13 @@ async def _offered(port: int, clients: int) -> tuple[float, list[float]]:
             partial(_Client, _request(port, number % KEYS)), "127.0.0.1", port
         )
         opened.append(made[1])
-    before = sum(client.good for client in opened)
-    for client in opened:
-        client.refusals.clear()
+    await asyncio.sleep(_SETTLE)  # what was asked while this process was connecting has its answer
+    before, begun = sum(client.good for client in opened), time.perf_counter()
     await asyncio.sleep(_SECONDS)
     rate = (sum(client.good for client in opened) - before) / _SECONDS
     for client in opened:
         client.transport.abort()
-    return rate, [took for client in opened for took in client.refusals]
+    return rate, [took for client in opened for asked, took in client.refusals if asked >= begun]
 
 
 async def _half(port: int, number: int) -> asyncio.StreamWriter:
