@@ -89,6 +89,7 @@ class Reconciler:
         returned: Callable[[], None] = lambda: None,
         queue: BackendQueue | None = None,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """*health*: where the backend's health is stored. *origins*: addresses of nodes that have
         a content. *returned*: called when an outage is over. *queue*: the backend's own queue of
@@ -99,16 +100,19 @@ class Reconciler:
         self._policy = policy or ReconcilePolicy()
         self._rules = DecisionRules(self._policy, backend.batch_age)
         self._clock = clock
+        self._monotonic = monotonic
         self._owner = owner_name()
         self._awake = asyncio.Event()
-        self._recently_leased, self._counted_at = 0.0, time.monotonic()
+        self._recently_leased, self._counted_at = 0.0, monotonic()
         sends = self._policy.sends
         self._send_slots = asyncio.Semaphore(sends) if sends else nullcontext()
         self._under_way: dict[int, WorkItem] = {}
         self._batches: set[asyncio.Task[None]] = set()
         self._main: asyncio.Task[None] | None = None
         self._availability = Availability(self._rules.backoffs.unreachable_backoff, clock)
-        self._health = HealthMonitor(self._availability, health, returned=returned, clock=clock)
+        self._health = HealthMonitor(
+            self._availability, health, returned=returned, clock=clock, ticks=monotonic
+        )
         self._queue = None
         if queue is not None:
             self._queue = QueueWatch(
@@ -118,7 +122,11 @@ class Reconciler:
             ledger, backend, self._owner, self._rules, self._health, origins=origins, clock=clock
         )
         self._watch = ClockWatch(
-            ledger, longest=self._rules.longest_wait, lease=self._policy.lease, clock=clock
+            ledger,
+            longest=self._rules.longest_wait,
+            lease=self._policy.lease,
+            clock=clock,
+            monotonic=monotonic,
         )
 
     @property
@@ -186,7 +194,7 @@ class Reconciler:
 
     def _count_leased(self, number: int) -> None:
         """Add to the recent rate of leases, which decays with a half-life of one second."""
-        now = time.monotonic()
+        now = self._monotonic()
         self._recently_leased = self._recently_leased * math.exp2(self._counted_at - now) + number
         self._counted_at = now
 
