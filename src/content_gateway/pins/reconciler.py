@@ -244,7 +244,8 @@ class Reconciler:
         leases = Leases(items, partial(self._ledger.renew, self._owner), self._policy.lease)
         try:
             async with leases:
-                seen = await self._query(items)
+                asked_at = self._clock()
+                seen = await self._query(items, asked_at)
                 # No status: nothing is known of any content, so nothing may be sent.
                 if isinstance(seen, Exception):
                     broke = [
@@ -253,8 +254,9 @@ class Reconciler:
                     ]
                     await self._record(broke, leases)
                     return
-                now = self._clock()
-                actions = [(item, self._decide(item, seen[item.cid], now)) for item in items]
+                # By the time of the question, as that of how old the answer may be: meanwhile the
+                # batch age of a request may have passed, and the answer is older than that.
+                actions = [(item, self._decide(item, seen[item.cid], asked_at)) for item in items]
                 requests = [
                     (item, action) for item, action in actions if isinstance(action, Action)
                 ]
@@ -280,10 +282,11 @@ class Reconciler:
             for item in leases.remaining:
                 self._under_way.pop(item.id, None)
 
-    async def _query(self, items: Sequence[WorkItem]) -> Mapping[Cid, BackendStatus] | Exception:
-        """The backend's status of *items*, or the error of the call. Also reports to the health
-        monitor that the backend answered or not."""
-        now = self._clock()
+    async def _query(
+        self, items: Sequence[WorkItem], now: float
+    ) -> Mapping[Cid, BackendStatus] | Exception:
+        """The backend's status of *items* at *now*, or the error of the call. Also reports to the
+        health monitor that the backend answered or not."""
         known = [
             item
             for item in items
