@@ -31,7 +31,7 @@ from content_gateway.pins.rules import MAX_SEND_DELAY, Action, DecisionRules
 
 NOW, BATCH = 1_000_000.0, 60.0
 AGE = BATCH + MAX_SEND_DELAY  # a request may be sent a little after it was recorded
-JUST, LONG_AGO = NOW - 1, NOW - AGE - 1
+JUST, LONG_AGO, LONGER_AGO = NOW - 1, NOW - AGE - 1, NOW - 2 * AGE - 1
 QUEUED, PINNED, FAILED = ContentState.QUEUED, ContentState.PINNED, ContentState.FAILED
 UNPINNING = ContentState.UNPINNING
 LATER = object()  # any outcome without an event that is checked again
@@ -84,7 +84,10 @@ RELEASED = [
     (LastRequest.UNPIN, JUST, TrackerStatus.ABSENT, LATER),  # an earlier pin may come after it
     (LastRequest.UNPIN, JUST, TrackerStatus.PINNED, LATER),
     (LastRequest.UNPIN, LONG_AGO, TrackerStatus.PINNED, Action.UNPIN),  # that batch was lost
-    (LastRequest.UNPIN, LONG_AGO, TrackerStatus.ABSENT, Event.SEEN_ABSENT),
+    # The next row of the CID may rest on a listing that is a batch age old.
+    (LastRequest.UNPIN, LONG_AGO, TrackerStatus.ABSENT, LATER),
+    (LastRequest.UNPIN, LONGER_AGO, TrackerStatus.ABSENT, Event.SEEN_ABSENT),
+    (LastRequest.UNPIN, LONGER_AGO, TrackerStatus.PINNED, Action.UNPIN),
     (LastRequest.UNPIN, LONG_AGO, TrackerStatus.UNKNOWN, LATER),
     (LastRequest.PIN, LONG_AGO, TrackerStatus.UNKNOWN, LATER),
 ]

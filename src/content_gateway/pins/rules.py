@@ -88,8 +88,8 @@ class DecisionRules:
         if item.state is ContentState.PINNED and item.status_checks > 1:
             return None
         if item.last_request is None:
-            # An earlier row of this CID may have been unpinned. That row was deleted a batch age
-            # after the request, so an answer younger than a batch age is from after the unpin.
+            # An earlier row of this CID may have been unpinned. That row was deleted two batch ages
+            # after the request, so an answer younger than one is from after the unpin.
             return self._batch_age
         age = now - item.requested_at
         # Young request: the answer must be from after the request (the final check follows).
@@ -178,13 +178,13 @@ class DecisionRules:
             return Outcome(None, uncertain_for, seen)
         # After a pin request an absent content may still be half fetched (embedded store), so it
         # is unpinned once in any case.
-        if (
-            seen.status is TrackerStatus.ABSENT
-            and uncertain_for <= 0
-            and item.last_request is not LastRequest.PIN
-        ):
+        if seen.status is not TrackerStatus.ABSENT or item.last_request is LastRequest.PIN:
+            return Action.UNPIN
+        if item.last_request is None:
             return Outcome(Event.SEEN_ABSENT, None)
-        return Action.UNPIN
+        # One batch age more: the next row of this CID may rest on an answer that is as old.
+        left = uncertain_for + self._batch_age
+        return Outcome(None, left, seen) if left > 0 else Outcome(Event.SEEN_ABSENT, None)
 
     def after_pin(self, item: WorkItem, seen: BackendStatus) -> Outcome:
         """The outcome of a pin request that the backend answered with *seen*."""
