@@ -29,8 +29,8 @@ rules.py, the states in model/content_state.py.
 
 Release. A released content stays for a grace period, in case it is pinned again. The transaction
 that records the unpin request checks again that nobody holds the content. Its row is deleted only
-when the backend says that the content is gone, two batch ages after the unpin: what rests on a status
-of one batch age ago is then never older than it.
+when the backend has accepted the unpin and says that the content is gone, two batch ages after it:
+what rests on a status of one batch age ago is then never older than the unpin.
 
 Failures. An unreachable backend says nothing about a content: states stay, only the displayed
 reason changes. The reconciler then leases one content at a time, as a probe, until the backend
