@@ -5,9 +5,10 @@ ledger) with the observed one (the backend's status), do one step towards the de
 
 Leases. A content is *due* when it is promised and not known to be pinned, or when its last
 requestor has released it. The reconciler leases due contents for thirty seconds and renews the
-leases while it works (leases.py). The ledger accepts an outcome only from the holder of the lease.
-So one worker at a time handles a content, across tasks and processes, and a pin and an unpin of one
-CID never overlap. When a worker dies, its lease expires and another worker continues.
+leases while it works (leases.py). They count from when they were asked for. The ledger accepts an
+outcome only from the holder of the lease. So one worker at a time handles a content, across tasks
+and processes, and a pin and an unpin of one CID never overlap. When a worker dies, its lease
+expires and another worker continues.
 
 Generations. Requestors do not wait for leases. The first promise of a content and its last release
 give it a new *generation*. An outcome that was observed under an older generation is dropped, and
@@ -216,6 +217,7 @@ class Reconciler:
         quota = lease_quota(self._policy, self._under_way.values(), self._availability)
         if not quota.most or not self._ledger.any_due(quota):
             return 0
+        asked_at = asyncio.get_running_loop().time()
         items = await self._ledger.lease(self._owner, self._policy.lease, quota)
         # If renewing was late, our own lease had expired and we got the content a second time: its
         # first batch still works on it.
@@ -223,7 +225,8 @@ class Reconciler:
         self._under_way |= {item.id: item for item in items}
         for start in range(0, len(items), self._policy.batch):
             batch = asyncio.create_task(
-                self._reconcile(items[start : start + self._policy.batch]), name="reconcile"
+                self._reconcile(items[start : start + self._policy.batch], asked_at),
+                name="reconcile",
             )
             self._batches.add(batch)
             batch.add_done_callback(self._batch_done)
@@ -239,10 +242,11 @@ class Reconciler:
         if not batch.cancelled() and batch.exception():
             log.error("contents could not be reconciled", exc_info=batch.exception())
 
-    async def _reconcile(self, items: Sequence[WorkItem]) -> None:
+    async def _reconcile(self, items: Sequence[WorkItem], leased_at: float) -> None:
         """One batch: one status call for all *items*, one transaction for all outcomes that it
         leads to, and one task for each request."""
-        leases = Leases(items, partial(self._ledger.renew, self._owner), self._policy.lease)
+        renew = partial(self._ledger.renew, self._owner)
+        leases = Leases(items, renew, self._policy.lease, leased_at)
         try:
             async with leases:
                 asked_at = self._clock()
