@@ -8,6 +8,9 @@ PEERS_DIR ?= $(HOME)/.cache/content-gateway/peers
 export PEERS_DIR
 # Most tests wait more than they compute: four at a time suit two processors.
 TESTS_AT_ONCE ?= 4
+# Courses of events for `make simulate`, and how many are simulated at a time.
+SEEDS ?= 10000
+SIMULATIONS_AT_ONCE ?= 2
 # Fuzzing and models draw other cases each day; all processes of a run draw the same ones.
 TEST_SEED ?= $(shell date -u +%Y%m%d)
 export TEST_SEED
@@ -15,7 +18,7 @@ export TEST_SEED
 # Plain `make` lists them too.
 .DEFAULT_GOAL := help
 
-.PHONY: help setup run test test-deep coverage check bench bench-before same-answers docs peers lock clean
+.PHONY: help setup run test test-deep simulate coverage check bench bench-before same-answers docs peers lock clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +34,9 @@ test: $(VENV)/.dev ## run the tests but the long proofs; those of real servers s
 test-deep: $(VENV)/.dev ## run the long proofs: kills, models, fuzzing in depth; then measure coverage
 	$(BIN)/python -m pytest -m deep
 	@$(MAKE) coverage
+
+simulate: $(VENV)/.dev ## kill and hinder simulated processes in SEEDS=10000 courses of events
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --processes $(SIMULATIONS_AT_ONCE)
 
 coverage: $(VENV)/.dev ## print which branches make test leaves out; traced, some tests are too slow to pass
 	-$(BIN)/python -m pytest -m "not deep" -n $(TESTS_AT_ONCE) --dist loadfile --tb=no --show-capture=no --cov --cov-report= > .pytest_coverage.log 2>&1

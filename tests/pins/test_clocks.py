@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from content_gateway.ledger.sqlite.contents import SqliteWorkQueue
 from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.ledger.sqlite.resyncs import SqliteResyncs
 from content_gateway.model.content_state import (
@@ -170,6 +171,20 @@ async def test_a_lease_of_the_future_is_not_taken_from_who_lives(world: World) -
     assert await world.contents.renew("lives", [lives], LEASE) == {lives.id}
     world.clock.now += LEASE * 2 / 3
     assert numbers(await world.contents.lease("next", LEASE, quota(9))) == numbers([dead])
+
+
+async def test_a_correction_that_waited_takes_no_lease(
+    world: World, database: LedgerDatabase
+) -> None:
+    """A ledger may take long: what is leased since the correction began is no lease of the
+    future."""
+    await world.promise(1)
+    began = iter([world.clock.now])
+    slow = SqliteWorkQueue(database, grace=GRACE, clock=lambda: next(began, world.clock.now))
+    world.clock.now += LONGEST
+    await world.contents.lease("lives", LEASE, ONE)
+    await slow.rebase(LONGEST, LEASE, 0.0)
+    assert await world.contents.lease("next", LEASE, ONE) == []
 
 
 async def test_a_period_of_grace_is_kept_but_not_for_a_year(world: World) -> None:

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,8 @@ from content_gateway.model.multiaddr import Multiaddr
 from content_gateway.model.pins import Label, Removal
 from content_gateway.pins.backoff import ReconcilePolicy
 from content_gateway.pins.origins import OriginRules
-from tests.ledgers import cid, quota
+from content_gateway.pins.rules import MAX_SEND_DELAY
+from tests.ledgers import Clock, cid, quota
 from tests.pins.reconciled import QUICK, Backend, Pins
 from tests.waiting import eventually, until
 
@@ -299,15 +301,45 @@ async def test_an_unpin_that_came_too_early_is_sent_again(database: LedgerDataba
     async with Pins(database, backend, grace=0.0) as pins:
         pins.start()
         await pins.add(1)
-        await until(lambda: backend.sent[cid(1)] == 1)
+
+        async def is_tried() -> bool:  # and its lease is given back
+            return (await pins.status(1)).attempts == 1
+
+        await eventually(is_tried)
         await pins.remove(1)
 
         async def is_forgotten() -> bool:
             return not (await pins.contents.counts())
 
-        await eventually(is_forgotten)
+        await eventually(is_forgotten, seconds=60.0)  # three batch ages of seven seconds
     assert cid(1) not in backend.held
     assert backend.unpinned[cid(1)] == 2
+
+
+async def test_a_status_is_believed_as_of_when_it_was_asked_for(database: LedgerDatabase) -> None:
+    """The batch age of an unpin may pass while the question is under way: the answer, which may be
+    as old as the unpin, does not prove that the pin will stay."""
+    clock = Clock()
+
+    class Late(Backend):
+        async def status(self, *asked: Any) -> Any:
+            seen = await super().status(*asked)
+            clock.now += 2.0
+            return seen
+
+    backend = Late(batch_age=60.0)
+    backend.held.add(cid(1))  # its batches stay open as long as this test takes
+    async with Pins(database, backend, grace=0.0, clock=clock) as pins:
+        await pins.add(1)
+        await pins.reconciler.round()
+        assert (await pins.status(1)).state is ContentState.PINNED
+        await pins.remove(1)
+        await pins.reconciler.round()
+        assert backend.unpinned[cid(1)] == 1
+        clock.now += 60.0 + MAX_SEND_DELAY - 1.0
+        await pins.add(1)
+        await pins.reconciler.round()
+        assert backend.sent[cid(1)] == 1
 
 
 async def test_many_are_checked_in_one_call(pins: Pins, backend: Backend) -> None:

@@ -86,11 +86,13 @@ class Backoffs:
     def attempt_timeout(self, item: WorkItem) -> float:
         """How long the next attempt of *item* may take."""
         policy = self._policy
-        if not item.attempts:
+        # Of a released content only accepted requests count as attempts.
+        times = item.attempts if item.is_held else max(item.attempts, item.status_checks)
+        if not times:
             return self.first_attempt_timeout
         return min(
             policy.longest_attempt_timeout,
-            policy.second_attempt_timeout * 2.0 ** min(item.attempts - 1, 20),
+            policy.second_attempt_timeout * 2.0 ** min(times - 1, 20),
         )
 
     def status_backoff(self, times: int) -> float:

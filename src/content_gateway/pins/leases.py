@@ -50,13 +50,20 @@ def lease_quota(
 
 
 class Leases:
-    """Leases of *items*, *seconds* long, renewed every third of that between enter and exit."""
+    """Leases of *items*, *seconds* long, renewed every third of that between enter and exit.
 
-    def __init__(self, items: Sequence[WorkItem], renew: Renew, seconds: float) -> None:
+    They count from the time at which they were asked for, *since* on the loop's clock: the ledger
+    may have given them long before its answer came."""
+
+    def __init__(
+        self, items: Sequence[WorkItem], renew: Renew, seconds: float, since: float
+    ) -> None:
         self._items = {item.id: item for item in items}
         self._renew = renew
         self._seconds = seconds
+        self._since = since
         self._work: dict[int, asyncio.Task[None]] = {}
+        self._lost: set[int] = set()
         self._task: asyncio.Task[None]
 
     @property
@@ -73,8 +80,12 @@ class Leases:
         await asyncio.gather(self._task, return_exceptions=True)
 
     def cancel_on_loss(self, item: WorkItem, work: asyncio.Task[None]) -> None:
-        """Cancel *work* when the lease of *item* is lost, or its generation has changed."""
-        self._work[item.id] = work
+        """Cancel *work* when the lease of *item* is lost, or its generation has changed; at once
+        if that is so already."""
+        if item.id in self._lost:
+            work.cancel()
+        else:
+            self._work[item.id] = work
 
     def given_back(self, item: WorkItem) -> None:
         """Stop renewing the lease of *item*: its outcome is being recorded."""
@@ -83,15 +94,15 @@ class Leases:
 
     async def _renew_until_cancelled(self) -> None:
         now = asyncio.get_running_loop().time
-        renewed_at = now()
+        asked_at = renewed_at = self._since
         while True:
-            await asyncio.sleep(self._seconds / 3)
-            items = self.remaining
+            await asyncio.sleep(asked_at + self._seconds / 3 - now())
+            items, asked_at = self.remaining, now()
             try:
                 # Two thirds: the last third is left to end the work before the lease expires.
                 async with asyncio.timeout_at(renewed_at + self._seconds * 2 / 3):
                     held = await self._renew(items, self._seconds)
-                renewed_at = now()
+                renewed_at = asked_at
             except StorageUnavailable as wrong:
                 log.error("leases could not be renewed", reason=wrong.detail)
                 if now() < renewed_at + self._seconds * 2 / 3:
@@ -100,6 +111,8 @@ class Leases:
             except TimeoutError:
                 held = set()
             for item in items:
-                if item.id not in held and (work := self._work.pop(item.id, None)) is not None:
-                    log.info("a lease has passed on", cid=str(item.cid))
-                    work.cancel()
+                if item.id not in held:
+                    self._lost.add(item.id)
+                    if (work := self._work.pop(item.id, None)) is not None:
+                        log.info("a lease has passed on", cid=str(item.cid))
+                        work.cancel()

@@ -5,9 +5,10 @@ ledger) with the observed one (the backend's status), do one step towards the de
 
 Leases. A content is *due* when it is promised and not known to be pinned, or when its last
 requestor has released it. The reconciler leases due contents for thirty seconds and renews the
-leases while it works (leases.py). The ledger accepts an outcome only from the holder of the lease.
-So one worker at a time handles a content, across tasks and processes, and a pin and an unpin of one
-CID never overlap. When a worker dies, its lease expires and another worker continues.
+leases while it works (leases.py). They count from when they were asked for. The ledger accepts an
+outcome only from the holder of the lease. So one worker at a time handles a content, across tasks
+and processes, and a pin and an unpin of one CID never overlap. When a worker dies, its lease
+expires and another worker continues.
 
 Generations. Requestors do not wait for leases. The first promise of a content and its last release
 give it a new *generation*. An outcome that was observed under an older generation is dropped, and
@@ -29,7 +30,8 @@ rules.py, the states in model/content_state.py.
 
 Release. A released content stays for a grace period, in case it is pinned again. The transaction
 that records the unpin request checks again that nobody holds the content. Its row is deleted only
-when the backend says that the content is gone.
+when the backend has accepted the unpin and says that the content is gone, two batch ages after it:
+what rests on a status of one batch age ago is then never older than the unpin.
 
 Failures. An unreachable backend says nothing about a content: states stay, only the displayed
 reason changes. The reconciler then leases one content at a time, as a probe, until the backend
@@ -89,6 +91,7 @@ class Reconciler:
         returned: Callable[[], None] = lambda: None,
         queue: BackendQueue | None = None,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """*health*: where the backend's health is stored. *origins*: addresses of nodes that have
         a content. *returned*: called when an outage is over. *queue*: the backend's own queue of
@@ -99,16 +102,19 @@ class Reconciler:
         self._policy = policy or ReconcilePolicy()
         self._rules = DecisionRules(self._policy, backend.batch_age)
         self._clock = clock
+        self._monotonic = monotonic
         self._owner = owner_name()
         self._awake = asyncio.Event()
-        self._recently_leased, self._counted_at = 0.0, time.monotonic()
+        self._recently_leased, self._counted_at = 0.0, monotonic()
         sends = self._policy.sends
         self._send_slots = asyncio.Semaphore(sends) if sends else nullcontext()
         self._under_way: dict[int, WorkItem] = {}
         self._batches: set[asyncio.Task[None]] = set()
         self._main: asyncio.Task[None] | None = None
         self._availability = Availability(self._rules.backoffs.unreachable_backoff, clock)
-        self._health = HealthMonitor(self._availability, health, returned=returned, clock=clock)
+        self._health = HealthMonitor(
+            self._availability, health, returned=returned, clock=clock, ticks=monotonic
+        )
         self._queue = None
         if queue is not None:
             self._queue = QueueWatch(
@@ -124,7 +130,11 @@ class Reconciler:
             clock=clock,
         )
         self._watch = ClockWatch(
-            ledger, longest=self._rules.longest_wait, lease=self._policy.lease, clock=clock
+            ledger,
+            longest=self._rules.longest_wait,
+            lease=self._policy.lease,
+            clock=clock,
+            monotonic=monotonic,
         )
 
     async def is_idle(self) -> bool:
@@ -193,7 +203,7 @@ class Reconciler:
 
     def _count_leased(self, number: int) -> None:
         """Add to the recent rate of leases, which decays with a half-life of one second."""
-        now = time.monotonic()
+        now = self._monotonic()
         self._recently_leased = self._recently_leased * math.exp2(self._counted_at - now) + number
         self._counted_at = now
 
@@ -214,6 +224,7 @@ class Reconciler:
         quota = lease_quota(self._policy, self._under_way.values(), self._availability)
         if not quota.most or not await self._ledger.any_due(quota):
             return 0
+        asked_at = asyncio.get_running_loop().time()
         items = await self._ledger.lease(self._owner, self._policy.lease, quota)
         # If renewing was late, our own lease had expired and we got the content a second time: its
         # first batch still works on it.
@@ -221,7 +232,8 @@ class Reconciler:
         self._under_way |= {item.id: item for item in items}
         for start in range(0, len(items), self._policy.batch):
             batch = asyncio.create_task(
-                self._reconcile(items[start : start + self._policy.batch]), name="reconcile"
+                self._reconcile(items[start : start + self._policy.batch], asked_at),
+                name="reconcile",
             )
             self._batches.add(batch)
             batch.add_done_callback(self._batch_done)
@@ -237,13 +249,15 @@ class Reconciler:
         if not batch.cancelled() and batch.exception():
             log.error("contents could not be reconciled", exc_info=batch.exception())
 
-    async def _reconcile(self, items: Sequence[WorkItem]) -> None:
+    async def _reconcile(self, items: Sequence[WorkItem], leased_at: float) -> None:
         """One batch: one status call for all *items*, one transaction for all outcomes that it
         leads to, and one task for each request."""
-        leases = Leases(items, partial(self._ledger.renew, self._owner), self._policy.lease)
+        renew = partial(self._ledger.renew, self._owner)
+        leases = Leases(items, renew, self._policy.lease, leased_at)
         try:
             async with leases:
-                seen = await self._query(items)
+                asked_at = self._clock()
+                seen = await self._query(items, asked_at)
                 # No status: nothing is known of any content, so nothing may be sent.
                 if isinstance(seen, Exception):
                     broke = [
@@ -252,8 +266,9 @@ class Reconciler:
                     ]
                     await self._record(broke, leases)
                     return
-                now = self._clock()
-                actions = [(item, self._decide(item, seen[item.cid], now)) for item in items]
+                # By the time of the question, as that of how old the answer may be: meanwhile the
+                # batch age of a request may have passed, and the answer is older than that.
+                actions = [(item, self._decide(item, seen[item.cid], asked_at)) for item in items]
                 requests = [
                     (item, action) for item, action in actions if isinstance(action, Action)
                 ]
@@ -279,10 +294,11 @@ class Reconciler:
             for item in leases.remaining:
                 self._under_way.pop(item.id, None)
 
-    async def _query(self, items: Sequence[WorkItem]) -> Mapping[Cid, BackendStatus] | Exception:
-        """The backend's status of *items*, or the error of the call. Also reports to the health
-        monitor that the backend answered or not."""
-        now = self._clock()
+    async def _query(
+        self, items: Sequence[WorkItem], now: float
+    ) -> Mapping[Cid, BackendStatus] | Exception:
+        """The backend's status of *items* at *now*, or the error of the call. Also reports to the
+        health monitor that the backend answered or not."""
         known = [
             item
             for item in items

@@ -87,9 +87,12 @@ class DecisionRules:
             return 0.0
         if item.state is ContentState.PINNED and item.status_checks > 1:
             return None
+        if not self._batch_age:
+            # A change was not done yet when it was requested, as an older answer may show it.
+            return 0.0
         if item.last_request is None:
-            # An earlier row of this CID may have been unpinned. That row was deleted a batch age
-            # after the request, so an answer younger than a batch age is from after the unpin.
+            # An earlier row of this CID may have been unpinned. That row was deleted two batch ages
+            # after the request, so an answer younger than one is from after the unpin.
             return self._batch_age
         age = now - item.requested_at
         # Young request: the answer must be from after the request (the final check follows).
@@ -178,13 +181,16 @@ class DecisionRules:
             return Outcome(None, uncertain_for, seen)
         # After a pin request an absent content may still be half fetched (embedded store), so it
         # is unpinned once in any case.
-        if (
-            seen.status is TrackerStatus.ABSENT
-            and uncertain_for <= 0
-            and item.last_request is not LastRequest.PIN
-        ):
+        if seen.status is not TrackerStatus.ABSENT or item.last_request is LastRequest.PIN:
+            return Action.UNPIN
+        if item.last_request is None:
             return Outcome(Event.SEEN_ABSENT, None)
-        return Action.UNPIN
+        if not self._batch_age and not item.attempts:
+            # The request was recorded, and was never accepted: it may not have been sent.
+            return Action.UNPIN
+        # One batch age more: the next row of this CID may rest on an answer that is as old.
+        left = uncertain_for + self._batch_age
+        return Outcome(None, left, seen) if left > 0 else Outcome(Event.SEEN_ABSENT, None)
 
     def after_pin(self, item: WorkItem, seen: BackendStatus) -> Outcome:
         """The outcome of a pin request that the backend answered with *seen*."""
@@ -216,6 +222,9 @@ class DecisionRules:
         if is_unreachable(error, is_write=attempted):
             # Without a reason: an outage has one for all contents (backend_health.py).
             return self.postponed(item)
+        if attempted and not item.is_held:
+            # Of a released content only accepted requests count as attempts (_decide_released).
+            return Outcome(None, self.backoffs.failure_backoff(item.status_checks), None, detail)
         if isinstance(error, TimeoutError):
             if self.backoffs.attempt_timeout(item) >= self._policy.longest_attempt_timeout:
                 backoff = self.backoffs.failure_backoff(item.attempts)

@@ -61,11 +61,14 @@ class DatabaseOptions:
 class Database:
     """The file at *path*, opened on entering: created where it is missing, then migrated."""
 
-    def __init__(self, path: Path, options: DatabaseOptions) -> None:
+    def __init__(
+        self, path: Path, options: DatabaseOptions, writer: type[GroupWriter] = GroupWriter
+    ) -> None:
+        """*writer*: what commits in groups; a simulation's has no thread."""
         self._path = path
         self._options = options
         self._files = DatabaseFiles(path, options.name)
-        self.writes = GroupWriter(
+        self.writes = writer(
             self._commit,
             name=f"{options.name} writer",
             limit=options.max_queued,

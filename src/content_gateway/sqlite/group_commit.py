@@ -49,12 +49,13 @@ class GroupWriter:
     ) -> None:
         self._commit = commit
         self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
-        self._writes = WriteQueue(self._queue.put, limit=limit, group=group, crowd=crowd)
+        self._writes = WriteQueue(self._hand_over, limit=limit, group=group, crowd=crowd)
         self.sizes, self.seconds = self._writes.sizes, self._writes.seconds
         self._group: Final = group
         self._gather: Final = gather
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._loop: asyncio.AbstractEventLoop
+        self._last, self._follows = 0, False  # of the group before: its size, and what waited
 
     def start(self) -> None:
         """Start the thread, for the running event loop."""
@@ -88,26 +89,34 @@ class GroupWriter:
         """As `WriteQueue.put`."""
         return self._writes.put(self._loop, job, note, requestor)
 
+    def _hand_over(self, write: Write) -> None:
+        self._queue.put(write)
+
     def _run(self) -> None:
-        """The thread's loop: gather a group, commit it, answer it, until None arrives."""
-        running, last, follows = True, 0, False
-        while running:
-            group: list[Write] = []
+        """The thread's loop, until None arrives."""
+        while self._serve(self._queue.get()):
+            pass
+
+    def _serve(self, write: Write | None) -> bool:
+        """Gather a group that begins with *write*, commit it and answer it; False after None.
+
+        Waits for nobody, so a simulation runs it on its loop where a write has come."""
+        group: list[Write] = []
+        if self._last > 1 and self._gather:
+            # Under load a short wait fills the group, and syncs to disk are what costs.
+            time.sleep(self._gather)
+        while write is not None:
+            group.append(write)
+            if len(group) >= self._group or self._queue.empty():
+                break
             write = self._queue.get()
-            if last > 1 and self._gather:
-                # Under load a short wait fills the group, and syncs to disk are what costs.
-                time.sleep(self._gather)
-            while write is not None:
-                group.append(write)
-                if len(group) >= self._group or self._queue.empty():
-                    break
-                write = self._queue.get()
-            running, last = write is not None, len(group)
-            if group:
-                self._commit_or_fail(group, follows)
-                # Before these are answered: what waits now was asked for before the commit ended.
-                follows = not self._queue.empty()
-                self._answer(group)
+        self._last = len(group)
+        if group:
+            self._commit_or_fail(group, self._follows)
+            # Before these are answered: what waits now was asked for before the commit ended.
+            self._follows = not self._queue.empty()
+            self._answer(group)
+        return write is not None
 
     def _commit_or_fail(self, group: Sequence[Write], follows: bool) -> None:
         """Commit; the thread survives any error, else all later writes would wait for ever."""

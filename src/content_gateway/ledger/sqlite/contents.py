@@ -118,10 +118,19 @@ class SqliteWorkQueue:
         # In steps, so that other writers get in between.
         while back and (end := await self._database.write(partial(shift, above=last))) > last:
             last = end
-        due_times = DueTimes(now, longest=longest, grace=self._grace, lease=lease, is_step=back > 0)
-        while numbers := await self._database.search(due_times.far, is_ours=True):
-            await self._database.write(partial(due_times.rebase, numbers=numbers))
-        while await self._database.write(due_times.requeue):
+
+        # By the time at which each runs: it may have waited for longer than a lease is.
+        def due_times() -> DueTimes:
+            return DueTimes(
+                self._now(), longest=longest, grace=self._grace, lease=lease, is_step=back > 0
+            )
+
+        def rebase(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
+            due_times().rebase(connection, numbers=numbers)
+
+        while numbers := await self._database.search(lambda c: due_times().far(c), is_ours=True):
+            await self._database.write(partial(rebase, numbers=numbers))
+        while await self._database.write(lambda c: due_times().requeue(c)):
             pass
 
     async def begin(

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 from content_gateway.sqlite.connection import FileOptions, connect
 from content_gateway.sqlite.database import Database, DatabaseOptions, Job
+from content_gateway.sqlite.group_commit import GroupWriter
 from content_gateway.sqlite.searches import Searches
 
 T = TypeVar("T")
@@ -31,15 +32,20 @@ _READER_BUSY_MS: Final = 50  # reads run on the event loop: they must not wait
 class LedgerDatabase(Database):
     """The ledger's file at *path*, opened on entering. Reads that may take long are a `search`."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, LEDGER)
+    def __init__(
+        self,
+        path: Path,
+        options: DatabaseOptions = LEDGER,
+        writer: type[GroupWriter] = GroupWriter,
+    ) -> None:
+        super().__init__(path, options, writer)
         self._reader: sqlite3.Connection
-        self._searches = Searches(path, LEDGER.file, self._files)
+        self._searches = Searches(path, options.file, self._files)
         self.search = self._searches.run
 
     def _open(self) -> None:
         super()._open()
-        self._reader = connect(self._path, LEDGER.file, busy_ms=_READER_BUSY_MS)
+        self._reader = connect(self._path, self._options.file, busy_ms=_READER_BUSY_MS)
 
     async def __aexit__(self, *exc_info: object) -> None:
         await asyncio.to_thread(self._searches.close)

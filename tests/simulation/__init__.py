@@ -1,0 +1,1 @@
+"""Pinning simulated: processes over one ledger on a virtual clock, with faults by a seed."""
