@@ -298,20 +298,17 @@ async def test_an_unpin_that_came_too_early_is_sent_again(database: LedgerDataba
     """Released inside the batch window of its pin: the cluster says 404 and pins it afterwards."""
     backend = Backend(batch_age=0.5)
     backend.late.add(cid(1))
-    async with Pins(database, backend, grace=0.0) as pins:
+    # What is released while it is leased waits for the end of that lease.
+    async with Pins(database, backend, replace(QUICK, lease=10.0), grace=0.0) as pins:
         pins.start()
         await pins.add(1)
-
-        async def is_tried() -> bool:  # and its lease is given back
-            return (await pins.status(1)).attempts == 1
-
-        await eventually(is_tried)
+        await until(lambda: backend.sent[cid(1)] == 1)
         await pins.remove(1)
 
         async def is_forgotten() -> bool:
             return not (await pins.contents.counts())
 
-        await eventually(is_forgotten, seconds=60.0)  # three batch ages of seven seconds
+        await eventually(is_forgotten, seconds=90.0)  # a lease, and three batch ages of 5.5 s
     assert cid(1) not in backend.held
     assert backend.unpinned[cid(1)] == 2
 
