@@ -106,7 +106,8 @@ class SimulatedCluster(SimulatedBackend):
                 self._leave(cid)
 
     def lose(self, cid: Cid) -> None:
-        """A pin is gone without anybody's request."""
+        """A pin is gone without anybody's request, and what the open batch has of it."""
+        self._batch = [(request, each) for request, each in self._batch if each != cid]
         self._durable.discard(cid)
         self._leave(cid)
 

@@ -33,6 +33,7 @@ _OPTIONS: Final = replace(
     file=replace(LEDGER.file, has_checkpointer=False, wal_bytes=4 * 1024 * 1024),
     max_group=MAX_GROUP,
     gather_seconds=0.0,
+    busy_ms=1,  # one transaction after the other runs on the loop: to wait for a lock is in vain
     cache_kib=500,
 )
 _SNAPSHOT: Final = (
