@@ -39,7 +39,7 @@ class SetClock:
 
 @pytest.fixture
 def world(database: LedgerDatabase, clock: Clock) -> World:
-    return World(database, clock)
+    return World.of(database, clock)
 
 
 @pytest.fixture

@@ -27,6 +27,10 @@ _WAITING_SEARCHES: Final = 64
 _TRIES: Final = 5
 
 
+class LostRace(Exception):
+    """What a job raises whose reads are out of date: it is rolled back, and runs again."""
+
+
 class Transaction:
     """An open transaction; it is committed at the end of the job that it was given to."""
 
@@ -79,7 +83,11 @@ class Database:
 
     async def ask(self, statement: LiteralString, values: Values = ()) -> list[Row]:
         """The rows of one *statement* that reads; raises StorageUnavailable."""
-        return await self._shielded(self._ask(statement, values))
+        return await self.read(lambda transaction: transaction.ask(statement, values))
+
+    async def read(self, job: Job[T]) -> T:
+        """What *job* reads, each statement what was committed before it; StorageUnavailable."""
+        return await self._shielded(self._read(job))
 
     async def transact(self, job: Job[T]) -> T:
         """What *job* returns, once its changes are committed.
@@ -121,16 +129,15 @@ class Database:
         if not task.cancelled():
             task.exception()  # retrieved, so that asyncio does not report it if nobody waits
 
-    async def _ask(self, statement: LiteralString, values: Values) -> list[Row]:
+    async def _read(self, job: Job[T]) -> T:
         try:
-            async with self.connections.one("read") as connection:
-                if self.connections.is_pooled:
-                    async with connection.pipeline():
-                        await self._begin(connection)
-                        rows = await Transaction(connection).ask(statement, values)
-                        await connection.execute("COMMIT")
-                    return rows
-                return await Transaction(connection).ask(statement, values)
+            async with self.connections.one("read") as connection, connection.pipeline():
+                if not self.connections.is_pooled:
+                    return await job(Transaction(connection))
+                await self._begin(connection)
+                result = await job(Transaction(connection))
+                await connection.execute("COMMIT")
+                return result
         except psycopg.Error as wrong:
             raise refusal(wrong, self.options.name, "read") from wrong
 
@@ -140,6 +147,9 @@ class Database:
                 async with AsyncExitStack() as stack:
                     connection = await stack.enter_async_context(self.connections.one("written"))
                     return await self._committed(connection, job)
+            except LostRace as lost:
+                if number == _TRIES - 1:
+                    raise StorageUnavailable(f"The {self.options.name} is too busy.") from lost
             except psycopg.Error as wrong:
                 if not may_succeed_again(wrong) or number == _TRIES - 1:
                     raise refusal(wrong, self.options.name, "written") from wrong
