@@ -14,7 +14,7 @@ import psycopg
 
 from content_gateway.concurrency.fair_semaphore import FairSemaphore
 from content_gateway.errors import StorageUnavailable
-from content_gateway.postgres.connections import Connection, Connections, PoolOptions
+from content_gateway.postgres.connections import BY_INDEX, Connection, Connections, PoolOptions
 from content_gateway.postgres.errors import may_succeed_again, refusal
 
 T = TypeVar("T")
@@ -25,6 +25,12 @@ SEARCH_SECONDS: Final = 10.0
 _SEARCHERS: Final = 4
 _WAITING_SEARCHES: Final = 64
 _TRIES: Final = 5
+# Behind a pooler each transaction says what the session says elsewhere.
+_SETTINGS: Final[LiteralString] = (
+    "SELECT set_config('statement_timeout', %s, true), set_config('synchronous_commit',"
+    " replace(current_setting('synchronous_commit'), 'off', 'on'), true), "
+    + ", ".join(f"set_config('{way}', 'off', true)" for way in BY_INDEX)
+)
 
 
 class LostRace(Exception):
@@ -32,20 +38,36 @@ class LostRace(Exception):
 
 
 class Transaction:
-    """An open transaction; it is committed at the end of the job that it was given to."""
+    """An open transaction; it is committed at the end of the job that it was given to.
+
+    A statement that *is_hot* is planned once for each connection, whatever its values are: it must
+    find its rows by the same indexes whatever is in the tables. Others are planned each time."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def ask(self, statement: LiteralString, values: Values = ()) -> list[Row]:
+    async def ask(
+        self, statement: LiteralString, values: Values = (), *, is_hot: bool = False
+    ) -> list[Row]:
         """The rows that *statement* returns."""
         cursor = self._connection.cursor(binary=True)
-        await cursor.execute(statement, values)
+        await cursor.execute(statement, values, prepare=None if is_hot else False)
         return await cursor.fetchall()
 
-    async def send(self, statement: LiteralString, values: Values = ()) -> None:
+    async def ask_all(self, *questions: tuple[LiteralString, Values]) -> list[list[Row]]:
+        """The rows of several statements that are hot, one after the other in one round trip."""
+        cursors = []
+        for statement, values in questions:
+            cursor = self._connection.cursor(binary=True)
+            await cursor.execute(statement, values)
+            cursors.append(cursor)
+        return [await cursor.fetchall() for cursor in cursors]
+
+    async def send(
+        self, statement: LiteralString, values: Values = (), *, is_hot: bool = False
+    ) -> None:
         """Have *statement* run, whose rows nobody wants, behind all before it."""
-        await self._connection.execute(statement, values)
+        await self._connection.execute(statement, values, prepare=None if is_hot else False)
 
 
 Job = Callable[[Transaction], Awaitable[T]]
@@ -60,7 +82,7 @@ class Database:
         self.options = options
         self.connections = Connections(options)
         self._searches = Connections(
-            PoolOptions(options.url, options.name, _SEARCHERS, options.seconds)
+            PoolOptions(options.url, options.name, _SEARCHERS, options.seconds, reads_much=True)
         )
         self._turns = FairSemaphore(
             _SEARCHERS,
@@ -81,9 +103,13 @@ class Database:
         await self._searches.close()
         await self.connections.close()
 
-    async def ask(self, statement: LiteralString, values: Values = ()) -> list[Row]:
+    async def ask(
+        self, statement: LiteralString, values: Values = (), *, is_hot: bool = False
+    ) -> list[Row]:
         """The rows of one *statement* that reads; raises StorageUnavailable."""
-        return await self.read(lambda transaction: transaction.ask(statement, values))
+        return await self.read(
+            lambda transaction: transaction.ask(statement, values, is_hot=is_hot)
+        )
 
     async def read(self, job: Job[T]) -> T:
         """What *job* reads, each statement what was committed before it; StorageUnavailable."""
@@ -171,12 +197,7 @@ class Database:
     async def _begin(self, connection: Connection) -> None:
         await connection.execute("BEGIN")
         if self.connections.is_pooled:
-            await connection.execute(
-                "SELECT set_config('statement_timeout', %s, true),"
-                " set_config('synchronous_commit',"
-                " replace(current_setting('synchronous_commit'), 'off', 'on'), true)",
-                (f"{round(self.options.seconds * 1000)}",),
-            )
+            await connection.execute(_SETTINGS, (f"{round(self.options.seconds * 1000)}",))
 
     async def _search(self, job: Job[T], seconds: float) -> T:
         try:

@@ -25,10 +25,11 @@ from content_gateway.codecs.timestamps import at_microseconds
 from content_gateway.ledger.additions import Added, Addition, Refusal, next_moment, spelling_column
 from content_gateway.ledger.pin_rows import label_columns
 from content_gateway.ledger.postgres.requestors import (
+    LOCK,
     LOCK_WORK,
     Counted,
     assign_to_shortest_queue,
-    lock_requestors,
+    counted_of,
     store_counts,
 )
 from content_gateway.model.content_state import ContentState, Event, after
@@ -39,10 +40,12 @@ NOTIFY: Final = "NOTIFY content_gateway_work"
 _NEW: Final = after(None, Event.PROMISED)
 _MILLISECOND: Final = 1_000
 _KNOWN: Final = (
-    "SELECT n, pins.content IS NOT NULL"
+    "SELECT n, p.content IS NOT NULL"
     " FROM unnest(%s::bigint[], %s::text[]) WITH ORDINALITY AS asked(requestor, cid, n)"
-    " JOIN contents USING (cid)"
-    " LEFT JOIN pins ON pins.requestor = asked.requestor AND pins.content = contents.id"
+    # LIMIT keeps the planner from another order, as by all pins of a requestor.
+    " CROSS JOIN LATERAL (SELECT id FROM contents WHERE contents.cid = asked.cid LIMIT 1) c"
+    " LEFT JOIN LATERAL (SELECT content FROM pins"
+    " WHERE pins.requestor = asked.requestor AND pins.content = c.id LIMIT 1) p ON true"
 )
 _INSERT_CONTENTS: Final = (
     "INSERT INTO contents (cid, state, updated_at) SELECT cid, %s, %s"
@@ -73,7 +76,7 @@ TRIGGER: Final = (
     "WITH waiting AS MATERIALIZED (SELECT content FROM work WHERE content = ANY(%s::bigint[])"
     " AND lease_owner IS NULL ORDER BY content FOR UPDATE)"
     " UPDATE work SET due_at = least(due_at, %s) FROM waiting"
-    " WHERE work.content = waiting.content"
+    " WHERE work.content = waiting.content AND work.content = ANY(%s::bigint[])"
 )
 
 
@@ -97,9 +100,16 @@ async def add_all(
 
     *numbers* are those of the requestors. A revoked key adds nothing from the transaction on that
     revoked it. The contents of new pins are queued in the same transaction."""
-    locked = await lock_requestors(transaction, (numbers[each.requestor] for each in additions))
-    found = await _found(transaction, numbers, additions)
-    revoked = await revoked_of(transaction, {each.requestor for each in additions})
+    ours = sorted({numbers[each.requestor] for each in additions})
+    asked = ([numbers[each.requestor] for each in additions], [str(each.cid) for each in additions])
+    # Each sees what was committed before it began: the others, once the requestors are locked.
+    rows, there, gone = await transaction.ask_all(
+        (LOCK, (ours,)),
+        (_KNOWN, asked),
+        (_REVOKED, (list({each.requestor for each in additions}),)),
+    )
+    locked, revoked = counted_of(rows), {name for (name,) in gone}
+    found = {place - 1: is_held for place, is_held in there}
     verdicts = _verdicts(additions, numbers, locked, found, revoked)
     wanted = [
         each
@@ -135,15 +145,14 @@ async def take_contents(
     """Insert those of *cids* that are new, and lock the others; *known* are thought to be there.
 
     Raises LostRace where one is gone again."""
-    new = [cid for cid in cids if cid not in known]
     found: dict[str, Content] = {}
-    if new:
+    if new := [cid for cid in cids if cid not in known]:
         values = (_NEW, now // _MILLISECOND, new)
-        for number, cid in await transaction.ask(_INSERT_CONTENTS, values):
+        for number, cid in await transaction.ask(_INSERT_CONTENTS, values, is_hot=True):
             found[cid] = Content(number, None)
-    others = [cid for cid in cids if cid not in found]
-    if others:
-        for number, cid, state in await transaction.ask(_LOCK_CONTENTS, (others,)):
+    # Together, and not those that were known before: all locks are taken in the one order.
+    if others := [cid for cid in cids if cid not in found]:
+        for number, cid, state in await transaction.ask(_LOCK_CONTENTS, (others,), is_hot=True):
             found[cid] = Content(number, ContentState(state))
     if len(found) < len(cids):
         raise LostRace
@@ -173,18 +182,11 @@ async def insert_pins(
         spelt = spelling_column(spelling, cid)
         rows.append((number, content.id, created_at, spelt, *label_columns(label)))
         pins.append(Pin(cid, spelling, at_microseconds(created_at), label))
-    await transaction.send(_INSERT_PINS, [list(column) for column in zip(*rows, strict=True)])
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    await transaction.send(_INSERT_PINS, columns, is_hot=True)
     await _queue(transaction, now // _MILLISECOND, contents.values(), holders)
     await store_counts(transaction, changes)
     return pins
-
-
-async def _found(
-    transaction: Transaction, numbers: Mapping[str, int], additions: Sequence[Addition]
-) -> Mapping[int, bool]:
-    """The places of those additions whose content is known, and whether the pin is there."""
-    asked = ([numbers[each.requestor] for each in additions], [str(each.cid) for each in additions])
-    return {place - 1: is_held for place, is_held in await transaction.ask(_KNOWN, asked)}
 
 
 def _verdicts(
@@ -239,12 +241,12 @@ async def _queue(
         if len(holders[content.id]) > 1:
             shared.append(content.id)
     if again or waiting:
-        await transaction.send(LOCK_WORK, (again + waiting,))
+        await transaction.send(LOCK_WORK, (again + waiting,), is_hot=True)
     if again:
         await transaction.send(_REQUEUE, (_NEW, now, again))
     if first := begun + again:
         turns = [holders[content][0] for content in first]
-        await transaction.send(_INSERT_WORK, (now, first, turns))
+        await transaction.send(_INSERT_WORK, (now, first, turns), is_hot=True)
     if waiting:
-        await transaction.send(TRIGGER, (waiting, now))
+        await transaction.send(TRIGGER, (waiting, now, waiting), is_hot=True)
     await assign_to_shortest_queue(transaction, shared)

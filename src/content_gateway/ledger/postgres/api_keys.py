@@ -124,7 +124,7 @@ class PostgresKeys:
 
     async def _find(self, hashes: Sequence[bytes]) -> Mapping[bytes, KeyRecord]:
         found: dict[bytes, KeyRecord] = {}
-        for row in await self._database.ask(_FIND, {"hashes": list(hashes)}):
+        for row in await self._database.ask(_FIND, {"hashes": list(hashes)}, is_hot=True):
             record = record_of(row)
             found[record.secret_hash] = record
             if record.replaced_hash is not None:

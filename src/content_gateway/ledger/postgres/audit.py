@@ -65,7 +65,7 @@ class AuditLog:
         if self._entries and acts:
             requestors, details = zip(*acts, strict=True)
             values = (at, by_operator, action, list(requestors), list(details))
-            await transaction.send(_APPEND, values)
+            await transaction.send(_APPEND, values, is_hot=True)
             self._since += len(acts)
 
     async def count_refusals(self, transaction: Transaction, counts: Counts) -> None:

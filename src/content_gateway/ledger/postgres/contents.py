@@ -67,7 +67,8 @@ _RECORD: Final = (
     " FROM unnest(%s::bigint[], %s::text[], %s::integer[], %s::integer[], %s::text[],"
     " %s::boolean[], %s::integer[], %s::integer[], %s::text[], %s::boolean[])"
     " AS n(one, state, attempts,"
-    " status_checks, error, is_observed, replicas, wanted, peers, has_changed) WHERE id = one"
+    " status_checks, error, is_observed, replicas, wanted, peers, has_changed)"
+    " WHERE id = one AND id = ANY(%s::bigint[])"
 )
 _WAIT: Final = (
     "UPDATE work SET queue = n.queue, due_at = n.due_at, is_release = n.is_release,"
@@ -263,7 +264,7 @@ async def _record(
     """Write the outcomes that are *columns* by number, and end the leases."""
     numbers = sorted(columns)
     values = [[_text(columns[number][name]) for number in numbers] for name in _COLUMNS]
-    await transaction.send(_RECORD, (now, numbers, *values))
+    await transaction.send(_RECORD, (now, numbers, *values, numbers))
     waits = [number for number in numbers if columns[number]["next_at"] is not None]
     settled = [number for number in numbers if columns[number]["next_at"] is None]
     if waits:

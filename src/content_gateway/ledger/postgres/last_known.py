@@ -38,7 +38,8 @@ _PRUNE_IPNS: Final = """
     DELETE FROM ipns WHERE name IN (SELECT name FROM ipns ORDER BY stored_at DESC OFFSET %s)"""
 _RESOLUTIONS: Final = (
     "SELECT domain, coin, wallet, content, wallet_is_owner, stored_at FROM resolutions"
-    " JOIN unnest(%s::text[], %s::bigint[]) AS asked(domain, coin) USING (domain, coin)"
+    " WHERE (domain, coin) IN (SELECT * FROM unnest(%s::text[], %s::bigint[]))"
+    " AND domain = ANY(%s::text[])"
 )
 _ENTRIES: Final = "SELECT name, path, record, ttl, stored_at FROM ipns WHERE name = ANY(%s::text[])"
 
@@ -98,9 +99,13 @@ class _Tables:
     async def _ask_resolutions(
         self, asked: Sequence[tuple[str, int]]
     ) -> Mapping[tuple[str, int], Row]:
-        columns = ([domain for domain, _ in asked], [coin for _, coin in asked])
-        rows = await self._database.ask(_RESOLUTIONS, columns)
+        domains = [domain for domain, _ in asked]
+        columns = (domains, [coin for _, coin in asked], domains)
+        rows = await self._database.ask(_RESOLUTIONS, columns, is_hot=True)
         return {(row[0], row[1]): row[2:] for row in rows}
 
     async def _ask_entries(self, names: Sequence[str]) -> Mapping[str, Row]:
-        return {row[0]: row[1:] for row in await self._database.ask(_ENTRIES, (list(names),))}
+        return {
+            row[0]: row[1:]
+            for row in await self._database.ask(_ENTRIES, (list(names),), is_hot=True)
+        }

@@ -32,23 +32,24 @@ from content_gateway.postgres.transactions import Database, Row, Transaction
 T = TypeVar("T")
 
 _PINS_WITH_ORIGINS: Final = 20
+# LIMIT keeps the planner from another order, as by all pins of a requestor.
 _ASKED: Final = (
     " FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY AS asked(requestor, cid, n)"
-    " JOIN requestors r ON r.requestor = asked.requestor"
+    " CROSS JOIN LATERAL (SELECT number FROM requestors"
+    " WHERE requestors.requestor = asked.requestor LIMIT 1) r"
+    " CROSS JOIN LATERAL (SELECT * FROM contents WHERE contents.cid = asked.cid LIMIT 1) c"
+    " CROSS JOIN LATERAL (SELECT * FROM pins"
+    " WHERE pins.requestor = r.number AND pins.content = c.id LIMIT 1) p"
 )
-_HOLDS: Final = (
-    "SELECT n" + _ASKED + " JOIN contents c ON c.cid = asked.cid"
-    " JOIN pins p ON p.requestor = r.number AND p.content = c.id"
-)
+_HOLDS: Final = "SELECT n" + _ASKED
 _STATUS: Final = (
-    f"SELECT n, {status_columns('c.peers')}" + _ASKED + " JOIN contents c ON c.cid = asked.cid"
-    " JOIN pins p ON p.requestor = r.number AND p.content = c.id"
-    " LEFT JOIN work w ON w.content = c.id"
+    f"SELECT n, {status_columns('c.peers')}" + _ASKED + " LEFT JOIN LATERAL"  # noqa: S608 - ours
+    " (SELECT * FROM work WHERE work.content = c.id LIMIT 1) w ON true"
 )
 _RELABEL: Final = (
     "UPDATE pins SET name = %s, folded = %s, origins = %s, meta = %s"
-    " FROM requestors r, contents c WHERE r.requestor = %s AND c.cid = %s"
-    " AND pins.requestor = r.number AND pins.content = c.id RETURNING pins.content"
+    " WHERE requestor = (SELECT number FROM requestors WHERE requestor = %s)"
+    " AND content = (SELECT id FROM contents WHERE cid = %s) RETURNING content"
 )
 _ORIGINS: Final = (
     "SELECT origins FROM pins WHERE content = (SELECT id FROM contents WHERE cid = %s)"
@@ -101,7 +102,8 @@ class PostgresPins:
             values = (*label_columns(label), requestor, str(cid))
             changed = await transaction.ask(_RELABEL, values)
             if changed and label.origins:
-                await transaction.send(TRIGGER, ([changed[0][0]], self._now() // 1000))
+                content = [changed[0][0]]
+                await transaction.send(TRIGGER, (content, self._now() // 1000, content))
                 await transaction.send(NOTIFY)
             return bool(changed)
 
@@ -205,7 +207,7 @@ class PostgresPins:
             ]
             if added:
                 await self._audit.append(transaction, now // 1000, AuditAction.PIN, added)
-                await transaction.send(NOTIFY)
+                await transaction.send(NOTIFY, is_hot=True)
             return pins
 
         pins = await self._database.transact(job)
@@ -234,12 +236,12 @@ class PostgresPins:
         return results
 
     async def _ask_holds(self, pins: Sequence[_PIN]) -> Mapping[_PIN, bool]:
-        rows = await self._database.ask(_HOLDS, _columns(pins))
+        rows = await self._database.ask(_HOLDS, _columns(pins), is_hot=True)
         return {pins[number - 1]: True for (number,) in rows}
 
     async def _ask_statuses(self, pins: Sequence[_PIN]) -> Mapping[_PIN, PinStatus]:
         async def job(transaction: Transaction) -> tuple[list[Row], BackendHealth | None]:
-            rows = await transaction.ask(_STATUS, _columns(pins))
+            rows = await transaction.ask(_STATUS, _columns(pins), is_hot=True)
             return rows, await last_health(transaction)
 
         rows, health = await self._database.read(job)

@@ -5,7 +5,7 @@ nobody holds any more is released in the transaction of its last removal. Knows 
 `contents` and `work`."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from content_gateway.codecs.timestamps import microseconds
 from content_gateway.ledger.additions import Added, Addition, Refusal
@@ -21,19 +21,17 @@ from content_gateway.model.pins import Pin, Removal
 from content_gateway.postgres.transactions import Transaction
 
 _FIND: Final = (
-    "SELECT n, contents.cid, content, created_at"
+    "SELECT n, p.content, p.created_at"
     " FROM unnest(%s::bigint[], %s::text[]) WITH ORDINALITY AS asked(requestor, cid, n)"
-    " JOIN contents USING (cid)"
-    " JOIN pins ON pins.requestor = asked.requestor AND pins.content = contents.id"
+    " CROSS JOIN LATERAL (SELECT id FROM contents WHERE contents.cid = asked.cid LIMIT 1) c"
+    " CROSS JOIN LATERAL (SELECT content, created_at FROM pins"
+    " WHERE pins.requestor = asked.requestor AND pins.content = c.id LIMIT 1) p"
 )
 _KNOWN: Final = "SELECT cid FROM contents WHERE cid = ANY(%s::text[])"
 _LOCK: Final = (
     "SELECT id, state FROM contents WHERE id = ANY(%s::bigint[]) ORDER BY cid FOR NO KEY UPDATE"
 )
-_DELETE: Final = (
-    "DELETE FROM pins USING unnest(%s::bigint[], %s::bigint[]) AS gone(requestor, content)"
-    " WHERE pins.requestor = gone.requestor AND pins.content = gone.content"
-)
+_DELETE: Final = "DELETE FROM pins WHERE requestor = %s AND content = ANY(%s::bigint[])"
 _HELD: Final = (
     "SELECT id FROM unnest(%s::bigint[]) AS left_behind(id)"
     " WHERE EXISTS (SELECT 1 FROM pins WHERE content = id)"
@@ -75,7 +73,7 @@ async def remove_all(
     await lock_requestors(transaction, (numbers[each.requestor] for each in removals))
     asked = ([numbers[each.requestor] for each in removals], [each.cid for each in removals])
     found: dict[int, tuple[int, int]] = {}  # by place: the requestor's number and the content
-    for place, _, content, created_at in await transaction.ask(_FIND, asked):
+    for place, content, created_at in await transaction.ask(_FIND, asked, is_hot=True):
         removal = removals[place - 1]
         if removal.created_at is None or removal.created_at == created_at:
             found[place - 1] = (numbers[removal.requestor], content)
@@ -135,14 +133,14 @@ async def _delete(
     """Delete *pins*, by requestor and content; the contents that nobody holds any more."""
     contents = sorted({content for _, content in pins})
     await transaction.ask(_LOCK, (contents,))
-    columns: list[list[Any]] = [[number for number, _ in pins], [content for _, content in pins]]
-    await transaction.send(_DELETE, columns)
-    fewer: dict[int, tuple[int, int | None]] = {}
     holders: dict[int, list[int]] = {}
+    theirs: dict[int, list[int]] = {}
     for number, content in pins:
-        fewer[number] = (fewer.get(number, (0, None))[0] - 1, None)
         holders.setdefault(content, []).append(number)
-    await store_counts(transaction, fewer)
+        theirs.setdefault(number, []).append(content)
+    for number, gone in theirs.items():
+        await transaction.send(_DELETE, (number, gone), is_hot=True)
+    await store_counts(transaction, {one: (-len(gone), None) for one, gone in theirs.items()})
     return await _release(transaction, at, grace, holders)
 
 

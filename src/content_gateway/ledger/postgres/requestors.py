@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from content_gateway.postgres.transactions import Database, Transaction
+from content_gateway.postgres.transactions import Database, Row, Transaction
 
 _MOST_KNOWN: Final = 200_000
 _MAX_HOLDERS: Final = 4  # compared at most, to bound the cost of a content that many hold
@@ -18,26 +18,26 @@ _CREATE: Final = (
     ' WHERE NOT EXISTS (SELECT 1 FROM requestors WHERE requestor = name) ORDER BY name COLLATE "C"'
     " ON CONFLICT (requestor) DO NOTHING"
 )
-_LOCK: Final = (
+LOCK: Final = (
     "SELECT number, pins, last_at FROM requestors WHERE number = ANY(%s::bigint[])"
     " ORDER BY number FOR NO KEY UPDATE"
 )
 _STORE: Final = (
     "UPDATE requestors SET pins = pins + more, last_at = coalesce(newest, last_at)"
     " FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[]) AS new(one, more, newest)"
-    " WHERE number = one"
+    " WHERE number = one AND number = ANY(%s::bigint[])"
 )
-_LINES: Final = (
-    "SELECT w.content, w.turn_of, r.number,"  # noqa: S608 - constants
-    " (SELECT count(*) FROM (SELECT 1 FROM work o WHERE"
+_ASSIGN: Final = (
+    "UPDATE work SET turn_of = shortest.number FROM"  # noqa: S608 - constants
+    " (SELECT DISTINCT ON (w.content) w.content, r.number FROM work w CROSS JOIN LATERAL"
+    " (SELECT requestor AS number FROM pins WHERE pins.content = w.content"
+    f" LIMIT {_MAX_HOLDERS}) r"
+    " CROSS JOIN LATERAL (SELECT count(*) AS length FROM (SELECT 1 FROM work o WHERE"
     " o.queue = w.queue AND o.turn_of = r.number AND o.lease_owner IS NULL"
-    f" AND o.due_at <= w.due_at AND o.content <> w.content LIMIT {_MAX_COUNTED}) line)"
-    " FROM work w CROSS JOIN LATERAL (SELECT requestor AS number FROM pins"
-    f" WHERE pins.content = w.content LIMIT {_MAX_HOLDERS}) r WHERE w.content = ANY(%s::bigint[])"
-)
-_TURN: Final = (
-    "UPDATE work SET turn_of = turn FROM unnest(%s::bigint[], %s::bigint[]) AS new(one, turn)"
-    " WHERE content = one"
+    f" AND o.due_at <= w.due_at AND o.content <> w.content LIMIT {_MAX_COUNTED}) before) line"
+    " WHERE w.content = ANY(%s::bigint[])"
+    " ORDER BY w.content, line.length, r.number <> w.turn_of) shortest"
+    " WHERE work.content = shortest.content AND work.turn_of <> shortest.number"
 )
 
 
@@ -92,7 +92,11 @@ async def lock_requestors(
     transaction: Transaction, numbers: Iterable[int]
 ) -> Mapping[int, Counted]:
     """Lock these requestors, in the one order, until the transaction ends."""
-    rows = await transaction.ask(_LOCK, (sorted(set(numbers)),))
+    return counted_of(await transaction.ask(LOCK, (sorted(set(numbers)),)))
+
+
+def counted_of(rows: Iterable[Row]) -> Mapping[int, Counted]:
+    """The requestors that the rows of LOCK are about, by number."""
     return {number: Counted(pins, last_at) for number, pins, last_at in rows}
 
 
@@ -102,20 +106,12 @@ async def store_counts(
     """Count so many more pins of each number, and when its newest was made, if any was."""
     numbers = sorted(changes)
     more, newest = zip(*(changes[number] for number in numbers), strict=True)
-    await transaction.send(_STORE, (numbers, list(more), list(newest)))
+    values = (numbers, list(more), list(newest), numbers)
+    await transaction.send(_STORE, values, is_hot=True)
 
 
 async def assign_to_shortest_queue(transaction: Transaction, contents: Iterable[int]) -> None:
     """Let each of *contents* that waits wait in the line of the holder who has the fewest before
     it, so that it is served as early as any of its holders allows. Their rows are locked."""
-    wanted = sorted(set(contents))
-    if not wanted:
-        return
-    lines: dict[int, list[tuple[int, bool, int]]] = {}
-    present = {}
-    for content, turn_of, number, length in await transaction.ask(_LINES, (wanted,)):
-        present[content] = turn_of
-        lines.setdefault(content, []).append((length, number != turn_of, number))
-    moved = {one: min(line)[2] for one, line in lines.items() if min(line)[2] != present[one]}
-    if moved:
-        await transaction.send(_TURN, (list(moved), list(moved.values())))
+    if wanted := sorted(set(contents)):
+        await transaction.send(_ASSIGN, (wanted,))
