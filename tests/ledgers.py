@@ -1,7 +1,9 @@
 """A ledger for tests: in a file of its own, on a clock that they move, about contents by number."""
 
 from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -11,7 +13,8 @@ from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.ledger.sqlite.pins import SqlitePins
 from content_gateway.model.cid import RAW, Cid
 from content_gateway.model.content_state import LeaseQuota, Outcome, WorkItem
-from content_gateway.model.pins import NO_LABEL, Page, PinStatus
+from content_gateway.model.pins import NO_LABEL, Page, PinStatus, Removal
+from content_gateway.wiring.ledgers import Pins, Work
 
 GRACE = 60.0
 LEASE = 30.0
@@ -48,13 +51,34 @@ def as_it_is(page: Page) -> Page:
     return page
 
 
+class Held(Pins, Protocol):
+    """The requestors' pins, as tests ask for them."""
+
+    async def holds(self, requestor: str, cid: Cid) -> bool:
+        """Whether *requestor* holds *cid*."""
+
+    async def remove(
+        self,
+        requestor: str,
+        cid: Cid,
+        created_at: datetime | None = None,
+        *,
+        by_operator: bool = False,
+    ) -> Removal | None:
+        """As `PinLedger.remove`."""
+
+
 class World:
     """A ledger, the queue of its work, and the clock of both."""
 
-    def __init__(self, database: LedgerDatabase, clock: Clock, grace: float = GRACE) -> None:
-        self.database, self.clock = database, clock
-        self.ledger = SqlitePins(database, grace=grace, clock=clock)
-        self.contents = SqliteWorkQueue(database, grace=grace, clock=clock)
+    def __init__(self, pins: Held, work: Work, clock: Clock) -> None:
+        self.ledger, self.contents, self.clock = pins, work, clock
+
+    @classmethod
+    def of(cls, database: LedgerDatabase, clock: Clock, grace: float = GRACE) -> "World":
+        """That of a SQLite file."""
+        pins = SqlitePins(database, grace=grace, clock=clock)
+        return cls(pins, SqliteWorkQueue(database, grace=grace, clock=clock), clock)
 
     async def promise(self, *numbers: int, who: str = "anna") -> None:
         """Let *who* pin these contents, one after the other."""
@@ -66,13 +90,6 @@ class World:
         found = await self.ledger.status("anna", cid(number))
         assert found is not None
         return found
-
-    def states(self) -> dict[int, str]:
-        """The state of each content, by its number."""
-        found = self.database.read(
-            lambda c: c.execute("SELECT cid, state FROM contents").fetchall()
-        )
-        return {int.from_bytes(Cid.parse(text).digest, "big"): state for text, state in found}
 
     async def lease(
         self, owner: str = "a", first_tries: int = 100, retries: int = 100
@@ -109,4 +126,4 @@ def contents(database: LedgerDatabase, clock: Clock) -> SqliteWorkQueue:
 
 @pytest.fixture
 def world(database: LedgerDatabase, clock: Clock) -> World:
-    return World(database, clock)
+    return World.of(database, clock)

@@ -1,5 +1,5 @@
-"""The work queue in SQLite: a lease is held by one worker at a time, and only its holder records
-outcomes."""
+"""The work queue, over every adapter: a lease is held by one worker at a time, and only its
+holder records outcomes."""
 
 import asyncio
 import sqlite3
@@ -170,7 +170,7 @@ async def test_whether_somebody_holds_it_is_counted_again(world: World) -> None:
 
 
 async def test_a_content_is_forgotten_only_when_it_is_gone(
-    world: World, database: LedgerDatabase
+    world: World,
 ) -> None:
     """Its number is never given to another one."""
     await world.promise(1)
@@ -355,7 +355,7 @@ async def test_reading_uses_an_index(tmp_path: Path, what: str, wanted: str, unw
     async with LedgerDatabase(path) as database:
         statements: list[str] = []
         values: dict[str, object] = {}
-        world = World(database, Clock(), grace=0.0)
+        world = World.of(database, Clock(), grace=0.0)
         contents, ledger = world.contents, world.ledger
         await world.promise(1)
         await database.write(lambda c: c.set_trace_callback(statements.append))
@@ -374,7 +374,7 @@ async def test_reading_uses_an_index(tmp_path: Path, what: str, wanted: str, unw
                 (item,) = await contents.lease("a", 1.0, quota(5))
                 await world.record(AGAIN, item)
             case "holds":
-                ledger.holds("anna", cid(1))
+                await ledger.holds("anna", cid(1))
             case "status":
                 await ledger.status("anna", cid(1))
             case "remove":

@@ -1,4 +1,5 @@
-"""The pins of requestors in SQLite: added, described, replaced, removed, found and paged."""
+"""The pins of requestors, over every adapter: added, described, replaced, removed, found and
+paged."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,11 +12,8 @@ from content_gateway.api_keys import IssuedKeys
 from content_gateway.errors import KeyRefused
 from content_gateway.ledger.additions import next_moment
 from content_gateway.ledger.sqlite.additions import MAX_ROWS
-from content_gateway.ledger.sqlite.api_keys import SqliteKeys
-from content_gateway.ledger.sqlite.contents import SqliteWorkQueue
-from content_gateway.ledger.sqlite.database import LedgerDatabase
-from content_gateway.ledger.sqlite.pins import SqlitePins
 from content_gateway.model.backlog import PENDING
+from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import (
     BackendStatus,
     ContentState,
@@ -24,23 +22,31 @@ from content_gateway.model.content_state import (
     TrackerStatus,
 )
 from content_gateway.model.pins import NO_LABEL, Label, Match, Page, Pin, Removal, Search
-from tests.ledgers import GRACE, Clock, World, as_it_is, cid, quota
+from content_gateway.wiring.ledgers import Work
+from tests.ledger.stands import Opened, Stand
+from tests.ledgers import GRACE, Clock, Held, World, as_it_is, cid, quota
 
 SECOND = 1_000_000
 
 
-async def add(ledger: SqlitePins, number: int, who: str = "anna", label: Label = NO_LABEL) -> Pin:
+async def add(ledger: Held, number: int, who: str = "anna", label: Label = NO_LABEL) -> Pin:
     pin = await ledger.add(who, cid(number), str(cid(number)), label)
     assert pin is not None
     return pin
 
 
-async def listed(ledger: SqlitePins, who: str = "anna", search: Search | None = None) -> list[Pin]:
+async def listed(ledger: Held, who: str = "anna", search: Search | None = None) -> list[Pin]:
     page = await ledger.search(who, search or Search(limit=1000), as_it_is)
     return [status.pin for status in page.pins]
 
 
-async def seen(contents: SqliteWorkQueue, event: Event, again_in: float | None = None) -> None:
+async def states(stand: Stand) -> dict[int, str]:
+    """The state of each content, by its number."""
+    found = await stand.run("SELECT cid, state FROM contents")
+    return {int.from_bytes(Cid.parse(text).digest, "big"): state for text, state in found}
+
+
+async def seen(contents: Work, event: Event, again_in: float | None = None) -> None:
     """All that is due has come to *event*."""
     items = await contents.lease("test", 30.0, quota(1000))
     await contents.record_outcomes("test", [(item, Outcome(event, again_in)) for item in items])
@@ -49,21 +55,21 @@ async def seen(contents: SqliteWorkQueue, event: Event, again_in: float | None =
 # Adding.
 
 
-async def test_a_pin_is_added_once(ledger: SqlitePins) -> None:
+async def test_a_pin_is_added_once(ledger: Held) -> None:
     """The second request changes nothing, whatever it says of the pin."""
     first = await add(ledger, 1, label=Label("one"))
     assert await ledger.add("anna", cid(1), "other spelling", Label("two")) is None
     assert await listed(ledger) == [first]
 
 
-async def test_requestors_do_not_see_each_other(ledger: SqlitePins) -> None:
+async def test_requestors_do_not_see_each_other(ledger: Held) -> None:
     """Two hold one content, each with a pin, a spelling and a label of its own."""
     a = await ledger.add("anna", cid(1), "uABC", Label("hers"))
     b = await ledger.add("ben", cid(1), str(cid(1)), Label("his", ("/dnsaddr/x",), {"k": "v"}))
     assert (await listed(ledger, "anna"), await listed(ledger, "ben")) == ([a], [b])
-    assert ledger.holds("anna", cid(1))
-    assert not ledger.holds("cleo", cid(1))
-    assert not ledger.holds("anna", cid(2))
+    assert await ledger.holds("anna", cid(1))
+    assert not await ledger.holds("cleo", cid(1))
+    assert not await ledger.holds("anna", cid(2))
 
 
 async def test_a_burst_of_one_request_adds_one_pin(world: World) -> None:
@@ -77,7 +83,7 @@ async def test_a_burst_of_one_request_adds_one_pin(world: World) -> None:
     assert sorted(await listed(world.ledger), key=str) == sorted(made, key=str)
 
 
-async def test_a_burst_of_many_requestors_keeps_them_apart(ledger: SqlitePins) -> None:
+async def test_a_burst_of_many_requestors_keeps_them_apart(ledger: Held) -> None:
     """Written in one transaction, pins of many requestors and contents are what each asked for."""
     requests = [(f"r{n % 7}", n % 50, Label(f"name {n}", meta={"n": str(n)})) for n in range(350)]
     pins = await asyncio.gather(
@@ -89,14 +95,13 @@ async def test_a_burst_of_many_requestors_keeps_them_apart(ledger: SqlitePins) -
         assert pin in await listed(ledger, who)
 
 
-async def test_repeats_use_up_no_numbers(ledger: SqlitePins, database: LedgerDatabase) -> None:
+async def test_repeats_use_up_no_numbers(ledger: Held, stand: Stand) -> None:
     """A resync keeps a bit for each number that a content has had, so they stay close together."""
     await asyncio.gather(*(add(ledger, number) for number in range(100)))
     requests = [*range(100), 100, *range(100), 101]
     again = (ledger.add("ben", cid(n), str(cid(n)), NO_LABEL) for n in requests * 5)
     assert sum(pin is not None for pin in await asyncio.gather(*again)) == 102
-    found = database.read(lambda connection: connection.execute("SELECT max(id) FROM contents"))
-    (most,) = found.fetchone()
+    ((most,),) = await stand.run("SELECT max(id) FROM contents")
     assert most <= 102 + MAX_ROWS
 
 
@@ -137,7 +142,7 @@ def test_moments_only_grow() -> None:
     assert sum(moment % 1000 == 0 for moment in moments) > 1000
 
 
-async def test_a_burst_gives_every_pin_its_own_moment(ledger: SqlitePins, clock: Clock) -> None:
+async def test_a_burst_gives_every_pin_its_own_moment(ledger: Held, clock: Clock) -> None:
     """Three thousand pins at one time of the clock have three thousand values of created_at, within
     a second."""
     await asyncio.gather(*(add(ledger, number) for number in range(3000)))
@@ -160,7 +165,7 @@ async def test_a_clock_that_goes_back_does_not_hide_a_new_pin(world: World) -> N
 # Describing and replacing.
 
 
-async def test_a_label_is_replaced_as_a_whole(ledger: SqlitePins) -> None:
+async def test_a_label_is_replaced_as_a_whole(ledger: Held) -> None:
     """What the new one does not say is gone; another requestor's is not touched."""
     await add(ledger, 1, label=Label("one", ("/x",), {"a": "b"}))
     await add(ledger, 1, "ben", Label("his"))
@@ -173,10 +178,10 @@ async def test_a_label_is_replaced_as_a_whole(ledger: SqlitePins) -> None:
     assert not await ledger.relabel("cleo", cid(1), Label("three"))
 
 
-async def test_a_revoked_key_adds_nothing(ledger: SqlitePins, database: LedgerDatabase) -> None:
+async def test_a_revoked_key_adds_nothing(ledger: Held, opened: Opened) -> None:
     """What was under way when it was revoked is refused by the ledger, a replacement too, and then
     the old pin stays; what others add in the same moment is kept."""
-    keys = IssuedKeys(SqliteKeys(database))
+    keys = IssuedKeys(opened.keys)
     _, record = await keys.create("team", ["pin"], None) or pytest.fail("it is there")
     old = await add(ledger, 1, record.id)
     assert await keys.revoke(record.id)
@@ -190,20 +195,20 @@ async def test_a_revoked_key_adds_nothing(ledger: SqlitePins, database: LedgerDa
     assert await listed(ledger, record.id) == [old]
 
 
-async def replaced(ledger: SqlitePins, old: Pin, number: int) -> Pin | None:
+async def replaced(ledger: Held, old: Pin, number: int) -> Pin | None:
     return await ledger.replace("anna", old, cid(number), str(cid(number)), Label("new"))
 
 
-async def test_a_pin_is_replaced_by_another_content(world: World) -> None:
+async def test_a_pin_is_replaced_by_another_content(world: World, stand: Stand) -> None:
     """The old content leaves, the new one is queued, and the new pin is the newest."""
     old, other = await add(world.ledger, 1), await add(world.ledger, 2)
     new = await replaced(world.ledger, old, 3)
     assert new is not None
     assert await listed(world.ledger) == [new, other]
-    assert world.states() == {1: "unpinning", 2: "queued", 3: "queued"}
+    assert await states(stand) == {1: "unpinning", 2: "queued", 3: "queued"}
 
 
-async def test_a_pin_is_replaced_by_the_same_content(world: World) -> None:
+async def test_a_pin_is_replaced_by_the_same_content(world: World, stand: Stand) -> None:
     """It is a new pin, with a moment of its own even if no time has passed; the content stays."""
     old = await add(world.ledger, 1)
     await seen(world.contents, Event.SEEN_PINNED)
@@ -211,10 +216,10 @@ async def test_a_pin_is_replaced_by_the_same_content(world: World) -> None:
     assert new is not None
     assert new.created_at > old.created_at
     assert await listed(world.ledger) == [new]
-    assert world.states() == {1: "pinned"}
+    assert await states(stand) == {1: "pinned"}
 
 
-async def test_a_pin_takes_the_place_of_two(world: World) -> None:
+async def test_a_pin_takes_the_place_of_two(world: World, stand: Stand) -> None:
     """Where the new content was held as well, by another pin, one pin is left, the newest."""
     old, other, third = (
         await add(world.ledger, 1),
@@ -225,36 +230,36 @@ async def test_a_pin_takes_the_place_of_two(world: World) -> None:
     assert new is not None
     assert new.created_at > third.created_at > other.created_at
     assert await listed(world.ledger) == [new, third]
-    assert world.states() == {1: "unpinning", 2: "queued", 3: "queued"}
+    assert await states(stand) == {1: "unpinning", 2: "queued", 3: "queued"}
 
 
-async def test_a_replaced_content_stays_for_others(world: World) -> None:
+async def test_a_replaced_content_stays_for_others(world: World, stand: Stand) -> None:
     old = await add(world.ledger, 1)
     await add(world.ledger, 1, "ben")
     assert await replaced(world.ledger, old, 2)
-    assert world.states() == {1: "queued", 2: "queued"}
+    assert await states(stand) == {1: "queued", 2: "queued"}
 
 
-async def test_a_replacement_brings_back_what_was_unpinning(world: World) -> None:
+async def test_a_replacement_brings_back_what_was_unpinning(world: World, stand: Stand) -> None:
     old = await add(world.ledger, 1)
     await add(world.ledger, 2)
     await world.ledger.remove("anna", cid(2))
-    assert world.states() == {1: "queued", 2: "unpinning"}
+    assert await states(stand) == {1: "queued", 2: "unpinning"}
     assert await replaced(world.ledger, old, 2)
-    assert world.states() == {1: "unpinning", 2: "queued"}
+    assert await states(stand) == {1: "unpinning", 2: "queued"}
 
 
-async def test_what_is_gone_is_not_replaced(world: World) -> None:
+async def test_what_is_gone_is_not_replaced(world: World, stand: Stand) -> None:
     """Nothing changes, and a pin of somebody else is not found."""
     old = await add(world.ledger, 1)
     assert await world.ledger.replace("ben", old, cid(3), "x", NO_LABEL) is None
     await world.ledger.remove("anna", cid(1))
     assert await replaced(world.ledger, old, 3) is None
     assert await listed(world.ledger) == []
-    assert world.states() == {1: "unpinning"}
+    assert await states(stand) == {1: "unpinning"}
 
 
-async def test_one_of_two_replacements_wins(ledger: SqlitePins) -> None:
+async def test_one_of_two_replacements_wins(ledger: Held) -> None:
     old = await add(ledger, 1)
     first, second = await asyncio.gather(replaced(ledger, old, 2), replaced(ledger, old, 3))
     assert first is not None
@@ -265,15 +270,15 @@ async def test_one_of_two_replacements_wins(ledger: SqlitePins) -> None:
 # Removing.
 
 
-async def test_the_last_removal_releases_the_content(world: World) -> None:
+async def test_the_last_removal_releases_the_content(world: World, stand: Stand) -> None:
     """Until then it stays; a second removal finds nothing."""
     await add(world.ledger, 1)
     await add(world.ledger, 1, "ben")
     assert await world.ledger.remove("anna", cid(1)) is Removal.STILL_HELD
     assert await world.ledger.remove("anna", cid(1)) is None
-    assert world.states() == {1: "queued"}
+    assert await states(stand) == {1: "queued"}
     assert await world.ledger.remove("ben", cid(1)) is Removal.RELEASED
-    assert world.states() == {1: "unpinning"}
+    assert await states(stand) == {1: "unpinning"}
     assert await world.ledger.status("ben", cid(1)) is None
 
 
@@ -334,7 +339,7 @@ async def test_a_pinned_content_is_not_asked_for_again(world: World) -> None:
 
 
 @pytest.fixture
-async def library(ledger: SqlitePins, clock: Clock) -> list[Pin]:
+async def library(ledger: Held, clock: Clock) -> list[Pin]:
     """Six pins, a minute apart, the oldest first."""
     labels = [
         Label("Straße", meta={"app": "x", "env": "prod"}),
@@ -378,7 +383,7 @@ SEARCHES = [
 
 @pytest.mark.parametrize(("search", "wanted"), SEARCHES)
 async def test_a_search_finds_what_passes_every_filter(
-    ledger: SqlitePins, library: list[Pin], search: Search, wanted: list[int]
+    ledger: Held, library: list[Pin], search: Search, wanted: list[int]
 ) -> None:
     """And nobody else's; newest first, and all are counted."""
     page = await ledger.search("anna", search, as_it_is)
@@ -386,7 +391,7 @@ async def test_a_search_finds_what_passes_every_filter(
     assert (page.count, page.more) == (len(wanted), False)
 
 
-async def test_moments_are_exclusive(ledger: SqlitePins, library: list[Pin]) -> None:
+async def test_moments_are_exclusive(ledger: Held, library: list[Pin]) -> None:
     """Before and after a pin's creation, to the microsecond."""
     tick = timedelta(microseconds=1)
     at = library[3].created_at
@@ -401,7 +406,7 @@ async def test_moments_are_exclusive(ledger: SqlitePins, library: list[Pin]) -> 
     "search", [Search(), Search(meta={"app": "x"}), Search(cids=(cid(1), cid(5)))]
 )
 async def test_pages_make_up_the_whole(
-    ledger: SqlitePins, library: list[Pin], limit: int, search: Search
+    ledger: Held, library: list[Pin], limit: int, search: Search
 ) -> None:
     """Each pin is on one page, all pages count all, and the last says that it is the last."""
     whole = await listed(ledger, search=search)
@@ -417,7 +422,7 @@ async def test_pages_make_up_the_whole(
     assert found == whole
 
 
-async def test_pages_stand_still_while_pins_come_and_go(ledger: SqlitePins, clock: Clock) -> None:
+async def test_pages_stand_still_while_pins_come_and_go(ledger: Held, clock: Clock) -> None:
     """What was there all the time is seen once, whatever is added and removed between pages."""
     pins = [await add(ledger, number) for number in range(100)]
     found: list[Pin] = []
@@ -464,7 +469,7 @@ async def test_a_new_origin_is_tried_at_once(world: World) -> None:
     assert await world.lease()
 
 
-async def test_origins_are_those_of_the_newest_pins(ledger: SqlitePins, clock: Clock) -> None:
+async def test_origins_are_those_of_the_newest_pins(ledger: Held, clock: Clock) -> None:
     """One list for each of the twenty newest pins of that content."""
     for number in range(30):
         clock.now += 1
@@ -477,7 +482,7 @@ async def test_origins_are_those_of_the_newest_pins(ledger: SqlitePins, clock: C
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
 async def test_writes_of_one_moment_take_effect_in_their_order(
-    world: World, order: tuple[int, ...]
+    world: World, stand: Stand, order: tuple[int, ...]
 ) -> None:
     """Add, remove and add again, queued together: the last one counts."""
     requests: list[Callable[[], Awaitable[object]]] = [
@@ -487,5 +492,5 @@ async def test_writes_of_one_moment_take_effect_in_their_order(
     ]
     await asyncio.gather(*(requests[number]() for number in order))
     is_held = order.index(1) != 2
-    assert world.ledger.holds("anna", cid(1)) == is_held
-    assert world.states() == {1: "queued" if is_held else "unpinning"}
+    assert await world.ledger.holds("anna", cid(1)) == is_held
+    assert await states(stand) == {1: "queued" if is_held else "unpinning"}

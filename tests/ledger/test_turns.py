@@ -16,7 +16,7 @@ from content_gateway.model.content_state import (
     fair_share,
     shared_by_all,
 )
-from tests.ledgers import LEASE, World, cid, numbers, quota
+from tests.ledgers import LEASE, Clock, World, cid, numbers, quota
 
 AGAIN = Outcome(Event.SEEN_PINNING, 5.0, attempted=True)
 
@@ -30,13 +30,16 @@ async def lease(world: World, number: int, held: Sequence[WorkItem] = ()) -> lis
 
 
 async def test_a_newcomer_is_next(world: World) -> None:
-    """One content of ben waits behind one of anna's, not behind all hundred."""
+    """One content of ben waits behind one of anna's at most, not behind all hundred."""
     await world.promise(*range(100))
-    for expected in (0, 1, 500, 2):
-        if expected == 1:
+    served = []
+    for turn in range(4):
+        if turn == 1:
             await world.promise(500, who="ben")
         world.clock.now += 0.001
-        assert numbers(await world.lease(first_tries=1, retries=0)) == [expected]
+        served += numbers(await world.lease(first_tries=1, retries=0))
+    assert [number for number in served if number != 500] == [0, 1, 2]
+    assert 500 in served[1:3]
 
 
 async def test_all_have_the_same_number_of_turns(world: World) -> None:
@@ -150,10 +153,11 @@ async def test_releasing_and_pinning_again_gains_no_turns(world: World) -> None:
 
 
 async def test_queues_that_turn_out_to_be_empty_are_passed_over(
-    world: World, database: LedgerDatabase
+    database: LedgerDatabase, clock: Clock
 ) -> None:
     """The queues of a thousand requestors whose contents are pinned do not hide the one that waits,
     and their rows are deleted on the way."""
+    world = World.of(database, clock)
     for number in range(1_000):
         await world.promise(number, who=f"who {number}")
     while items := await world.contents.lease("a", LEASE, quota(1_000)):
@@ -165,8 +169,9 @@ async def test_queues_that_turn_out_to_be_empty_are_passed_over(
     assert count == (1,)
 
 
-async def test_whatever_waits_stands_in_the_line(world: World, database: LedgerDatabase) -> None:
+async def test_whatever_waits_stands_in_the_line(database: LedgerDatabase, clock: Clock) -> None:
     """After pins, outcomes, releases and removals no content is due before its requestor's turn."""
+    world = World.of(database, clock)
     for number in range(60):
         await world.promise(number % 40, who=f"who {number % 7}")
         if number % 3 == 0:

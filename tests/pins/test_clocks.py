@@ -40,7 +40,7 @@ class SetClock:
 
 @pytest.fixture
 def world(database: LedgerDatabase, clock: Clock) -> World:
-    return World(database, clock)
+    return World.of(database, clock)
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def resyncs(database: LedgerDatabase, clock: Clock) -> SqliteResyncs:
 
 @pytest.fixture
 def world(database: LedgerDatabase, clock: Clock) -> World:
-    return World(database, clock, grace=0.0)
+    return World.of(database, clock, grace=0.0)
 
 
 @pytest.fixture

@@ -135,7 +135,7 @@ async def test_nothing_is_promised_that_is_not_kept(
         is_there = path.exists()
         answers = await add(ledger, *range(10, 20)) + await add(ledger, *range(20, 22))
         with pytest.raises(StorageUnavailable):
-            ledger.holds("anna", cid(1))
+            await ledger.holds("anna", cid(1))
         with pytest.raises(StorageUnavailable):
             await ledger.status("anna", cid(1))
         with pytest.raises(StorageUnavailable):

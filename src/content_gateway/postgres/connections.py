@@ -49,15 +49,21 @@ _FACTS: Final = (
 log = structlog.get_logger(__name__)
 
 
+# Every statement of the service finds its rows by an index. A plan that was made while a table was
+# small, or never analysed, would read all of it for ever after: 43 pins a second instead of 4,000.
+BY_INDEX: Final = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin")
+
+
 @dataclass(frozen=True, slots=True)
 class PoolOptions:
     """*name* is what people call the database; at most *size* connections to *url*, on which a
-    statement may take *seconds*."""
+    statement may take *seconds*. Where it *reads_much* the server chooses how, else by an index."""
 
     url: str
     name: str
     size: int
     seconds: float
+    reads_much: bool = False
 
 
 def conninfo_of(url: str) -> str:
@@ -84,6 +90,7 @@ class Connections:
         self._backoff = 0.0
         self._not_before = 0.0
         self._is_over = False
+        self._is_warned = False
         self.is_pooled = False
 
     async def open(self) -> None:
@@ -235,13 +242,17 @@ class Connections:
                 "the server is a read-only standby; name the primary too, and"
                 " target_session_attrs=read-write"
             )
-        if fsync != "on":
+        if fsync != "on" and not self._is_warned:
+            self._is_warned = True
             log.warning("the server has fsync = off: what is acknowledged may be lost")
         # A pooler makes up the number that it tells its clients (PgBouncer, pooler/objects.c).
         self.is_pooled = pid != connection.pgconn.backend_pid
         connection.prepare_threshold = None if self.is_pooled else _PREPARE_AFTER
         if not self.is_pooled:
             await _set(connection, "statement_timeout", f"{round(self._options.seconds * 1000)}")
+            await _set(connection, "jit", "off")  # compiling takes longer than what we ask
+            for way in () if self._options.reads_much else BY_INDEX:
+                await _set(connection, way, "off")
             # Else locks of a process that hangs would stay.
             await _set(connection, "idle_in_transaction_session_timeout", "30s")
             if commit == "off":

@@ -14,7 +14,7 @@ import psycopg
 
 from content_gateway.concurrency.fair_semaphore import FairSemaphore
 from content_gateway.errors import StorageUnavailable
-from content_gateway.postgres.connections import Connection, Connections, PoolOptions
+from content_gateway.postgres.connections import BY_INDEX, Connection, Connections, PoolOptions
 from content_gateway.postgres.errors import may_succeed_again, refusal
 
 T = TypeVar("T")
@@ -25,23 +25,49 @@ SEARCH_SECONDS: Final = 10.0
 _SEARCHERS: Final = 4
 _WAITING_SEARCHES: Final = 64
 _TRIES: Final = 5
+# Behind a pooler each transaction says what the session says elsewhere.
+_SETTINGS: Final[LiteralString] = (
+    "SELECT set_config('statement_timeout', %s, true), set_config('synchronous_commit',"
+    " replace(current_setting('synchronous_commit'), 'off', 'on'), true), "
+    + ", ".join(f"set_config('{way}', 'off', true)" for way in BY_INDEX)
+)
+
+
+class LostRace(Exception):
+    """What a job raises whose reads are out of date: it is rolled back, and runs again."""
 
 
 class Transaction:
-    """An open transaction; it is committed at the end of the job that it was given to."""
+    """An open transaction; it is committed at the end of the job that it was given to.
+
+    A statement that *is_hot* is planned once for each connection, whatever its values are: it must
+    find its rows by the same indexes whatever is in the tables. Others are planned each time."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def ask(self, statement: LiteralString, values: Values = ()) -> list[Row]:
+    async def ask(
+        self, statement: LiteralString, values: Values = (), *, is_hot: bool = False
+    ) -> list[Row]:
         """The rows that *statement* returns."""
         cursor = self._connection.cursor(binary=True)
-        await cursor.execute(statement, values)
+        await cursor.execute(statement, values, prepare=None if is_hot else False)
         return await cursor.fetchall()
 
-    async def send(self, statement: LiteralString, values: Values = ()) -> None:
+    async def ask_all(self, *questions: tuple[LiteralString, Values]) -> list[list[Row]]:
+        """The rows of several statements that are hot, one after the other in one round trip."""
+        cursors = []
+        for statement, values in questions:
+            cursor = self._connection.cursor(binary=True)
+            await cursor.execute(statement, values)
+            cursors.append(cursor)
+        return [await cursor.fetchall() for cursor in cursors]
+
+    async def send(
+        self, statement: LiteralString, values: Values = (), *, is_hot: bool = False
+    ) -> None:
         """Have *statement* run, whose rows nobody wants, behind all before it."""
-        await self._connection.execute(statement, values)
+        await self._connection.execute(statement, values, prepare=None if is_hot else False)
 
 
 Job = Callable[[Transaction], Awaitable[T]]
@@ -56,7 +82,7 @@ class Database:
         self.options = options
         self.connections = Connections(options)
         self._searches = Connections(
-            PoolOptions(options.url, options.name, _SEARCHERS, options.seconds)
+            PoolOptions(options.url, options.name, _SEARCHERS, options.seconds, reads_much=True)
         )
         self._turns = FairSemaphore(
             _SEARCHERS,
@@ -77,9 +103,17 @@ class Database:
         await self._searches.close()
         await self.connections.close()
 
-    async def ask(self, statement: LiteralString, values: Values = ()) -> list[Row]:
+    async def ask(
+        self, statement: LiteralString, values: Values = (), *, is_hot: bool = False
+    ) -> list[Row]:
         """The rows of one *statement* that reads; raises StorageUnavailable."""
-        return await self._shielded(self._ask(statement, values))
+        return await self.read(
+            lambda transaction: transaction.ask(statement, values, is_hot=is_hot)
+        )
+
+    async def read(self, job: Job[T]) -> T:
+        """What *job* reads, each statement what was committed before it; StorageUnavailable."""
+        return await self._shielded(self._read(job))
 
     async def transact(self, job: Job[T]) -> T:
         """What *job* returns, once its changes are committed.
@@ -121,16 +155,15 @@ class Database:
         if not task.cancelled():
             task.exception()  # retrieved, so that asyncio does not report it if nobody waits
 
-    async def _ask(self, statement: LiteralString, values: Values) -> list[Row]:
+    async def _read(self, job: Job[T]) -> T:
         try:
-            async with self.connections.one("read") as connection:
-                if self.connections.is_pooled:
-                    async with connection.pipeline():
-                        await self._begin(connection)
-                        rows = await Transaction(connection).ask(statement, values)
-                        await connection.execute("COMMIT")
-                    return rows
-                return await Transaction(connection).ask(statement, values)
+            async with self.connections.one("read") as connection, connection.pipeline():
+                if not self.connections.is_pooled:
+                    return await job(Transaction(connection))
+                await self._begin(connection)
+                result = await job(Transaction(connection))
+                await connection.execute("COMMIT")
+                return result
         except psycopg.Error as wrong:
             raise refusal(wrong, self.options.name, "read") from wrong
 
@@ -140,6 +173,9 @@ class Database:
                 async with AsyncExitStack() as stack:
                     connection = await stack.enter_async_context(self.connections.one("written"))
                     return await self._committed(connection, job)
+            except LostRace as lost:
+                if number == _TRIES - 1:
+                    raise StorageUnavailable(f"The {self.options.name} is too busy.") from lost
             except psycopg.Error as wrong:
                 if not may_succeed_again(wrong) or number == _TRIES - 1:
                     raise refusal(wrong, self.options.name, "written") from wrong
@@ -161,12 +197,7 @@ class Database:
     async def _begin(self, connection: Connection) -> None:
         await connection.execute("BEGIN")
         if self.connections.is_pooled:
-            await connection.execute(
-                "SELECT set_config('statement_timeout', %s, true),"
-                " set_config('synchronous_commit',"
-                " replace(current_setting('synchronous_commit'), 'off', 'on'), true)",
-                (f"{round(self.options.seconds * 1000)}",),
-            )
+            await connection.execute(_SETTINGS, (f"{round(self.options.seconds * 1000)}",))
 
     async def _search(self, job: Job[T], seconds: float) -> T:
         try:

@@ -3,7 +3,7 @@
 A ledger is every store that is in one database. Knows which one `database.url` names; what is in
 it, and how, is left to the adapters in ledger/."""
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Protocol
@@ -123,6 +123,11 @@ class Ledger(Protocol):
     @property
     def writes(self) -> Writes:
         """The group commits."""
+
+    def listen(self, heard: Callable[[], None]) -> None:
+        """Have *heard* called when another process has made something due, where that can be heard.
+
+        A hint: whoever waits for work polls as well."""
 
     def last_known(self) -> AbstractAsyncContextManager[LastKnownAnswers]:
         """The last known answers, to be opened before the first is asked for."""

@@ -3,7 +3,9 @@
 Knows which stores there are; each knows its tables. One machine has the file, and several of its
 processes may have it open. Which ledger a service has is decided in wiring/."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
@@ -28,12 +30,15 @@ from content_gateway.sqlite.group_commit import GroupWriter
 class SqliteLedger:
     """The ledger in the file at *path*, open between its entrance and its exit."""
 
-    def __init__(self, path: Path, options: LedgerOptions) -> None:
+    def __init__(
+        self, path: Path, options: LedgerOptions, clock: Callable[[], float] = time.time
+    ) -> None:
         self.database = LedgerDatabase(path)
         audit = self._audit = AuditLog(options.audit_entries)
-        self.pins = SqlitePins(self.database, grace=options.grace, audit=audit)
-        self.work = SqliteWorkQueue(self.database, grace=options.grace)
-        self.resyncs = SqliteResyncs(self.database)
+        self._today = lambda: datetime.fromtimestamp(clock(), UTC)
+        self.pins = SqlitePins(self.database, grace=options.grace, audit=audit, clock=clock)
+        self.work = SqliteWorkQueue(self.database, grace=options.grace, clock=clock)
+        self.resyncs = SqliteResyncs(self.database, clock=clock)
         self.health = SqliteBackendHealth(self.database)
         self.keys = SqliteKeys(self.database, audit)
 
@@ -45,13 +50,16 @@ class SqliteLedger:
     async def __aexit__(self, *exc_info: object) -> None:
         await self.database.__aexit__(*exc_info)
 
+    def listen(self, heard: Callable[[], None]) -> None:
+        """Nothing is heard of other processes: the file is polled."""
+
     def last_known(self) -> SqliteLastKnown:
         """The last known answers, to be opened before the first is asked for."""
-        return SqliteLastKnown(self.database)
+        return SqliteLastKnown(self.database, today=self._today)
 
     def key_activity(self) -> SqliteKeyActivity:
         """Who writes down when keys are used, to be opened before the first is."""
-        return SqliteKeyActivity(self.database, self._audit)
+        return SqliteKeyActivity(self.database, self._audit, today=self._today)
 
     @property
     def writes(self) -> GroupWriter:

@@ -61,7 +61,7 @@ class SqlitePins:
         self._audit = audit or AuditLog(0)
         self._clock = clock
 
-    def holds(self, requestor: str, cid: Cid) -> bool:
+    async def holds(self, requestor: str, cid: Cid) -> bool:
         """Whether *requestor* holds *cid*. Readers see only durable transactions."""
         values = (requestor, str(cid))
         return self._database.read(
@@ -81,7 +81,7 @@ class SqlitePins:
         """As `PinLedger.add`."""
         # A repeated pin is found by a read, without a transaction. But while the writer's thread is
         # busy a read would wait for the interpreter lock (GIL), so it is left to the write.
-        if not self._database.is_writing and self.holds(requestor, cid):
+        if not self._database.is_writing and await self.holds(requestor, cid):
             return None
         addition = Addition(requestor, cid, spelling, label, most)
         added = await self._database.write_together(self._add_all, addition, requestor=requestor)

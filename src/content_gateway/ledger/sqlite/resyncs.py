@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from content_gateway.ledger.resync_rows import REPORT, report_columns, report_of
 from content_gateway.ledger.sqlite.database import LedgerDatabase
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import LedgerEntry, ResyncReport
@@ -105,16 +106,11 @@ class SqliteResyncs:
 
     async def report(self, report: ResyncReport) -> None:
         """Store a report; the last hundred are kept."""
-        sample = msgspec.json.encode([str(cid) for cid in report.sample]).decode()
-        values = (
-            *(round(report.started_at * 1000), round(report.ended_at * 1000)),
-            *(report.listed, report.missing, report.unmanaged, sample, report.under_replicated),
-        )
+        values = report_columns(report)
 
         def job(connection: sqlite3.Connection) -> None:
             connection.execute(
-                "INSERT INTO resyncs (started_at, ended_at, listed, missing, unmanaged, sample,"
-                " under_replicated) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                f"INSERT INTO resyncs ({REPORT}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
                 values,
             )
             connection.execute(
@@ -128,18 +124,10 @@ class SqliteResyncs:
         """The last report; None if there is none."""
         row = self._database.read(
             lambda connection: connection.execute(
-                "SELECT started_at, ended_at, listed, missing, unmanaged, sample, under_replicated"
-                " FROM resyncs ORDER BY id DESC LIMIT 1"
+                f"SELECT {REPORT} FROM resyncs ORDER BY id DESC LIMIT 1"  # noqa: S608 - constant
             ).fetchone()
         )
-        if row is None:
-            return None
-        started_at, ended_at, listed, missing, unmanaged, sample, under_replicated = row
-        cids = tuple(Cid.parse(text) for text in msgspec.json.decode(sample, type=list[str]))
-        return ResyncReport(
-            *(started_at / 1000, ended_at / 1000, listed, missing, unmanaged, cids),
-            under_replicated=under_replicated,
-        )
+        return None if row is None else report_of(row)
 
     async def _changes(self, statement: str, values: Mapping[str, object]) -> bool:
         def job(connection: sqlite3.Connection) -> bool:

@@ -1,0 +1,1 @@
+"""The ledger in PostgreSQL, for many machines: its stores, and the numbered migrations."""

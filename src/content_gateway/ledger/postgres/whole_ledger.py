@@ -1,0 +1,127 @@
+"""What operators ask of a whole ledger in PostgreSQL: reports that read much of it.
+
+Knows the tables `api_keys`, `pins`, `contents` and `work`, and what must always be true of them."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Final
+
+from content_gateway.codecs.timestamps import microseconds
+from content_gateway.ledger.inspection import SAMPLE, Finding, Inspection
+from content_gateway.ledger.pin_rows import status_of
+from content_gateway.ledger.postgres.pin_searches import LISTED, TABLES
+from content_gateway.model.content_state import PIN_STATES
+from content_gateway.model.pins import Holdings, PinStatus
+from content_gateway.postgres.migrations import Migrations
+from content_gateway.postgres.transactions import Database, Transaction
+
+_SECONDS: Final = 120.0
+_INSPECTION_SECONDS: Final = 3_600.0
+_PAGE: Final = 1_000
+# A content's size is what the backend told while it brought it in.
+_HOLDINGS: Final = (
+    "SELECT id, count(*), coalesce(sum(size) FILTER (WHERE is_known), 0)::bigint,"
+    " count(*) FILTER (WHERE NOT is_known) FROM (SELECT k.id, c.size,"
+    " c.state = 'pinned' AND c.size > 0 AS is_known FROM api_keys k"
+    " JOIN requestors r ON r.requestor = k.id JOIN pins p ON p.requestor = r.number"
+    " JOIN contents c ON c.id = p.content) held GROUP BY id"
+)
+_OLDEST: Final = (
+    f"SELECT {LISTED} FROM {TABLES}"  # noqa: S608 - constants
+    " WHERE p.requestor = (SELECT number FROM requestors WHERE requestor = %s)"
+    " AND p.created_at > %s ORDER BY p.created_at LIMIT %s"
+)
+_NEXT: Final = (
+    "SELECT requestor FROM requestors WHERE requestor >= %s AND pins > 0 ORDER BY requestor LIMIT 1"
+)
+_HELD: Final = ", ".join(f"'{state}'" for state in PIN_STATES)
+# What must not be there: in words, and as a query of what it concerns.
+_FACTS: Final = (
+    (
+        "pins without their content",
+        "SELECT requestor || ' ' || content FROM pins"
+        " WHERE NOT EXISTS (SELECT 1 FROM contents WHERE id = pins.content)",
+    ),
+    (
+        "contents that should be pinned, and that nobody holds",
+        f"SELECT cid FROM contents WHERE state IN ({_HELD})"  # noqa: S608 - constants
+        " AND NOT EXISTS (SELECT 1 FROM pins WHERE content = contents.id)",
+    ),
+    (
+        "contents that are being unpinned, and that somebody holds",
+        "SELECT cid FROM contents WHERE state = 'unpinning'"
+        " AND EXISTS (SELECT 1 FROM pins WHERE content = contents.id)",
+    ),
+    (
+        "contents that are not pinned, and that nobody reconciles",
+        "SELECT cid FROM contents WHERE state <> 'pinned'"
+        " AND NOT EXISTS (SELECT 1 FROM work WHERE content = contents.id)",
+    ),
+    (
+        "requestors whose pins were counted wrong",
+        "SELECT requestor FROM requestors WHERE pins <>"
+        " (SELECT count(*) FROM pins WHERE pins.requestor = number)",
+    ),
+)
+
+
+async def holdings_by_key(database: Database) -> Mapping[str, Holdings]:
+    """The holdings of each issued key that has pins, by its id; raises StorageUnavailable."""
+
+    async def job(transaction: Transaction) -> dict[str, Holdings]:
+        return {row[0]: Holdings(*row[1:]) for row in await transaction.ask(_HOLDINGS)}
+
+    return await database.search(job, seconds=_SECONDS)
+
+
+async def requestor_from(database: Database, least: str) -> str | None:
+    """The first requestor with pins in the order of their ids, *least* or behind it; None at the
+    end. Raises StorageUnavailable."""
+    # Ids end where a NUL would follow, which this database has in no text.
+    bare = least.rstrip("\0")
+    rows = await database.ask(_NEXT, (bare,))
+    if rows and bare != least and rows[0][0] == bare:
+        rows = await database.ask(_NEXT.replace(">=", ">"), (bare,))
+    return str(rows[0][0]) if rows else None
+
+
+async def oldest_first(database: Database, requestor: str) -> AsyncIterator[Sequence[PinStatus]]:
+    """All pins of *requestor*, in pages, each of them one moment of the ledger.
+
+    Raises StorageUnavailable."""
+    last = -1
+    while True:
+        values = (requestor, last, _PAGE)
+
+        async def job(
+            transaction: Transaction, values: tuple[str, int, int] = values
+        ) -> Sequence[PinStatus]:
+            return [status_of(row) for row in await transaction.ask(_OLDEST, values)]
+
+        pins = await database.search(job, requestor=requestor)
+        if not pins:
+            return
+        yield pins
+        last = microseconds(pins[-1].pin.created_at)
+
+
+async def inspect(database: Database, migrations: Migrations) -> Inspection:
+    """All that can be said of the ledger, as it is at one moment; raises StorageUnavailable."""
+    found = await migrations.found(database)
+    if found.version != migrations.current:
+        return Inspection(found.version, migrations.current, None, None, None, (), False)
+
+    async def job(transaction: Transaction) -> Inspection:
+        keys, pins, contents = [
+            (await transaction.ask(f"SELECT count(*) FROM {table}"))[0][0]  # noqa: S608 - ours
+            for table in ("api_keys", "pins", "contents")
+        ]
+        findings = []
+        for words, query in _FACTS:
+            ((count,),) = await transaction.ask(f"SELECT count(*) FROM ({query}) found")  # noqa: S608
+            if count:
+                rows = await transaction.ask(f"{query} LIMIT {SAMPLE}")
+                findings.append(Finding(words, count, tuple(str(text) for (text,) in rows)))
+        version, current = found.version, migrations.current
+        return Inspection(version, current, keys, pins, contents, tuple(findings), False)
+
+    return await database.search(job, seconds=_INSPECTION_SECONDS, is_ours=True)
