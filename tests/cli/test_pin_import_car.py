@@ -221,7 +221,7 @@ async def test_a_killed_import_is_run_again(tmp_path: Path) -> None:
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    """A CAR of 400 MB takes no more than one of 40 MB and a little."""
+    """A CAR of 120 MB takes no more than one of 20 MB and a little."""
 
     def most_memory(leaves: int, name: str) -> int:
         path, cids = tmp_path / f"{name}.car", [block(RAW, leaf(at)) for at in range(leaves)]
@@ -241,7 +241,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
         assert child.returncode == 0
         return used.ru_maxrss // 1024
 
-    assert most_memory(400, "large") < most_memory(40, "small") + 40
+    assert most_memory(120, "large") < most_memory(20, "small") + 40
 
 
 def leaf(number: int) -> bytes:
