@@ -83,10 +83,17 @@ class SqliteKeyActivity:
             return
         used, self._used = self._used, {}
         refused, self._refused = self._refused, Counter()
+        now = milliseconds(self._today())
 
         def job(connection: sqlite3.Connection) -> None:
-            rows = [(at, key) for key, at in used.items()]
-            connection.executemany("UPDATE api_keys SET used_at = ? WHERE id = ?", rows)
+            # Another process may have noted a later minute and written it before; a minute that
+            # has not come yet was written by a wrong clock.
+            rows = [(at, key, at, now) for key, at in used.items()]
+            connection.executemany(
+                "UPDATE api_keys SET used_at = ? WHERE id = ?"
+                " AND (used_at IS NULL OR used_at < ? OR used_at > ?)",
+                rows,
+            )
             self._audit.count_refusals(connection, refused)
             self._audit.shrink(connection)
 
