@@ -14,7 +14,7 @@ from content_gateway.http.server_state import SharedState
 from content_gateway.settings.groups import AdminSettings
 from content_gateway.settings.sources import load
 from content_gateway.sqlite.searches import MAX_WAITING_SEARCHES
-from content_gateway.wiring.admin import admin_api, readiness_checks
+from content_gateway.wiring.admin import admin_pages, readiness_checks, views_of
 from content_gateway.wiring.app import Application
 from tests.cli.command import cids
 from tests.service import running_service
@@ -68,14 +68,14 @@ async def test_its_pages_are_answered_though_tenants_search(tmp_path: Path) -> N
     ).settings
     async with (
         running_service(tmp_path) as service,
-        admin_api(service.gateway, settings, SharedState(ClientLimits())) as api,
+        views_of(service.gateway, settings, SharedState(ClientLimits())) as views,
         crowded(service.gateway),
     ):
-        status, text = await page(api, "/metrics")
+        status, text = await page(admin_pages(views), "/metrics")
         assert (status, "content_gateway_ready 1.0" in text) == (200, True)
-        status, text = await page(api, "/status")
+        status, text = await page(admin_pages(views), "/status")
         assert (status, "was not read in" in text) == (200, True)
-        status, text = await page(api, "/readyz")
+        status, text = await page(admin_pages(views), "/readyz")
         assert (status, "[+]backlog ok" in text) == (200, True)
 
 
@@ -85,11 +85,11 @@ async def test_what_was_never_read_is_not_told_as_well(tmp_path: Path) -> None:
     oldest = "content_gateway_oldest_waiting_seconds"
     async with (
         running_service(tmp_path) as service,
-        admin_api(service.gateway, settings, SharedState(ClientLimits())) as api,
+        views_of(service.gateway, settings, SharedState(ClientLimits())) as views,
     ):
         async with crowded(service.gateway):
-            assert oldest not in (await page(api, "/metrics"))[1]
-        assert f"{oldest} 0.0" in (await page(api, "/metrics"))[1]
+            assert oldest not in (await page(admin_pages(views), "/metrics"))[1]
+        assert f"{oldest} 0.0" in (await page(admin_pages(views), "/metrics"))[1]
 
 
 async def test_readiness_keeps_its_verdict_while_tenants_search(tmp_path: Path) -> None:

@@ -44,3 +44,28 @@ def test_a_file_that_cannot_be_written_to_harms_nobody() -> None:
     lines.put([b"lost\n"])
     lines.close()
     os.close(full)
+
+
+def test_lines_of_several_writers_do_not_mix() -> None:
+    """Two share a pipe that is always full, as processes do: each line comes whole."""
+    reader, writer = os.pipe()
+    both = [LineWriter(writer, is_shared=True) for _ in range(2)]
+    read = bytearray()
+
+    def drain() -> None:
+        while data := os.read(reader, 777):
+            read.extend(data)
+
+    other = threading.Thread(target=drain)
+    other.start()
+    for _ in range(20):
+        for lines, letter in zip(both, (b"a", b"b"), strict=True):
+            lines.put([letter * (50 + number) + b"\n" for number in range(200)])
+    for lines in both:
+        lines.close()
+    os.close(writer)
+    other.join()
+    os.close(reader)
+    found = bytes(read).split(b"\n")
+    assert len(found) == 2 * 20 * 200 + 1
+    assert all(len(set(line)) <= 1 for line in found)

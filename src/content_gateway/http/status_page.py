@@ -11,7 +11,6 @@ from typing import Final
 
 from content_gateway.codecs.timestamps import rfc3339
 from content_gateway.http.admin import Page
-from content_gateway.http.key_limits import KeyUse
 from content_gateway.model.backend_health import BackendHealth
 from content_gateway.model.backlog import Backlog, Waiting
 
@@ -41,6 +40,17 @@ class Endpoint:
     latency: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """What a key has asked for; of the minute and the day, what is used and the limit, None where
+    it has none."""
+
+    name: str
+    requests: int
+    minute: tuple[int, int] | None
+    day: tuple[int, int] | None
+
+
 @dataclass(slots=True)
 class Status:
     """How the service is at *now*. *unread* says why what the ledger has is not known."""
@@ -49,12 +59,13 @@ class Status:
     started: datetime
     checks: Mapping[str, str | None]
     endpoints: Sequence[Endpoint]
-    keys: Sequence[KeyUse]
+    keys: Sequence[KeyRow]
     health: BackendHealth | None = None
     backlog: Backlog | None = None
     reasons: Mapping[str | None, int] = field(default_factory=dict)
     stuck: Sequence[Waiting] = ()
     unread: str = ""
+    workers: Sequence[tuple[int, str]] = ()  # their process ids, where there are several
 
 
 def render(status: Status) -> Page:
@@ -75,6 +86,9 @@ def render(status: Status) -> Page:
         ),
         "</main></body></html>\n",
     ]
+    if status.workers:
+        rows = [(pid, _Bad(said) if said != "ok" else said) for pid, said in status.workers]
+        parts.insert(3, _table("Workers", ("process", "state"), rows))
     return Page("".join(parts).encode(), b"text/html; charset=utf-8")
 
 
@@ -133,7 +147,7 @@ def _endpoints(status: Status) -> Iterable[Row]:
 def _keys(status: Status) -> Iterable[Row]:
     for use in status.keys[:_KEYS]:
         windows = (
-            "" if window is None else f"{window.used:,} of {window.limit:,}"
+            "" if window is None else f"{window[0]:,} of {window[1]:,}"
             for window in (use.minute, use.day)
         )
         yield use.name, f"{use.requests:,}", *windows

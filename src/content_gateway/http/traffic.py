@@ -199,9 +199,13 @@ _TEXT: Final = (
 )
 
 
-def access_log(level: AccessLevel, log_format: str, file: int) -> AccessLog | None:
-    """The log of that *level*, to the file descriptor *file*; None where it is off."""
+def access_log(
+    level: AccessLevel, log_format: str, file: int, *, is_shared: bool = False
+) -> AccessLog | None:
+    """The log of that *level*, to the file descriptor *file*, which other processes may share; None
+    where it is off."""
     if level == "off":
         return None
     every = 1 if level == "on" else _SAMPLE
-    return AccessLog(LineWriter(file), is_json=log_format == "json", every=every)
+    writer = LineWriter(file, is_shared=is_shared)
+    return AccessLog(writer, is_json=log_format == "json", every=every)

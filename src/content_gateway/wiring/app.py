@@ -90,11 +90,11 @@ class Application:
     upstreams: Outcomes
     chains: Chains
 
-    def start(self) -> None:
+    def start(self, *, resyncs_now: bool = True) -> None:
         """Begin to keep what was promised; for whoever stays."""
         self.lag.start()
         self.reconcile()
-        self.resync.start()
+        self.resync.start(now=resyncs_now)
         self.delegates.start()
 
     def reconcile(self) -> None:
@@ -169,7 +169,8 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             **TrustlessHandlers(served, denylist, answers).by_id,
         }
         cors = Cors(settings.cors.origins)
-        access = access_log(settings.log.access, settings.log.format, _STDERR)
+        is_shared = settings.workers > 1
+        access = access_log(settings.log.access, settings.log.format, _STDERR, is_shared=is_shared)
         traffic, lag = Traffic(access, tracer), LoopLag()
         stack.callback(traffic.close)
         stack.callback(lag.close)
