@@ -85,6 +85,35 @@ async def test_a_killed_worker_is_replaced_and_its_requests_alone_fail(tmp_path:
         assert await workers.service.stop(60) == 0
 
 
+async def test_what_ends_again_and_again_is_replaced_with_backoff(tmp_path: Path) -> None:
+    """At once the first time, and then later and later; the service comes back by itself."""
+    async with with_workers(tmp_path / "data") as workers:
+        for wait in ("0.0", "0.5", "1.0"):
+            before = workers.pids
+            for pid in before:
+                os.kill(pid, signal.SIGKILL)
+            await workers.logged(f"again_in={wait}", 2)
+            await until(lambda before=before: len(workers.pids - before) == 2, seconds=60)  # type: ignore[misc]
+
+        async def answers() -> bool:
+            return (await workers.page("/readyz"))[0] == 200
+
+        await eventually(answers, seconds=60)
+        assert await status(workers, "/version") == 200
+
+
+async def test_a_stop_during_a_reload_is_a_stop(tmp_path: Path) -> None:
+    """Neither generation is left."""
+    async with with_workers(tmp_path / "data") as workers:
+        before = workers.pids
+        workers.service.child.send_signal(signal.SIGHUP)
+        await until(lambda: len(workers.pids) > 2)
+        both = workers.pids
+        assert await workers.service.stop(60) == 0
+        assert before < both
+        await until(lambda: not any(map(is_alive, both)), seconds=60)
+
+
 async def test_a_stop_answers_whom_it_has_accepted(tmp_path: Path) -> None:
     """Under load, with a listener of its own: who comes too late is refused, and nobody else hears
     of it."""
