@@ -12,7 +12,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench import chain, codecs, fairness, overload, pins, psa
+from bench import chain, codecs, fairness, overload, pins, psa, workers
 from bench.load import requests_per_second
 from bench.retrieval import retrieval
 from bench.servers import Started, bare, service
@@ -29,6 +29,7 @@ async def main() -> None:
     """Measure, and print."""
     with tempfile.TemporaryDirectory() as folder:
         await warm(Path(folder))
+        await by_workers(Path(folder))
         computation()
         await fair(Path(folder))
         await overloaded(Path(folder))
@@ -58,6 +59,13 @@ async def warm(folder: Path) -> None:
     print(f"                  {statistics.median(rates):.0f} requests/s, one process")
     print(f"start to answer   {statistics.median(first_answers):.2f} s (goal 1.00)")
     print(f"idle memory       {statistics.median(memory):.0f} MB resident (goal 110)")
+
+
+async def by_workers(folder: Path) -> None:
+    """What a second core is worth."""
+    found = await workers.two_against_one(folder)
+    print(f"two workers       {found.ratio:.2f} times one, by CPU time a request (goal 1.70)")
+    print(f"                  {found.two:.0f} us each with their supervisor, {found.one:.0f} us")
 
 
 async def compare(plain: Started, ours: Started) -> tuple[list[float], list[float]]:

@@ -33,6 +33,11 @@ class Started:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / _MEGABYTE
 
+    def children(self) -> "list[Started]":
+        """The workers of a service that has several processes."""
+        found = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return [Started(int(pid), self.port, self.first_answer) for pid in found]
+
     def keep_to(self, cores: set[int]) -> None:
         """Let all threads of the process share these *cores*."""
         for thread in Path(f"/proc/{self.pid}/task").iterdir():
@@ -59,17 +64,32 @@ async def service(
 ) -> AsyncIterator[Started]:
     """`content-gateway dev` with its data in *data*, nobody public to ask, and *more* settings, by
     the *python* of this checkout or another's."""
-    settings = {
+    async with _process(
+        [python, "-m", "content_gateway", "dev"], {**_settings(data), **more}
+    ) as started:
+        yield started
+
+
+@asynccontextmanager
+async def serve(data: Path, more: Mapping[str, str]) -> AsyncIterator[Started]:
+    """`content-gateway serve` likewise; it logs nothing, as nobody reads that."""
+    quiet = {"CONTENT_GATEWAY_LOG__ACCESS": "off", "CONTENT_GATEWAY_LOG__LEVEL": "error"}
+    command = [sys.executable, "-m", "content_gateway", "serve"]
+    async with _process(
+        command, {**_settings(data), **quiet, **more}, errors=subprocess.STDOUT
+    ) as started:
+        yield started
+
+
+def _settings(data: Path) -> dict[str, str]:
+    return {
         "CONTENT_GATEWAY_DATA_DIR": str(data),
         "CONTENT_GATEWAY_PORT": "0",
         "CONTENT_GATEWAY_ENS__RPC_URLS": "[]",
         "CONTENT_GATEWAY_IPNS__ROUTERS": "[]",
         "CONTENT_GATEWAY_IPNS__GATEWAYS": "[]",
         "CONTENT_GATEWAY_EMBEDDED__GATEWAYS": "[]",
-        **more,
     }
-    async with _process([python, "-m", "content_gateway", "dev"], settings) as started:
-        yield started
 
 
 @asynccontextmanager
@@ -80,13 +100,15 @@ async def bare() -> AsyncIterator[Started]:
 
 
 @asynccontextmanager
-async def _process(command: list[str], settings: Mapping[str, str]) -> AsyncIterator[Started]:
+async def _process(
+    command: list[str], settings: Mapping[str, str], *, errors: int = subprocess.DEVNULL
+) -> AsyncIterator[Started]:
     start = time.perf_counter()
     child = subprocess.Popen(
         command,
         env=os.environ | settings | {"PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=errors,
         text=True,
     )
     try:

@@ -45,13 +45,15 @@ def descriptors(*sockets: socket.socket) -> list[int]:
     return [one.fileno() for one in sockets]
 
 
-async def test_a_restart_under_load_loses_no_connection(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_restart_under_load_loses_no_connection(tmp_path: Path, workers: int) -> None:
     """Stopped and started three times on the same listener: whoever connects meanwhile waits in its
     queue, and every request has its answer."""
     with listener() as held, load_on(held.getsockname()[1]) as load:
         for restarts in (3, 2, 1, 0):
+            environment = handed(held, CONTENT_GATEWAY_WORKERS=str(workers))
             async with running(
-                "serve", tmp_path / "data", handed(held), PROGRAM, handed=descriptors(held)
+                "serve", tmp_path / "data", environment, PROGRAM, handed=descriptors(held)
             ) as service:
                 assert service.url.endswith(f":{held.getsockname()[1]}")
                 seen = load.answered
@@ -131,8 +133,9 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[socket.s
         yield bound
 
 
+@pytest.mark.parametrize("workers", [1, 2])
 async def test_the_manager_is_told_how_the_service_is(
-    manager: socket.socket, tmp_path: Path
+    manager: socket.socket, tmp_path: Path, workers: int
 ) -> None:
     """That it is ready once it listens, that it reloads, lives, and stops; in this order."""
     name = manager.getsockname()
@@ -146,7 +149,7 @@ async def test_the_manager_is_told_how_the_service_is(
                 return told[-1]
 
     settings = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "200000"}
-    settings["CONTENT_GATEWAY_ADMIN__DRAIN"] = "1.5s"
+    settings |= {"CONTENT_GATEWAY_ADMIN__DRAIN": "1.5s", "CONTENT_GATEWAY_WORKERS": str(workers)}
     async with running("serve", tmp_path / "data", settings) as service:
         assert f"STATUS=Listening on {service.url}" in await hear("READY=1")
         await hear("WATCHDOG=1")

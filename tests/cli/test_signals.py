@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 
 import aiohttp
+import pytest
 from yarl import URL
 
 from tests.http.load import load_on
@@ -68,11 +69,13 @@ async def test_a_hangup_ends_the_demonstration(tmp_path: Path) -> None:
         assert await asyncio.to_thread(service.child.wait, 20) == 0
 
 
-async def test_a_drain_is_seen_before_the_stop(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_drain_is_seen_before_the_stop(tmp_path: Path, workers: int) -> None:
     """/readyz turns red while every request is still answered: a load balancer that looks leaves in
     time, and no request of its fails."""
     port = free_port()
     settings = {"CONTENT_GATEWAY_ADMIN__PORT": str(port), "CONTENT_GATEWAY_ADMIN__DRAIN": "3s"}
+    settings["CONTENT_GATEWAY_WORKERS"] = str(workers)
     async with running("serve", tmp_path / "data", settings) as service:
         assert await is_ready(port)
         with load_on(port_of(service)) as load:
@@ -89,10 +92,12 @@ async def test_a_drain_is_seen_before_the_stop(tmp_path: Path) -> None:
         assert await asyncio.to_thread(service.child.wait, 20) == 0
 
 
-async def test_a_second_signal_ends_the_drain(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_second_signal_ends_the_drain(tmp_path: Path, workers: int) -> None:
     """Whoever cannot wait says so again, and what is under way still has its answer."""
     port = free_port()
     settings = {"CONTENT_GATEWAY_ADMIN__PORT": str(port), "CONTENT_GATEWAY_ADMIN__DRAIN": "1h"}
+    settings["CONTENT_GATEWAY_WORKERS"] = str(workers)
     async with running("serve", tmp_path / "data", settings) as service:
         service.child.send_signal(signal.SIGTERM)
 

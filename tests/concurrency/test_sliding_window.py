@@ -77,3 +77,29 @@ def most_in_any(moments: list[float], seconds: float) -> int:
             start += 1
         most = max(most, end - start + 1)
     return most
+
+
+def test_what_others_counted_counts_like_our_own() -> None:
+    """In the step in which it was, until it is a minute old; and never more than the limit."""
+    window = SlidingWindow(10, 60)
+    window.add(4, 100.5, 70)
+    window.add(3, 100.5)
+    assert (window.left, list(window.steps())) == (3, [(70, 4), (100, 3)])
+    window.add(99, 100.6)
+    assert window.left == 0
+    assert not window.take(130.5)
+    assert window.frees_in(130.5) == 1
+    assert [window.take(131.0) for _ in range(5)] == [True] * 4 + [False]
+    window.add(5, 200.0, 10)  # long over
+    assert list(window.steps()) == []
+
+
+def test_another_limit_keeps_what_was_counted() -> None:
+    """In the same steps."""
+    window = SlidingWindow(10, 60)
+    for now in (5.0, 5.5, 50.0):
+        window.take(now)
+    larger = window.resized(20)
+    assert (larger.left, list(larger.steps())) == (17, [(5, 2), (50, 1)])
+    assert larger.frees_in(50.0) == window.frees_in(50.0)
+    assert window.resized(2).left == 0

@@ -8,6 +8,8 @@ METRICS: Final = frozenset(
     "content_gateway_" + name
     for name in (
         "build_info",
+        "workers",
+        "workers_replaced_total",
         "ready",
         "http_requests_total",
         "http_request_duration_seconds",

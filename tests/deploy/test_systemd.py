@@ -90,8 +90,15 @@ async def run(folder: Path, script: str, **more: str) -> str:
     return await booted(folder, ASK + script, files)
 
 
+def with_workers(number: int) -> dict[str, str]:
+    """The drop-in for a service of so many processes."""
+    drop_in = "/etc/systemd/system/content-gateway.service.d/workers.conf"
+    return {drop_in: f"[Service]\nEnvironment=CONTENT_GATEWAY_WORKERS={number}\n"}
+
+
 @pytest.mark.timeout(300)
-async def test_the_unit_runs_the_service_in_its_sandbox(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_the_unit_runs_the_service_in_its_sandbox(tmp_path: Path, workers: int) -> None:
     """A key is issued as its user, a name resolved, a pin kept, the service reloaded and stopped;
     and the sandbox is there: nothing but the folder of state can be written."""
     script = f"""
@@ -113,7 +120,7 @@ async def test_the_unit_runs_the_service_in_its_sandbox(tmp_path: Path) -> None:
     show Result
     journalctl -u content-gateway -o cat --no-pager
     """
-    said = await run(tmp_path, script)
+    said = await run(tmp_path, script, **with_workers(workers))
     for line in (
         "start 0",
         '200 {"message":"Domain resolved"',
@@ -192,7 +199,10 @@ async def test_wrong_settings_are_told_and_not_tried_again(tmp_path: Path) -> No
 
 
 @pytest.mark.timeout(300)
-async def test_a_reload_keeps_the_process_and_a_standstill_does_not(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_reload_keeps_the_process_and_a_standstill_does_not(
+    tmp_path: Path, workers: int
+) -> None:
     """HUP is no end; a process that no longer turns is ended by the watchdog, and begun again."""
     impatient = "[Service]\nWatchdogSec=2\n"
     script = """
@@ -201,13 +211,20 @@ async def test_a_reload_keeps_the_process_and_a_standstill_does_not(tmp_path: Pa
     systemctl reload content-gateway; echo "reload $?"
     up
     [[ $(show MainPID) == "$before" ]] && echo "the same process"
+    # There is no watchdog during a reload, and workers take a while to be replaced.
+    for _ in {1..300}; do
+        journalctl -u content-gateway -o cat --no-pager | grep -qE "were (replaced|read again)" &&
+            [[ $(show SubState) == SubState=running ]] && break
+        sleep 0.1
+    done
     kill -STOP ${before#*=}
-    for _ in {1..300}; do [[ $(show NRestarts) == NRestarts=1 ]] && break; sleep 0.1; done
+    # Without word of the kernel that the last worker is gone, systemd waits for TimeoutStopSec.
+    for _ in {1..900}; do [[ $(show NRestarts) == NRestarts=1 ]] && break; sleep 0.1; done
     show NRestarts
     up
     """
     drop_in = "/etc/systemd/system/content-gateway.service.d/impatient.conf"
-    said = await run(tmp_path, script, **{drop_in: impatient})
+    said = await run(tmp_path, script, **with_workers(workers), **{drop_in: impatient})
     version = '200 {"version"'
     assert said.startswith(f"start 0\nreload 0\n{version}")
     assert re.search(r"the same process\nNRestarts=1\n200 ", said), said

@@ -49,7 +49,7 @@ class Embedded:
         self._origin.blocks[cid] = data
 
     async def kept(self, data: Path) -> set[Cid]:
-        path = next(data.glob("blocks*"))
+        path = data / "blocks.sqlite"
         async with HttpClient() as outbound, Blockstore(path) as blocks:
             store = EmbeddedStore(blocks, TrustlessGateways(outbound, []))
             listed = [entry.cid async for entry in store.pinset()]

@@ -16,7 +16,7 @@ from content_gateway.settings.groups import AdminSettings
 from content_gateway.settings.sources import load
 from content_gateway.sqlite.searches import MAX_WAITING_SEARCHES
 from content_gateway.telemetry.exposition import exposed
-from content_gateway.wiring.admin import admin_api, readiness_checks
+from content_gateway.wiring.admin import admin_pages, readiness_checks, views_of
 from content_gateway.wiring.app import Application
 from content_gateway.wiring.metrics import Metrics
 from tests.cli.command import cids
@@ -75,18 +75,18 @@ async def test_its_pages_are_answered_though_tenants_search(tmp_path: Path) -> N
     ).settings
     async with (
         running_service(tmp_path) as service,
-        admin_api(service.gateway, settings, SharedState(ClientLimits())) as api,
+        views_of(service.gateway, settings, SharedState(ClientLimits())) as views,
         crowded(service.gateway),
     ):
 
         async def is_ready() -> bool:  # its checks have two seconds, which a busy machine may need
-            status, text = await page(api, "/readyz")
+            status, text = await page(admin_pages(views), "/readyz")
             return status == 200 and "[+]backlog ok" in text
 
         await eventually(is_ready)
-        status, text = await page(api, "/metrics")
+        status, text = await page(admin_pages(views), "/metrics")
         assert (status, "content_gateway_ready " in text) == (200, True)
-        status, text = await page(api, "/status")
+        status, text = await page(admin_pages(views), "/status")
         assert (status, "was not read in" in text) == (200, True)
 
 
@@ -96,11 +96,11 @@ async def test_what_was_never_read_is_not_told_as_well(tmp_path: Path) -> None:
     oldest = "content_gateway_oldest_waiting_seconds"
     async with (
         running_service(tmp_path) as service,
-        admin_api(service.gateway, settings, SharedState(ClientLimits())) as api,
+        views_of(service.gateway, settings, SharedState(ClientLimits())) as views,
     ):
         async with crowded(service.gateway):
-            assert oldest not in (await page(api, "/metrics"))[1]
-        assert f"{oldest} 0.0" in (await page(api, "/metrics"))[1]
+            assert oldest not in (await page(admin_pages(views), "/metrics"))[1]
+        assert f"{oldest} 0.0" in (await page(admin_pages(views), "/metrics"))[1]
 
 
 async def test_what_was_read_long_ago_is_not_told_as_of_now(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from content_gateway.api_keys import Requestor
 from content_gateway.http.key_limits import KeyLimits
-from content_gateway.http.status_page import Status, render
+from content_gateway.http.status_page import Status, key_rows, render
 from content_gateway.model.allowance import Allowance
 from tests.clock import NOW
 
@@ -18,11 +18,10 @@ def test_a_window_that_is_over_is_not_shown() -> None:
     def shown(moment: float) -> str:
         status = Status(
             now=NOW,
-            moment=moment,
             started=NOW,
             checks={},
             endpoints=[],
-            keys=list(limits.used()),
+            keys=key_rows(limits, moment),
         )
         return render(status).body.decode()
 

@@ -49,6 +49,25 @@ async def test_the_last_use_is_known_to_the_minute(database: LedgerDatabase, day
     assert [record.used_at for record in await keys.all()] == [START.replace(second=0), None]
 
 
+async def test_the_last_use_is_that_of_all_processes(database: LedgerDatabase, day: Day) -> None:
+    """Who writes an earlier minute later sets nothing back; what a wrong clock wrote goes."""
+    slow, quick = (SqliteKeyActivity(database, AuditLog(100), today=day) for _ in range(2))
+    keys = SqliteKeys(database)
+    created = await IssuedKeys(keys).create("used", ["pin"], None)
+    assert created is not None
+    slow.used(created[1].id)
+    day.now += timedelta(minutes=5)
+    quick.used(created[1].id)
+    await quick.flush()
+    await slow.flush()
+    later = day.now.replace(second=0)
+    assert (await keys.all())[0].used_at == later
+    day.now -= timedelta(hours=1)  # it was an hour ahead
+    slow.used(created[1].id)
+    await slow.flush()
+    assert (await keys.all())[0].used_at == later - timedelta(hours=1)
+
+
 async def test_a_clean_stop_writes_what_was_noted(database: LedgerDatabase, day: Day) -> None:
     keys = SqliteKeys(database)
     async with SqliteKeyActivity(database, AuditLog(100), today=day) as activity:

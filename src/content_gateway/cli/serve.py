@@ -16,12 +16,20 @@ from content_gateway.settings.model import Settings
 @common.data_option
 @click.option("--host", help="Address to listen on.")
 @click.option("--port", type=int, help="Port to listen on.")
-def command(config: Path | None, data: Path | None, host: str | None, port: int | None) -> None:
+@click.option("--workers", type=int, help="Processes that take requests.")
+def command(
+    config: Path | None,
+    data: Path | None,
+    host: str | None,
+    port: int | None,
+    workers: int | None,
+) -> None:
     """Run the service: issued keys, everything from settings.
 
-    SIGTERM stops it, SIGHUP logs which settings a restart would take anew. It listens on the
-    sockets of a service manager, and tells it how it is, where there is one."""
-    options = {"host": host, "port": port, "data_dir": data}
+    SIGTERM stops it. SIGHUP has workers take the settings anew; a single process logs which of them
+    a restart would take. It listens on the sockets of a service manager, and tells it how it is,
+    where there is one."""
+    options = {"host": host, "port": port, "data_dir": data, "workers": workers}
 
     def reread() -> Settings:
         return common.read(config, options).settings

@@ -1,7 +1,8 @@
 """A service from its start to its end: opened, announced, and stopped by a signal.
 
 Knows the order in which a process opens its parts, and whom it tells. What commands make of it is
-left to serve.py and dev.py, the sockets to listeners.py, the parts to wiring/."""
+left to serve.py and dev.py, the sockets to listeners.py, the parts to wiring/, a service of several
+processes to supervised.py."""
 
 import asyncio
 import importlib
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from content_gateway.names.zone import ZoneFile
 
 # What the first name needs, and nothing before it: 60 to 100 ms of CPU.
-_FIRST_NEEDED: Final = "Crypto.Hash.keccak"
+FIRST_NEEDED: Final = "Crypto.Hash.keccak"
 # What a stop may take behind the drain: requests under way, then the databases.
 _STOP_SECONDS: Final = 30.0
 _NO_KEY: Final = (
@@ -39,8 +40,13 @@ async def serve(
 ) -> None:
     """The service until it is told to stop; *announce* gets its base URL once it listens.
 
-    SIGHUP compares the settings with those that *reread* returns; without it, it is a SIGTERM.
-    Raises WrongSettings."""
+    SIGHUP compares the settings with those that *reread* returns, or has workers take them; without
+    it, it is a SIGTERM, and there is one process. Raises WrongSettings."""
+    if chosen.workers > 1 and reread is not None:
+        from content_gateway.cli import supervised
+
+        await supervised.serve(chosen, announce, reread, without_keys=_NO_KEY)
+        return
     manager = ServiceManager.take_from(os.environ)
     if reread is None:
         await _serve(chosen, announce, zones, manager, ends_at_hangup=True)
@@ -62,7 +68,7 @@ async def _serve(
     from content_gateway.http import admin
     from content_gateway.http.server import make_server
     from content_gateway.telemetry import logs
-    from content_gateway.wiring.admin import admin_api
+    from content_gateway.wiring.admin import admin_pages, views_of
     from content_gateway.wiring.app import opened
 
     # First of all: nobody puts another ledger in its place once it is open.
@@ -99,16 +105,16 @@ async def _serve(
                 loop.add_signal_handler(signal.SIGHUP, server.handle_exit, signal.SIGTERM, None)
             collect_seldom()
             async with (
-                admin_api(gateway, chosen, server.server_state) as api,
-                admin.served(api, listeners.admin),
+                views_of(gateway, chosen, server.server_state) as views,
+                admin.served(admin_pages(views), listeners.admin),
                 manager.watched(),
             ):
-                with _imported_beside(_FIRST_NEEDED):
+                with imported_beside(FIRST_NEEDED):
                     await server.serve(sockets=[listeners.service])
 
 
 @contextmanager
-def _imported_beside(module: str) -> Iterator[None]:
+def imported_beside(module: str) -> Iterator[None]:
     """Import *module* in a thread: neither the start nor the first who needs it waits for it."""
     thread = threading.Thread(target=importlib.import_module, args=(module,), name="import")
     thread.start()

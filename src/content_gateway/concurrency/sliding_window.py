@@ -5,6 +5,7 @@ partly inside counts as a whole. A fixed window would let twice the limit throug
 and a bucket of tokens in its first minute. Knows time and numbers; whom a limit is for is left to
 whoever has one."""
 
+from collections.abc import Iterator
 from typing import Final
 
 _STEPS: Final = 60
@@ -44,6 +45,39 @@ class SlidingWindow:
         """Count the last one that `take` counted no more, in the same moment."""
         self.left += 1
         self._newest -= 1
+
+    def add(self, number: int, now: float, step: int | None = None) -> None:
+        """Count *number* that another process let through, in its *step* or just now.
+
+        No more than are left: what two processes let through at once beyond the limit is lost."""
+        if now >= self._ends:
+            self._advance(int(now / self._width))
+        step = self._now if step is None else min(step, self._now)
+        number = min(number, self.left)
+        if number <= 0 or step < self._now - _STEPS:
+            return
+        frees = step + _SIZE
+        self._frees = frees if self.left == self.limit else min(self._frees, frees)
+        self.left -= number
+        if step == self._now:
+            self._newest += number
+        else:
+            self._counts[step % _SIZE] += number
+
+    def resized(self, limit: int) -> "SlidingWindow":
+        """Another one with that *limit*, in which as many count."""
+        other = SlidingWindow(limit, self._width * _STEPS)
+        for step, count in self.steps():
+            other.add(count, (self._now + 0.5) * self._width, step)
+        return other
+
+    def steps(self) -> Iterator[tuple[int, int]]:
+        """Each step that counts, oldest first, and how many there were in it."""
+        for step in range(self._now - _STEPS, self._now):
+            if count := self._counts[step % _SIZE]:
+                yield step, count
+        if self._newest:
+            yield self._now, self._newest
 
     @property
     def used(self) -> int:

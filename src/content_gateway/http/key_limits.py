@@ -2,8 +2,8 @@
 
 Counts the requests of each key over the last minute and day, refuses those beyond, and writes the
 header fields that clients read: RateLimit and RateLimit-Policy
-(draft-ietf-httpapi-ratelimit-headers-10), and the older X-RateLimit-* and X-DailyLimit-*. Counts
-are this process's own. What a key may use is left to model/allowance.py."""
+(draft-ietf-httpapi-ratelimit-headers-10), and the older X-RateLimit-* and X-DailyLimit-*. What a
+key may use is left to model/allowance.py, what other processes have counted to shared_counts.py."""
 
 from collections.abc import Callable, Iterator
 from operator import attrgetter
@@ -39,12 +39,16 @@ class KeyUse:
         "windows",
     )
 
-    def __init__(self, requestor: Requestor) -> None:
+    def __init__(self, requestor: Requestor, before: "KeyUse | None" = None) -> None:
+        """With what the same key has used *before*, under other limits."""
         self.name = requestor.name
         self.allowance = allowance = requestor.allowance
-        self.requests = 0
-        self.minute = _window(allowance.requests_per_minute, MINUTE)
-        self.day = _window(allowance.requests_per_day, DAY)
+        self.requests: int = 0
+        minute = day = None
+        if before is not None:
+            self.requests, minute, day = before.requests, before.minute, before.day
+        self.minute: SlidingWindow | None = _window(allowance.requests_per_minute, MINUTE, minute)
+        self.day: SlidingWindow | None = _window(allowance.requests_per_day, DAY, day)
         # The longest first: where both refuse, it is the one to wait for.
         self.windows = tuple(one for one in (self.day, self.minute) if one is not None)
         self._lines: bytes
@@ -100,6 +104,8 @@ class KeyLimits:
         self._keyless = Allowance(streams=streams)
         self._uses: dict[str, KeyUse] = {}
         self._older: dict[str, KeyUse] = {}  # not used since there were MAX_KEYS others
+        # Called with each key that was let in and has limits: for whoever tells other processes.
+        self.counted: Callable[[str, KeyUse], None] | None = None
 
     def admit(self, requestor: Requestor, operation: str, now: float) -> KeyUse | None:
         """Count a request of *requestor* for *operation* at *now*, by one monotonic clock; its use,
@@ -113,6 +119,8 @@ class KeyLimits:
         use.requests += 1
         if use.windows:
             use.take(now)
+            if self.counted is not None:
+                self.counted(requestor.id, use)
         allowance = use.allowance
         if allowance.operations is not None and not allowance.grants(operation):
             raise ScopeMissing("The type of the API key does not grant this operation.")
@@ -126,9 +134,15 @@ class KeyLimits:
         """What *requestor* has used so far."""
         return self._known(requestor.id) or KeyUse(requestor)
 
-    def used(self) -> Iterator[KeyUse]:
-        """The use of every key that was seen lately."""
-        return iter((*self._uses.values(), *self._older.values()))
+    def used(self) -> Iterator[tuple[str, KeyUse]]:
+        """The id and the use of every key that was seen lately, here or by another process."""
+        return iter((*self._uses.items(), *self._older.items()))
+
+    def used_elsewhere(self, key: str, minute: int, day: int) -> KeyUse:
+        """The use of the key with the id *key*, which another process let in; those are its limits
+        there, where it was not seen here."""
+        allowance = Allowance(requests_per_minute=minute, requests_per_day=day)
+        return self._known(key) or self._renewed(Requestor(key, frozenset(), "", allowance))
 
     def allowance_of(self, charged: str) -> Allowance:
         """The allowance of whoever is *charged*: a requestor by its id, or a network."""
@@ -143,8 +157,8 @@ class KeyLimits:
         now."""
         key = requestor.id
         use = self._uses.pop(key, None) or self._older.pop(key, None)
-        if use is None or use.allowance != requestor.allowance:
-            use = KeyUse(requestor)
+        if use is None or not use.name or use.allowance != requestor.allowance:
+            use = KeyUse(requestor, use)
         use.allowance = requestor.allowance
         if len(self._uses) >= MAX_KEYS:
             self._uses, self._older = {}, self._uses
@@ -152,5 +166,7 @@ class KeyLimits:
         return use
 
 
-def _window(limit: int, seconds: int) -> SlidingWindow | None:
-    return SlidingWindow(limit, seconds) if limit else None
+def _window(limit: int, seconds: int, before: SlidingWindow | None) -> SlidingWindow | None:
+    if before is None or not limit:
+        return SlidingWindow(limit, seconds) if limit else None
+    return before if before.limit == limit else before.resized(limit)

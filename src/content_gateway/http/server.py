@@ -35,7 +35,8 @@ class Server(uvicorn.Server):
 
     For *drain* seconds before it stops it goes on as before, and only *on_drain*, and
     `server_state.is_draining`, tell that the end is near. A second signal ends that time. Listeners
-    that are *inherited* stay open in the process that they came from."""
+    that are *inherited* stay open in the process that they came from. Without *owns_signals* it is
+    stopped by `should_exit` alone."""
 
     owns_signals = True
 
@@ -54,7 +55,7 @@ class Server(uvicorn.Server):
         self._announce = announce
         self._drain = drain
         self._on_drain = on_drain
-        self._inherited = inherited
+        self.inherited = inherited
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to accept, then announce it: from now on signals stop the server gracefully."""
@@ -97,7 +98,7 @@ class Server(uvicorn.Server):
         for connection in self.server_state.connections:
             connection.shutdown()
         self.server_state.is_draining = self.server_state.is_stopping = True
-        if self._inherited:
+        if self.inherited:
             # What is in the queue, and whoever connects now, is for the next process.
             for server in self.servers:
                 server.close()

@@ -10,8 +10,9 @@ from html import escape
 from typing import Final
 
 from content_gateway.codecs.timestamps import rfc3339
+from content_gateway.concurrency.sliding_window import SlidingWindow
 from content_gateway.http.admin import Page
-from content_gateway.http.key_limits import KeyUse
+from content_gateway.http.key_limits import KeyLimits
 from content_gateway.model.backend_health import BackendHealth
 from content_gateway.model.backlog import Backlog, Waiting
 
@@ -41,22 +42,32 @@ class Endpoint:
     latency: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """What a key has asked for; of the minute and the day, what is used and the limit, None where
+    it has none."""
+
+    name: str
+    requests: int
+    minute: tuple[int, int] | None
+    day: tuple[int, int] | None
+
+
 @dataclass(slots=True)
 class Status:
-    """How the service is at *now*, which is *moment* by the clock of the *keys*. *unread* says why
-    what the ledger has is not known."""
+    """How the service is at *now*. *unread* says why what the ledger has is not known."""
 
     now: datetime
-    moment: float
     started: datetime
     checks: Mapping[str, str | None]
     endpoints: Sequence[Endpoint]
-    keys: Sequence[KeyUse]
+    keys: Sequence[KeyRow]
     health: BackendHealth | None = None
     backlog: Backlog | None = None
     reasons: Mapping[str | None, int] = field(default_factory=dict)
     stuck: Sequence[Waiting] = ()
     unread: str = ""
+    workers: Sequence[tuple[int, str]] = ()  # their process ids, where there are several
 
 
 def render(status: Status) -> Page:
@@ -77,6 +88,9 @@ def render(status: Status) -> Page:
         ),
         "</main></body></html>\n",
     ]
+    if status.workers:
+        rows = [(pid, _Bad(said) if said != "ok" else said) for pid, said in status.workers]
+        parts.insert(3, _table("Workers", ("process", "state"), rows))
     return Page("".join(parts).encode(), b"text/html; charset=utf-8")
 
 
@@ -135,10 +149,24 @@ def _endpoints(status: Status) -> Iterable[Row]:
 def _keys(status: Status) -> Iterable[Row]:
     for use in status.keys[:_KEYS]:
         windows = (
-            "" if window is None else f"{window.used_at(status.moment):,} of {window.limit:,}"
+            "" if window is None else f"{window[0]:,} of {window[1]:,}"
             for window in (use.minute, use.day)
         )
         yield use.name, f"{use.requests:,}", *windows
+
+
+def key_rows(limits: KeyLimits, now: float) -> Sequence[KeyRow]:
+    """The keys that were seen lately, those that asked most first, as *limits* has them at *now*."""
+    rows = [
+        KeyRow(use.name, use.requests, _used(use.minute, now), _used(use.day, now))
+        for _, use in limits.used()
+        if use.name  # else it was seen by other workers only, who know its name
+    ]
+    return sorted(rows, key=lambda row: -row.requests)
+
+
+def _used(window: SlidingWindow | None, now: float) -> tuple[int, int] | None:
+    return None if window is None else (window.used_at(now), window.limit)
 
 
 def _table(title: str, headings: Sequence[str], rows: Iterable[Row]) -> str:

@@ -82,7 +82,6 @@ class NotedActivity:
             return
         used, self._used = self._used, {}
         refused, self._refused = self._refused, Counter()
-
         try:
             await self._write(used, refused)
         except GatewayError as failed:

@@ -108,9 +108,12 @@ class Resync:
         self._triggered = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Start the task, with a resync at once: the backend may have lost something meanwhile."""
-        self._triggered.set()
+    def start(self, *, now: bool = True) -> None:
+        """Start the task, with a resync at once: the backend may have lost something meanwhile.
+
+        Not *now* is for one of several processes that start together, where another does it."""
+        if now:
+            self._triggered.set()
         self._main = asyncio.create_task(self._run(), name="resync")
 
     async def close(self) -> None:

@@ -46,6 +46,9 @@ class Settings(Group):
     connections: int = Field(
         0, ge=0, le=1_000_000, description="connections at a time; 0: what the open files allow"
     )
+    workers: int = Field(
+        1, ge=1, le=64, description="processes that take requests, with a supervisor if several"
+    )
     data_dir: Path = Field(Path(".content-gateway"), description="the ledger and the blocks")
     spec_file: Path = Field(PACKAGED_SPEC, description="the OpenAPI description that is served")
     keys: KeySettings = KeySettings()

@@ -66,7 +66,9 @@ class Histogram:
 @dataclass(frozen=True, slots=True)
 class Family:
     """A metric: its *name* without prefix and suffix, what it says, its *labels*, and its values by
-    the values of those: *histograms* of a histogram, *numbers* of any other."""
+    the values of those: *histograms* of a histogram, *numbers* of any other.
+
+    *across* is what the gauges of several processes are together; counters are always a sum."""
 
     kind: Literal["counter", "gauge", "histogram"]
     name: str
@@ -74,6 +76,7 @@ class Family:
     labels: tuple[str, ...] = ()
     numbers: Mapping[tuple[str, ...], float] = field(default_factory=dict)
     histograms: Mapping[tuple[str, ...], Histogram] = field(default_factory=dict)
+    across: Literal["sum", "max", "min"] = "max"
 
 
 class Outcomes:

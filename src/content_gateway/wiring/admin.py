@@ -4,20 +4,21 @@ Knows which parts can tell. How often checks are asked, and what an answer looks
 http/admin.py and http/status_page.py, the numbers to metrics.py."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from importlib import import_module
-from typing import Final
+from typing import Final, Protocol
 
 from content_gateway.errors import Overloaded, StorageUnavailable
 from content_gateway.http import status_page
-from content_gateway.http.admin import AdminApi, Check, Page, Readiness
+from content_gateway.http.admin import AdminApi, Check, Page, Readiness, Report
 from content_gateway.http.server_state import SharedState
 from content_gateway.http.status_page import Endpoint, Status
 from content_gateway.model.backlog import PENDING
 from content_gateway.settings.groups import AdminSettings
 from content_gateway.settings.model import Settings
+from content_gateway.telemetry.numbers import Family
 from content_gateway.wiring.app import Application
 from content_gateway.wiring.metrics import READ_SECONDS, Metrics
 
@@ -27,41 +28,80 @@ _STUCK: Final = 50  # contents that the page shows
 _REASONS: Final = 10
 
 
-@asynccontextmanager
-async def admin_api(
-    gateway: Application, settings: Settings, state: SharedState
-) -> AsyncIterator[AdminApi]:
-    """The admin listener's application, for the server whose *state* it is."""
+class Views(Protocol):
+    """What an admin listener shows: of this process, or of all workers (all_workers.py)."""
 
-    def is_draining() -> bool:
-        return state.is_draining
+    async def report(self) -> Report:
+        """Whether the service may get traffic."""
 
-    checks = readiness_checks(gateway, settings.admin, is_draining)
-    readiness = Readiness(checks, is_draining=is_draining)
-    metrics = Metrics(gateway, settings, state=state, readiness=readiness)
-    started = datetime.now(UTC)
+    async def families(self) -> Sequence[Family]:
+        """Its metrics."""
+
+    async def status(self) -> Status:
+        """What a person looks for."""
+
+    def workers(self) -> Sequence[int]:
+        """The ids of the processes that do the work, if that is not this one."""
+
+
+def admin_pages(views: Views) -> AdminApi:
+    """The admin listener's application, which shows *views*."""
 
     async def livez() -> Page:
         return Page(b"ok\n")
 
     async def readyz() -> Page:
-        report = await readiness.report()
+        report = await views.report()
         return Page(report.text().encode(), status=200 if report.is_ready else 503)
 
     async def exposition() -> Page:
         # In threads, as both take long: the library's import, and making the text.
         library = await asyncio.to_thread(import_module, EXPOSITION)
-        text = await asyncio.to_thread(library.exposed, await metrics.families())
+        families = await views.families()
+        text = await asyncio.to_thread(library.exposed, families, views.workers())
         return Page(text, MEDIA_TYPE)
 
     async def status() -> Page:
-        report = await readiness.report()
-        return status_page.render(await _status(gateway, report.reasons, started))
+        return status_page.render(await views.status())
 
+    return AdminApi({"/livez": livez, "/readyz": readyz, "/metrics": exposition, "/status": status})
+
+
+class LocalViews:
+    """What this process shows of itself."""
+
+    def __init__(self, gateway: Application, readiness: Readiness, metrics: Metrics) -> None:
+        self._gateway = gateway
+        self._started = datetime.now(UTC)
+        self.report = readiness.report
+        self.families = metrics.families
+
+    async def status(self) -> Status:
+        """As `Views.status`."""
+        report = await self.report()
+        return await _status(self._gateway, report.reasons, self._started)
+
+    def workers(self) -> Sequence[int]:
+        """None."""
+        return ()
+
+
+@asynccontextmanager
+async def views_of(
+    gateway: Application, settings: Settings, state: SharedState, *, is_worker: bool = False
+) -> AsyncIterator[LocalViews]:
+    """What the process with *gateway* shows, and the server whose *state* it is.
+
+    A *worker* that leaves says nothing about the service."""
+
+    def is_draining() -> bool:
+        return state.is_draining and not is_worker
+
+    checks = readiness_checks(gateway, settings.admin, is_draining)
+    readiness = Readiness(checks, is_draining=is_draining)
+    metrics = Metrics(gateway, settings, state=state, readiness=readiness)
     try:
-        yield AdminApi(
-            {"/livez": livez, "/readyz": readyz, "/metrics": exposition, "/status": status}
-        )
+        yield LocalViews(gateway, readiness, metrics)
     finally:
         await readiness.close()
 
@@ -112,7 +152,6 @@ async def _status(
     now = datetime.now(UTC)
     status = Status(
         now=now,
-        moment=gateway.traffic.clock(),
         started=started,
         checks=checks,
         endpoints=[
@@ -120,7 +159,7 @@ async def _status(
             for kind, chain in gateway.chains.by_kind.items()
             for one in chain.endpoints
         ],
-        keys=sorted(gateway.api.limits.used(), key=lambda use: -use.requests),
+        keys=status_page.key_rows(gateway.limits, gateway.traffic.clock()),
     )
     try:
         status.health = await gateway.health.last()

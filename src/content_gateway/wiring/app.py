@@ -84,11 +84,11 @@ class Application:
     upstreams: Outcomes
     chains: Chains
 
-    def start(self) -> None:
+    def start(self, *, resyncs_now: bool = True) -> None:
         """Begin to keep what was promised; for whoever stays."""
         self.lag.start()
         self.reconcile()
-        self.resync.start()
+        self.resync.start(now=resyncs_now)
         self.delegates.start()
 
     def reconcile(self) -> None:

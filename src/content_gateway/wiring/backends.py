@@ -7,6 +7,7 @@ they are opened cost the start of the others nothing (23 ms)."""
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Final, Protocol, assert_never
 
 from content_gateway.backends.embedded.blockstore import Blockstore
@@ -74,8 +75,10 @@ async def open_backend(
 
 
 def _policy(settings: Settings, workers: int) -> ReconcilePolicy:
+    """That of one process; *workers* are those of all, each of which has its share of them."""
     return ReconcilePolicy(
-        workers=max(_LEAST_WORKERS, workers), longest_attempt_timeout=settings.pins.timeout
+        workers=max(_LEAST_WORKERS, ceil(workers / settings.workers)),
+        longest_attempt_timeout=settings.pins.timeout,
     )
 
 
@@ -98,7 +101,9 @@ def _cluster(settings: Settings, client: HttpClient) -> OpenBackend:
         workers=chosen.concurrent_pins,
     )
     policy = replace(
-        _policy(settings, CLUSTER_WORKERS), sends=CLUSTER_REQUESTS, gather_many=CLUSTER_GATHER
+        _policy(settings, CLUSTER_WORKERS),
+        sends=ceil(CLUSTER_REQUESTS / settings.workers),
+        gather_many=CLUSTER_GATHER,
     )
     return OpenBackend(cluster, policy, queue=cluster)
 
@@ -108,7 +113,9 @@ async def _embedded(
 ) -> OpenBackend:
     """It keeps what it can verify itself, which is less than what a Cid can be."""
     chosen, pins = settings.embedded, settings.pins
-    blocks = await stack.enter_async_context(Blockstore(settings.blocks_path, collects=False))
+    blocks = await stack.enter_async_context(
+        Blockstore(settings.blocks_path, collects=False, is_shared=settings.workers > 1)
+    )
     to_origins = await stack.enter_async_context(
         HttpClient(OriginGuard(private=pins.private_origins))
     )

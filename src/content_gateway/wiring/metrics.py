@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from shutil import disk_usage
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 from content_gateway.errors import Overloaded, StorageUnavailable
 from content_gateway.http.admin import Readiness
@@ -104,6 +104,7 @@ class Metrics:
     def _families(self, is_ready: bool) -> Iterator[Family]:
         yield _gauge("build_info", "The version that runs.", {(_VERSION,): 1}, "version")
         yield _gauge("ready", "1 while /readyz is green.", {(): is_ready})
+        yield from of_workers(wanted=1, serving=1, replaced=0)
         yield from self._of_http()
         yield from self._of_names()
         yield from self._of_pins()
@@ -137,8 +138,10 @@ class Metrics:
             "route",
         )
         in_flight = {(): traffic.in_flight}
-        yield _gauge("http_requests_in_flight", "Requests without an answer yet.", in_flight)
-        yield _gauge("http_connections", "Open connections.", {(): len(state.connections)})
+        text = "Requests without an answer yet."
+        yield _gauge("http_requests_in_flight", text, in_flight, across="sum")
+        connections = {(): len(state.connections)}
+        yield _gauge("http_connections", "Open connections.", connections, across="sum")
         problems = _by(traffic.problems + state.problems)
         yield _counter("http_problems", "Error answers, by docs/errors.md.", problems, "code")
         lost = traffic.access.lost if traffic.access else 0
@@ -165,6 +168,7 @@ class Metrics:
             },
             "kind",
             "endpoint",
+            across="min",
         )
 
     def _of_pins(self) -> Iterator[Family]:
@@ -190,7 +194,8 @@ class Metrics:
 
     def _of_ledger(self) -> Iterator[Family]:
         writes = self._gateway.ledger.writes
-        yield _gauge("ledger_queued_writes", "Writes not committed.", {(): writes.unanswered})
+        queued = {(): writes.unanswered}
+        yield _gauge("ledger_queued_writes", "Writes not committed.", queued, across="sum")
         yield _histogram("ledger_group_size", "Writes in a commit.", {(): writes.sizes})
         yield _histogram("ledger_commit_duration_seconds", "A commit.", {(): writes.seconds})
         with suppress(OSError):
@@ -208,6 +213,14 @@ class Metrics:
                     yield (label,), file.stat().st_size
 
 
+def of_workers(*, wanted: int, serving: int, replaced: int) -> Iterator[Family]:
+    """The processes of a service, by the one that has them all; a single one is its own."""
+    numbers = {("wanted",): wanted, ("serving",): serving}
+    yield _gauge("workers", "Processes that are to take requests, and that do.", numbers, "state")
+    text = "Processes that ended by themselves, and others took their place."
+    yield _counter("workers_replaced", text, {(): replaced})
+
+
 def _outcomes(name: str, text: str, outcomes: Outcomes, label: str) -> Iterator[Family]:
     yield _counter(name, text, outcomes.counts, label, "outcome")
     seconds = {(subject,): one for subject, one in outcomes.seconds.items()}
@@ -218,8 +231,14 @@ def _counter(name: str, text: str, numbers: Mapping[LabelsT, int], *labels: str)
     return Family("counter", name, text, labels, numbers=_copied(numbers))
 
 
-def _gauge(name: str, text: str, numbers: Mapping[LabelsT, float], *labels: str) -> Family:
-    return Family("gauge", name, text, labels, numbers=_copied(numbers))
+def _gauge(
+    name: str,
+    text: str,
+    numbers: Mapping[LabelsT, float],
+    *labels: str,
+    across: Literal["sum", "max", "min"] = "max",
+) -> Family:
+    return Family("gauge", name, text, labels, numbers=_copied(numbers), across=across)
 
 
 def _histogram(name: str, text: str, values: Mapping[LabelsT, Histogram], *labels: str) -> Family:

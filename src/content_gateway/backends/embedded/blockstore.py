@@ -60,10 +60,18 @@ class Blockstore(BlockDatabase):
     """The blocks and pins in the file at *path*; open it with `async with`.
 
     Owns the task that collects garbage. It starts at once where it *collects*, else with `collect`:
-    a command that only reads deletes nothing."""
+    a command that only reads deletes nothing. Where it *is_shared* by several processes of a
+    service one of them checkpoints, as with the ledger."""
 
-    def __init__(self, path: Path, *, busy_ms: int = BUSY_MS, collects: bool = True) -> None:
-        super().__init__(path, busy_ms=busy_ms)
+    def __init__(
+        self,
+        path: Path,
+        *,
+        busy_ms: int = BUSY_MS,
+        collects: bool = True,
+        is_shared: bool = False,
+    ) -> None:
+        super().__init__(path, busy_ms=busy_ms, is_shared=is_shared)
         self._collects = collects
         self._checked: OrderedDict[int, Check] = OrderedDict()
         self._unpinned = asyncio.Event()

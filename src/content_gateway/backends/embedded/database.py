@@ -42,9 +42,11 @@ class BlockDatabase(Database):
     """The block store's file at *path*, opened on entering. Each of `read`, `walk` and `send` has
     a thread and a connection of its own, so that a long job delays only those of its kind."""
 
-    def __init__(self, path: Path, *, busy_ms: int = BUSY_MS) -> None:
-        super().__init__(path, replace(BLOCKS, busy_ms=busy_ms))
-        opened = partial(connect, path, BLOCKS.file, busy_ms=busy_ms, cache_kib=BLOCKS.cache_kib)
+    def __init__(self, path: Path, *, busy_ms: int = BUSY_MS, is_shared: bool = False) -> None:
+        # Several processes that checkpoint can corrupt the file (docs/adr/0010).
+        file = replace(BLOCKS.file, has_checkpointer=is_shared)
+        super().__init__(path, replace(BLOCKS, busy_ms=busy_ms, file=file))
+        opened = partial(connect, path, file, busy_ms=busy_ms, cache_kib=BLOCKS.cache_kib)
         self._reader = _Reader("block reader", opened, self._files)
         self._walker = _Reader("block walker", opened, self._files)
         self._sender = _Reader("block sender", opened, self._files)
