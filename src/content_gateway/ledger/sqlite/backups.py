@@ -13,7 +13,7 @@ from typing import Final
 
 from content_gateway.errors import GatewayError
 from content_gateway.ledger.inspection import Inspection
-from content_gateway.ledger.sqlite.inspection import inspect
+from content_gateway.ledger.sqlite.inspection import inspect, version_of
 from content_gateway.ledger.sqlite.revived_keys import revived_keys
 from content_gateway.sqlite import backup as copies
 
@@ -48,6 +48,17 @@ def inspected(path: Path, named: Path | None = None) -> Inspection:
         raise GatewayError(f"{named or path} cannot be read: {wrong}.") from wrong
     except GatewayError as wrong:
         raise GatewayError(f"{named or path}: {wrong.detail}") from wrong
+
+
+def version_of_file(path: Path) -> int:
+    """The version of the schema of the ledger at *path*, 0 where there is none; GatewayError."""
+    if not path.exists():
+        return 0
+    try:
+        with copies.read_only(path) as connection:
+            return version_of(connection)
+    except sqlite3.Error as wrong:
+        raise GatewayError(f"{path} cannot be read: {wrong}.") from wrong
 
 
 def refuse_itself(ledger: Path, file: Path) -> None:
