@@ -190,3 +190,29 @@ def test_a_misspelt_setting_is_told_which_is_meant(name: str, meant: str | None)
         load(environ={variable: "1"})
     said = f"{name} ({variable}): there is no such setting"
     assert wrong.value.detail == (f"{said}; did you mean {meant}?" if meant else said)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        (
+            "postgresql://u:secret@db1,db2:5433/gw?sslmode=verify-full",
+            "postgresql://db1,db2:5433/gw",
+        ),
+        ("postgres://db/gw", "postgresql://db/gw"),
+        ("host=db1,db2 dbname=gw password=secret", "postgresql host=db1,db2 dbname=gw"),
+        ("service=gateway", "postgresql service=gateway"),
+    ],
+)
+def test_libpq_forms_of_a_database_are_taken(url: str, shown: str) -> None:
+    """And shown without what could be a secret."""
+    values = {"database.url": url, "pins.backend": "kubo"}
+    settings = load(environ={}, command_line=values).settings
+    assert settings.has_shared_ledger
+    assert settings.ledger_name == shown
+
+
+def test_a_shared_ledger_has_no_embedded_store() -> None:
+    """Its blocks would be on one machine."""
+    with pytest.raises(WrongSettings, match="ipfs-cluster"):
+        load(environ={}, command_line={"database.url": "postgresql://db/gw"})

@@ -1,6 +1,7 @@
-"""`content-gateway ledger`: backs up, restores, checks and mends the ledger's file.
+"""`content-gateway ledger`: backs up, restores, checks, mends, upgrades and copies the ledger.
 
-Works on the file itself, beside a running service or without one, and opens no part of a service.
+Works on the database itself, beside a running service or without one, and opens no part of a
+service.
 How a copy is made, and what a sound ledger is, is left to ledger/sqlite/."""
 
 from pathlib import Path
@@ -35,7 +36,7 @@ _MAYBE_REVIVED: Final = (
 
 @click.group("ledger", epilog="Example: content-gateway ledger backup /backups/ledger.sqlite")
 def command() -> None:
-    """Back up, restore, check and mend the ledger: pins, keys and last known answers."""
+    """Back up, restore, check, mend and upgrade the ledger: pins, keys and last known answers."""
 
 
 @command.command("backup", epilog="Example: content-gateway ledger backup ledger-monday.sqlite")
@@ -48,6 +49,7 @@ def backup(*, file: Path, force: bool, loaded: Loaded, as_json: bool) -> None:
 
     While the service runs, too: it is not held up. FILE is for its owner only, and is complete
     or not there. The embedded store's blocks are not in it."""
+    _require_file(loaded)
     ledger = loaded.settings.ledger_path
     backups.refuse_itself(ledger, file)
     refuse_to_replace(file, force=force)
@@ -72,6 +74,7 @@ def restore(*, file: Path, loaded: Loaded, as_json: bool) -> None:
 
     Refused while a service runs, and for a file that is no ledger, is broken, or is of a newer
     version."""
+    _require_file(loaded)
     ledger = loaded.settings.ledger_path
     if not file.is_file():
         raise GatewayError(f"{file} is no regular file.")
@@ -108,10 +111,12 @@ def check(*, loaded: Loaded, as_json: bool) -> None:
     """Read all of the ledger, and say what is wrong with it; changes nothing.
 
     Ends with status 1 if anything is."""
-    ledger = loaded.settings.ledger_path
-    found = backups.inspected(ledger)
+    from content_gateway.wiring.ledgers import inspect
+
+    ledger = loaded.settings.ledger_name
+    found = common.run(inspect(loaded.settings))
     if as_json:
-        _print_json({"ledger": str(ledger), **_numbers(found), "findings": found.findings})
+        _print_json({"ledger": ledger, **_numbers(found), "findings": found.findings})
     else:
         click.echo(f"{ledger}, {_words(found)}")
         for each in found.findings:
@@ -130,12 +135,43 @@ def recount(*, loaded: Loaded, as_json: bool) -> None:
     """Count the pins of every key again, where `ledger check` found the counts to be wrong.
 
     While the service runs, too: limits of pins hold by what is counted then."""
-    ledger = loaded.settings.ledger_path
-    corrected = backups.recounted(ledger)
+    from content_gateway.wiring.ledgers import recount as recounted
+
+    ledger = loaded.settings.ledger_name
+    corrected = common.run(recounted(loaded.settings))
     if as_json:
-        _print_json({"ledger": str(ledger), "corrected": corrected})
+        _print_json({"ledger": ledger, "corrected": corrected})
     else:
         click.echo(f"{ledger}: counts that were wrong, and are right now: {corrected:,}")
+
+
+@command.command("upgrade", epilog="Example: content-gateway ledger upgrade")
+@common.ledger_options
+@existing_ledger
+def upgrade(*, loaded: Loaded, as_json: bool) -> None:
+    """Bring the ledger's tables up to this version of the program.
+
+    A ledger in PostgreSQL is upgraded by this command alone: run it before the first service of the
+    new version, while those of the old one go on. A SQLite file is upgraded by whatever opens
+    it."""
+    from content_gateway.wiring.ledgers import upgrade as upgraded
+
+    reached = list(common.run(upgraded(loaded.settings)))
+    if as_json:
+        _print_json({"ledger": loaded.settings.ledger_name, "reached": reached})
+    elif reached:
+        click.echo(f"{loaded.settings.ledger_name}: of version {reached[-1]} now")
+    else:
+        click.echo(f"{loaded.settings.ledger_name}: nothing to do")
+
+
+def _require_file(loaded: Loaded) -> None:
+    """Raises GatewayError where the ledger is no file."""
+    if loaded.settings.has_shared_ledger:
+        raise GatewayError(
+            "The ledger is in PostgreSQL: pg_dump backs it up and pg_restore restores it, or its"
+            " WAL archive does (docs/operating.md)."
+        )
 
 
 def _numbers(found: Inspection) -> dict[str, int | None]:

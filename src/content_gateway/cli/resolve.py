@@ -55,7 +55,7 @@ def _ledger(chosen: Settings) -> Iterator[Settings]:
     if has_ledger(chosen):
         yield chosen
         return
-    click.echo(f"There is no ledger at {chosen.ledger_path}: the answer is kept nowhere.", err=True)
+    click.echo(f"There is no ledger at {chosen.ledger_name}: the answer is kept nowhere.", err=True)
     with TemporaryDirectory(prefix="content-gateway-") as folder:
         elsewhere = {"data_dir": Path(folder), "database": DatabaseSettings()}
         yield chosen.model_copy(update=elsewhere)

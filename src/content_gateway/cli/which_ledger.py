@@ -22,7 +22,9 @@ def any_ledger(function: Callable[..., None]) -> Callable[..., None]:
     @wraps(function)
     def with_ledger(*, loaded: Loaded, **others: Any) -> None:
         path = loaded.settings.ledger_path
-        if refusal(path) is None and not os.path.exists(path):
+        if loaded.settings.has_shared_ledger:
+            has_ledger(loaded.settings)
+        elif refusal(path) is None and not os.path.exists(path):
             click.echo(f"A new ledger begins at {path}.", err=True)
         function(loaded=loaded, **others)
 
@@ -38,7 +40,7 @@ def existing_ledger(function: Callable[..., None]) -> Callable[..., None]:
     def with_ledger(*, loaded: Loaded, **others: Any) -> None:
         if not has_ledger(loaded.settings):
             raise GatewayError(
-                f"There is no ledger at {loaded.settings.ledger_path}; --data or --config says"
+                f"There is no ledger at {loaded.settings.ledger_name}; --data or --config says"
                 " where the service's is."
             )
         function(loaded=loaded, **others)
@@ -51,6 +53,10 @@ def has_ledger(settings: Settings) -> bool:
 
     Raises GatewayError where it cannot be used, or the data folder is missing."""
     path = settings.ledger_path
+    if settings.has_shared_ledger:  # what is wrong with it is said by whoever connects
+        settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        click.echo(f"Ledger: {settings.ledger_name}", err=True)
+        return True
     if (reason := refusal(path, makes=False)) is not None:
         raise GatewayError(f"{path} cannot be used: {reason}.")
     # A WAL alone is not passed over: what opens it says what is wrong.

@@ -156,7 +156,7 @@ def _keys(status: Status) -> Iterable[Row]:
 
 
 def key_rows(limits: KeyLimits, now: float) -> Sequence[KeyRow]:
-    """The keys that were seen lately, those that asked most first, as *limits* has them at *now*."""
+    """The keys that *limits* has seen lately as they are at *now*, those that asked most first."""
     rows = [
         KeyRow(use.name, use.requests, _used(use.minute, now), _used(use.day, now))
         for _, use in limits.used()

@@ -11,11 +11,9 @@ import structlog
 
 from content_gateway.errors import StorageUnavailable, WrongSettings
 
-# Where the operator has to do something before this database can be used.
+# Where the operator has to do something before this database can be used. What goes wrong before a
+# connection is made has no code here; libpq says it in words.
 _SETTINGS: Final = {
-    "28P01": "the password is wrong, or there is none (a passfile, or PGPASSWORD)",
-    "28000": "the server lets this user in by no rule of pg_hba.conf",
-    "3D000": "there is no such database",
     "42501": "the user may not do that: it must own the tables, or be allowed to create them",
     "0A000": "the server cannot do that",
 }

@@ -12,6 +12,7 @@ from content_gateway.settings.unstoppable_defaults import PROXY_READERS, TLDS
 from content_gateway.settings.values import (
     Address,
     Bytes,
+    DatabaseUrl,
     HttpUrl,
     IpAddress,
     LocalOrigin,
@@ -20,7 +21,6 @@ from content_gateway.settings.values import (
     Origin,
     Replicas,
     Seconds,
-    SqliteUrl,
 )
 
 SECRET: Final[dict[str, Any]] = {"secret": True}
@@ -63,10 +63,16 @@ class CorsSettings(Group):
 class DatabaseSettings(Group):
     """The ledger."""
 
-    url: SqliteUrl = Field(
+    url: DatabaseUrl = Field(
         "",
-        description="sqlite:///PATH; empty: ledger.sqlite in data_dir",
+        description="sqlite:///PATH, or postgresql://...; empty: ledger.sqlite in data_dir",
         json_schema_extra=SECRET,
+    )
+    connections: int = Field(
+        8, ge=2, le=200, description="connections to PostgreSQL, besides five for searches and news"
+    )
+    timeout: Seconds = Field(
+        5.0, ge=0.5, le=60, description="seconds that a statement in PostgreSQL may take"
     )
 
 

@@ -33,7 +33,7 @@ from content_gateway.settings.groups import (
     TraceSettings,
     UnstoppableSettings,
 )
-from content_gateway.settings.values import BYTES, SECONDS
+from content_gateway.settings.values import BYTES, SECONDS, is_postgres, shown_database
 
 PACKAGED_SPEC: Final = Path(__file__).parents[1] / "spec.yaml"
 
@@ -129,11 +129,34 @@ class Settings(Group):
         """The SQLite file of the embedded store's blocks."""
         return self.data_dir / "blocks.sqlite"
 
+    @model_validator(mode="after")
+    def _blocks_of_one_machine_have_a_ledger_of_their_own(self) -> "Settings":
+        if self.has_shared_ledger and self.pins.backend == "embedded":
+            raise ValueError(
+                'pins.backend "embedded" keeps its blocks on one machine, and a ledger in'
+                ' PostgreSQL is for many: say "ipfs-cluster" or "kubo", or leave database.url out'
+            )
+        return self
+
+    @property
+    def has_shared_ledger(self) -> bool:
+        """Whether the ledger is in PostgreSQL, where any number of machines have it."""
+        return is_postgres(self.database.url)
+
     @property
     def ledger_path(self) -> Path:
-        """The SQLite file."""
+        """The SQLite file; of a shared ledger, beside what would the files stand that are about it
+        on this machine."""
         url = self.database.url
+        if self.has_shared_ledger:
+            return self.data_dir / "ledger.postgresql"
         return Path(url.removeprefix("sqlite:///")) if url else self.data_dir / "ledger.sqlite"
+
+    @property
+    def ledger_name(self) -> str:
+        """Which ledger it is, for people: a path, or a server and a database."""
+        shared = self.has_shared_ledger
+        return shown_database(self.database.url) if shared else str(self.ledger_path)
 
 
 def _factors_fit(least: int, most: int) -> bool:

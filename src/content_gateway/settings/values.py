@@ -33,10 +33,31 @@ def _address(text: str) -> str:
     raise ValueError("must be a contract address: 0x and 40 hex digits")
 
 
-def _sqlite_url(text: str) -> str:
-    if text and (not text.startswith("sqlite:///") or ":memory:" in text):
-        raise ValueError("must be sqlite:///PATH (four slashes for an absolute path)")
+def _database_url(text: str) -> str:
+    """SQLite's are ours; PostgreSQL's are libpq's (its manual, "Connection Strings"): a URI, or
+    words such as `host=db1,db2 dbname=gateway`. What is in them is read where they are opened."""
+    is_file = text.startswith("sqlite:///") and ":memory:" not in text
+    if text and not is_file and not is_postgres(text):
+        raise ValueError(
+            "must be sqlite:///PATH (four slashes for an absolute path), or"
+            " postgresql://USER@HOST/DATABASE"
+        )
     return text
+
+
+def is_postgres(url: str) -> bool:
+    """Whether *url*, of a database, is one of PostgreSQL."""
+    is_words = re.match(r"\s*[a-z_]+\s*=", url) is not None
+    return url.startswith(("postgresql://", "postgres://")) or (is_words and "://" not in url)
+
+
+def shown_database(url: str) -> str:
+    """*url* of a PostgreSQL, without anything that could be a secret: its hosts and its name."""
+    if "://" in url:
+        parts = urlsplit(url)
+        return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    found = dict(re.findall(r"(host|port|dbname|service)\s*=\s*'?([^\s']*)", url))
+    return "postgresql " + " ".join(f"{name}={value}" for name, value in found.items())
 
 
 def _ip_address(text: str) -> str:
@@ -103,4 +124,4 @@ Replicas = Annotated[int, AfterValidator(_replicas)]
 Multiaddr = Annotated[str, AfterValidator(_multiaddr)]
 IpAddress = Annotated[str, AfterValidator(_ip_address)]
 Address = Annotated[str, AfterValidator(_address)]
-SqliteUrl = Annotated[str, AfterValidator(_sqlite_url)]
+DatabaseUrl = Annotated[str, AfterValidator(_database_url)]

@@ -4,7 +4,7 @@ Knows which parts can tell. How often checks are asked, and what an answer looks
 http/admin.py and http/status_page.py, the numbers to metrics.py."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from importlib import import_module

@@ -87,6 +87,7 @@ class Application:
     def start(self, *, resyncs_now: bool = True) -> None:
         """Begin to keep what was promised; for whoever stays."""
         self.lag.start()
+        self.ledger.listen(self.reconciler.wake)
         self.reconcile()
         self.resync.start(now=resyncs_now)
         self.delegates.start()

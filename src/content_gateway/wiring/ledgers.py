@@ -3,14 +3,18 @@
 A ledger is every store that is in one database. Knows which one `database.url` names; what is in
 it, and how, is left to the adapters in ledger/."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from content_gateway.api_keys import KeyActivity, KeyStore
 from content_gateway.ipns.link_cache import IpnsStore
+from content_gateway.ledger.inspection import Inspection
 from content_gateway.ledger.options import LedgerOptions
+from content_gateway.ledger.sqlite.backups import inspected, recounted, version_of_file
+from content_gateway.ledger.sqlite.inspection import current_version
 from content_gateway.ledger.sqlite.ledger import SqliteLedger
 from content_gateway.model.audit import AuditEntry, AuditSearch
 from content_gateway.model.backend_health import BackendHealth
@@ -25,6 +29,9 @@ from content_gateway.pins.resync import ResyncLedger
 from content_gateway.pins.work_queue import WorkQueue
 from content_gateway.settings.model import Settings
 from content_gateway.telemetry.numbers import Histogram
+
+if TYPE_CHECKING:
+    from content_gateway.ledger.postgres.ledger import PostgresLedger
 
 
 class Pins(PinLedger, Protocol):
@@ -155,4 +162,43 @@ class Ledger(Protocol):
 def ledger_of(settings: Settings) -> AbstractAsyncContextManager[Ledger]:
     """The ledger of `database.url`, to be entered; that raises WrongSettings."""
     options = LedgerOptions(settings.pins.unpin_grace, settings.audit.entries)
+    if settings.has_shared_ledger:
+        return _postgres(settings, options, checks=True)
     return SqliteLedger(settings.ledger_path, options)
+
+
+async def upgrade(settings: Settings) -> Sequence[int]:
+    """Bring the schema of the ledger up to date; the versions that were reached.
+
+    Raises WrongSettings and StorageUnavailable. A SQLite file is upgraded by whoever opens it."""
+    if not settings.has_shared_ledger:
+        before = version_of_file(settings.ledger_path)
+        async with ledger_of(settings):
+            return range(before + 1, current_version() + 1)
+    async with _postgres(settings, LedgerOptions(), checks=False) as ledger:
+        return await ledger.migrations.upgrade(ledger.database)
+
+
+async def inspect(settings: Settings) -> Inspection:
+    """What is found in the ledger, which nobody has to stop for; raises GatewayError."""
+    if not settings.has_shared_ledger:
+        return await asyncio.to_thread(inspected, settings.ledger_path)
+    async with _postgres(settings, LedgerOptions(), checks=False) as ledger:
+        return await ledger.inspect()
+
+
+async def recount(settings: Settings) -> int:
+    """Count the pins of all requestors again; of how many the count was wrong. GatewayError."""
+    if not settings.has_shared_ledger:
+        return await asyncio.to_thread(recounted, settings.ledger_path)
+    async with _postgres(settings, LedgerOptions(), checks=True) as ledger:
+        return await ledger.recount()
+
+
+def _postgres(settings: Settings, options: LedgerOptions, *, checks: bool) -> "PostgresLedger":
+    # Here, so that whoever has a file pays nothing for the driver (90 ms).
+    from content_gateway.ledger.postgres.ledger import PostgresLedger, ServerOptions
+
+    chosen = settings.database
+    server = ServerOptions(chosen.url, chosen.connections, chosen.timeout)
+    return PostgresLedger(server, options, checks=checks)

@@ -204,10 +204,9 @@ class Metrics:
         yield _gauge("file_bytes", "Sizes of the database files.", dict(self._files()), "file")
 
     def _files(self) -> Iterator[tuple[Labels, int]]:
-        for name, path in (
-            ("ledger", self._settings.ledger_path),
-            ("blocks", self._settings.blocks_path),
-        ):
+        chosen = self._settings
+        paths = [] if chosen.has_shared_ledger else [("ledger", chosen.ledger_path)]
+        for name, path in (*paths, ("blocks", chosen.blocks_path)):
             for label, file in ((name, path), (f"{name}-wal", Path(f"{path}-wal"))):
                 with suppress(OSError):
                     yield (label,), file.stat().st_size

@@ -118,6 +118,11 @@ class PostgresLedger:
         """All that can be said of it, at one moment; raises StorageUnavailable."""
         return await whole_ledger.inspect(self.database, self.migrations)
 
+    async def recount(self) -> int:
+        """Count the pins of all requestors again; of how many the count was wrong. Raises
+        StorageUnavailable."""
+        return await whole_ledger.recount_pins(self.database)
+
     async def search_audit(self, search: AuditSearch) -> Sequence[AuditEntry]:
         """A page of the entries that *search* finds, newest first; raises StorageUnavailable."""
         return await search_audit(self.database, search)

@@ -9,6 +9,7 @@ from content_gateway.codecs.timestamps import microseconds
 from content_gateway.ledger.inspection import SAMPLE, Finding, Inspection
 from content_gateway.ledger.pin_rows import status_of
 from content_gateway.ledger.postgres.pin_searches import LISTED, TABLES
+from content_gateway.ledger.postgres.requestors import lock_requestors
 from content_gateway.model.content_state import PIN_STATES
 from content_gateway.model.pins import Holdings, PinStatus
 from content_gateway.postgres.migrations import Migrations
@@ -34,7 +35,9 @@ _NEXT: Final = (
     "SELECT requestor FROM requestors WHERE requestor >= %s AND pins > 0 ORDER BY requestor LIMIT 1"
 )
 _HELD: Final = ", ".join(f"'{state}'" for state in PIN_STATES)
-# What must not be there: in words, and as a query of what it concerns.
+_PINS: Final = "SELECT count(*) FROM pins WHERE pins.requestor = number"
+# What must not be there: in words, and as a query of what it concerns; and the command that puts
+# it right, where there is one.
 _FACTS: Final = (
     (
         "pins without their content",
@@ -57,10 +60,15 @@ _FACTS: Final = (
         " AND NOT EXISTS (SELECT 1 FROM work WHERE content = contents.id)",
     ),
     (
-        "requestors whose pins were counted wrong",
-        "SELECT requestor FROM requestors WHERE pins <>"
-        " (SELECT count(*) FROM pins WHERE pins.requestor = number)",
+        "requestors with a wrong count of their pins",
+        f"SELECT requestor FROM requestors WHERE pins <> ({_PINS})",  # noqa: S608 - constant
+        "content-gateway ledger recount",
     ),
+)
+_MISCOUNTED: Final = f"SELECT number FROM requestors WHERE pins <> ({_PINS})"  # noqa: S608
+_RECOUNT: Final = (
+    f"UPDATE requestors SET pins = ({_PINS}) WHERE number = %s AND pins <> ({_PINS})"  # noqa: S608
+    " RETURNING number"
 )
 
 
@@ -82,6 +90,25 @@ async def requestor_from(database: Database, least: str) -> str | None:
     if rows and bare != least and rows[0][0] == bare:
         rows = await database.ask(_NEXT.replace(">=", ">"), (bare,))
     return str(rows[0][0]) if rows else None
+
+
+async def recount_pins(database: Database) -> int:
+    """Count the pins of all requestors again; of how many the count was wrong.
+
+    Raises StorageUnavailable."""
+
+    async def wrong(transaction: Transaction) -> Sequence[int]:
+        return [number for (number,) in await transaction.ask(_MISCOUNTED)]
+
+    corrected = 0
+    for number in await database.search(wrong, seconds=_INSPECTION_SECONDS, is_ours=True):
+
+        async def job(transaction: Transaction, number: int = number) -> int:
+            await lock_requestors(transaction, [number])  # from here on nobody changes its pins
+            return len(await transaction.ask(_RECOUNT, (number,)))
+
+        corrected += await database.transact(job)
+    return corrected
 
 
 async def oldest_first(database: Database, requestor: str) -> AsyncIterator[Sequence[PinStatus]]:
@@ -116,11 +143,12 @@ async def inspect(database: Database, migrations: Migrations) -> Inspection:
             for table in ("api_keys", "pins", "contents")
         ]
         findings = []
-        for words, query in _FACTS:
+        for words, query, *remedy in _FACTS:
             ((count,),) = await transaction.ask(f"SELECT count(*) FROM ({query}) found")  # noqa: S608
             if count:
                 rows = await transaction.ask(f"{query} LIMIT {SAMPLE}")
-                findings.append(Finding(words, count, tuple(str(text) for (text,) in rows)))
+                sample = tuple(str(text) for (text,) in rows)
+                findings.append(Finding(words, count, sample, *remedy))
         version, current = found.version, migrations.current
         return Inspection(version, current, keys, pins, contents, tuple(findings), False)
 

@@ -66,6 +66,17 @@ def recounted(ledger: Path) -> int:
         raise GatewayError(f"{ledger} cannot be written: {wrong}.") from wrong
 
 
+def version_of_file(path: Path) -> int:
+    """The version of the schema of the ledger at *path*, 0 where there is none; GatewayError."""
+    if not path.exists():
+        return 0
+    try:
+        with copies.read_only(path) as connection:
+            return version_of(connection)
+    except sqlite3.Error as wrong:
+        raise GatewayError(f"{path} cannot be read: {wrong}.") from wrong
+
+
 def refuse_itself(ledger: Path, file: Path) -> None:
     """Raises GatewayError where *file* is one of the files of *ledger*, by whatever name."""
     own = [ledger, *(ledger.with_name(ledger.name + end) for end in _BESIDE)]

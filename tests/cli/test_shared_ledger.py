@@ -1,0 +1,73 @@
+"""Commands on a ledger in PostgreSQL: they work as on a file, and never show its password."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import cids, run
+from tests.world import postgres
+from tests.world.peers import free_port
+
+
+@pytest.fixture
+def settings() -> dict[str, str]:
+    return {
+        "DATABASE__URL": postgres.shared("15").new_ledger().replace("gateway@", "gateway:hush@"),
+        "PINS__BACKEND": "ipfs-cluster",
+        "IPFS_CLUSTER__URLS": '["http://127.0.0.1:9"]',
+    }
+
+
+def test_pins_and_keys_are_kept_there(tmp_path: Path, settings: dict[str, str]) -> None:
+    """Added, imported, listed, exported, removed; the folder of the command may be any."""
+    key = run(tmp_path / "a", "keys", "create", "--name", "team", **settings)
+    assert key.returncode == 0
+    assert "hush" not in key.stderr
+    given = "\n".join(cids(30))
+    assert run(tmp_path / "b", "pin", "import", "-", given=given, **settings).returncode == 0
+    listed = run(tmp_path / "c", "pin", "ls", "--all", "--json", **settings)
+    assert len(listed.stdout.splitlines()) == 30
+    exported = run(tmp_path / "c", "pin", "export", **settings)
+    assert len(exported.stdout.splitlines()) == 30
+    everybody = run(tmp_path / "c", "pin", "ls", "--all-keys", "--json", "--all", **settings)
+    assert len(everybody.stdout.splitlines()) == 30
+    removed = run(tmp_path / "c", "pin", "rm", "--all", "--yes", **settings)
+    assert "30 pins removed" in removed.stdout
+    assert "team" in run(tmp_path / "c", "keys", "list", **settings).stdout
+    assert len(run(tmp_path / "c", "audit", "ls", **settings).stdout.splitlines()) > 60
+
+
+def test_it_is_checked_and_upgraded(tmp_path: Path, settings: dict[str, str]) -> None:
+    assert run(tmp_path, "pin", "add", cids(1)[0], **settings).returncode == 0
+    checked = run(tmp_path, "ledger", "check", **settings)
+    assert checked.returncode == 0
+    assert "1 pins of 1 contents" in checked.stdout
+    assert "Nothing is wrong." in checked.stdout
+    assert "nothing to do" in run(tmp_path, "ledger", "upgrade", **settings).stdout
+    server, name = postgres.shared("15"), settings["DATABASE__URL"].rpartition("/")[2]
+    server.run("DELETE FROM pins", name)
+    broken = run(tmp_path, "ledger", "check", **settings)
+    assert broken.returncode == 1
+    assert "that nobody holds" in broken.stdout
+    assert "counted wrong" in broken.stdout
+
+
+def test_a_backup_is_the_databases_business(tmp_path: Path, settings: dict[str, str]) -> None:
+    refused = run(tmp_path, "ledger", "backup", str(tmp_path / "x"), **settings)
+    assert refused.returncode == 1
+    assert "pg_dump" in refused.stderr
+
+
+def test_blocks_of_one_machine_are_refused(tmp_path: Path, settings: dict[str, str]) -> None:
+    """In words that say what to use instead."""
+    refused = run(tmp_path, "serve", **settings | {"PINS__BACKEND": "embedded"})
+    assert refused.returncode != 0
+    assert 'say "ipfs-cluster" or "kubo"' in refused.stderr
+
+
+def test_a_database_that_is_away_is_named(tmp_path: Path, settings: dict[str, str]) -> None:
+    url = f"postgresql://gateway:hush@127.0.0.1:{free_port()}/x"
+    refused = run(tmp_path, "keys", "list", **settings | {"DATABASE__URL": url})
+    assert refused.returncode != 0
+    assert "onnection refused" in refused.stderr
+    assert "hush" not in refused.stderr

@@ -1,0 +1,1 @@
+"""Tests of the room postgres/: servers that are wrong, full, away or behind a pooler."""
