@@ -185,8 +185,8 @@ MUTANTS: Final = (
         "two processes resync at once",
         "one process at a time has the resync's lease",
         "resyncs.py",
-        '            " WHERE next_at <= :now OR next_at > :far",\n',
-        '            " WHERE true OR next_at <= :now OR next_at > :far",\n',
+        '" WHERE next_at <= :now OR next_at > :far",\n',
+        '" WHERE true OR next_at <= :now OR next_at > :far",\n',
     ),
     Mutant(
         "due times of a wrong clock are not corrected",
