@@ -284,7 +284,8 @@ class Truths:
 
     def resynced(self, report: ResyncReport) -> None:
         """A resync that began at `report.started_at` has compared everything."""
-        self.resynced_from = max(self.resynced_from, report.started_at)
+        if not self._is_stepped(_JOB_AFTER_STEP):  # else it may have begun before by another clock
+            self.resynced_from = max(self.resynced_from, report.started_at)
 
     def stepped(self, seconds: float) -> None:
         """The time of day was set back."""
