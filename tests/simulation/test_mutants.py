@@ -15,7 +15,6 @@ from tests.simulation.mutants import MUTANTS, Mutant, NoLongerThere, apply
 from tests.simulation.world import empty_ledger, simulate
 
 _ROOT: Final = Path(__file__).parents[2]
-FIRST_SEED: Final = 1
 MOST_SEEDS: Final = 1_500
 
 
@@ -45,10 +44,10 @@ def seeds_until_found(mutant: Mutant, folder: Path, first: int, most: int = MOST
 def test_a_mutant_is_found(mutant: Mutant, tmp_path: Path) -> None:
     """What breaks a promise is seen by some seed, in which the code as it is keeps all of them.
     Always the same seeds: luck is no proof."""
-    number = seeds_until_found(mutant, tmp_path, FIRST_SEED)
+    number = seeds_until_found(mutant, tmp_path, mutant.first)
     assert number, f"nothing is wrong in {MOST_SEEDS} seeds"
     with empty_ledger() as template:
-        assert simulate(FIRST_SEED + number - 1, template).wrong is None
+        assert simulate(mutant.first + number - 1, template).wrong is None
 
 
 def test_every_mutant_is_still_a_change_of_the_source(tmp_path: Path) -> None:
