@@ -1,5 +1,7 @@
 """Clocks that jump: nothing that was promised waits for a moment that a wrong clock has named."""
 
+import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -185,6 +187,23 @@ async def test_a_correction_that_waited_takes_no_lease(
     await world.contents.lease("lives", LEASE, ONE)
     await slow.rebase(LONGEST, LEASE, 0.0)
     assert await world.contents.lease("next", LEASE, ONE) == []
+
+
+async def test_a_job_that_was_asked_for_long_ago_is_not_taken_from_who_has_it(
+    world: World, database: LedgerDatabase
+) -> None:
+    """By the time of the question its lease would be one of the future."""
+    resyncs, may_go_on = SqliteResyncs(database, clock=world.clock), threading.Event()
+    world.clock.now += LONGEST
+    assert await resyncs.acquire_job("resync", "lives", LEASE, LONGEST)
+    world.clock.now -= LONGEST
+    before = asyncio.create_task(database.write(lambda _: may_go_on.wait(60.0)))
+    asked = asyncio.create_task(resyncs.acquire_job("resync", "late", LEASE, LONGEST))
+    await until(lambda: database.writes.unanswered == 2)
+    world.clock.now += LONGEST
+    may_go_on.set()
+    assert await before
+    assert not await asked
 
 
 async def test_a_period_of_grace_is_kept_but_not_for_a_year(world: World) -> None:

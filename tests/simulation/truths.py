@@ -261,7 +261,16 @@ class Truths:
                 since <= MAX_SEND_DELAY + 0.01 or self._is_stepped(60.0),
                 f"{request} of {cid} is sent {since:.1f} s after it was recorded",
             )
+            self._check_lease(call, content)
         return call
+
+    def _check_lease(self, call: Call, content: Content) -> None:
+        """Who is at a content has its lease, though nobody else may want it."""
+        left = (content.next_at or 0) / 1000 - self.clock()
+        self.expect(
+            (content.lease_owner is not None and left > -0.01) or self._is_stepped(60.0),
+            f"{call.process.name} is at {call.request} of {content.cid}, and its lease ran out",
+        )
 
     def request_ends(self, call: object) -> None:
         """Its caller has the answer, or has given up."""
@@ -275,7 +284,8 @@ class Truths:
 
     def resynced(self, report: ResyncReport) -> None:
         """A resync that began at `report.started_at` has compared everything."""
-        self.resynced_from = max(self.resynced_from, report.started_at)
+        if not self._is_stepped(_JOB_AFTER_STEP):  # else it may have begun before by another clock
+            self.resynced_from = max(self.resynced_from, report.started_at)
 
     def stepped(self, seconds: float) -> None:
         """The time of day was set back."""
@@ -293,6 +303,10 @@ class Truths:
     def check_now(self, *, is_alive: bool) -> None:
         """What must hold at any moment; *is_alive*: some process can read and write the ledger."""
         now = self.clock() * 1000
+        at = {str(call.cid): call for call in self._calls if not call.process.is_dead}
+        for content in self._seen.contents.values():
+            if content.cid in at:
+                self._check_lease(at[content.cid], content)
         if not is_alive and self._is_stepped(_CORRECTED_WITHIN):
             self.stepped_at = self.ticks()  # nobody could correct it yet
         for content in self._seen.contents.values():

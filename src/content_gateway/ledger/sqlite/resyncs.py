@@ -26,15 +26,21 @@ class SqliteResyncs:
 
     async def acquire_job(self, name: str, owner: str, seconds: float, longest: float) -> bool:
         """As `ResyncLedger.acquire_job`."""
-        now = self._now()
-        values = {"name": name, "owner": owner, "now": now, "until": now + round(seconds * 1000)}
-        values["far"] = now + round(longest * 1000)
-        return await self._changes(
-            "INSERT INTO jobs (name, next_at, lease_owner) VALUES (:name, :until, :owner)"
-            " ON CONFLICT (name) DO UPDATE SET next_at = :until, lease_owner = :owner"
-            " WHERE next_at <= :now OR next_at > :far",
-            values,
-        )
+
+        def job(connection: sqlite3.Connection) -> bool:
+            # By the time at which it runs: a lease that was given while it waited is not too long.
+            now = self._now()
+            values = {"name": name, "owner": owner, "now": now}
+            values |= {"until": now + round(seconds * 1000), "far": now + round(longest * 1000)}
+            changed = connection.execute(
+                "INSERT INTO jobs (name, next_at, lease_owner) VALUES (:name, :until, :owner)"
+                " ON CONFLICT (name) DO UPDATE SET next_at = :until, lease_owner = :owner"
+                " WHERE next_at <= :now OR next_at > :far",
+                values,
+            )
+            return changed.rowcount > 0
+
+        return await self._database.write(job)
 
     async def renew_job(self, name: str, owner: str, seconds: float) -> bool:
         """Extend the lease; False if *owner* has lost it."""
