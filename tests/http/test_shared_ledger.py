@@ -85,9 +85,8 @@ async def test_the_pinning_service_api_is_the_same_at_both(both: tuple[Service, 
     key = await issue(one)
     made = await one.psa("POST", key=key, body={"cid": CID, "name": "site", "meta": {"a": "b"}})
     assert made.status == 202
-    (found,) = (
-        await other.psa(path="/pins?meta=%7B%22a%22%3A%22b%22%7D", method="GET", key=key)
-    ).json["results"]
+    waiting = "/pins?status=queued&meta=%7B%22a%22%3A%22b%22%7D"
+    (found,) = (await other.psa("GET", waiting, key=key)).json["results"]
     request = found["requestid"]
     replaced = await other.psa("POST", f"/pins/{request}", key=key, body={"cid": OTHER})
     assert replaced.status == 202

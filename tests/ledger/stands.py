@@ -58,11 +58,11 @@ class SqliteStand:
 
 
 class PostgresStand:
-    """A new database of the *server* of this process."""
+    """A new database of the *server* of this process; one that *is_empty* has no tables."""
 
-    def __init__(self, server: postgres.Postgres) -> None:
+    def __init__(self, server: postgres.Postgres, *, is_empty: bool = False) -> None:
         self._server = server
-        self.url = server.new_ledger()
+        self.url = server.url_of(server.new_database()) if is_empty else server.new_ledger()
 
     def ledger(
         self, clock: Callable[[], float], *, grace: float = GRACE, entries: int = 1_000

@@ -13,7 +13,7 @@ import msgspec
 from content_gateway.cli import common, lockfile
 from content_gateway.cli.import_psa import CursorFile
 from content_gateway.cli.output_file import refuse_to_replace
-from content_gateway.cli.status_line import bytes_text, plain
+from content_gateway.cli.status_line import StatusLine, bytes_text, plain
 from content_gateway.cli.which_ledger import existing_ledger
 from content_gateway.errors import GatewayError
 from content_gateway.files.permissions import give_to_owner_of
@@ -36,7 +36,7 @@ _MAYBE_REVIVED: Final = (
 
 @click.group("ledger", epilog="Example: content-gateway ledger backup /backups/ledger.sqlite")
 def command() -> None:
-    """Back up, restore, check, mend and upgrade the ledger: pins, keys and last known answers."""
+    """Back up, restore, check, mend, upgrade and copy the ledger: pins, keys and known answers."""
 
 
 @command.command("backup", epilog="Example: content-gateway ledger backup ledger-monday.sqlite")
@@ -163,6 +163,35 @@ def upgrade(*, loaded: Loaded, as_json: bool) -> None:
         click.echo(f"{loaded.settings.ledger_name}: of version {reached[-1]} now")
     else:
         click.echo(f"{loaded.settings.ledger_name}: nothing to do")
+
+
+@command.command(
+    "copy",
+    epilog="Example: content-gateway ledger copy sqlite:///old.sqlite postgresql://db/gateway",
+)
+@click.argument("original", metavar="FROM")
+@click.argument("place", metavar="TO")
+@common.json_option
+def copy(*, original: str, place: str, as_json: bool) -> None:
+    """Copy a ledger to another database, where none is yet: pins, keys, all of it.
+
+    FROM and TO are as database.url has them. Stop what writes to FROM first. Run it again where it
+    was interrupted: it goes on. At the end all rows of both are compared."""
+    from content_gateway.wiring.ledgers import copy as copied
+
+    try:
+        with StatusLine() as line:
+            counts = common.run(
+                copied(original, place, lambda what, rows: line.show(f"{rows:,} {what}"))
+            )
+    except KeyboardInterrupt:
+        click.echo("Interrupted. Run it again: it goes on where it was.", err=True)
+        raise SystemExit(common.INTERRUPTED) from None
+    if as_json:
+        _print_json(counts)
+    else:
+        words = ", ".join(f"{number:,} {name}" for name, number in counts.items())
+        click.echo(f"Copied, and equal: {words}")
 
 
 def _require_file(loaded: Loaded) -> None:

@@ -7,15 +7,19 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from content_gateway.api_keys import KeyActivity, KeyStore
+from content_gateway.errors import WrongSettings
 from content_gateway.ipns.link_cache import IpnsStore
+from content_gateway.ledger.copying import Copy, copy_all
 from content_gateway.ledger.inspection import Inspection
 from content_gateway.ledger.options import LedgerOptions
 from content_gateway.ledger.sqlite.backups import inspected, recounted, version_of_file
 from content_gateway.ledger.sqlite.inspection import current_version
 from content_gateway.ledger.sqlite.ledger import SqliteLedger
+from content_gateway.ledger.sqlite.whole_copy import SqliteCopy
 from content_gateway.model.audit import AuditEntry, AuditSearch
 from content_gateway.model.backend_health import BackendHealth
 from content_gateway.model.backlog import PENDING, Backlog, Waiting
@@ -28,6 +32,7 @@ from content_gateway.pins.pinning import PinLedger
 from content_gateway.pins.resync import ResyncLedger
 from content_gateway.pins.work_queue import WorkQueue
 from content_gateway.settings.model import Settings
+from content_gateway.settings.values import is_postgres
 from content_gateway.telemetry.numbers import Histogram
 
 if TYPE_CHECKING:
@@ -193,6 +198,26 @@ async def recount(settings: Settings) -> int:
         return await asyncio.to_thread(recounted, settings.ledger_path)
     async with _postgres(settings, LedgerOptions(), checks=True) as ledger:
         return await ledger.recount()
+
+
+async def copy(original: str, place: str, shown: Callable[[str, int], None]) -> Mapping[str, int]:
+    """Copy the ledger at the URL *original* to *place*, where none is, or go on with that.
+
+    How many rows each table has; *shown* is told how far it is. Raises GatewayError."""
+    async with _whole(original, is_new=False) as source, _whole(place, is_new=True) as target:
+        return await copy_all(source, target, shown)
+
+
+def _whole(url: str, *, is_new: bool) -> "AbstractAsyncContextManager[Copy]":
+    """The ledger at *url*, to be copied from or, where it *is_new*, to; raises WrongSettings."""
+    if not is_postgres(url):
+        if not url.startswith("sqlite:///"):
+            raise WrongSettings(f"{url} is neither sqlite:///PATH nor postgresql://...")
+        return SqliteCopy(Path(url.removeprefix("sqlite:///")), is_new=is_new)
+    from content_gateway.ledger.postgres.ledger import ServerOptions
+    from content_gateway.ledger.postgres.whole_copy import PostgresCopy
+
+    return PostgresCopy(ServerOptions(url, connections=2), is_new=is_new)
 
 
 def _postgres(settings: Settings, options: LedgerOptions, *, checks: bool) -> "PostgresLedger":

@@ -150,7 +150,7 @@ class PostgresWorkQueue(Reports):
 
     async def rebase(self, longest: float, lease: float, back: float) -> None:
         """As `WorkQueue.rebase`, but for the wait of a released content: the grace period."""
-        times = DueTimes(self._database, self._now())
+        times = DueTimes(self._database, self._now)
         if back:
             await times.shorten(round(back * 1000))
         await times.rebase(longest=longest, grace=self._grace, lease=lease)
@@ -230,12 +230,12 @@ class PostgresWorkQueue(Reports):
 
     async def trigger(self, numbers: Sequence[int]) -> None:
         """Make those of these contents due now that are held and not leased."""
-        await DueTimes(self._database, self._now()).trigger(numbers)
+        await DueTimes(self._database, self._now).trigger(numbers)
 
     async def expedite(self) -> None:
         """Make all that waits due now, in several transactions, so that others can write in
         between."""
-        await DueTimes(self._database, self._now()).shorten(None)
+        await DueTimes(self._database, self._now).shorten(None)
 
     def _now(self) -> int:
         return round(self._clock() * 1000)

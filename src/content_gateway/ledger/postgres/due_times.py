@@ -3,7 +3,7 @@
 In steps, so that others write in between; rows are locked by number, as everywhere. Knows the times
 in `work`. pins/clock_watch.py notices a wrong clock."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from content_gateway.ledger.postgres.additions import NOTIFY
@@ -41,22 +41,25 @@ _TRIGGER: Final = (
 
 
 class DueTimes:
-    """The due times of one database, at *now* (milliseconds since 1970)."""
+    """The due times of one database, by *clock* (milliseconds since 1970).
 
-    def __init__(self, database: Database, now: int) -> None:
+    It is read when a statement begins, which may have waited for longer than a lease is: one that
+    was given meanwhile is not one of the future."""
+
+    def __init__(self, database: Database, clock: Callable[[], int]) -> None:
         self._database = database
-        self._now = now
+        self._clock = clock
 
     async def shorten(self, less: int | None) -> None:
         """Let each wait end *less* milliseconds sooner; with None now, but for grace periods."""
         above: int | None = 0
         while above is not None:
-            values = {"above": above, "now": self._now, "less": less, "batch": _BATCH}
+            values = {"above": above, "less": less, "batch": _BATCH}
 
             async def job(
                 transaction: Transaction, values: dict[str, int | None] = values
             ) -> int | None:
-                ((last,),) = await transaction.ask(_STEP, values)
+                ((last,),) = await transaction.ask(_STEP, values | {"now": self._clock()})
                 await transaction.send(NOTIFY)
                 return None if last is None else int(last)
 
@@ -65,18 +68,18 @@ class DueTimes:
     async def rebase(self, *, longest: float, grace: float, lease: float) -> None:
         """End waits of more than *longest* seconds now, and cut leases that long to *lease*; what
         is released waits for *grace* seconds at most."""
-        far = self._now + round(longest * 1000)
-        leaves_at = self._now + round(grace * 1000)
-        values = {
-            "now": self._now,
-            "far": far,
-            "far_release": max(far, leaves_at),
-            "leaves_at": leaves_at,
-            "leased_until": self._now + round(lease * 1000),
-            "batch": _BATCH,
-        }
 
         async def job(transaction: Transaction) -> int:
+            now = self._clock()
+            far, leaves_at = now + round(longest * 1000), now + round(grace * 1000)
+            values = {
+                "now": now,
+                "far": far,
+                "far_release": max(far, leaves_at),
+                "leaves_at": leaves_at,
+                "leased_until": now + round(lease * 1000),
+                "batch": _BATCH,
+            }
             return len(await transaction.ask(_REBASE, values))
 
         while await self._database.transact(job):
@@ -86,6 +89,7 @@ class DueTimes:
         """Make those of these contents due now that are held and not leased."""
 
         async def job(transaction: Transaction) -> None:
-            await transaction.send(_TRIGGER, (list(numbers), self._now, self._now))
+            now = self._clock()
+            await transaction.send(_TRIGGER, (list(numbers), now, now))
 
         await self._database.transact(job)

@@ -41,9 +41,15 @@ class PostgresResyncs:
 
     async def acquire_job(self, name: str, owner: str, seconds: float, longest: float) -> bool:
         """As `ResyncLedger.acquire_job`."""
-        now = self._now()
-        values = {"name": name, "owner": owner, "now": now, "until": now + round(seconds * 1000)}
-        return await self._changes(_ACQUIRE, values | {"far": now + round(longest * 1000)})
+
+        async def job(transaction: Transaction) -> bool:
+            # By the time at which it runs: a lease that was given while it waited is not too long.
+            now = self._now()
+            values = {"name": name, "owner": owner, "now": now}
+            values |= {"until": now + round(seconds * 1000), "far": now + round(longest * 1000)}
+            return bool(await transaction.ask(_ACQUIRE, values))
+
+        return await self._database.transact(job)
 
     async def renew_job(self, name: str, owner: str, seconds: float) -> bool:
         """Extend the lease; False if *owner* has lost it."""
