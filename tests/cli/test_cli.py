@@ -30,7 +30,8 @@ def zone(tmp_path: Path) -> Path:
      "resolve", "pin", "pin add", "pin status", "pin ls", "pin rm", "pin import", "reconcile",
      "reconcile now", "reconcile report", "config", "config show", "config check", "config init",
      "blocks", "blocks verify", "blocks stat", "blocks denied", "audit", "audit ls", "ledger",
-     "ledger backup", "ledger restore", "ledger check", "ledger recount"],
+     "ledger backup", "ledger restore", "ledger check", "ledger recount",
+     "ledger upgrade", "ledger copy"],
 )  # fmt: skip
 def test_help_has_an_example(tmp_path: Path, command: str) -> None:
     done = run(tmp_path, *command.split(), "--help")

@@ -49,7 +49,9 @@ def test_it_is_checked_and_upgraded(tmp_path: Path, settings: dict[str, str]) ->
     broken = run(tmp_path, "ledger", "check", **settings)
     assert broken.returncode == 1
     assert "that nobody holds" in broken.stdout
-    assert "counted wrong" in broken.stdout
+    assert "a wrong count of their pins" in broken.stdout
+    assert "right now: 1" in run(tmp_path, "ledger", "recount", **settings).stdout
+    assert "wrong count" not in run(tmp_path, "ledger", "check", **settings).stdout
 
 
 def test_a_backup_is_the_databases_business(tmp_path: Path, settings: dict[str, str]) -> None:

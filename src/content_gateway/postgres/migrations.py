@@ -15,6 +15,11 @@ from content_gateway.errors import WrongSettings
 from content_gateway.postgres.transactions import Database, Transaction
 
 _LOCK: Final = 0x636F_6E74  # "cont": any number that nobody else in the database uses
+# Not to_regclass: behind a lock it may still say what it said before, from a cache of the server.
+_IS_THERE: Final = (
+    "SELECT EXISTS (SELECT 1 FROM pg_class WHERE relname = 'ledger_schema'"
+    " AND relkind IN ('r', 'p') AND pg_table_is_visible(oid))"
+)
 _LEAST: Final = re.compile(r"^-- least: (\d+)$", re.MULTILINE)
 
 
@@ -103,7 +108,7 @@ def statements(script: str) -> list[str]:
 
 
 async def _read(transaction: Transaction) -> Schema:
-    (there,) = (await transaction.ask("SELECT to_regclass('ledger_schema') IS NOT NULL"))[0]
+    ((there,),) = await transaction.ask(_IS_THERE)
     if not there:
         return Schema(0, 0)
     rows = await transaction.ask("SELECT version, least FROM ledger_schema")

@@ -184,20 +184,20 @@ async def upgrade(settings: Settings) -> Sequence[int]:
         return await ledger.migrations.upgrade(ledger.database)
 
 
-async def inspect(settings: Settings) -> Inspection:
-    """What is found in the ledger, which nobody has to stop for; raises GatewayError."""
-    if not settings.has_shared_ledger:
-        return await asyncio.to_thread(inspected, settings.ledger_path)
-    async with _postgres(settings, LedgerOptions(), checks=False) as ledger:
-        return await ledger.inspect()
-
-
 async def recount(settings: Settings) -> int:
     """Count the pins of all requestors again; of how many the count was wrong. GatewayError."""
     if not settings.has_shared_ledger:
         return await asyncio.to_thread(recounted, settings.ledger_path)
     async with _postgres(settings, LedgerOptions(), checks=True) as ledger:
         return await ledger.recount()
+
+
+async def inspect(settings: Settings) -> Inspection:
+    """What is found in the ledger, which nobody has to stop for; raises GatewayError."""
+    if not settings.has_shared_ledger:
+        return await asyncio.to_thread(inspected, settings.ledger_path)
+    async with _postgres(settings, LedgerOptions(), checks=False) as ledger:
+        return await ledger.inspect()
 
 
 async def copy(original: str, place: str, shown: Callable[[str, int], None]) -> Mapping[str, int]:
