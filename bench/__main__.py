@@ -12,7 +12,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench import chain, codecs, fairness, overload, pins, psa, workers
+from bench import chain, codecs, fairness, overload, pins, postgres, psa, workers
 from bench.load import requests_per_second
 from bench.retrieval import retrieval
 from bench.servers import Started, bare, service
@@ -34,6 +34,10 @@ async def main() -> None:
         await fair(Path(folder))
         await overloaded(Path(folder))
         await pinned(Path(folder))
+        if find_peer("postgresql-15") is None:
+            print("pins, PostgreSQL  not measured: `make peers` has not been run")
+        else:
+            await shared(Path(folder))
         if find_peer("anvil") is None:
             print("cold resolve      not measured: `make peers` has not been run")
         else:
@@ -118,6 +122,17 @@ async def pinned(folder: Path) -> None:
     # Last, as it leaves the disk with gigabytes to write.
     tails = await pins.tails(folder)
     print(f"add with many     p99 {tails.ratio:.2f} times that with {pins.FEW} (goal 1.20)")
+    print(f"                  {tails.many:.1f} ms with {pins.MANY}, {tails.few:.1f} ms")
+
+
+async def shared(folder: Path) -> None:
+    """Pins in a ledger in PostgreSQL."""
+    rates = await postgres.rates(folder / "postgres")
+    print(f"pins, PostgreSQL  {rates.new_of_sqlite:.2f} of SQLite's new ones (goal 0.80)")
+    print(f"                  {rates.new:.0f}/s new, {rates.repeats:.0f}/s repeated")
+    print(f"                  {rates.of_bare:.2f} of bare ASGI, repeated (goal 0.40)")
+    tails = await postgres.tails(folder / "tails")
+    print(f"                  p99 {tails.ratio:.2f} times that with {pins.FEW} (goal 1.20)")
     print(f"                  {tails.many:.1f} ms with {pins.MANY}, {tails.few:.1f} ms")
 
 

@@ -17,7 +17,7 @@ from content_gateway.ledger.postgres.ledger import PostgresLedger, ServerOptions
 from content_gateway.model.pins import NO_LABEL, Pin
 from tests.ledgers import cid
 
-_AT_ONCE = 128
+_AT_ONCE = 256
 
 
 async def race(url: str, process: int, contents: int, requests: int, requestors: int) -> None:

@@ -121,6 +121,10 @@ class Connections:
             connection = await self._take(limit)
         except psycopg.Error as wrong:
             raise refusal(wrong, self._options.name, done) from wrong
+        except WrongSettings as other:  # another server has taken its place
+            log.error("the database is another one by now", reason=other.detail)
+            name = self._options.name
+            raise StorageUnavailable(f"The {name} cannot be {done} now.") from other
         error: Exception | None = None
         watch = asyncio.get_running_loop().call_later(limit + _GRACE, _shut, connection)
         try:
@@ -152,18 +156,23 @@ class Connections:
                 if loop.time() < self._not_before:
                     raise StorageUnavailable(f"The {self._options.name} cannot be reached now.")
                 return await self._begin()
-            future = loop.create_future()
-            self._waiting.append(future)
-            try:
-                async with asyncio.timeout_at(end):
-                    await future
-            except TimeoutError as late:
-                raise StorageUnavailable(f"The {self._options.name} is busy.") from late
-            finally:
-                with suppress(ValueError):
-                    self._waiting.remove(future)
-                if future.done() and not future.cancelled() and self._idle:
-                    pass  # taken in the next round of the loop
+            await self._wait(end)
+
+    async def _wait(self, end: float) -> None:
+        """Wait for a connection to be given back; raises StorageUnavailable at *end*."""
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        try:
+            async with asyncio.timeout_at(end):
+                await future
+        except BaseException as gone:
+            if future.done() and not future.cancelled():
+                self._wake()  # it was meant for whoever waits longer
+            with suppress(ValueError):
+                self._waiting.remove(future)
+            if isinstance(gone, TimeoutError):
+                raise StorageUnavailable(f"The {self._options.name} is busy.") from gone
+            raise
 
     async def _begin(self) -> Connection:
         """A new connection, counted; a failure lets nobody try again for a while."""
