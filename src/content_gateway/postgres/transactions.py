@@ -41,7 +41,8 @@ class Transaction:
     """An open transaction; it is committed at the end of the job that it was given to.
 
     A statement that *is_hot* is planned once for each connection, whatever its values are: it must
-    find its rows by the same indexes whatever is in the tables. Others are planned each time."""
+    find its rows by the same indexes whatever is in the tables. Others are planned each time. Lists
+    of texts are given as `%b`: as text each of them is searched for what has to be escaped."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

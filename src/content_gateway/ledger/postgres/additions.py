@@ -41,7 +41,7 @@ _NEW: Final = after(None, Event.PROMISED)
 _MILLISECOND: Final = 1_000
 _KNOWN: Final = (
     "SELECT n, p.content IS NOT NULL"
-    " FROM unnest(%s::bigint[], %s::text[]) WITH ORDINALITY AS asked(requestor, cid, n)"
+    " FROM unnest(%s::bigint[], %b::text[]) WITH ORDINALITY AS asked(requestor, cid, n)"
     # LIMIT keeps the planner from another order, as by all pins of a requestor.
     " CROSS JOIN LATERAL (SELECT id FROM contents WHERE contents.cid = asked.cid LIMIT 1) c"
     " LEFT JOIN LATERAL (SELECT content FROM pins"
@@ -49,15 +49,15 @@ _KNOWN: Final = (
 )
 _INSERT_CONTENTS: Final = (
     "INSERT INTO contents (cid, state, updated_at) SELECT cid, %s, %s"
-    ' FROM unnest(%s::text[]) AS new(cid) ORDER BY cid COLLATE "C"'
+    ' FROM unnest(%b::text[]) AS new(cid) ORDER BY cid COLLATE "C"'
     " ON CONFLICT (cid) DO NOTHING RETURNING id, cid"
 )
 _LOCK_CONTENTS: Final = (
-    "SELECT id, cid, state FROM contents WHERE cid = ANY(%s::text[]) ORDER BY cid FOR NO KEY UPDATE"
+    "SELECT id, cid, state FROM contents WHERE cid = ANY(%b::text[]) ORDER BY cid FOR NO KEY UPDATE"
 )
 _INSERT_PINS: Final = (
     "INSERT INTO pins (requestor, content, created_at, spelling, name, folded, origins, meta)"
-    " SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::text[], %s::text[],"
+    " SELECT * FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[], %s::text[], %s::text[],"
     " %s::text[], %s::text[], %s::text[])"
 )
 _INSERT_WORK: Final = (
@@ -66,7 +66,7 @@ _INSERT_WORK: Final = (
     " ON CONFLICT (content) DO UPDATE SET queue = 0, turn_of = excluded.turn_of,"
     " due_at = excluded.due_at, is_release = false"
 )
-_REVOKED: Final = "SELECT id FROM api_keys WHERE id = ANY(%s::text[]) AND revoked_at IS NOT NULL"
+_REVOKED: Final = "SELECT id FROM api_keys WHERE id = ANY(%b::text[]) AND revoked_at IS NOT NULL"
 _REQUEUE: Final = (
     "UPDATE contents SET state = %s, generation = generation + 1, attempts = 0,"
     " status_checks = 0, error = NULL, replicas = 0, peers = NULL, blocks = 0, size = 0,"

@@ -17,7 +17,7 @@ _SEARCH_SECONDS: Final = 120.0
 _APPEND: Final = (
     "INSERT INTO audit (at, requestor, is_operator, action, detail)"
     " SELECT %s, requestor, %s, %s, detail"
-    " FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY AS act(requestor, detail, n) ORDER BY n"
+    " FROM unnest(%b::text[], %b::text[]) WITH ORDINALITY AS act(requestor, detail, n) ORDER BY n"
 )
 _COUNT: Final = (
     "INSERT INTO audit (at, requestor, is_operator, action, detail, number)"

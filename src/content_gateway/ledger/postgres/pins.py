@@ -34,7 +34,7 @@ T = TypeVar("T")
 _PINS_WITH_ORIGINS: Final = 20
 # LIMIT keeps the planner from another order, as by all pins of a requestor.
 _ASKED: Final = (
-    " FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY AS asked(requestor, cid, n)"
+    " FROM unnest(%b::text[], %b::text[]) WITH ORDINALITY AS asked(requestor, cid, n)"
     " CROSS JOIN LATERAL (SELECT number FROM requestors"
     " WHERE requestors.requestor = asked.requestor LIMIT 1) r"
     " CROSS JOIN LATERAL (SELECT * FROM contents WHERE contents.cid = asked.cid LIMIT 1) c"

@@ -22,12 +22,12 @@ from content_gateway.postgres.transactions import Transaction
 
 _FIND: Final = (
     "SELECT n, p.content, p.created_at"
-    " FROM unnest(%s::bigint[], %s::text[]) WITH ORDINALITY AS asked(requestor, cid, n)"
+    " FROM unnest(%s::bigint[], %b::text[]) WITH ORDINALITY AS asked(requestor, cid, n)"
     " CROSS JOIN LATERAL (SELECT id FROM contents WHERE contents.cid = asked.cid LIMIT 1) c"
     " CROSS JOIN LATERAL (SELECT content, created_at FROM pins"
     " WHERE pins.requestor = asked.requestor AND pins.content = c.id LIMIT 1) p"
 )
-_KNOWN: Final = "SELECT cid FROM contents WHERE cid = ANY(%s::text[])"
+_KNOWN: Final = "SELECT cid FROM contents WHERE cid = ANY(%b::text[])"
 _LOCK: Final = (
     "SELECT id, state FROM contents WHERE id = ANY(%s::bigint[]) ORDER BY cid FOR NO KEY UPDATE"
 )
@@ -39,7 +39,7 @@ _HELD: Final = (
 _RELEASE: Final = (
     "UPDATE contents SET state = new.state, generation = generation + 1, attempts = 0,"
     " status_checks = 0, error = NULL, updated_at = %s"
-    " FROM unnest(%s::bigint[], %s::text[]) AS new(one, state) WHERE id = one"
+    " FROM unnest(%s::bigint[], %b::text[]) AS new(one, state) WHERE id = one"
 )
 # A worker may hold the lease: its outcome has the old generation and will be dropped. Its lease
 # stays, so the content is not leased twice.
