@@ -26,9 +26,9 @@ def command(
 ) -> None:
     """Run the service: issued keys, everything from settings.
 
-    SIGTERM stops it. SIGHUP has workers take the settings anew; a single process logs which of them
-    a restart would take. It listens on the sockets of a service manager, and tells it how it is,
-    where there is one."""
+    SIGTERM stops it. SIGHUP has workers read the settings again; a single process logs which of
+    them a restart would take. It listens on the sockets of a service manager, and tells it how it
+    is, where there is one."""
     options = {"host": host, "port": port, "data_dir": data, "workers": workers}
 
     def reread() -> Settings:

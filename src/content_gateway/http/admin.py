@@ -57,7 +57,7 @@ class Report:
 
 
 class Readiness:
-    """Runs *checks*, side by side, at most once a second; and anew once the service is draining,
+    """Runs *checks*, side by side, at most once a second; and again once the service is draining,
     which load balancers are to see at once."""
 
     def __init__(

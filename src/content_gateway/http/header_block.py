@@ -1,7 +1,7 @@
 """Header fields as the lines that are sent, each with its line break.
 
-Fields that many answers share are made into lines once: joining them anew is a twentieth of the
-time of a small answer. Knows RFC 9112 section 5; which fields there are is left to messages.py."""
+Fields that many answers share are made into lines once: joining them each time is a twentieth of
+the time of a small answer. Knows RFC 9112 section 5; which fields there are is for messages.py."""
 
 from collections.abc import Sequence
 

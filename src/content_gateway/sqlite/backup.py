@@ -51,7 +51,7 @@ def copy(source: Path, target: Path) -> None:
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
         with read_only(source) as read, closing(sqlite3.connect(target)) as written:
-            # All pages in one step: in several, each commit of another process would begin it anew.
+            # All pages in one step: in several, another process's commit would begin it again.
             read.backup(written, pages=-1)
             written.execute("PRAGMA journal_mode = DELETE")
         sync(target)

@@ -33,7 +33,7 @@ _COUNT_SECONDS: Final = 5.0  # half of what Prometheus waits for a page, if noth
 # That a page waits for the ledger, which tenants search too; a check of readiness has 2.
 READ_SECONDS: Final = 1.5
 # That what was read is told on while the ledger cannot be read, which others search: without it an
-# alert would begin anew with each gap. After that nobody knows how things are.
+# alert would begin again each time. After that nobody knows how things are.
 _TOLD_FOR: Final = 300.0
 
 _VERSION: Final = version("content-gateway")
