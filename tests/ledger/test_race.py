@@ -88,7 +88,7 @@ async def test_no_acknowledged_pin_is_lost_between_processes() -> None:
 @pytest.mark.deep
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("version", postgres.VERSIONS)
-async def test_none_is_lost_in_a_million(version: str) -> None:
-    """The same, with everything on disk before it is acknowledged."""
+async def test_none_is_lost_in_a_long_race(version: str) -> None:
+    """The same, with everything on disk before it is acknowledged; RACE_REQUESTS takes more."""
     with postgres.durable(version, max_connections="100") as server:
-        await check(server, 10_000, int(os.environ.get("RACE_REQUESTS", "1000000")) // PROCESSES)
+        await check(server, 10_000, int(os.environ.get("RACE_REQUESTS", "200000")) // PROCESSES)
