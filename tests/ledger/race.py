@@ -25,7 +25,8 @@ async def race(url: str, process: int, contents: int, requests: int, requestors:
     drawn = random.Random(process)
     added: list[tuple[int, int]] = []
     answers: Counter[str] = Counter()
-    async with PostgresLedger(ServerOptions(url), LedgerOptions(60.0, 1_000)) as ledger:
+    server = ServerOptions(url, seconds=60.0)  # a busy machine refuses nobody
+    async with PostgresLedger(server, LedgerOptions(60.0, 1_000)) as ledger:
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
         left = iter(range(requests))
