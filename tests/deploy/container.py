@@ -19,23 +19,20 @@ from tests.world.peers import absent
 
 SECONDS = 180
 _PYTHON = "/opt/python"
-# Where its library is: it was built for another folder.
-_LIBRARIES = f"LD_LIBRARY_PATH={_PYTHON}/lib"
-_SOURCE = Path(content_gateway.__file__).parents[1]
-# The checkout may be in somebody's home, which the unit does not see (ProtectHome).
 _PROGRAM_FOLDER = "/opt/content-gateway/src"
-_PROGRAM = f"""#!/opt/content-gateway/bin/python
-import sys
-sys.path.insert(0, "{_PROGRAM_FOLDER}")
+# For all units. Where Python's library is: it was built for another folder. And where the program
+# is: the checkout may be in somebody's home, which the unit does not see (ProtectHome).
+_PLACES = f"LD_LIBRARY_PATH={_PYTHON}/lib PYTHONPATH={_PROGRAM_FOLDER}"
+_SOURCE = Path(content_gateway.__file__).parents[1]
+_PROGRAM = """#!/opt/content-gateway/bin/python
 from content_gateway.cli.main import main
 main()
 """
-_SCRIPT_UNIT = f"""
+_SCRIPT_UNIT = """
 [Unit]
 After=basic.target systemd-journald.service
 [Service]
 Type=oneshot
-Environment={_LIBRARIES}
 ExecStart=/bin/bash /root/script
 StandardOutput=append:/root/said
 StandardError=inherit
@@ -111,7 +108,7 @@ def _lay_out(root: Path, files: dict[str, str], *, is_installed: bool) -> None:
         "/etc/group": "root:x:0:\n",
         f"{units}/script.service": _SCRIPT_UNIT,
         f"{units}/default.target": "[Unit]\nRequires=basic.target\nWants=script.service\n",
-        f"{units}/content-gateway.service.d/machine.conf": f"[Service]\nEnvironment={_LIBRARIES}\n",
+        "/etc/systemd/system.conf.d/machine.conf": f"[Manager]\nDefaultEnvironment={_PLACES}\n",
     }
     if is_installed:
         sysusers = (DEPLOY / "content-gateway.sysusers").read_text()

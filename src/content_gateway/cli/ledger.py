@@ -167,7 +167,7 @@ def upgrade(*, loaded: Loaded, as_json: bool) -> None:
 
 @command.command(
     "copy",
-    epilog="Example: content-gateway ledger copy sqlite:///old.sqlite postgresql://db/gateway",
+    epilog="Example: content-gateway ledger copy sqlite:///a.sqlite postgresql://db",
 )
 @click.argument("original", metavar="FROM")
 @click.argument("place", metavar="TO")
