@@ -165,13 +165,6 @@ MUTANTS: Final = (
         "if False:",
     ),
     Mutant(
-        "an old listing answers for a released content",
-        "a content is forgotten only by a status of now",
-        "rules.py",
-        "        if not item.is_held:\n            return 0.0\n",
-        "        if not item.is_held:\n            return self._batch_age\n",
-    ),
-    Mutant(
         "the resync looks at what is there",
         "what the backend has lost is found by a resync, and pinned again",
         "resync.py",
