@@ -172,13 +172,6 @@ MUTANTS: Final = (
         "absent = [number for number in numbers if _is_marked(seen, number)]",
     ),
     Mutant(
-        "an old listing answers for a pin in doubt",
-        "after a resync the nodes themselves are asked",
-        "resyncs.py",
-        "SET next_at = :now, status_checks = max(status_checks, 2)",
-        "SET next_at = :now, status_checks = 0",
-    ),
-    Mutant(
         "two processes resync at once",
         "one process at a time has the resync's lease",
         "resyncs.py",
