@@ -18,7 +18,7 @@ export TEST_SEED
 # Plain `make` lists them too.
 .DEFAULT_GOAL := help
 
-.PHONY: help setup run test test-deep simulate coverage check bench bench-before same-answers docs peers lock clean
+.PHONY: help setup run test test-deep faults simulate coverage check bench bench-before same-answers docs peers lock clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ test: $(VENV)/.dev ## run the tests but the long proofs; those of real servers s
 test-deep: $(VENV)/.dev ## run the long proofs: kills, models, fuzzing in depth; then measure coverage
 	$(BIN)/python -m pytest -m deep
 	@$(MAKE) coverage
+
+faults: $(VENV)/.dev ## every fault with its number, on SQLite and PostgreSQL, into docs/faults.md; ROWS="kills clock" runs some
+	$(BIN)/python -m tests.faults $(ROWS)
 
 simulate: $(VENV)/.dev ## kill and hinder simulated processes in SEEDS=10000 courses of events
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --processes $(SIMULATIONS_AT_ONCE)

@@ -9,10 +9,11 @@ import itertools
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import uvloop
@@ -30,6 +31,7 @@ PHASES: Final = 5
 ASKED: Final = 80  # in each
 PINS: Final = 50_000
 STREAMS: Final = ("cars", "blocks")
+_IN_A_FILE: Final[Mapping[str, str]] = MappingProxyType({})
 _UNTIL_FULL: Final = 1.0
 _POLL: Final = 0.002
 _CLIENT: Final = "127.0.0.2"  # that has no key is told apart by its address
@@ -55,29 +57,40 @@ class Tail:
 
 async def tails(folder: Path, ways: Sequence[str] = tuple(WAYS)) -> AsyncIterator[Tail]:
     """One for each of *ways*."""
-    async with _upstreams() as url:
+    async with upstreams() as url:
         for way in ways:
-            async with _ready(folder / way.replace(" ", "-"), way, url) as (ours, load, quiet):
-                yield await _tail(ours, way, load, quiet)
+            yield await measured(folder / way.replace(" ", "-"), way, url)
+
+
+async def measured(folder: Path, way: str, url: str, place: Mapping[str, str] = _IN_A_FILE) -> Tail:
+    """That of *way*, before the upstreams at *url*, on a ledger with many pins: a new file, or what
+    the settings *place* lead to."""
+    async with _ready(folder, way, url, place) as (ours, load, quiet):
+        return await _tail(ours, way, load, quiet)
 
 
 @asynccontextmanager
-async def _ready(folder: Path, way: str, url: str) -> AsyncIterator[tuple[Started, str, str]]:
+async def _ready(
+    folder: Path, way: str, url: str, place: Mapping[str, str]
+) -> AsyncIterator[tuple[Started, str, str]]:
     """A service for *way*, and the arguments of the two who ask."""
     more = {
+        **place,
         "CONTENT_GATEWAY_ENS__RPC_URLS": f'["{url}"]',
         "CONTENT_GATEWAY_ENS__TIMEOUT": "9",
         "CONTENT_GATEWAY_IPNS__ROUTERS": f'["{url}"]',
     }
     load = quiet = ""
-    async with service(folder):
-        pass  # it makes the tables
+    if not place:
+        async with service(folder):
+            pass  # it makes the tables
     if way in STREAMS:
         load, quiet = await _fill(folder, way)
         more["CONTENT_GATEWAY_EMBEDDED__SERVE"] = "true"
     else:
         more |= NOBODY
-        await fill(folder / LEDGER, PINS)
+        if not place:
+            await fill(folder / LEDGER, PINS)
     if way == "ipns":
         quiet = " ".join(f"/ipns/resolve/{one.name.text}" for one in publishers())
     async with service(folder, more) as ours:
@@ -200,7 +213,7 @@ class Client:
 
 
 @asynccontextmanager
-async def _upstreams() -> AsyncIterator[str]:
+async def upstreams() -> AsyncIterator[str]:
     """The upstreams' process; its URL."""
     command = [sys.executable, "-m", "bench.upstreams"]
     child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)

@@ -7,11 +7,12 @@ import asyncio
 import itertools
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from bench.load import Load
 from bench.servers import service
@@ -23,6 +24,7 @@ PEAK, OVERLOAD = 64, 192  # connections
 KEYS = 3
 # Far below what is allowed, so that three times the load is too much.
 FEW = {"CONTENT_GATEWAY_CAPACITY__WAITING": "64"}
+_NONE: Mapping[str, str] = MappingProxyType({})
 _SECONDS = 3.0
 _SETTLE = 1.5  # more than a refused client waits
 
@@ -79,7 +81,7 @@ class _Client(asyncio.Protocol):
 
 async def half_open(folder: Path) -> HalfOpen:
     """Beside ten thousand connections that sent half a head."""
-    with _many_files():
+    with many_files():
         async with service(folder / "half") as ours:
             requests = itertools.repeat(_request(ours.port, 0))
             alone = (await Load(ours.port, requests, 8).run(_SECONDS)).percentile(99)
@@ -92,11 +94,12 @@ async def half_open(folder: Path) -> HalfOpen:
     return HalfOpen(still, alone, beside)
 
 
-async def three_times(folder: Path) -> Overload:
-    """Three keys with so many connections that not all of their requests may wait."""
-    async with service(folder / "peak") as ours:
+async def three_times(folder: Path, more: Mapping[str, str] = _NONE) -> Overload:
+    """Three keys with so many connections that not all of their requests may wait; *more* are
+    settings."""
+    async with service(folder / "peak", more) as ours:
         peak, _ = await _offered(ours.port, PEAK)
-    async with service(folder / "over", FEW) as ours:
+    async with service(folder / "over", {**more, **FEW}) as ours:
         served, refusals = await _offered(ours.port, OVERLOAD)
     refusals.sort()
     slowest = refusals[len(refusals) * 99 // 100] * 1000 if refusals else 0.0
@@ -134,7 +137,8 @@ def _request(port: int, number: int) -> bytes:
 
 
 @contextmanager
-def _many_files() -> Iterator[None]:
+def many_files() -> Iterator[None]:
+    """As many descriptors for this process as the machine allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:

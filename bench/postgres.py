@@ -83,12 +83,12 @@ def _on(url: str) -> dict[str, str]:
 @asynccontextmanager
 async def _with_pins(server: Postgres, folder: Path, number: int) -> AsyncIterator[Started]:
     url = server.new_ledger()
-    await asyncio.to_thread(_fill, server, url.rpartition("/")[2], number)
+    await asyncio.to_thread(fill, server, url.rpartition("/")[2], number)
     async with service(folder, _on(url)) as started:
         yield started
 
 
-def _fill(server: Postgres, database: str, number: int) -> None:
+def fill(server: Postgres, database: str, number: int) -> None:
     """Put *number* final pins into *database*, spread evenly over all that CIDs can be."""
     requestor = OpenKeys().remembered(KEY.decode()).id
     server.run(

@@ -1,7 +1,7 @@
 """A service that kills itself with SIGKILL at a named point, without its edge.
 
 Run as a program it wires the real ledger, reconciler, resync and backend as the service does, takes
-requests as lines ("add REQUESTOR CID", "remove REQUESTOR CID") and says each back once it is
+requests as lines ("add KEY CID", "remove KEY CID") and says each back once it is
 acknowledged. A process passes a point before and after every call of a port; at the given passage
 of the given point it is gone."""
 
@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final
 
+from content_gateway.api_keys import OpenKeys
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import PinNotFound
 from content_gateway.model.cid import Cid
@@ -99,7 +100,8 @@ async def opened(settings: Settings, failpoint: Failpoint) -> AsyncIterator[Pinn
 
 async def grant(pinning: Pinning, request: str) -> None:
     """Do what a line asks for, and say that it is done."""
-    what, requestor, cid = request.split()
+    what, key, cid = request.split()
+    requestor = OpenKeys().remembered(key).id
     if what == "add":
         await pinning.add(requestor, cid)
     else:

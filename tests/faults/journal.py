@@ -1,17 +1,16 @@
 """What a client knows of its own pins: what it asked for, what was acknowledged, what follows.
 
 A request that was sent and not acknowledged may have been granted or not, and the ledger says
-which; one that was acknowledged stands. Reads the ledger's file by itself, as nobody runs then."""
+which; one that was acknowledged stands. The ledger is read while nobody runs on it."""
 
 import random
-import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 from hashlib import sha256
-from pathlib import Path
 
+from content_gateway.api_keys import OpenKeys
 from content_gateway.codecs.multiformats import SHA2_256
 from content_gateway.model.cid import RAW, Cid
+from tests.faults.ledger_rows import LedgerRows
 
 REQUESTORS = ("anna", "ben")
 
@@ -22,12 +21,10 @@ def block(number: int) -> tuple[Cid, bytes]:
 
 
 class Journal:
-    """Requests and answers of some requestors, over many lives of a service.
+    """Requests and answers of some requestors with open keys, over many lives of a service."""
 
-    *known_as* is what the ledger calls them."""
-
-    def __init__(self, seed: int, known_as: Callable[[str], str] = str) -> None:
-        self._names = {known_as(requestor): requestor for requestor in REQUESTORS}
+    def __init__(self, seed: int) -> None:
+        self._names = {OpenKeys().remembered(key).id: key for key in REQUESTORS}
         self.acknowledged = 0
         self._random = random.Random(seed)
         self._next = 0
@@ -69,21 +66,12 @@ class Journal:
         if is_held:
             self._kept.append(pin)
 
-    def check(self, ledger: Path) -> None:
+    def check(self, rows: LedgerRows) -> None:
         """What was acknowledged is in the ledger, and nothing in it is half."""
-        with closing(sqlite3.connect(ledger)) as connection:
-            found = connection.execute(
-                "SELECT requestor, cid FROM pins LEFT JOIN contents ON id = content"
-            )
-            pins = {(self._names[requestor], cid) for requestor, cid in found}
-            halves = connection.execute(
-                "SELECT cid, state FROM contents WHERE (state = 'unpinning')"
-                " = EXISTS (SELECT 1 FROM pins WHERE content = id)"
-            ).fetchall()
-            (integrity,) = connection.execute("PRAGMA integrity_check").fetchone()
-        assert integrity == "ok"
-        assert halves == [], "contents without pins, or on their way out with them"
-        assert all(cid is not None for _, cid in pins), "pins without contents"
+        found = rows.pins()
+        assert rows.halves() == [], "half rows"
+        assert all(cid is not None for _, cid in found), "pins without contents"
+        pins = {(self._names[requestor], str(cid)) for requestor, cid in found}
         sure = {pin for pin in self._held if pin not in self._open}
         assert {pin for pin in sure if self._held[pin]} <= pins, "acknowledged pins are lost"
         assert not {pin for pin in sure if not self._held[pin]} & pins, "removed pins are back"
@@ -98,20 +86,3 @@ class Journal:
     def contents(self, ahead: int) -> Iterator[tuple[Cid, bytes]]:
         """Every content that was or will soon be asked for."""
         return (block(number) for number in range(1, self._next + ahead))
-
-
-def let_leases_run_out(ledger: Path) -> None:
-    """What half a minute, and for a resync two, would do after a death."""
-    with closing(sqlite3.connect(ledger, timeout=10)) as connection:
-        connection.execute("UPDATE contents SET next_at = 0 WHERE lease_owner IS NOT NULL")
-        connection.execute("UPDATE jobs SET next_at = 0 WHERE lease_owner IS NOT NULL")
-        connection.commit()
-
-
-def unsettled(ledger: Path) -> int:
-    """How many contents of the ledger are not pinned yet, for all that is known."""
-    with closing(sqlite3.connect(ledger, timeout=10)) as connection:
-        (waiting,) = connection.execute(
-            "SELECT count(*) FROM contents WHERE state != 'pinned' OR next_at IS NOT NULL"
-        ).fetchone()
-    return int(waiting)

@@ -15,6 +15,13 @@ from tests.process import running
 pytestmark = pytest.mark.deep
 
 EXAMPLES = os.environ.get("SCHEMATHESIS_EXAMPLES", "50")
+# A ledger elsewhere than in a file; `make faults` names one.
+DATABASE = os.environ.get("SCHEMATHESIS_DATABASE", "")
+SHARED = {
+    "CONTENT_GATEWAY_DATABASE__URL": DATABASE,
+    "CONTENT_GATEWAY_PINS__BACKEND": "ipfs-cluster",
+    "CONTENT_GATEWAY_IPFS_CLUSTER__URLS": '["http://127.0.0.1:9"]',
+}
 # That too long a path was refused is no defect, though it was refused for another reason. And a
 # requestor has one pin of a CID: where two POSTs of it have told the same request id, the second
 # DELETE rightly finds nothing.
@@ -64,7 +71,7 @@ async def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
         settings = {
             "CONTENT_GATEWAY_ENS__RPC_URLS": f'["{ethereum.url}"]',
             "CONTENT_GATEWAY_EMBEDDED__SERVE": "true",
-        }
+        } | (SHARED if DATABASE else {})
         async with running("serve", tmp_path / "data", settings) as service:
             key = await _key(tmp_path / "data")
             (tmp_path / "schemathesis.toml").write_text(CONFIG)
@@ -93,7 +100,7 @@ async def _key(data: Path) -> str:
     """An issued key of the ledger below *data*, by the operator's own command."""
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "content_gateway", "keys", "create", "--name", "fuzzer"),
-        env=os.environ | {"CONTENT_GATEWAY_DATA_DIR": str(data)},
+        env=os.environ | {"CONTENT_GATEWAY_DATA_DIR": str(data)} | (SHARED if DATABASE else {}),
         stdout=asyncio.subprocess.PIPE,
     )
     key, _ = await child.communicate()

@@ -114,6 +114,11 @@ class Postgres:
             self._server.wait(10)
             self._server = None
 
+    @property
+    def is_running(self) -> bool:
+        """Whether its first process is there; a full disk may have ended it."""
+        return self._server is not None and self._server.poll() is None
+
     def shut_down(self) -> None:
         """End it in an orderly way, without waiting for its clients (SIGINT, "fast")."""
         if self._server is not None:
@@ -188,13 +193,22 @@ def _in_a_thread(work: Callable[[], None]) -> None:
 @contextmanager
 def durable(version: str, **settings: str) -> Iterator[Postgres]:
     """A server of its own that loses nothing, with these *settings*."""
+    with (
+        tempfile.TemporaryDirectory(prefix="pg") as name,
+        durable_in(Path(name), version, **settings) as server,
+    ):
+        yield server
+
+
+@contextmanager
+def durable_in(folder: Path, version: str, **settings: str) -> Iterator[Postgres]:
+    """The same, with its data in *folder*."""
     programs = require_programs(version)
-    with tempfile.TemporaryDirectory(prefix="pg") as name:
-        server = Postgres(programs, Path(name), {"shared_buffers": "64MB", **settings})
-        server.create()
-        server.start()
-        try:
-            _in_a_thread(server.make_template)
-            yield server
-        finally:
-            server.stop()
+    server = Postgres(programs, folder, {"shared_buffers": "64MB", **settings})
+    server.create()
+    server.start()
+    try:
+        _in_a_thread(server.make_template)
+        yield server
+    finally:
+        server.stop()

@@ -1,0 +1,148 @@
+"""The twenty rows, in their order."""
+
+from typing import Final
+
+from tests.faults.row import Row
+from tests.faults.rows import crowds, kills, names, operations, pinsets, requests, storage, suites
+
+ROWS: Final = (
+    Row(
+        "kills",
+        "kill -9 in mid pin, at random and at named points",
+        "0 acknowledged pins lost, 0 half rows; each at the cluster ≤ 60 s after restart",
+        kills.killed,
+        500,
+    ),
+    Row(
+        "same-pins",
+        "64 clients × 100 CIDs, several processes",
+        "1 row and 1 “added” per key and CID",
+        requests.the_same_pins,
+        120,
+    ),
+    Row(
+        "lost-answers",
+        "answer lost, client repeats 10 times",
+        "1 row",
+        requests.lost_answers,
+        90,
+    ),
+    Row(
+        "wiped-cluster",
+        "cluster wiped, 100,000 pins",
+        "all asked for again",
+        pinsets.a_wiped_cluster,
+        420,
+    ),
+    Row(
+        "full-disk",
+        "disk full, database locked",
+        "0 lost; 503; recovers without restart",
+        storage.a_full_disk,
+        240,
+    ),
+    Row("forged-keys", "forged keys, 10⁵", "0 accepted", requests.forged_keys, 300),
+    Row(
+        "contract",
+        "every path and method not in spec.yaml",
+        "404 or 405; without a key what spec.yaml says needs none",
+        requests.what_the_contract_has_not,
+        90,
+    ),
+    Row(
+        "private-addresses",
+        "60 forms of private address in a CCIP URL",
+        "0 connections",
+        names.private_addresses,
+        120,
+        apart=True,
+    ),
+    Row(
+        "slow-connections",
+        "10,000 slow connections",
+        "each closed at 10 s (and heard of within 2); good p99 ≤ 100 ms",
+        crowds.slow_connections,
+        120,
+    ),
+    Row(
+        "mutated-answers",
+        "10⁵ mutated upstream answers",
+        "only 200, 404, 502, 503, 504; nothing false told; the loop never held",
+        suites.mutated_answers,
+        900,
+        apart=True,
+        elsewhere="tests/mutations",
+    ),
+    Row(
+        "dead-upstream",
+        "upstream dead (1 min here, 10 on a moved clock in tests/names)",
+        "known names answered, marked; others 503 in ≤ 50 ms; back in 5 s",
+        names.a_dead_node,
+        150,
+    ),
+    Row(
+        "cold-name",
+        "10,000 requests at once for one cold name",
+        "1 upstream look-up per process",
+        names.a_cold_name,
+        120,
+    ),
+    Row(
+        "three-times",
+        "three times the load it can carry",
+        "80 % of peak still served; refusals in 10 ms",
+        crowds.three_times_the_load,
+        90,
+    ),
+    Row(
+        "rolling-restart",
+        "rolling restart of 3 nodes under load",
+        "0 failed POST; drain ≤ 15 s",
+        operations.rolling_restart,
+        180,
+    ),
+    Row(
+        "described",
+        "Schemathesis, all phases",
+        "1,000 cases per operation, 0 failures",
+        suites.described_requests,
+        1_200,
+    ),
+    Row(
+        "one-key",
+        "one key at full load (pins, look-ups, IPNS, searches, streams)",
+        "another key’s p99 at most 3 times what it is alone",
+        crowds.one_key_at_full_load,
+        480,
+    ),
+    Row(
+        "hostile",
+        "hostile upstream, hostile DAG, slow readers of large answers",
+        "loop lag under 50 ms, memory under 400 MB, everybody else served",
+        suites.hostile_upstreams,
+        300,
+        apart=True,
+        elsewhere="tests/faults/test_hostile.py",
+    ),
+    Row(
+        "ledger-gone",
+        "ledger or its log removed, truncated, replaced under a running service",
+        "never a yes that is not kept",
+        storage.a_ledger_taken_away,
+        180,
+    ),
+    Row(
+        "clock",
+        "clock a year ahead, then right; two days back",
+        "nothing waits for it (≤ 60 s here)",
+        operations.a_wrong_clock,
+        300,
+    ),
+    Row(
+        "lost-content",
+        "content or a replica lost behind the backend’s back",
+        "told and repaired within one interval",
+        pinsets.lost_content,
+        150,
+    ),
+)

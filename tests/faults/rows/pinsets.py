@@ -1,0 +1,92 @@
+"""A cluster that has lost what it held: all of its pinset, or content of one of its nodes.
+
+The cluster is the miniature, whose nodes can bring in whatever they are asked for. The ledger is
+filled by its own statements where many pins are wanted."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from time import monotonic, time
+from typing import Final
+
+from content_gateway.api_keys import OpenKeys
+from tests.fakes.cluster import MiniCluster
+from tests.fakes.cluster_rest import MiniRest
+from tests.fakes.cluster_wire import running_servers
+from tests.faults.asking import ask, ask_all, session
+from tests.faults.ground import Ground
+from tests.faults.row import Figure, Size
+from tests.http.held import Everything
+from tests.ledgers import cid
+from tests.waiting import until
+
+_MANY: Final = {"full": 100_000, "short": 2_000}
+_INTERVAL: Final = 10.0
+_SLACK: Final = 3.0  # seconds to walk the pinset, and to bring it in again
+_HELD: Final = 30
+_LOST: Final = 10
+
+
+@asynccontextmanager
+async def cluster(peers: int) -> AsyncIterator[tuple[MiniCluster, dict[str, str]]]:
+    """A cluster of so many peers, and the settings of a service before it."""
+    mini = MiniCluster(peers, clock=time)
+    mini.supply = Everything()
+    async with running_servers(MiniRest(mini)):
+        yield (
+            mini,
+            {
+                "CONTENT_GATEWAY_PINS__BACKEND": "ipfs-cluster",
+                "CONTENT_GATEWAY_PINS__UNPIN_GRACE": "0",
+                "CONTENT_GATEWAY_IPFS_CLUSTER__URLS": json.dumps([peer.url for peer in mini.peers]),
+                "CONTENT_GATEWAY_IPFS_CLUSTER__BATCH_AGE": "0",
+            },
+        )
+
+
+async def a_wiped_cluster(ground: Ground, size: Size) -> Figure:
+    """All is final in the ledger, and the cluster that the service then finds is empty."""
+    number = _MANY[size]
+    async with cluster(1) as (mini, settings):
+        async with ground.serving(settings):
+            pass  # it makes the tables
+        wanted = [str(cid(each)) for each in range(number)]
+        await asyncio.to_thread(ground.rows.hold_final, OpenKeys().remembered("me").id, wanted)
+        (peer,) = mini.peers
+        async with ground.serving(settings):
+            begun = monotonic()
+            await until(lambda: len(peer.state) >= number, seconds=1_200)
+            seconds = monotonic() - begun
+        again = len(set(peer.state) & set(wanted))
+    return Figure(f"{again:,} of {number:,} asked for again, in {seconds:.0f} s", again == number)
+
+
+async def lost_content(ground: Ground, size: Size) -> Figure:
+    """One node of three loses ten contents, and nobody tells the cluster."""
+    async with cluster(3) as (mini, settings):
+        settings["CONTENT_GATEWAY_PINS__RESYNC_INTERVAL"] = str(_INTERVAL)
+        async with ground.serving(settings) as service, session() as asking:
+            wanted = [str(cid(each)) for each in range(_HELD)]
+            adds = [f"{service.url}/ipfs/pin/add/{one}" for one in wanted]
+            assert {answer.status for answer in await ask_all(asking, "POST", adds)} == {200}
+            await until(lambda: ground.rows.unsettled() == 0)
+            lost, node = wanted[:_LOST], mini.peers[1]
+            for one in lost:
+                mini.lose(node, one)
+            begun, told = monotonic(), 0.0
+            status = f"{service.url}/ipfs/pin/status/{lost[0]}"
+            while not node.pinned.issuperset(lost) or ground.rows.unsettled():
+                if not told:
+                    found = json.loads((await ask(asking, "GET", status)).body)["result"]
+                    if found["replicas"]["pinned"] < found["replicas"]["wanted"]:
+                        told = monotonic() - begun
+                assert monotonic() - begun < 10 * _INTERVAL, "it is not repaired"
+                await asyncio.sleep(0.02)
+            seconds = monotonic() - begun
+    was_told = f"told after {told:.1f} s, " if told else ""
+    return Figure(
+        f"{_LOST} replicas, an interval of {_INTERVAL:.0f} s: {was_told}repaired after"
+        f" {seconds:.1f} s",
+        seconds <= _INTERVAL + _SLACK,
+    )
