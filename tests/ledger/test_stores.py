@@ -14,6 +14,7 @@ from content_gateway.model.content_state import (
     BackendStatus,
     ContentState,
     Event,
+    LastRequest,
     Outcome,
     ResyncReport,
     TrackerStatus,
@@ -158,6 +159,23 @@ async def test_a_clock_that_was_wrong_holds_nothing_up(world: World) -> None:
     assert sorted(numbers(await world.lease("c"))) == [1, 4]
     await world.contents.rebase(longest=3_600.0, lease=LEASE, back=90.0)
     assert 2 in numbers(await world.lease("d"))
+
+
+async def test_what_was_sent_in_the_future_was_sent_just_now(world: World) -> None:
+    """The age of its request begins when that is first seen, and ends."""
+    world.clock.now += 365 * 86_400.0
+    await world.promise(1)
+    (item,) = await world.lease()
+    begun = await world.contents.begin("a", item, LastRequest.PIN, None)
+    assert begun is not None
+    await world.record(Outcome(None, 1.0), begun)
+    world.clock.now -= 365 * 86_400.0
+    await world.contents.rebase(longest=3_600.0, lease=LEASE, back=0.0)
+    for _ in range(2):
+        (item,) = await world.lease()
+        await world.record(Outcome(None, 0.0), item)
+        world.clock.now += 7.0
+    assert item.requested_at == world.clock.now - 14.0
 
 
 async def test_operators_are_told_what_waits(world: World, opened: Opened) -> None:

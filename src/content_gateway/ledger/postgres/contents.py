@@ -63,7 +63,9 @@ _RECORD: Final = (
     " error = CASE WHEN n.is_observed THEN n.error ELSE coalesce(n.error, contents.error) END,"
     " replicas = coalesce(n.replicas, contents.replicas),"
     " wanted = coalesce(n.wanted, contents.wanted), peers = coalesce(n.peers, contents.peers),"
-    " updated_at = CASE WHEN n.has_changed THEN %s ELSE contents.updated_at END"
+    " updated_at = CASE WHEN n.has_changed THEN %s ELSE contents.updated_at END,"
+    # By a clock that was wrong: its age is counted from now, once.
+    " requested_at = CASE WHEN requested_at > %s THEN %s ELSE requested_at END"
     " FROM unnest(%s::bigint[], %s::text[], %s::integer[], %s::integer[], %s::text[],"
     " %s::boolean[], %s::integer[], %s::integer[], %s::text[], %s::boolean[])"
     " AS n(one, state, attempts,"
@@ -264,7 +266,7 @@ async def _record(
     """Write the outcomes that are *columns* by number, and end the leases."""
     numbers = sorted(columns)
     values = [[_text(columns[number][name]) for number in numbers] for name in _COLUMNS]
-    await transaction.send(_RECORD, (now, numbers, *values, numbers))
+    await transaction.send(_RECORD, (now, now, now, numbers, *values, numbers))
     waits = [number for number in numbers if columns[number]["next_at"] is not None]
     settled = [number for number in numbers if columns[number]["next_at"] is None]
     if waits:

@@ -62,8 +62,8 @@ _EXPIRE: Final = (
 _ANY_EXPIRED: Final = (
     "SELECT EXISTS (SELECT 1 FROM work WHERE lease_owner IS NOT NULL AND lease_until <= %s)"
 )
-# A request time in the future was written by a wrong clock; least() makes it now, so that the batch
-# age is counted from here.
+# A request time in the future was written by a wrong clock; least() makes it now, as does whoever
+# records the outcome, so that the batch age is counted from here.
 _ITEMS: Final = (
     "SELECT id, cid, state, generation,"
     " (SELECT count(*) FROM (SELECT 1 FROM pins WHERE content = contents.id LIMIT 2) held),"
