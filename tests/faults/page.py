@@ -16,6 +16,8 @@ from tests.faults.row import Figure, Row
 PAGE: Final = Path(__file__).parents[2] / "docs" / "faults.md"
 _BEGIN: Final = "<!-- drawn by make faults -->"
 _END: Final = "<!-- end of faults -->"
+_HEAD: Final = "| | fault | must hold | SQLite | PostgreSQL | | day |"
+_RULE: Final = "|---|---|---|---|---|---|---|"
 
 
 @dataclass(frozen=True)
@@ -39,29 +41,32 @@ def machine() -> str:
     return f"{os.cpu_count()} processors, {gigabytes:.0f} GB of memory, {system}"
 
 
-def drawn(measured: Sequence[Measured], where: str, day: str) -> str:
-    """The table."""
-    lines = [
-        f"Measured on {day}: {where}.",
-        "",
-        "| | fault | must hold | SQLite | PostgreSQL | |",
-        "|---|---|---|---|---|---|",
-    ]
-    for number, one in enumerate(measured, 1):
-        texts = [figure.text.replace("|", "\\|") for figure in one.figures]
-        both = texts if len(texts) == 2 else [texts[0], "the same: no ledger is asked"]
-        verdict = "holds" if one.holds else "**fails**"
-        lines.append(
-            f"| {number} | {one.row.fault} (`{one.row.name}`) | {one.row.must} | {both[0]} |"
-            f" {both[1]} | {verdict} |"
-        )
-    return "\n".join(lines)
+def line(number: int, one: Measured, day: str) -> str:
+    """The row of the table that tells of *one*."""
+    texts = [figure.text.replace("|", "\\|") for figure in one.figures]
+    both = texts if len(texts) == 2 else [texts[0], "the same: no ledger is asked"]
+    verdict = "holds" if one.holds else "**fails**"
+    row = one.row
+    return (
+        f"| {number} | {row.fault} (`{row.name}`) | {row.must} | {both[0]} | {both[1]} |"
+        f" {verdict} | {day} |"
+    )
 
 
-def write(measured: Sequence[Measured], where: str) -> None:
-    """Draw the table into the page, with today's date."""
+def write(measured: Sequence[Measured], rows: Sequence[Row], where: str) -> None:
+    """Draw what was measured today into the page; what was measured before stays, with its day."""
     text = PAGE.read_text()
     head, _, rest = text.partition(_BEGIN)
-    _, _, tail = rest.partition(_END)
-    table = drawn(measured, where, datetime.now(UTC).date().isoformat())
+    old, _, tail = rest.partition(_END)
+    day, new = datetime.now(UTC).date().isoformat(), {one.row.name: one for one in measured}
+    lines = [f"Measured on {where}.", "", _HEAD, _RULE]
+    for number, row in enumerate(rows, 1):
+        before = [each for each in old.splitlines() if f"(`{row.name}`)" in each]
+        if row.name in new:
+            lines.append(line(number, new[row.name], day))
+        elif before:
+            lines.append(before[0])
+        else:
+            lines.append(f"| {number} | {row.fault} (`{row.name}`) | {row.must} | | | not run | |")
+    table = "\n".join(lines)
     PAGE.write_text(f"{head}{_BEGIN}\n\n{table}\n\n{_END}{tail}")

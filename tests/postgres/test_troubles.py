@@ -81,10 +81,11 @@ async def test_a_wrong_password_is_told_and_not_shown(own: Postgres) -> None:
     assert "secret" not in said
 
 
-async def test_a_database_must_be_utf8(server: Postgres) -> None:
-    options = "ENCODING SQL_ASCII LC_COLLATE 'C' LC_CTYPE 'C'"
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+async def test_a_database_must_be_utf8(server: Postgres, encoding: str) -> None:
+    options = f"ENCODING {encoding} LC_COLLATE 'C' LC_CTYPE 'C'"
     async with database(server, options) as url:
-        assert "encoded as SQL_ASCII, and must be UTF8" in await refusal(url)
+        assert f"encoded as {encoding}, and must be UTF8" in await refusal(url)
 
 
 async def test_a_user_must_be_allowed_to_make_tables(server: Postgres) -> None:
@@ -306,6 +307,24 @@ async def test_a_statement_that_waits_too_long_is_given_up(server: Postgres) -> 
                 await add(ledger, 2)
         assert not await ledger.pins.holds("anna", cid(2))
         assert await add(ledger, 2) != [None]
+
+
+async def test_who_waits_for_a_connection_is_counted(server: Postgres) -> None:
+    """As many as there may be are in use while somebody holds a lock, and the others wait."""
+    url = server.new_ledger()
+    async with ledger_at(url, seconds=20.0, connections=2) as ledger:
+        await add(ledger, 1)
+        assert (ledger.pool.limit, ledger.pool.in_use, ledger.pool.waiting) == (2, 0, 0)
+        with psycopg.connect(url) as other:
+            other.execute("LOCK TABLE pins IN ACCESS EXCLUSIVE MODE")
+            more = [
+                asyncio.create_task(ledger.database.ask("SELECT count(*) FROM pins"))
+                for _ in range(6)
+            ]
+            await eventually(lambda: _soon(ledger.pool.waiting == 4))
+            assert ledger.pool.in_use == 2
+        assert await asyncio.gather(*more) == [[(1,)]] * 6
+        assert (ledger.pool.in_use, ledger.pool.waiting) == (0, 0)
 
 
 async def test_what_another_process_makes_due_is_heard(server: Postgres) -> None:

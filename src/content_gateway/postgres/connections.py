@@ -93,6 +93,21 @@ class Connections:
         self._is_warned = False
         self.is_pooled = False
 
+    @property
+    def limit(self) -> int:
+        """How many there may be."""
+        return self._options.size
+
+    @property
+    def in_use(self) -> int:
+        """How many are open, or being opened, and not idle."""
+        return self._number - len(self._idle)
+
+    @property
+    def waiting(self) -> int:
+        """How many callers wait for one."""
+        return sum(not future.done() for future in self._waiting)
+
     async def open(self) -> None:
         """Connect, and check what is there; raises WrongSettings."""
         try:

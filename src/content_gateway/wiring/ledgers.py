@@ -109,6 +109,22 @@ class Writes(Protocol):
         """How long each commit took."""
 
 
+class Pool(Protocol):
+    """Connections to a database in numbers."""
+
+    @property
+    def limit(self) -> int:
+        """How many there may be."""
+
+    @property
+    def in_use(self) -> int:
+        """How many somebody works with."""
+
+    @property
+    def waiting(self) -> int:
+        """How many callers wait for one."""
+
+
 class Ledger(Protocol):
     """An open ledger: its stores, and what operators ask of all of it."""
 
@@ -135,6 +151,10 @@ class Ledger(Protocol):
     @property
     def writes(self) -> Writes:
         """The group commits."""
+
+    @property
+    def pool(self) -> Pool | None:
+        """The connections, where there are any."""
 
     def listen(self, heard: Callable[[], None]) -> None:
         """Have *heard* called when another process has made something due, where that can be heard.

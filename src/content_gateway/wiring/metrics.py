@@ -198,10 +198,22 @@ class Metrics:
         yield _gauge("ledger_queued_writes", "Writes not committed.", queued, across="sum")
         yield _histogram("ledger_group_size", "Writes in a commit.", {(): writes.sizes})
         yield _histogram("ledger_commit_duration_seconds", "A commit.", {(): writes.seconds})
+        yield from self._of_connections()
         with suppress(OSError):
             free = disk_usage(self._settings.data_dir).free
             yield _gauge("disk_free_bytes", "Free where data_dir is.", {(): free})
         yield _gauge("file_bytes", "Sizes of the database files.", dict(self._files()), "file")
+
+    def _of_connections(self) -> Iterator[Family]:
+        """Without a number where the ledger is a file, which has none that could run out."""
+        pool = self._gateway.ledger.pool
+        numbers = {} if pool is None else {"in_use": pool.in_use, "limit": pool.limit}
+        if pool is not None:
+            numbers["waiting"] = pool.waiting
+        for name, what in (("in_use", "in use"), ("limit", "at most"), ("waiting", "waited for")):
+            samples: dict[Labels, int] = {(): numbers[name]} if name in numbers else {}
+            text = f"Connections to PostgreSQL, {what}."
+            yield _gauge(f"ledger_connections_{name}", text, samples, across="sum")
 
     def _files(self) -> Iterator[tuple[Labels, int]]:
         chosen = self._settings

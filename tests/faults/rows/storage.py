@@ -5,9 +5,9 @@ small file system in memory, which needs root."""
 
 import asyncio
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -117,25 +117,30 @@ def _fill(path: Path) -> None:
 
 async def a_ledger_taken_away(ground: Ground, size: Size) -> Figure:
     """Each kind of damage beside a running service with pins; then ten new ones, and a repeat."""
-    ways: list[tuple[str, Callable[[], None]]] = []
+    places: list[tuple[Ground, str, Callable[[], None]]] = []
     if isinstance(ground, SqliteGround):
-        chosen = DAMAGE if size == "full" else DAMAGE[:3]
-        ways = [(damage.__name__, lambda damage=damage: damage(ground.path)) for damage in chosen]  # type: ignore[misc]
+        for damage in DAMAGE if size == "full" else DAMAGE[:3]:
+            own = ground.folder / damage.__name__
+            own.mkdir()
+            place = SqliteGround(own)
+            places.append((place, damage.__name__, partial(damage, place.path)))
     elif isinstance(ground, PostgresGround):
-        ways = _ways_of(ground)
+        for number, way in enumerate(_WAYS):
+            own = ground.folder / f"{number}"
+            own.mkdir()
+            new = PostgresGround(own, ground.server)
+            places.append((new, way, partial(_damage, new, way)))
     yes, refused, broken = 0, 0, []
-    for number, (name, damage) in enumerate(ways):
-        if isinstance(ground, SqliteGround):
-            shutil.rmtree(ground.folder / "data", ignore_errors=True)
-        async with ground.serving({**NOBODY, **_TIMEOUT}) as service, session() as asking:
+    for number, (there, name, take_away) in enumerate(places):
+        async with there.serving({**NOBODY, **_TIMEOUT}) as service, session() as asking:
             first = range(number * 100, number * 100 + 5)
             urls = [f"{service.url}/ipfs/pin/add/{cid(each)}" for each in first]
             assert {answer.status for answer in await ask_all(asking, "POST", urls)} == {200}
-            await asyncio.to_thread(damage)
+            await asyncio.to_thread(take_away)
             later = range(number * 100 + 10, number * 100 + 20)
             urls = [f"{service.url}/ipfs/pin/add/{cid(each)}" for each in (first[0], *later)]
             answers = await ask_all(asking, "POST", urls)
-        kept = _kept(ground)
+        kept = _kept(there)
         for each, answer in zip((first[0], *later), answers, strict=True):
             refused += answer.status == 503
             yes += answer.status == 200
@@ -144,8 +149,8 @@ async def a_ledger_taken_away(ground: Ground, size: Size) -> Figure:
             ):
                 broken.append(f"{name}: {answer.status}")
     return Figure(
-        f"{len(ways)} kinds of damage: {refused} times 503, {yes} times yes, {len(broken)} of them"
-        f" not kept{' (' + ', '.join(sorted(set(broken))[:3]) + ')' if broken else ''}",
+        f"{len(places)} kinds of damage: {refused} times 503, {yes} times yes, {len(broken)} of"
+        f" them not kept{' (' + ', '.join(sorted(set(broken))[:3]) + ')' if broken else ''}",
         not broken,
     )
 
@@ -157,25 +162,19 @@ def _kept(ground: Ground) -> set[str | None]:
         return set()
 
 
-def _ways_of(ground: PostgresGround) -> list[tuple[str, Callable[[], None]]]:
-    """What the owner of a database can do to it; each finds the ledger of the one before, or a new
-    one."""
-    server, name = ground.server, ground.database
+_TABLES: Final = "pins, contents, work, requestors"
+_WAYS: Final = {
+    "truncated": f"TRUNCATE {_TABLES}",
+    "pins removed": "DELETE FROM pins",
+    "tables dropped": f"DROP TABLE {_TABLES}",
+    "dropped": "DROP DATABASE {name} WITH (FORCE)",
+    "replaced": "DROP DATABASE {name} WITH (FORCE);CREATE DATABASE {name} TEMPLATE template_ledger",
+}
+"""What the owner of a database can do to it beside a running service."""
 
-    def run(*statements: str, database: str = "postgres") -> Callable[[], None]:
-        def ran() -> None:
-            for one in statements:
-                server.run(one, database)
 
-        return ran
-
-    drop = f"DROP DATABASE {name} WITH (FORCE)"
-    cut_off = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
-    tables = "pins, contents, work, requestors"
-    return [
-        ("truncated", run(f"TRUNCATE {tables}", database=name)),
-        ("pins removed", run("DELETE FROM pins", database=name)),
-        ("tables dropped", run(f"DROP TABLE {tables}", database=name)),
-        ("replaced", run(drop, f"CREATE DATABASE {name} TEMPLATE template_ledger")),
-        ("renamed", run(cut_off, f"ALTER DATABASE {name} RENAME TO other")),
-    ]
+def _damage(ground: PostgresGround, way: str) -> None:
+    statements = _WAYS[way].format(name=ground.database).split(";")
+    for statement in statements:
+        inside = ground.database if "DATABASE" not in statement else "postgres"
+        ground.server.run(statement, inside)

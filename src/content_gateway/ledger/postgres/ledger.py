@@ -23,7 +23,7 @@ from content_gateway.ledger.postgres.requestors import Requestors
 from content_gateway.ledger.postgres.resyncs import PostgresResyncs
 from content_gateway.model.audit import AuditEntry, AuditSearch
 from content_gateway.model.pins import Holdings, PinStatus
-from content_gateway.postgres.connections import PoolOptions
+from content_gateway.postgres.connections import Connections, PoolOptions
 from content_gateway.postgres.group_commit import GroupCommit
 from content_gateway.postgres.migrations import Migrations
 from content_gateway.postgres.notifications import Listener
@@ -92,6 +92,11 @@ class PostgresLedger:
             await self._listener.close()
         await self.writes.close()
         await self.database.__aexit__(*exc_info)
+
+    @property
+    def pool(self) -> Connections:
+        """The connections of this process, for their numbers."""
+        return self.database.connections
 
     def listen(self, heard: Callable[[], None]) -> None:
         """Have *heard* called when any process has made something due; it may not be, at times."""

@@ -66,6 +66,11 @@ class SqliteLedger:
         """The group commits, for their numbers."""
         return self.database.writes
 
+    @property
+    def pool(self) -> None:
+        """A file needs no connections that could run out."""
+        return None
+
     async def check_writable(self) -> None:
         """Commit something durably that changes nothing; raises StorageUnavailable."""
         await self.database.check_writable()
