@@ -1,5 +1,6 @@
 """The directory's cache by itself: the ages of an answer, clocks that jump, and what gives way."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from content_gateway.model.records import Records, Resolved, Staleness
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.cache import Cache, CachedName, CachePolicy, Question
-from tests.clock import Clock
+from tests.clock import Clock, let_tasks_run
 from tests.names.services import ALICE, Memory
 
 BOB = Records("0x" + "bb" * 20)
@@ -272,3 +273,27 @@ async def test_the_database_is_asked_only_for_what_is_not_in_memory(clock: Clock
         await cache.load(SITE)
         await cache.last(SITE)
     assert memory.asked == 0
+
+
+class Slow(Memory):
+    """A store that has read what there is, and takes its time to say so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_say = asyncio.Event()
+
+    async def load(self, domain: str, coin: CoinType) -> Resolved | None:
+        found = await super().load(domain, coin)
+        await self.may_say.wait()
+        return found
+
+
+async def test_what_is_stored_during_a_read_that_finds_nothing_is_found(clock: Clock) -> None:
+    """Nobody looks a name up again because the database had nothing a moment before."""
+    memory = Slow()
+    cache = cache_of(clock, memory)
+    reading = asyncio.create_task(cache.load(SITE))
+    await let_tasks_run()
+    entry = store(cache, clock)
+    memory.may_say.set()
+    assert await reading == entry
