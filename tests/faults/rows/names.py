@@ -23,6 +23,8 @@ _DEAD: Final = {"full": 60.0, "short": 6.0}
 _KNOWN: Final = 50
 _COLD: Final = {"full": 10_000, "short": 1_000}
 _KEYS: Final = 8
+# One process opens ten thousand connections, which takes it longer than a look-up may take.
+_PATIENT: Final = {"CONTENT_GATEWAY_NAMES__DEADLINE": "60", "CONTENT_GATEWAY_ENS__TIMEOUT": "30"}
 _INTERFACES: Final = bytes.fromhex("01ffc9a7")  # supportsInterface(bytes4)
 
 
@@ -79,7 +81,7 @@ async def a_cold_name(ground: Ground, size: Size) -> Figure:
     number = _COLD[size]
     async with running_ethereum() as ethereum:
         ethereum.names["cold.eth"] = Name(WALLET)
-        async with ground.serving(_before(ethereum)) as service:
+        async with ground.serving(_before(ethereum) | _PATIENT) as service:
             ethereum.hold()
             port = URL(service.url).port
             assert port is not None
@@ -100,7 +102,7 @@ async def a_cold_name(ground: Ground, size: Size) -> Figure:
                 singles.append(await connect(port, head.encode(), each, done))
             await asyncio.sleep(0.5)  # what was written is read
             ethereum.release()
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(90):
                 await over.wait()
             for single in singles:
                 single.transport.abort()
