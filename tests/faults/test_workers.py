@@ -19,7 +19,7 @@ from tests.faults.journal import block
 from tests.waiting import eventually, until
 from tests.workers import Workers, with_workers
 
-PINS = 300
+PINS = 150
 CLIENTS = 8
 KILLS = 3
 
