@@ -63,9 +63,9 @@ async def test_names_that_hang_at_the_nodes_close_them_for_nobody(
     endless = "0x" + "04" * 20
     for node in nodes:
         node.endless.add(endless)
-    rpc: EthereumRpc | EthereumQuorum = rpc_of(outbound, clock, *nodes, seconds=2.0)
+    rpc: EthereumRpc | EthereumQuorum = rpc_of(outbound, clock, *nodes, seconds=6.0)
     if quorum > 1:
-        rpc = quorum_of(outbound, clock, *nodes, quorum=quorum, seconds=2.0)
+        rpc = quorum_of(outbound, clock, *nodes, quorum=quorum, seconds=6.0)
     for _ in range(2):
         hanging = [asyncio.create_task(rpc.call(endless, b"", bytes)) for _ in range(10)]
         await asyncio.gather(*hanging, return_exceptions=True)
