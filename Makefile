@@ -16,6 +16,8 @@ SIMULATIONS_AT_ONCE ?= 2
 # Fuzzing and models draw other cases each day; all processes of a run draw the same ones.
 TEST_SEED ?= $(shell date -u +%Y%m%d)
 export TEST_SEED
+# Hundreds of processes are started by tests: none compiles again what another one has.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Plain `make` lists them too.
 .DEFAULT_GOAL := help
