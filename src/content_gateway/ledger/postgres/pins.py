@@ -6,7 +6,7 @@ additions.py, removals in removals.py, searches in pin_searches.py."""
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
@@ -15,7 +15,7 @@ import msgspec
 from content_gateway.codecs.timestamps import microseconds
 from content_gateway.ledger.additions import Added, Addition, not_refused
 from content_gateway.ledger.pin_rows import label_columns, page_of, status_of
-from content_gateway.ledger.postgres.additions import NOTIFY, TRIGGER, add_all
+from content_gateway.ledger.postgres.additions import NOTIFY, TRIGGER, NotAllNew, add_all, add_new
 from content_gateway.ledger.postgres.audit import AuditLog
 from content_gateway.ledger.postgres.backend_health import last_health
 from content_gateway.ledger.postgres.pin_searches import statement_of, status_columns
@@ -32,6 +32,7 @@ from content_gateway.postgres.transactions import Database, Row, Transaction
 T = TypeVar("T")
 
 _PINS_WITH_ORIGINS: Final = 20
+_CAREFUL: Final = 8  # groups that are asked about first, after one that had known contents
 # LIMIT keeps the planner from another order, as by all pins of a requestor.
 _ASKED: Final = (
     " FROM unnest(%b::text[], %b::text[]) WITH ORDINALITY AS asked(requestor, cid, n)"
@@ -56,6 +57,9 @@ _ORIGINS: Final = (
     " AND origins IS NOT NULL ORDER BY created_at DESC LIMIT %s"
 )
 _PIN = tuple[str, str]  # a requestor, and a CID
+_Add = Callable[
+    [Transaction, int, Mapping[str, int], Sequence[Addition]], Awaitable[Sequence[Added]]
+]
 
 
 class PostgresPins:
@@ -78,6 +82,7 @@ class PostgresPins:
         self._grace = round(grace * 1000)
         self._clock = clock
         self._has_repeats = False
+        self._careful = 0
         self._holds = BatchedReads(self._ask_holds)
         self._statuses = BatchedReads(self._ask_statuses)
         # One object each: writes of the same job are committed together.
@@ -196,10 +201,21 @@ class PostgresPins:
 
     async def _add_rest(self, additions: Sequence[Addition]) -> Sequence[Added]:
         numbers = await self._requestors.numbers({each.requestor for each in additions})
+        if self._careful:
+            self._careful -= 1
+            return await self._add_by(add_all, numbers, additions)
+        try:
+            return await self._add_by(add_new, numbers, additions)
+        except NotAllNew:
+            self._careful = _CAREFUL
+            return await self._add_by(add_all, numbers, additions)
 
+    async def _add_by(
+        self, add: _Add, numbers: Mapping[str, int], additions: Sequence[Addition]
+    ) -> Sequence[Added]:
         async def job(transaction: Transaction) -> Sequence[Added]:
             now = self._now()
-            pins = await add_all(transaction, now, numbers, additions)
+            pins = await add(transaction, now, numbers, additions)
             added = [
                 (each.requestor, str(each.cid))
                 for each, pin in zip(additions, pins, strict=True)
