@@ -97,7 +97,7 @@ def with_workers(number: int) -> dict[str, str]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.deep)])
 async def test_the_unit_runs_the_service_in_its_sandbox(tmp_path: Path, workers: int) -> None:
     """A key is issued as its user, a name resolved, a pin kept, the service reloaded and stopped;
     and the sandbox is there: nothing but the folder of state can be written."""
@@ -199,7 +199,7 @@ async def test_wrong_settings_are_told_and_not_tried_again(tmp_path: Path) -> No
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.deep)])
 async def test_a_reload_keeps_the_process_and_a_standstill_does_not(
     tmp_path: Path, workers: int
 ) -> None:
