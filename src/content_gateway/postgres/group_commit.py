@@ -2,8 +2,9 @@
 
 A transaction for each write costs a sync to disk and a notification each (docs/facts/postgres.md);
 so while one group is committed the next one gathers. Writes enter a group in turn by requestor
-(concurrency/write_queue.py), and those of one requestor are committed in their order. What a group
-does is left to the stores."""
+(concurrency/write_queue.py). The next begins while one is under way, so that the database never
+waits for us; but what a requestor wrote takes effect in its order, an addition before the removal
+that came after it. What a group does is left to the stores."""
 
 import asyncio
 import time
@@ -26,8 +27,9 @@ log = structlog.get_logger(__name__)
 
 
 class GroupCommit:
-    """Groups of up to *group* writes, *at_once* of them under way, none with a requestor of
-    another. At most *limit* writes of one requestor wait."""
+    """Groups of up to *group* writes, *at_once* of them under way; a second one begins when as many
+    wait as the first one has, since small ones cost more than they gain. At most *limit* writes of
+    one requestor wait."""
 
     def __init__(
         self, *, limit: int = 10_000, group: int = 256, at_once: int = 2, crowd: int = 8
@@ -36,8 +38,7 @@ class GroupCommit:
         self._group: Final = group
         self._at_once: Final = at_once
         self._waiting: deque[Write] = deque()
-        self._busy: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way: dict[asyncio.Task[None], Sequence[Write]] = {}
         self._is_scheduled = False
 
     @property
@@ -71,25 +72,30 @@ class GroupCommit:
 
     def _take(self, write: Write) -> None:
         self._waiting.append(write)
-        if not self._is_scheduled and len(self._tasks) < self._at_once:
+        if not self._is_scheduled and len(self._under_way) < self._at_once:
             # Not at once: whoever else writes in this turn of the event loop comes along.
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._begin)
 
     def _begin(self) -> None:
         self._is_scheduled = False
-        while len(self._tasks) < self._at_once and (group := self._next()):
-            self._busy.update(write.requestor for write in group)
+        while len(self._under_way) < self._at_once and (group := self._next()):
             task = asyncio.create_task(self._commit(group), name="group commit")
-            self._tasks.add(task)
+            self._under_way[task] = group
 
     def _next(self) -> list[Write]:
-        """The first of those that wait, as far as they are of one kind and free to go."""
+        """The first of those that wait, as far as they are of one kind; nobody while too few wait,
+        or where the requestor has writes of another kind under way."""
         group: list[Write] = []
         waiting = self._waiting
+        if not waiting or len(waiting) < sum(map(len, self._under_way.values())):
+            return group
+        kind = waiting[0].job
+        others = [begun for begun in self._under_way.values() if begun[0].job is not kind]
+        busy = {write.requestor for begun in others for write in begun}
         while waiting and len(group) < self._group:
             write = waiting[0]
-            if write.requestor in self._busy or (group and write.job is not group[0].job):
+            if write.job is not kind or write.requestor in busy:
                 break
             group.append(waiting.popleft())
         return group
@@ -101,10 +107,9 @@ class GroupCommit:
         finally:
             self._writes.sizes.observe(len(group))
             self._writes.seconds.observe(time.perf_counter() - begun)
-            self._busy.difference_update(write.requestor for write in group)
             task = asyncio.current_task()
             assert task is not None  # noqa: S101 - it runs as one
-            self._tasks.discard(cast("asyncio.Task[None]", task))
+            del self._under_way[cast("asyncio.Task[None]", task)]
             self._writes.answer(group)
             self._begin()
 
