@@ -9,19 +9,12 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.fakes.ethereum import Name
 from tests.fakes.miniature import running
 from tests.machines.backends import Backend
-from tests.machines.gateways import CountingEthereum, Gateway
+from tests.machines.gateways import Gateway
+from tests.machines.name_service import CountingEthereum
 from tests.machines.pair import Pair
 from tests.postgres.toxic import linked
-
-
-class AnyName(dict[str, Name]):
-    """Every name is there, with a wallet."""
-
-    def get(self, key: str, default: object = None) -> Name:  # type: ignore[override]
-        return Name(address="0x" + "ab" * 20)
 
 
 @dataclass(frozen=True)
@@ -51,7 +44,6 @@ async def running_bed(
         databases = await stack.enter_async_context(pair)
         backend = await stack.enter_async_context(cluster(folder))
         ethereum = await stack.enter_async_context(running(CountingEthereum()))
-        ethereum.names = AnyName()
         settings = dict(backend.settings)
         started = []
         for number in range(gateways):

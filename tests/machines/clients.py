@@ -25,7 +25,8 @@ _EXISTS: Final = "A pin already exists for this CID and API key"
 
 
 class Clients:
-    """*number* clients of *gateways*, who pause *think* seconds on the average.
+    """*number* clients of *gateways*, who pause *think* seconds on the average; contents are
+    numbered from *first* on.
 
     `outcomes` counts operations by what was asked and what came of it; `names` are those that were
     asked for."""
@@ -39,6 +40,7 @@ class Clients:
         seed: int,
         number: int = 16,
         think: float = 0.15,
+        first: int = 0,
     ) -> None:
         self.outcomes: Counter[tuple[str, str]] = Counter()
         self.wrong: list[str] = []
@@ -50,7 +52,7 @@ class Clients:
         self._number = number
         self._think = think
         self._contents: deque[str] = deque(maxlen=IN_USE)
-        self._next = 0
+        self._next = first
         self._is_over = False
 
     async def run(self) -> None:

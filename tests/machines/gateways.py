@@ -6,43 +6,15 @@ service's URL, so that look-ups are counted by process."""
 import asyncio
 import json
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from aiohttp import web
-
-from tests.fakes.ethereum import Ethereum, Revert, dotted, arguments
 from tests.machines.requests import NeverSent, NoAnswer, ask
 from tests.postgres.toxic import Link
 from tests.world.peers import Process, free_port
 from tests.world.postgres import USER
 
 DATABASE_SECONDS = 2.0
-
-
-class CountingEthereum(Ethereum):
-    """A node that counts look-ups by the path it is asked at and by name."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lookups: Counter[tuple[str, str]] = Counter()
-
-    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        asked = json.loads(await request.read())
-        if asked.get("method") == "eth_call":
-            data = bytes.fromhex(asked["params"][0]["data"][2:])
-            try:
-                wire, _ = arguments("resolve(bytes,bytes)", data)
-            except Revert:
-                pass
-            else:
-                self.lookups[request.path, dotted(wire)] += 1
-        # What a test of minutes need not remember.
-        self.requests.clear()
-        self.calls.clear()
-        self.blocks.clear()
-        return await super().answer(request)
 
 
 class Gateway:

@@ -44,6 +44,8 @@ class Nemesis:
             "PostgreSQL crashed": self._crash,
             "PostgreSQL killed": self._kill,
             "PostgreSQL failed over": pair.fail_over,
+            "PostgreSQL failed over while replication was cut": self._fail_over_behind,
+            "PostgreSQL failed over as it stood still": self._fail_over_paused,
             "PostgreSQL stood still": self._pause_primary,
             "the standby stood still": self._pause_standby,
             "replication was cut": self._cut_replication,
@@ -106,16 +108,35 @@ class Nemesis:
 
     async def _restart(self) -> None:
         await asyncio.to_thread(self._pair.primary.shut_down)
-        await asyncio.to_thread(self._pair.primary.start)
+        await self._start_primary()
 
     async def _crash(self) -> None:
         await asyncio.to_thread(self._pair.primary.crash)
-        await asyncio.to_thread(self._pair.primary.start)
+        await self._start_primary()
 
     async def _kill(self) -> None:
         await asyncio.to_thread(self._pair.primary.power_off)
         await asyncio.sleep(self._while(0, 2))
+        await self._start_primary()
+
+    async def _start_primary(self) -> None:
+        """It shows what it had committed alone; before it may be lost the standby has that too."""
         await asyncio.to_thread(self._pair.primary.start)
+        await self._pair.until_in_step()
+
+    async def _fail_over_behind(self) -> None:
+        """Commits wait for a standby that hears nothing, and which is then the primary."""
+        link = self._pair.replication
+        link.drop()
+        await asyncio.sleep(self._while(0.2, 4))
+        await self._pair.fail_over()
+        link.cut()
+        link.mend()
+
+    async def _fail_over_paused(self) -> None:
+        self._pair.primary.pause()
+        await asyncio.sleep(self._while(0.2, 3))
+        await self._pair.fail_over()
 
     async def _pause_primary(self) -> None:
         self._pair.primary.pause()

@@ -132,11 +132,10 @@ class Pair:
     async def fail_over(self) -> None:
         """Lose the primary, and go on with the standby; in the end there is a standby again.
 
-        Only to a standby that is in step: where a commit was not waited for to its end, as it took
-        too long, what it has changed is seen by others, and a standby that lacks it would take it
-        back (docs/facts/postgres.md). Commits under way when the primary is lost are of no matter."""
+        Also to one that lags: commits that it lacks were still waiting for it, and nobody has seen
+        them. Only where the primary was started again meanwhile it shows them (docs/facts/
+        postgres.md): then `until_in_step` comes first."""
         assert self.standby is not None
-        await self.until_in_step()
         old, new = self.primary, self.standby
         await asyncio.to_thread(old.power_off)  # fenced: it can answer nobody any more
         await asyncio.to_thread(new.promote)
