@@ -1,4 +1,4 @@
-"""The cluster behind the gateways: three real peers with three Kubos, or a miniature in this process.
+"""The cluster behind the gateways: three real peers with three Kubos, or a miniature.
 
 Says what the pinset holds, and lets a peer stand still or die. Contents are identity CIDs, so that
 no Kubo has anything to fetch: what is tested is who wants what, and not bytes."""

@@ -5,6 +5,7 @@ by, so that each pin has a short history that several clients have written. What
 answered, whatever happens, is told to the history's reader as `wrong`."""
 
 import asyncio
+import math
 import random
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ class Clients:
     numbered from *first* on.
 
     `outcomes` counts operations by what was asked and what came of it; `names` are those that were
-    asked for."""
+    asked for, and `longest_gap` are the most seconds in which no write was answered."""
 
     def __init__(
         self,
@@ -45,6 +46,8 @@ class Clients:
         self.outcomes: Counter[tuple[str, str]] = Counter()
         self.wrong: list[str] = []
         self.names: list[str] = []
+        self.longest_gap = 0.0
+        self._last_write = math.inf
         self._history = history
         self._gateways = gateways
         self._backend = backend
@@ -149,6 +152,10 @@ class Clients:
         self._history.complete(begun, answer, created)
         if reply is not None:
             self._count(kind.value, answer, reply)
+        if answer is not Answer.UNKNOWN:
+            now = self._history.clock()
+            self.longest_gap = max(self.longest_gap, now - self._last_write)
+            self._last_write = now
 
     async def _status(self, gateway: Gateway, key: str, cid: str, by: str) -> bool:
         """Whether it was told."""

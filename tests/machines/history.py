@@ -1,8 +1,8 @@
 """What clients did with each pin, and what they were told: when each operation began and ended.
 
-A pin is a pair of API key and CID. An operation without a clear answer (503, a timeout, a connection
-that was cut) is unknown: it may have happened, or may still happen at any time. Reads that can tell
-nothing new are not kept. What a history must be like is said in linearizable.py."""
+A pin is a pair of API key and CID. An operation without a clear answer (503, a timeout, a
+connection that was cut) is unknown: it may have happened, or may still happen at any time. Reads
+that can tell nothing new are not kept. What a history must be like is said in linearizable.py."""
 
 import math
 import time
@@ -53,9 +53,7 @@ class Operation:
     def __str__(self) -> str:
         end = "..." if self.is_unknown else f"{self.completed:.3f}"
         made = f" {self.created}" if self.created else ""
-        return (
-            f"{self.invoked:.3f}-{end} {self.by} {self.kind.value}: {self.answer.value}{made}"
-        )
+        return f"{self.invoked:.3f}-{end} {self.by} {self.kind.value}: {self.answer.value}{made}"
 
 
 @dataclass(slots=True)

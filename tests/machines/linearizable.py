@@ -2,9 +2,9 @@
 
 Theory of operation. There must be one order of all operations, each at a moment between its
 invocation and its completion, in which a pin that behaves as promised gives the very answers that
-were given. Events are walked in the order of time, with every configuration that is possible so far:
-the state of the pin, and which of the operations under way have taken effect. At a completion each
-configuration in which that operation has not taken effect is carried on until it has, by every
+were given. Events are walked in the order of time, with every configuration that is possible so
+far: the state of the pin, and which of the operations under way have taken effect. At a completion
+each configuration in which that operation has not taken effect is carried on until it has, by every
 order of those under way (Wing and Gong; "just in time", Lowe). Where none is left, no order exists.
 
 Unknown operations stay under way for ever, and may take effect once or never. They are counted and
@@ -61,7 +61,7 @@ def after(state: State, operation: Operation) -> State | None:
             return state
         case Kind.REMOVE, Answer.REMOVED if state.created is not None:
             return State(None, state.last)
-        case (Kind.REMOVE | Kind.READ), Answer.ABSENT if state.created is None:
+        case ((Kind.REMOVE | Kind.READ), Answer.ABSENT) if state.created is None:
             return state
         case Kind.READ, Answer.HELD if state.created is not None:
             return _seen(state, operation.created)

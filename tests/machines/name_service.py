@@ -14,7 +14,7 @@ from tests.fakes.ethereum import Ethereum, Name, Revert, arguments, dotted
 class _AnyName(dict[str, Name]):
     """Every name is there, with a wallet."""
 
-    def get(self, key: str, default: object = None) -> Name:  # type: ignore[override]
+    def get(self, key: str, default: object = None) -> Name:
         return Name(address="0x" + "ab" * 20)
 
 

@@ -1,4 +1,4 @@
-"""Breaks machines and the network between them, by a seed: one fault after the other, and mends each.
+"""Breaks machines and the network between them, by a seed, and mends what it broke.
 
 Two go on side by side: one kills gateways in turn, one has everything else. Knows how each fault is
 done and undone; which may come is chosen by whoever runs it."""

@@ -34,7 +34,7 @@ _STARTS: Final = 40
 
 
 class Machine(Postgres):
-    """A PostgreSQL called *name*, whose commits wait for the other one where it *is_synchronous*."""
+    """A PostgreSQL called *name*; its commits wait for the other one where it *is_synchronous*."""
 
     def __init__(self, name: str, programs: Path, folder: Path, *, is_synchronous: bool) -> None:
         super().__init__(programs, folder, dict(_SETTINGS))

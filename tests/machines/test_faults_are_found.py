@@ -1,4 +1,4 @@
-"""A run finds what is wrong: a gateway that lies, and a failover that loses what was acknowledged."""
+"""A run finds what is wrong: a gateway that lies, a failover that loses what was acknowledged."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -43,7 +43,12 @@ async def test_a_gateway_that_lies_is_found_out(bed: Bed) -> None:
             gateway.port = liar.port
             history = History()
             clients = Clients(
-                history, bed.gateways, bed.backend, seed=SEED + number, think=0.02, first=1000 * number
+                history,
+                bed.gateways,
+                bed.backend,
+                seed=SEED + number,
+                think=0.02,
+                first=1000 * number,
             )
             running = asyncio.create_task(clients.run())
             enough = lambda: liar.told >= _LIES or clients.outcomes.total() > 1_500  # noqa: B023, E731

@@ -32,6 +32,7 @@ class Verdict:
     lost: int = 0
     doubled: int = 0
     wrong_answers: int = 0
+    longest_gap: float = 0.0
     not_linearizable: int = 0
     processes: int = 0
     names: int = 0
@@ -40,7 +41,9 @@ class Verdict:
     problems: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        lines = [f"{what:>10} {came:<34} {n:>8,}" for (what, came), n in sorted(self.outcomes.items())]
+        lines = [
+            f"{what:>10} {came:<34} {n:>8,}" for (what, came), n in sorted(self.outcomes.items())
+        ]
         lines += [f"{'fault':>10} {name:<34} {n:>8,}" for name, n in sorted(self.faults.items())]
         figures = {
             "operations": sum(self.outcomes.values()),
@@ -51,6 +54,7 @@ class Verdict:
             "acknowledged pins lost": self.lost,
             "pins doubled": self.doubled,
             "answers other than right or 503": self.wrong_answers,
+            "most seconds without a write": round(self.longest_gap),
             "processes of gateways": self.processes,
             "cold names": self.names,
             "look-ups": self.lookups,
@@ -98,9 +102,7 @@ def is_lost(operations: list[Operation]) -> bool:
     acknowledged = max((each.invoked for each in adds), default=None)
     if acknowledged is None:
         return False
-    return not any(
-        each.completed > acknowledged for each in operations if each.kind is Kind.REMOVE
-    )
+    return not any(each.completed > acknowledged for each in operations if each.kind is Kind.REMOVE)
 
 
 def _is_held(operations: list[Operation]) -> bool:
@@ -110,6 +112,7 @@ def _is_held(operations: list[Operation]) -> bool:
 
 def _judge_answers(verdict: Verdict, clients: Clients, history: History) -> None:
     verdict.wrong_answers = len(clients.wrong)
+    verdict.longest_gap = clients.longest_gap
     verdict.problems += clients.wrong[:_SHOWN]
     verdict.problems += [f"in a list, and never added: {pin}" for pin in history.strange[:_SHOWN]]
 
@@ -128,7 +131,8 @@ async def _judge_ledger(verdict: Verdict, bed: Bed, held: set[Key], history: His
     )
     pins = Counter((keys[requestor], cid) for requestor, cid in rows)
     acts = await asyncio.to_thread(
-        ask, "SELECT requestor, detail, action FROM audit WHERE action IN ('pin', 'unpin') ORDER BY id"
+        ask,
+        "SELECT requestor, detail, action FROM audit WHERE action IN ('pin', 'unpin') ORDER BY id",
     )
     told: dict[Key, list[str]] = {}
     for requestor, cid, action in acts:
@@ -173,6 +177,10 @@ def _judge_names(verdict: Verdict, bed: Bed, clients: Clients) -> None:
     verdict.names = len(set(clients.names))
     verdict.lookups = counted.total()
     verdict.most_lookups = max(counted.values(), default=0)
-    more = [f"{name} {number} times by {process}" for (process, name), number in counted.items() if number > 1]
+    more = [
+        f"{name} {number} times by {process}"
+        for (process, name), number in counted.items()
+        if number > 1
+    ]
     if more:
         verdict.problems.append(f"looked up more than once: {more[:_SHOWN]}")
