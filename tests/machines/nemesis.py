@@ -147,7 +147,8 @@ class Nemesis:
         """For longer than a statement may take, at times: commits wait for it."""
         if self._pair.standby is not None:
             self._pair.standby.pause()
-            await asyncio.sleep(self._while(0.5, 6))
+            long = self._chance.random() < 0.3
+            await asyncio.sleep(self._while(10, 20) if long else self._while(0.5, 6))
             self._pair.standby.go_on()
 
     async def _cut_replication(self) -> None:

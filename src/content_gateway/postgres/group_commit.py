@@ -2,8 +2,9 @@
 
 A transaction for each write costs a sync to disk and a notification each (docs/facts/postgres.md);
 so while one group is committed the next one gathers. Writes enter a group in turn by requestor
-(concurrency/write_queue.py), and those of one requestor are committed in their order. What a group
-does is left to the stores."""
+(concurrency/write_queue.py), and those of one requestor are committed in their order. Where groups
+take long, as while commits wait for a standby that is away, those behind them would wait for many:
+so each write has a deadline of its own. What a group does is left to the stores."""
 
 import asyncio
 import time
@@ -27,10 +28,16 @@ log = structlog.get_logger(__name__)
 
 class GroupCommit:
     """Groups of up to *group* writes, *at_once* of them under way, none with a requestor of
-    another. At most *limit* writes of one requestor wait."""
+    another. At most *limit* writes of one requestor wait, each of them *patience* seconds."""
 
     def __init__(
-        self, *, limit: int = 10_000, group: int = 256, at_once: int = 2, crowd: int = 8
+        self,
+        *,
+        limit: int = 10_000,
+        group: int = 256,
+        at_once: int = 2,
+        crowd: int = 8,
+        patience: float = 15.0,
     ) -> None:
         self._writes = WriteQueue(self._take, limit=limit, group=group, crowd=crowd)
         self._group: Final = group
@@ -39,6 +46,9 @@ class GroupCommit:
         self._busy: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_scheduled = False
+        self._patience: Final = patience
+        self._deadlines: deque[tuple[float, asyncio.Future[Any]]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def sizes(self) -> Histogram:
@@ -58,16 +68,40 @@ class GroupCommit:
     async def write(self, together: Together[Item, T], item: Item, requestor: str = "") -> T:
         """The result of *item*, once *together* has committed it with others.
 
-        Raises what *together* raises for it, StorageUnavailable, and Overloaded when too many of
-        the requestor's wait. A caller who is cancelled does not stop it."""
+        Raises what *together* raises for it, StorageUnavailable, also where it is too late: then it
+        is not begun any more, and of one that was begun nobody knows. Raises Overloaded when too
+        many of the requestor's wait. A caller who is cancelled does not stop it."""
         if self._writes.is_over:
             raise StorageUnavailable("The ledger is closed.")
         loop = asyncio.get_running_loop()
-        return cast(T, await self._writes.put(loop, together, item, requestor))
+        future = self._writes.put(loop, together, item, requestor)
+        self._watch(loop, future)
+        return cast(T, await future)
 
     async def close(self) -> None:
         """Commit what waits."""
         await self._writes.close()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> None:
+        """Have *future* refused if it is not done in time; one timer watches the oldest."""
+        deadlines = self._deadlines
+        while deadlines and deadlines[0][1].done():
+            deadlines.popleft()
+        deadlines.append((loop.time() + self._patience, future))
+        if self._timer is None:
+            self._timer = loop.call_at(deadlines[0][0], self._refuse_late)
+
+    def _refuse_late(self) -> None:
+        loop, deadlines = asyncio.get_running_loop(), self._deadlines
+        self._timer = None
+        while deadlines and (deadlines[0][0] <= loop.time() or deadlines[0][1].done()):
+            _, future = deadlines.popleft()
+            if not future.done():
+                future.set_exception(StorageUnavailable("The ledger is too busy."))
+        if deadlines:
+            self._timer = loop.call_at(deadlines[0][0], self._refuse_late)
 
     def _take(self, write: Write) -> None:
         self._waiting.append(write)
@@ -89,6 +123,9 @@ class GroupCommit:
         waiting = self._waiting
         while waiting and len(group) < self._group:
             write = waiting[0]
+            if write.future.done() and not write.future.cancelled():  # refused: it was too late
+                self._writes.answer([waiting.popleft()])
+                continue
             if write.requestor in self._busy or (group and write.job is not group[0].job):
                 break
             group.append(waiting.popleft())
