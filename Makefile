@@ -13,6 +13,8 @@ AT_ONCE := -n $(TESTS_AT_ONCE) --dist loadfile --no-loadscope-reorder
 # Courses of events for `make simulate`, and how many are simulated at a time.
 SEEDS ?= 10000
 SIMULATIONS_AT_ONCE ?= 2
+# How long `make machines` has its machines fail.
+MINUTES ?= 20
 # Fuzzing and models draw other cases each day; all processes of a run draw the same ones.
 TEST_SEED ?= $(shell date -u +%Y%m%d)
 export TEST_SEED
@@ -22,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Plain `make` lists them too.
 .DEFAULT_GOAL := help
 
-.PHONY: help setup run test test-deep simulate coverage check bench bench-before same-answers docs peers lock clean
+.PHONY: help setup run test test-deep simulate machines coverage check bench bench-before same-answers docs peers lock clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +43,9 @@ test-deep: $(VENV)/.dev ## run the long proofs: kills, models, fuzzing in depth;
 
 simulate: $(VENV)/.dev ## kill and hinder simulated processes in SEEDS=10000 courses of events
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --processes $(SIMULATIONS_AT_ONCE)
+
+machines: $(VENV)/.dev ## kill and cut gateways, PostgreSQL and a cluster for MINUTES=20; nothing may be lost
+	$(BIN)/python -m tests.machines --minutes $(MINUTES) --seed $(TEST_SEED)
 
 coverage: $(VENV)/.dev ## print which branches make test leaves out; traced, some tests are too slow to pass
 	-$(BIN)/python -m pytest -m "not deep" $(AT_ONCE) --tb=no --show-capture=no --cov --cov-report= > .pytest_coverage.log 2>&1

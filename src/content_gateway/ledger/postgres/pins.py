@@ -43,6 +43,7 @@ _ASKED: Final = (
     " WHERE pins.requestor = r.number AND pins.content = c.id LIMIT 1) p"
 )
 _HOLDS: Final = "SELECT n" + _ASKED
+_WAITS_FOR_STANDBY: Final = "SELECT current_setting('synchronous_standby_names') <> ''"
 _STATUS: Final = (
     f"SELECT n, {status_columns('c.peers')}" + _ASKED + " LEFT JOIN LATERAL"  # noqa: S608 - ours
     " (SELECT * FROM work WHERE work.content = c.id LIMIT 1) w ON true"
@@ -190,7 +191,7 @@ class PostgresPins:
         held: Mapping[_PIN, bool] = {}
         if self._has_repeats:
             asked = [(each.requestor, str(each.cid)) for each in additions]
-            held = await self._ask_holds(asked)
+            held = await self._ask_durable(asked)
         rest = [each for each in additions if (each.requestor, str(each.cid)) not in held]
         added = iter(await self._add_rest(rest) if rest else ())
         found = [
@@ -254,6 +255,16 @@ class PostgresPins:
     async def _ask_holds(self, pins: Sequence[_PIN]) -> Mapping[_PIN, bool]:
         rows = await self._database.ask(_HOLDS, _columns(pins), is_hot=True)
         return {pins[number - 1]: True for (number,) in rows}
+
+    async def _ask_durable(self, pins: Sequence[_PIN]) -> Mapping[_PIN, bool]:
+        """As `_ask_holds`, but nothing where commits wait for a standby: a read does not, and a
+        primary that has started again shows what it had committed alone."""
+
+        async def job(transaction: Transaction) -> list[list[Row]]:
+            return await transaction.ask_all((_WAITS_FOR_STANDBY, ()), (_HOLDS, _columns(pins)))
+
+        ((waits,),), rows = await self._database.read(job)
+        return {} if waits else {pins[number - 1]: True for (number,) in rows}
 
     async def _ask_statuses(self, pins: Sequence[_PIN]) -> Mapping[_PIN, PinStatus]:
         async def job(transaction: Transaction) -> tuple[list[Row], BackendHealth | None]:
