@@ -9,8 +9,8 @@ from itertools import pairwise, permutations
 import pytest
 
 from content_gateway.api_keys import IssuedKeys
-from content_gateway.errors import KeyRefused
-from content_gateway.ledger.additions import next_moment
+from content_gateway.errors import KeyRefused, PinLimitReached
+from content_gateway.ledger.additions import next_timestamp
 from content_gateway.ledger.sqlite.additions import MAX_ROWS
 from content_gateway.model.backlog import PENDING
 from content_gateway.model.cid import Cid
@@ -122,21 +122,21 @@ async def test_labels_are_kept_letter_by_letter(world: World, name: str, is_know
 # Moments.
 
 
-def test_the_next_moment_is_the_next_free_millisecond() -> None:
+def test_the_next_timestamp_is_the_next_free_millisecond() -> None:
     """As long as that is no more than a second ahead; then the next free microsecond."""
     now = 5_000 * SECOND + 123_456
-    assert next_moment(now, None) == 5_000 * SECOND + 123_000
-    assert next_moment(now, now - SECOND) == 5_000 * SECOND + 123_000
-    assert next_moment(now, 5_000 * SECOND + 123_000) == 5_000 * SECOND + 124_000
-    assert next_moment(now, now + SECOND) == now + SECOND + 1
-    assert next_moment(now, now + 9 * SECOND) == now + 9 * SECOND + 1  # the clock was set back
+    assert next_timestamp(now, None) == 5_000 * SECOND + 123_000
+    assert next_timestamp(now, now - SECOND) == 5_000 * SECOND + 123_000
+    assert next_timestamp(now, 5_000 * SECOND + 123_000) == 5_000 * SECOND + 124_000
+    assert next_timestamp(now, now + SECOND) == now + SECOND + 1
+    assert next_timestamp(now, now + 9 * SECOND) == now + 9 * SECOND + 1  # the clock was set back
 
 
 def test_moments_only_grow() -> None:
     """However fast they are asked for, and wherever the clock goes."""
     moments, last = [], None
     for now in [10 * SECOND] * 3000 + [4 * SECOND] * 10 + [30 * SECOND] * 10:
-        last = next_moment(now, last)
+        last = next_timestamp(now, last)
         moments.append(last)
     assert all(earlier < later for earlier, later in pairwise(moments))
     assert sum(moment % 1000 == 0 for moment in moments) > 1000
@@ -176,6 +176,28 @@ async def test_a_label_is_replaced_as_a_whole(ledger: Held) -> None:
     assert [pin.label for pin in await listed(ledger, "ben")] == [Label("his")]
     assert not await ledger.relabel("anna", cid(2), Label("three"))
     assert not await ledger.relabel("cleo", cid(1), Label("three"))
+
+
+@pytest.mark.parametrize("known", [(), (3,), (1, 2, 3, 4, 5)])
+async def test_of_many_at_once_as_many_are_added_as_may_be(
+    stand: Stand, ledger: Held, known: tuple[int, ...]
+) -> None:
+    """Whether others hold some of them or not; and what is refused leaves no content behind."""
+    for number in known:
+        await add(ledger, number, "other")
+    wanted = [cid(number) for number in range(1, 9)]
+    found = await asyncio.gather(
+        *(ledger.add("anna", each, str(each), NO_LABEL, most=3) for each in wanted),
+        *(ledger.add("bob", each, str(each), NO_LABEL) for each in wanted[:2]),
+        return_exceptions=True,
+    )
+    added = [pin.cid for pin in found[:8] if isinstance(pin, Pin)]
+    refused = [each for each in found if isinstance(each, PinLimitReached)]
+    assert (len(added), len(refused)) == (3, 5)
+    assert all(isinstance(pin, Pin) for pin in found[8:])
+    assert {pin.cid for pin in await listed(ledger)} == set(added)
+    held = {int.from_bytes(each.digest, "big") for each in added} | {1, 2} | set(known)
+    assert set(await states(stand)) == held
 
 
 async def test_a_revoked_key_adds_nothing(ledger: Held, opened: Opened) -> None:

@@ -8,7 +8,7 @@ import pytest
 from content_gateway.model.records import Records, Resolved, Staleness
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.cache import Cache, CachedName, CachePolicy, Question
-from tests.clock import Clock, let_tasks_run
+from tests.clock import Clock
 from tests.names.services import ALICE, Memory
 
 BOB = Records("0x" + "bb" * 20)
@@ -204,6 +204,29 @@ async def test_a_known_absence_hides_what_the_database_still_has(clock: Clock) -
     assert entry.records is None
 
 
+class Slow(Memory):
+    """A database that holds nothing, and says so when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.says = asyncio.Event()
+
+    async def load(self, domain: str, coin: CoinType) -> Resolved | None:
+        await self.says.wait()
+        return None
+
+
+async def test_what_was_stored_while_the_database_was_read_is_known(clock: Clock) -> None:
+    """A read that takes long, and finds nothing, does not have the name looked up once more."""
+    memory = Slow()
+    cache = cache_of(clock, memory)
+    loading = asyncio.create_task(cache.load(SITE))
+    await asyncio.sleep(0)
+    stored = store(cache, clock)
+    memory.says.set()
+    assert await loading is stored
+
+
 # -- bounds ---------------------------------------------------------------------------------
 
 
@@ -273,27 +296,3 @@ async def test_the_database_is_asked_only_for_what_is_not_in_memory(clock: Clock
         await cache.load(SITE)
         await cache.last(SITE)
     assert memory.asked == 0
-
-
-class Slow(Memory):
-    """A store that has read what there is, and takes its time to say so."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.may_say = asyncio.Event()
-
-    async def load(self, domain: str, coin: CoinType) -> Resolved | None:
-        found = await super().load(domain, coin)
-        await self.may_say.wait()
-        return found
-
-
-async def test_what_is_stored_during_a_read_that_finds_nothing_is_found(clock: Clock) -> None:
-    """Nobody looks a name up again because the database had nothing a moment before."""
-    memory = Slow()
-    cache = cache_of(clock, memory)
-    reading = asyncio.create_task(cache.load(SITE))
-    await let_tasks_run()
-    entry = store(cache, clock)
-    memory.may_say.set()
-    assert await reading == entry
