@@ -63,6 +63,7 @@ class Batching:
 
     def __init__(self, cluster: MiniCluster) -> None:
         self._cluster = cluster
+        self._is_hunted = True
         self.settings = {
             "CONTENT_GATEWAY_PINS__UNPIN_GRACE": "0",
             "CONTENT_GATEWAY_PINS__BACKEND": "ipfs-cluster",
@@ -86,9 +87,15 @@ class Batching:
         (peer,) = self._cluster.peers
         while True:
             await asyncio.sleep(1.7)
+            if not self._is_hunted:
+                return
             self._cluster.kill(peer)
             await asyncio.sleep(0.1)
             self._cluster.start(peer)
+
+    def leave_alone(self) -> None:
+        """From now on nobody kills it; it is up within a moment."""
+        self._is_hunted = False
 
 
 @asynccontextmanager
@@ -98,7 +105,7 @@ async def embedded() -> AsyncIterator[World]:
 
 
 @asynccontextmanager
-async def batching() -> AsyncIterator[World]:
+async def batching() -> AsyncIterator[Batching]:
     cluster = MiniCluster(1, clock=time.monotonic, batch_age=BATCH_SECONDS)
     async with running_servers(MiniRest(cluster)):
         world = Batching(cluster)

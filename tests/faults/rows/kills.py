@@ -1,5 +1,5 @@
 """Killed with work under way: by SIGKILL at named points and at random, before a cluster that is
-killed too.
+killed too, until the service starts for the last time.
 
 The journal judges; the lives are those of `tests/faults/lives.py`."""
 
@@ -23,6 +23,7 @@ async def killed(ground: Ground, size: Size) -> Figure:
     async with batching() as world:
         missed = await die_at_points(ground, world, journal, at_points, seed=0)
         await die_at_random(ground, world, journal, at_random)
+        world.leave_alone()  # what holds up a restart is the service's own then
         seconds = await come_to_rest(ground, world, journal)
     return Figure(
         f"{at_points - missed.total()} kills at points, {at_random} at random, "

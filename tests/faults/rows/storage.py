@@ -131,7 +131,7 @@ async def a_ledger_taken_away(ground: Ground, size: Size) -> Figure:
             own.mkdir()
             new = PostgresGround(own, ground.server)
             places.append((new, way, partial(_damage, new, way)))
-    told, broken = Counter[int](), []
+    told, broken = Counter[int](), Counter[str]()
     for number, (there, name, take_away) in enumerate(places):
         async with there.serving({**NOBODY, **_TIMEOUT}) as service, session() as asking:
             first = range(number * 100, number * 100 + 5)
@@ -145,14 +145,14 @@ async def a_ledger_taken_away(ground: Ground, size: Size) -> Figure:
         kept = _kept(there)
         for each, answer in zip(later, answers, strict=True):
             told[answer.status] += 1
-            if answer.status == 200 and str(cid(each)) not in kept:
-                broken.append(name)
+            if answer.status not in (200, 503):
+                broken[f"{name}: {answer.status}"] += 1
+            elif answer.status == 200 and str(cid(each)) not in kept:
+                broken[f"{name}: a yes that is not kept"] += 1
     counted = ", ".join(f"{count} times {status}" for status, count in sorted(told.items()))
-    ways = f" ({', '.join(sorted(set(broken)))})" if broken else ""
+    wrong = "".join(f"; {what} ({count})" for what, count in sorted(broken.items()))
     return Figure(
-        f"{len(places)} kinds of damage: {counted}; {len(broken)} of them a yes that is not"
-        f" kept{ways}",
-        not broken,
+        f"{len(places)} kinds of damage: {counted}{wrong or ', each yes kept'}", not broken
     )
 
 

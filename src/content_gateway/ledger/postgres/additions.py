@@ -111,17 +111,17 @@ async def add_all(
 ) -> list[Added]:
     """Add all at *now* (microseconds since 1970). Returns each pin, None for one already held.
 
-    *numbers* are those of the requestors. A revoked key adds nothing from the transaction on that
-    revoked it. The contents of new pins are queued in the same transaction."""
-    ours = sorted({numbers[each.requestor] for each in additions})
+    *numbers* are those of the requestors; raises WrongNumber where one is not. A revoked key adds
+    nothing from the transaction on that revoked it. The contents of new pins are queued in the same
+    transaction."""
     asked = ([numbers[each.requestor] for each in additions], [str(each.cid) for each in additions])
     # Each sees what was committed before it began: the others, once the requestors are locked.
     rows, there, gone = await transaction.ask_all(
-        (LOCK, (ours,)),
+        (LOCK, (sorted(numbers.values()),)),
         (_KNOWN, asked),
         (_REVOKED, (list({each.requestor for each in additions}),)),
     )
-    locked, revoked = counted_of(rows), {name for (name,) in gone}
+    locked, revoked = counted_of(rows, numbers), {name for (name,) in gone}
     found = {place - 1: is_held for place, is_held in there}
     verdicts = _verdicts(additions, numbers, locked, found, revoked)
     wanted = [
@@ -150,14 +150,13 @@ async def add_new(
     transaction: Transaction, now: int, numbers: Mapping[str, int], additions: Sequence[Addition]
 ) -> list[Added]:
     """As `add_all`, where all contents are new and no pin is refused; else raises NotAllNew."""
-    names = {each.requestor for each in additions}
     cids = [str(each.cid) for each in additions]
     rows, gone, new = await transaction.ask_all(
-        (LOCK, (sorted(numbers[name] for name in names),)),
-        (_REVOKED, (list(names),)),
+        (LOCK, (sorted(numbers.values()),)),
+        (_REVOKED, (list(numbers),)),
         (_INSERT_CONTENTS, (_NEW, now // _MILLISECOND, cids)),
     )
-    locked = counted_of(rows)
+    locked = counted_of(rows, numbers)
     if gone or len(new) < len(additions) or _may_reach_a_limit(additions, numbers, locked):
         raise NotAllNew
     contents = {cid: Content(number, None) for number, cid in new}

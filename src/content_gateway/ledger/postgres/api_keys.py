@@ -110,7 +110,7 @@ class PostgresKeys:
 
         async def job(transaction: Transaction) -> bool:
             if locks:
-                await lock_requestors(transaction, locks.values())
+                await lock_requestors(transaction, locks)
             changed = await transaction.ask(statement, values)
             for key_id, name in changed:
                 acts = [(key_id, name if detail is None else detail)]
@@ -120,7 +120,7 @@ class PostgresKeys:
                 )
             return bool(changed)
 
-        return await self._database.transact(job)
+        return await self._requestors.transact(job)
 
     async def _find(self, hashes: Sequence[bytes]) -> Mapping[bytes, KeyRecord]:
         found: dict[bytes, KeyRecord] = {}

@@ -134,7 +134,7 @@ class PostgresPins:
                 await transaction.send(NOTIFY)
             return pin
 
-        pin = not_refused(await self._database.transact(job))
+        pin = not_refused(await self._requestors.transact(job))
         await self._audit.shrink_if_due()
         return pin
 
@@ -227,7 +227,7 @@ class PostgresPins:
                 await transaction.send(NOTIFY, is_hot=True)
             return pins
 
-        pins = await self._database.transact(job)
+        pins = await self._requestors.transact(job)
         await self._audit.shrink_if_due()
         return pins
 
@@ -248,7 +248,7 @@ class PostgresPins:
                 )
             return results
 
-        results = await self._database.transact(job)
+        results = await self._requestors.transact(job)
         await self._audit.shrink_if_due()
         return results
 

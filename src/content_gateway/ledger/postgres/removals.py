@@ -70,7 +70,7 @@ async def remove_all(
     """Remove all at *at* (milliseconds since 1970); None for what is not there.
 
     What is released is due after *grace* milliseconds."""
-    await lock_requestors(transaction, (numbers[each.requestor] for each in removals))
+    await lock_requestors(transaction, numbers)
     asked = ([numbers[each.requestor] for each in removals], [each.cid for each in removals])
     found: dict[int, tuple[int, int]] = {}  # by place: the requestor's number and the content
     for place, content, created_at in await transaction.ask(_FIND, asked, is_hot=True):
@@ -100,7 +100,7 @@ async def replace(
 
     The requestor may hold the new CID already, by *old* or another pin: that is replaced too."""
     number = numbers[addition.requestor]
-    locked = await lock_requestors(transaction, [number])
+    locked = await lock_requestors(transaction, numbers)
     rows = await transaction.ask(
         "SELECT content, cid FROM pins JOIN contents ON id = content"
         " WHERE requestor = %s AND created_at = %s",

@@ -4,11 +4,16 @@ Whoever changes the pins of a requestor has its row locked: so processes give ea
 its own, no page misses a pin that was committed later than a younger one, and limits hold. Knows
 the table `requestors`, and the queues of `work`."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
+import structlog
+
+from content_gateway.errors import StorageUnavailable
 from content_gateway.postgres.transactions import Database, Row, Transaction
+
+T = TypeVar("T")
 
 _MOST_KNOWN: Final = 200_000
 _MAX_HOLDERS: Final = 4  # compared at most, to bound the cost of a content that many hold
@@ -19,7 +24,7 @@ _CREATE: Final = (
     " ON CONFLICT (requestor) DO NOTHING"
 )
 LOCK: Final = (
-    "SELECT number, pins, last_at FROM requestors WHERE number = ANY(%s::bigint[])"
+    "SELECT number, pins, last_at, requestor FROM requestors WHERE number = ANY(%s::bigint[])"
     " ORDER BY number FOR NO KEY UPDATE"
 )
 _STORE: Final = (
@@ -40,6 +45,7 @@ _ASSIGN: Final = (
     " WHERE work.content = shortest.content AND work.turn_of <> shortest.number"
 )
 
+log = structlog.get_logger(__name__)
 
 # Before anything is changed in them, so that all rows are locked in the one order.
 LOCK_WORK: Final = (
@@ -55,8 +61,12 @@ class Counted:
     last_at: int | None
 
 
+class WrongNumber(Exception):
+    """What a job raises where a requestor is not in the ledger under its number."""
+
+
 class Requestors:
-    """The numbers of requestors, remembered: they never change."""
+    """The numbers of requestors, remembered: they never change in one ledger."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -87,17 +97,42 @@ class Requestors:
             self._known.update(await self._database.transact(job))
         return {name: self._known[name] for name in names}
 
+    async def transact(self, job: Callable[[Transaction], Awaitable[T]]) -> T:
+        """As `Database.transact`, for a *job* that locks requestors whose numbers are from here.
+
+        Where one is not there under its number the tables are not those that we read it in. Nothing
+        is written then: the pins might be another requestor's. The numbers are forgotten, so that
+        the next transaction goes by what is there now. Raises StorageUnavailable."""
+        try:
+            return await self._database.transact(job)
+        except WrongNumber as wrong:
+            self._known.clear()
+            log.error(
+                "the ledger's tables were emptied or replaced, and nothing was written",
+                reason=str(wrong),
+            )
+            raise StorageUnavailable("The ledger is not what it was.") from wrong
+
 
 async def lock_requestors(
-    transaction: Transaction, numbers: Iterable[int]
+    transaction: Transaction, numbers: Mapping[str, int]
 ) -> Mapping[int, Counted]:
-    """Lock these requestors, in the one order, until the transaction ends."""
-    return counted_of(await transaction.ask(LOCK, (sorted(set(numbers)),)))
+    """Lock these requestors, in the one order, until the transaction ends; raises WrongNumber."""
+    return counted_of(await transaction.ask(LOCK, (sorted(numbers.values()),)), numbers)
 
 
-def counted_of(rows: Iterable[Row]) -> Mapping[int, Counted]:
-    """The requestors that the rows of LOCK are about, by number."""
-    return {number: Counted(pins, last_at) for number, pins, last_at in rows}
+def counted_of(rows: Iterable[Row], numbers: Mapping[str, int]) -> Mapping[int, Counted]:
+    """The requestors that the rows of LOCK are about, by number.
+
+    Raises WrongNumber unless all *numbers* are there, each of the requestor that it is of."""
+    found, names = dict[int, Counted](), set()
+    for number, pins, last_at, name in rows:
+        if numbers.get(name) == number:
+            found[number] = Counted(pins, last_at)
+            names.add(name)
+    if gone := numbers.keys() - names:
+        raise WrongNumber(f"{len(gone)} of {len(numbers)} requestors have not the number they had")
+    return found
 
 
 async def store_counts(

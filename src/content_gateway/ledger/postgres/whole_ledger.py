@@ -9,7 +9,7 @@ from content_gateway.codecs.timestamps import microseconds
 from content_gateway.ledger.inspection import SAMPLE, Finding, Inspection
 from content_gateway.ledger.pin_rows import status_of
 from content_gateway.ledger.postgres.pin_searches import LISTED, TABLES
-from content_gateway.ledger.postgres.requestors import lock_requestors
+from content_gateway.ledger.postgres.requestors import LOCK
 from content_gateway.model.content_state import PIN_STATES
 from content_gateway.model.pins import Holdings, PinStatus
 from content_gateway.postgres.migrations import Migrations
@@ -104,7 +104,7 @@ async def recount_pins(database: Database) -> int:
     for number in await database.search(wrong, seconds=_INSPECTION_SECONDS, is_ours=True):
 
         async def job(transaction: Transaction, number: int = number) -> int:
-            await lock_requestors(transaction, [number])  # from here on nobody changes its pins
+            await transaction.ask(LOCK, ([number],))  # from here on nobody changes its pins
             return len(await transaction.ask(_RECOUNT, (number,)))
 
         corrected += await database.transact(job)
