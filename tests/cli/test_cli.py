@@ -31,7 +31,7 @@ def zone(tmp_path: Path) -> Path:
      "reconcile now", "reconcile report", "config", "config show", "config check", "config init",
      "blocks", "blocks verify", "blocks stat", "blocks denied", "audit", "audit ls", "ledger",
      "ledger backup", "ledger restore", "ledger check", "ledger recount",
-     "ledger upgrade", "ledger copy"],
+     "ledger upgrade", "ledger copy", "ledger backend"],
 )  # fmt: skip
 def test_help_has_an_example(tmp_path: Path, command: str) -> None:
     done = run(tmp_path, *command.split(), "--help")

@@ -1,10 +1,12 @@
 """Commands on a ledger in PostgreSQL: they work as on a file, and never show its password."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from tests.cli.command import cids, run
+from tests.process import running
 from tests.world import postgres
 from tests.world.peers import free_port
 
@@ -73,3 +75,50 @@ def test_a_database_that_is_away_is_named(tmp_path: Path, settings: dict[str, st
     assert refused.returncode != 0
     assert "onnection refused" in refused.stderr
     assert "hush" not in refused.stderr
+
+
+OPEN = {"KEYS__MODE": "open"}
+KUBO = {"PINS__BACKEND": "kubo", "KUBO__URL": "http://127.0.0.1:9"}
+
+
+def as_variables(settings: dict[str, str]) -> dict[str, str]:
+    return {f"CONTENT_GATEWAY_{name}": value for name, value in settings.items()}
+
+
+async def test_one_ledger_has_one_kind_of_backend(tmp_path: Path, settings: dict[str, str]) -> None:
+    """A machine with another kind is refused beside a service of the first kind and after it, in
+    words that say how the contents are moved; once that was said, it is the first kind that is."""
+    there = as_variables(settings | OPEN)
+
+    def asked(*arguments: str, **others: str) -> tuple[int, str]:
+        done = run(tmp_path / "b", *arguments, **settings | OPEN | others)
+        return done.returncode, done.stdout + done.stderr
+
+    assert "the first service will say" in asked("ledger", "backend")[1]
+    async with running("serve", tmp_path / "a", there) as service:
+        status, said = await asyncio.to_thread(asked, "serve", **KUBO)
+        assert status == 2
+        assert 'the contents of this ledger are at "ipfs-cluster"' in said
+        status, moving = await asyncio.to_thread(asked, "ledger", "backend", "kubo")
+        assert status == 1
+        assert "stop all services first" in moving
+        assert await service.stop() == 0
+    assert said.partition("wrong setting")[2] in asked("serve", **KUBO)[1]
+    waiting = ("pin", "add", cids(1)[0], "--wait", "--timeout", "1")
+    assert 'are at "ipfs-cluster"' in asked(*waiting, **KUBO)[1]
+    assert "content-gateway ledger backend kubo" in said
+    assert asked("ledger", "backend", "kubo")[0] == 0
+    assert '"backend":"kubo"' in asked("ledger", "backend", "--json")[1]
+    status, said = asked("serve")
+    assert status == 2
+    assert 'are at "kubo"' in said
+    async with running("serve", tmp_path / "a", there | as_variables(KUBO)):
+        pass
+
+
+def test_a_ledger_in_a_file_needs_no_word(tmp_path: Path) -> None:
+    """Its lock does that."""
+    assert run(tmp_path, "pin", "add", cids(1)[0]).returncode == 0
+    refused = run(tmp_path, "ledger", "backend", "kubo")
+    assert refused.returncode == 1
+    assert "start it with another pins.backend" in refused.stderr

@@ -22,6 +22,7 @@ SHARED = {
     "CONTENT_GATEWAY_PINS__BACKEND": "ipfs-cluster",
     "CONTENT_GATEWAY_IPFS_CLUSTER__URLS": '["http://127.0.0.1:9"]',
 }
+SERVING = {"CONTENT_GATEWAY_EMBEDDED__SERVE": "true"}
 # That too long a path was refused is no defect, though it was refused for another reason. And a
 # requestor has one pin of a CID: where two POSTs of it have told the same request id, the second
 # DELETE rightly finds nothing.
@@ -65,13 +66,13 @@ WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
 
 
 async def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
-    """Issued keys, a node that answers, the embedded store: no failure in any phase."""
+    """Issued keys, a node that answers, the embedded store or, where machines share the ledger, a
+    cluster that is away: no failure in any phase."""
     async with running_ethereum() as ethereum:
         ethereum.names["site.demo"] = Name(address=WALLET)
         settings = {
             "CONTENT_GATEWAY_ENS__RPC_URLS": f'["{ethereum.url}"]',
-            "CONTENT_GATEWAY_EMBEDDED__SERVE": "true",
-        } | (SHARED if DATABASE else {})
+        } | (SHARED if DATABASE else SERVING)
         async with running("serve", tmp_path / "data", settings) as service:
             key = await _key(tmp_path / "data")
             (tmp_path / "schemathesis.toml").write_text(CONFIG)

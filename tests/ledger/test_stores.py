@@ -1,12 +1,13 @@
 """The smaller stores, over every adapter: what one process writes, another reads."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from content_gateway.api_keys import IssuedKeys
-from content_gateway.errors import KeyRefused
+from content_gateway.errors import KeyRefused, WrongSettings
 from content_gateway.model.audit import AuditSearch
 from content_gateway.model.backend_health import BackendHealth
 from content_gateway.model.backlog import PENDING
@@ -23,7 +24,7 @@ from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.pins import NO_LABEL, Holdings
 from content_gateway.model.records import Records, Resolved, StoredEntry
 from content_gateway.model.wallet import ETHEREUM
-from tests.ledger.stands import Opened, Stand
+from tests.ledger.stands import Opened, PostgresStand, Stand
 from tests.ledgers import LEASE, Clock, World, cid, numbers, quota
 
 NAME = IpnsName.parse("example.org")
@@ -176,6 +177,22 @@ async def test_what_was_sent_in_the_future_was_sent_just_now(world: World) -> No
         await world.record(Outcome(None, 0.0), item)
         world.clock.now += 7.0
     assert item.requested_at == world.clock.now - 14.0
+
+
+async def test_the_same_backend_may_be_claimed_again(stand: Stand, clock: Clock) -> None:
+    """By the next process and by many at once. Where machines share a ledger, one with another kind
+    of backend is refused, also of several that come at the same moment all but one kind; a file has
+    the lock beside it."""
+    kinds = ("ipfs-cluster", "kubo") * 3
+    async with AsyncExitStack() as stack:
+        ledgers = [await stack.enter_async_context(stand.ledger(clock)) for _ in kinds]
+        claims = (ledger.claim_backend(kind) for ledger, kind in zip(ledgers, kinds, strict=True))
+        found = await asyncio.gather(*claims, return_exceptions=True)
+        (first, *_) = (kind for kind, error in zip(kinds, found, strict=True) if error is None)
+        for kind, error in zip(kinds, found, strict=True):
+            is_refused = isinstance(stand, PostgresStand) and kind != first
+            assert isinstance(error, WrongSettings) is is_refused
+        await ledgers[0].claim_backend(first)
 
 
 async def test_operators_are_told_what_waits(world: World, opened: Opened) -> None:

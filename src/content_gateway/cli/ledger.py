@@ -194,6 +194,34 @@ def copy(*, original: str, place: str, as_json: bool) -> None:
         click.echo(f"Copied, and equal: {words}")
 
 
+@command.command("backend", epilog="Example: content-gateway ledger backend kubo")
+@click.argument("kind", required=False, type=click.Choice(["ipfs-cluster", "kubo"]))
+@click.option("--force", is_flag=True, help="Also where others are connected to the database.")
+@common.ledger_options
+@existing_ledger
+def backend(*, kind: str | None, force: bool, loaded: Loaded, as_json: bool) -> None:
+    """Print which kind of backend the contents of a shared ledger are at, or have them moved to
+    KIND.
+
+    Services with another pins.backend are refused. To move, stop all services, run this, and start
+    them with the new one: they ask it for everything. The old backend keeps what it has."""
+    from content_gateway.wiring.ledgers import backend_of, move_to_backend
+
+    if not loaded.settings.has_shared_ledger:
+        raise GatewayError(
+            "The ledger is a file: stop its service, and start it with another pins.backend."
+        )
+    if kind is not None:
+        common.run(move_to_backend(loaded.settings, kind, though_used=force))
+    found = common.run(backend_of(loaded.settings))
+    if as_json:
+        _print_json({"ledger": loaded.settings.ledger_name, "backend": found})
+    elif found is None:
+        click.echo(f"{loaded.settings.ledger_name}: the first service will say")
+    else:
+        click.echo(f"{loaded.settings.ledger_name}: {found}")
+
+
 def _require_file(loaded: Loaded) -> None:
     """Raises GatewayError where the ledger is no file."""
     if loaded.settings.has_shared_ledger:

@@ -217,8 +217,8 @@ async def _until_pinned(
     end = None if seconds is None else clock() + seconds
     step, failed_polls, last = 0, 0, ("", 0, "")
     while True:
-        reconciling.ensure_reconciled()
         try:
+            await reconciling.ensure_reconciled()
             status, failed_polls = await read_status(), 0
         except StorageUnavailable:
             failed_polls += 1

@@ -95,7 +95,7 @@ async def _now(
     """What is left, the report, and whether the time was too short."""
     began, limit = datetime.now(UTC), asyncio.timeout(seconds)
     reconciling = ReconcileIfIdle(gateway, chosen)
-    reconciling.check_backend()
+    await reconciling.check_backend()
     with StatusLine() as line:
         await gateway.contents.expedite()
         try:
@@ -126,7 +126,7 @@ async def _work_off(
     """Return when nothing is on its way, and everything else was tried since *began*."""
     loop = asyncio.get_running_loop()
     while True:
-        reconciling.ensure_reconciled()
+        await reconciling.ensure_reconciled()
         asked = loop.time()
         backlog = await gateway.contents.backlog(began)
         if backlog.is_drained:

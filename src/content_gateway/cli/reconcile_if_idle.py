@@ -22,21 +22,23 @@ class ReconcileIfIdle:
         self._settings = settings
         self._is_ours = False
 
-    def ensure_reconciled(self) -> None:
+    async def ensure_reconciled(self) -> None:
         """Start a reconciler if no service runs; to be called again and again while waiting.
 
         Leases make it safe beside a service that starts later. WrongSettings: another backend."""
         if self._is_ours or lockfile.is_held(self._settings):
             return
-        self.check_backend()
+        await self.check_backend()
         self._gateway.reconcile()
         self._is_ours = True
 
-    def check_backend(self) -> None:
-        """Raises WrongSettings when the last service of the ledger had another backend."""
+    async def check_backend(self) -> None:
+        """Raises WrongSettings when the last service of the ledger had another backend, and
+        StorageUnavailable."""
         mark, backend = lockfile.last(self._settings), self._settings.pins.backend
         if mark is not None and mark.backend != backend:
             raise WrongSettings(
                 f'pins.backend: it is "{backend}" here, and the service of this ledger keeps pins'
                 f' with "{mark.backend}"; give its --config'
             )
+        await self._gateway.ledger.claim_backend(backend)

@@ -77,6 +77,7 @@ async def _serve(
             listeners = open_listeners(chosen, os.environ)
             if chosen.keys.mode == "issued" and not await gateway.issued_keys.all():
                 click.echo(_NO_KEY, err=True)
+            await gateway.ledger.claim_backend(chosen.pins.backend)
             gateway.start()
             if chosen.ens.rpc_urls and not zones:  # the demonstration asks nobody unasked
                 gateway.universal_resolver.start()

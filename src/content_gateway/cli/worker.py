@@ -83,6 +83,7 @@ class _Work:
             self._counts.begin_with(charge.counts or {})
             for taken in self._early:
                 self._counts.hear(taken)
+            await gateway.ledger.claim_backend(settings.pins.backend)
             gateway.start(resyncs_now=charge.is_first)
             if settings.ens.rpc_urls:
                 gateway.universal_resolver.start()

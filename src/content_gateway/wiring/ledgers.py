@@ -161,6 +161,11 @@ class Ledger(Protocol):
 
         A hint: whoever waits for work polls as well."""
 
+    async def claim_backend(self, kind: str) -> None:
+        """Say that the contents are at a backend of *kind*, where machines share the ledger; before
+        anything is reconciled. Raises WrongSettings where they are at another kind, and
+        StorageUnavailable."""
+
     def last_known(self) -> AbstractAsyncContextManager[LastKnownAnswers]:
         """The last known answers, to be opened before the first is asked for."""
 
@@ -210,6 +215,25 @@ async def recount(settings: Settings) -> int:
         return await asyncio.to_thread(recounted, settings.ledger_path)
     async with _postgres(settings, LedgerOptions(), checks=True) as ledger:
         return await ledger.recount()
+
+
+async def backend_of(settings: Settings) -> str | None:
+    """The kind of backend that the contents of a shared ledger are at; None if nobody has said so
+    yet. Raises GatewayError."""
+    from content_gateway.ledger.postgres import backend_kind
+
+    async with _postgres(settings, LedgerOptions(), checks=True) as ledger:
+        return await backend_kind.backend_of(ledger.database)
+
+
+async def move_to_backend(settings: Settings, kind: str, *, though_used: bool) -> None:
+    """Say that the contents of a shared ledger are to be at a backend of *kind* from now on.
+
+    Raises GatewayError, also while others work on it unless *though_used*."""
+    from content_gateway.ledger.postgres import backend_kind
+
+    async with _postgres(settings, LedgerOptions(), checks=True) as ledger:
+        await backend_kind.move_to_backend(ledger.database, kind, though_used=though_used)
 
 
 async def inspect(settings: Settings) -> Inspection:

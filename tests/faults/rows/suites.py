@@ -18,14 +18,16 @@ _EXAMPLES: Final = {"full": "1000", "short": "10"}
 async def _pytest(*arguments: str, **variables: str) -> tuple[bool, str, str]:
     """Whether all passed, the last line, and all that was printed."""
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "--timeout=1500"),
+        *(sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", "--timeout=1500"),
         *arguments,
         env=os.environ | variables,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
     said = (await child.communicate())[0].decode()
-    last = [line for line in said.splitlines() if " in " in line and line.strip()][-1:]
+    last = [line for line in said.splitlines() if re.search(r"(passed|failed).* in [\d.]+", line)][
+        -1:
+    ]
     return child.returncode == 0, (last or [said[-300:]])[0], said
 
 

@@ -15,6 +15,7 @@ from content_gateway.ledger.postgres import whole_ledger
 from content_gateway.ledger.postgres.api_keys import PostgresKeys
 from content_gateway.ledger.postgres.audit import AuditLog, search_audit
 from content_gateway.ledger.postgres.backend_health import PostgresBackendHealth
+from content_gateway.ledger.postgres.backend_kind import claim_backend
 from content_gateway.ledger.postgres.contents import PostgresWorkQueue
 from content_gateway.ledger.postgres.key_activity import PostgresKeyActivity
 from content_gateway.ledger.postgres.last_known import PostgresLastKnown
@@ -112,6 +113,12 @@ class PostgresLedger:
     def key_activity(self) -> PostgresKeyActivity:
         """Who writes down when keys are used, to be opened before the first is."""
         return PostgresKeyActivity(self.database, self._audit, today=self._today)
+
+    async def claim_backend(self, kind: str) -> None:
+        """Say that the contents are at a backend of *kind*, if nobody has said anything yet.
+
+        Raises WrongSettings where they are at another kind, and StorageUnavailable."""
+        await claim_backend(self.database, kind)
 
     async def check_writable(self) -> None:
         """Commit something durably that changes nothing; raises StorageUnavailable."""

@@ -71,6 +71,10 @@ class SqliteLedger:
         """A file needs no connections that could run out."""
         return None
 
+    async def claim_backend(self, kind: str) -> None:
+        """Nothing: the processes that may have the file are of one machine, and a lock beside it
+        lets those with one backend in. Another one may follow when they have ended."""
+
     async def check_writable(self) -> None:
         """Commit something durably that changes nothing; raises StorageUnavailable."""
         await self.database.check_writable()
