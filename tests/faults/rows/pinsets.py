@@ -21,7 +21,7 @@ from tests.http.held import Everything
 from tests.ledgers import cid
 from tests.waiting import until
 
-_MANY: Final = {"full": 100_000, "short": 2_000}
+_MANY: Final = {"full": 100_000, "short": 500}
 _INTERVAL: Final = 10.0
 _SLACK: Final = 3.0  # seconds to walk the pinset, and to bring it in again
 _POLL: Final = 0.02  # seconds between two looks of requestors

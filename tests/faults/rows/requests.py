@@ -22,7 +22,7 @@ from tests.process import Running
 _CLIENTS: Final = 64
 _CIDS: Final = {"full": 100, "short": 10}
 _REPEATS: Final = 10
-_FORGED: Final = {"full": 100_000, "short": 2_000}
+_FORGED: Final = {"full": 100_000, "short": 500}
 _METHODS: Final = ("GET", "POST", "PUT", "DELETE", "PATCH", "TRACE", "PROPFIND")
 
 

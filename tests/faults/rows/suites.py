@@ -12,6 +12,7 @@ from tests.faults.ground import Ground
 from tests.faults.row import Figure, Size
 
 _MUTATIONS: Final = {"full": "100000", "short": "1000"}
+_SHOWN: Final = 12_000  # characters of what a suite that fails has said last
 _EXAMPLES: Final = {"full": "1000", "short": "10"}
 
 
@@ -28,6 +29,8 @@ async def _pytest(*arguments: str, **variables: str) -> tuple[bool, str, str]:
     last = [line for line in said.splitlines() if re.search(r"(passed|failed).* in [\d.]+", line)][
         -1:
     ]
+    if child.returncode:
+        sys.stderr.write(said[-_SHOWN:])
     return child.returncode == 0, (last or [said[-300:]])[0], said
 
 
