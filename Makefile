@@ -6,19 +6,25 @@ VENV := .venv
 BIN := $(VENV)/bin
 PEERS_DIR ?= $(HOME)/.cache/content-gateway/peers
 export PEERS_DIR
-# Most tests wait more than they compute: four at a time suit two processors.
-TESTS_AT_ONCE ?= 4
+# Most tests wait more than they compute: six at a time suit two processors. They begin in the order of
+# their files: by number of tests, the files with few and long ones would come last, and alone.
+TESTS_AT_ONCE ?= 6
+AT_ONCE := -n $(TESTS_AT_ONCE) --dist loadfile --no-loadscope-reorder
 # Courses of events for `make simulate`, and how many are simulated at a time.
 SEEDS ?= 10000
 SIMULATIONS_AT_ONCE ?= 2
+# How long `make machines` has its machines fail.
+MINUTES ?= 20
 # Fuzzing and models draw other cases each day; all processes of a run draw the same ones.
 TEST_SEED ?= $(shell date -u +%Y%m%d)
 export TEST_SEED
+# Hundreds of processes are started by tests: none compiles again what another one has.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Plain `make` lists them too.
 .DEFAULT_GOAL := help
 
-.PHONY: help setup run test test-deep simulate coverage check bench bench-before same-answers docs peers lock clean
+.PHONY: help setup run test test-deep simulate machines coverage check bench bench-before same-answers docs peers lock clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,7 +35,7 @@ run: setup ## start the embedded default on http://127.0.0.1:8080 (PORT=9000 cha
 	@exec $(BIN)/content-gateway dev --port $(PORT)
 
 test: $(VENV)/.dev ## run the tests but the long proofs; those of real servers skip unless `make peers` was run
-	$(BIN)/python -m pytest -m "not deep" -n $(TESTS_AT_ONCE) --dist loadfile
+	$(BIN)/python -m pytest -m "not deep" $(AT_ONCE)
 
 test-deep: $(VENV)/.dev ## run the long proofs: kills, models, fuzzing in depth; then measure coverage
 	$(BIN)/python -m pytest -m deep
@@ -38,8 +44,11 @@ test-deep: $(VENV)/.dev ## run the long proofs: kills, models, fuzzing in depth;
 simulate: $(VENV)/.dev ## kill and hinder simulated processes in SEEDS=10000 courses of events
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --processes $(SIMULATIONS_AT_ONCE)
 
+machines: $(VENV)/.dev ## kill and cut gateways, PostgreSQL and a cluster for MINUTES=20; nothing may be lost
+	$(BIN)/python -m tests.machines --minutes $(MINUTES) --seed $(TEST_SEED)
+
 coverage: $(VENV)/.dev ## print which branches make test leaves out; traced, some tests are too slow to pass
-	-$(BIN)/python -m pytest -m "not deep" -n $(TESTS_AT_ONCE) --dist loadfile --tb=no --show-capture=no --cov --cov-report= > .pytest_coverage.log 2>&1
+	-$(BIN)/python -m pytest -m "not deep" $(AT_ONCE) --tb=no --show-capture=no --cov --cov-report= > .pytest_coverage.log 2>&1
 	-@tail -1 .pytest_coverage.log
 	-$(BIN)/coverage report
 

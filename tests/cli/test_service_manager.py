@@ -45,7 +45,7 @@ def descriptors(*sockets: socket.socket) -> list[int]:
     return [one.fileno() for one in sockets]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.deep)])
 async def test_a_restart_under_load_loses_no_connection(tmp_path: Path, workers: int) -> None:
     """Stopped and started three times on the same listener: whoever connects meanwhile waits in its
     queue, and every request has its answer."""
@@ -133,7 +133,7 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[socket.s
         yield bound
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.deep)])
 async def test_the_manager_is_told_how_the_service_is(
     manager: socket.socket, tmp_path: Path, workers: int
 ) -> None:

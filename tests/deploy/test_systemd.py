@@ -97,7 +97,7 @@ def with_workers(number: int) -> dict[str, str]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.deep)])
 async def test_the_unit_runs_the_service_in_its_sandbox(tmp_path: Path, workers: int) -> None:
     """A key is issued as its user, a name resolved, a pin kept, the service reloaded and stopped;
     and the sandbox is there: nothing but the folder of state can be written."""
@@ -199,12 +199,12 @@ async def test_wrong_settings_are_told_and_not_tried_again(tmp_path: Path) -> No
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.deep)])
 async def test_a_reload_keeps_the_process_and_a_standstill_does_not(
     tmp_path: Path, workers: int
 ) -> None:
     """HUP is no end; a process that no longer turns is ended by the watchdog, and begun again."""
-    impatient = "[Service]\nWatchdogSec=2\n"
+    impatient = "[Service]\nWatchdogSec=2\nTimeoutStopSec=5\n"
     script = """
     systemctl start content-gateway; echo "start $?"
     before=$(show MainPID)
@@ -219,7 +219,7 @@ async def test_a_reload_keeps_the_process_and_a_standstill_does_not(
     done
     kill -STOP ${before#*=}
     # Without word of the kernel that the last worker is gone, systemd waits for TimeoutStopSec.
-    for _ in {1..900}; do [[ $(show NRestarts) == NRestarts=1 ]] && break; sleep 0.1; done
+    for _ in {1..600}; do [[ $(show NRestarts) == NRestarts=1 ]] && break; sleep 0.1; done
     show NRestarts
     up
     """

@@ -150,7 +150,7 @@ class Ethereum(Miniature):
 
     def _resolve(self, asked: Sequence[Any]) -> bytes:
         wire, data = asked
-        text = _dotted(wire)
+        text = dotted(wire)
         name = self.names.get(text)
         if name is None:
             raise Revert(selector("ResolverNotFound(bytes)") + encode(["bytes"], [wire]))
@@ -254,7 +254,7 @@ def alone(record: bytes) -> bytes:
     raise Revert(record)
 
 
-def _dotted(wire: bytes) -> str:
+def dotted(wire: bytes) -> str:
     """The name behind a DNS wire form; reverts as the Universal Resolver does."""
     labels, at = [], 0
     while at < len(wire) and wire[at]:

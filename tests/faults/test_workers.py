@@ -19,12 +19,12 @@ from tests.faults.journal import block
 from tests.waiting import eventually, until
 from tests.workers import Workers, with_workers
 
-PINS = 300
+PINS = 150
 CLIENTS = 8
 KILLS = 3
 
 
-@pytest.mark.parametrize("opened", [embedded, batching])
+@pytest.mark.parametrize("opened", [embedded, pytest.param(batching, marks=pytest.mark.deep)])
 async def test_every_acknowledged_pin_is_kept_once(
     tmp_path: Path, opened: Callable[[], AbstractAsyncContextManager[World]]
 ) -> None:

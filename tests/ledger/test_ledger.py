@@ -9,7 +9,7 @@ from itertools import pairwise, permutations
 import pytest
 
 from content_gateway.api_keys import IssuedKeys
-from content_gateway.errors import KeyRefused
+from content_gateway.errors import KeyRefused, PinLimitReached
 from content_gateway.ledger.additions import next_moment
 from content_gateway.ledger.sqlite.additions import MAX_ROWS
 from content_gateway.model.backlog import PENDING
@@ -176,6 +176,28 @@ async def test_a_label_is_replaced_as_a_whole(ledger: Held) -> None:
     assert [pin.label for pin in await listed(ledger, "ben")] == [Label("his")]
     assert not await ledger.relabel("anna", cid(2), Label("three"))
     assert not await ledger.relabel("cleo", cid(1), Label("three"))
+
+
+@pytest.mark.parametrize("known", [(), (3,), (1, 2, 3, 4, 5)])
+async def test_of_many_at_once_as_many_are_added_as_may_be(
+    stand: Stand, ledger: Held, known: tuple[int, ...]
+) -> None:
+    """Whether others hold some of them or not; and what is refused leaves no content behind."""
+    for number in known:
+        await add(ledger, number, "other")
+    wanted = [cid(number) for number in range(1, 9)]
+    found = await asyncio.gather(
+        *(ledger.add("anna", each, str(each), NO_LABEL, most=3) for each in wanted),
+        *(ledger.add("bob", each, str(each), NO_LABEL) for each in wanted[:2]),
+        return_exceptions=True,
+    )
+    added = [pin.cid for pin in found[:8] if isinstance(pin, Pin)]
+    refused = [each for each in found if isinstance(each, PinLimitReached)]
+    assert (len(added), len(refused)) == (3, 5)
+    assert all(isinstance(pin, Pin) for pin in found[8:])
+    assert {pin.cid for pin in await listed(ledger)} == set(added)
+    held = {int.from_bytes(each.digest, "big") for each in added} | {1, 2} | set(known)
+    assert set(await states(stand)) == held
 
 
 async def test_a_revoked_key_adds_nothing(ledger: Held, opened: Opened) -> None:

@@ -1,5 +1,6 @@
 """The directory's cache by itself: the ages of an answer, clocks that jump, and what gives way."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -201,6 +202,29 @@ async def test_a_known_absence_hides_what_the_database_still_has(clock: Clock) -
     entry = await cache.load(SITE)
     assert entry is not None
     assert entry.records is None
+
+
+class Slow(Memory):
+    """A database that holds nothing, and says so when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.says = asyncio.Event()
+
+    async def load(self, domain: str, coin: CoinType) -> Resolved | None:
+        await self.says.wait()
+        return None
+
+
+async def test_what_was_stored_while_the_database_was_read_is_known(clock: Clock) -> None:
+    """A read that takes long, and finds nothing, does not have the name looked up once more."""
+    memory = Slow()
+    cache = cache_of(clock, memory)
+    loading = asyncio.create_task(cache.load(SITE))
+    await asyncio.sleep(0)
+    stored = store(cache, clock)
+    memory.says.set()
+    assert await loading is stored
 
 
 # -- bounds ---------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
-"""A network between a client and a server that drops packets when a test says so.
+"""A network between a client and a server that fails as a test says: a small TCP proxy.
 
-Connections stay open, and nothing comes through: what a cable that was pulled looks like."""
+It drops packets (connections stay open, and nothing comes through: what a cable that was pulled
+looks like), delays them, or cuts connections. Knows nothing of what is said over it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,11 +9,14 @@ from contextlib import asynccontextmanager, suppress
 
 
 class Link:
-    """Passes bytes on to *port* while it is not dropping them; listens on its own `port`."""
+    """Passes bytes on to *port* while it is not dropping them; listens on its own `port`.
+
+    `delay`: seconds that whatever comes through takes longer."""
 
     def __init__(self, port: int) -> None:
         self._to = port
         self.port = 0
+        self.delay = 0.0
         self._passes = asyncio.Event()
         self._passes.set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -25,25 +29,37 @@ class Link:
         """Let everything through again."""
         self._passes.set()
 
+    def cut(self) -> None:
+        """End the connections of this moment; new ones pass."""
+        for task in self._tasks:
+            task.cancel()
+
     async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection."""
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        with suppress(OSError, asyncio.CancelledError):
-            await self._passes.wait()
-            there, back = await asyncio.open_connection("127.0.0.1", self._to)
-            await asyncio.gather(self._pass(reader, back), self._pass(there, writer))
+        try:
+            with suppress(OSError, asyncio.CancelledError):
+                await self._passes.wait()
+                there, back = await asyncio.open_connection("127.0.0.1", self._to)
+                await asyncio.gather(self._pass(reader, back), self._pass(there, writer))
+        finally:
+            self._tasks.discard(task)
+            # Also where the server is not there: else its client would wait for ever.
+            writer.close()
 
     async def close(self) -> None:
         """End all connections."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        tasks = list(self._tasks)
+        self.cut()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while data := await reader.read(65_536):
+                if self.delay:
+                    await asyncio.sleep(self.delay)
                 await self._passes.wait()
                 writer.write(data)
                 await writer.drain()

@@ -5,8 +5,10 @@ Kubo only for blocks that this Kubo has or can fetch, so add these first."""
 
 import asyncio
 import json
+import os
 import secrets
 import shutil
+import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -148,6 +150,16 @@ class Cluster:
         blocks of 32 KiB. Kubo keeps them pinned all the same.
         """
         await self._daemon.kill9()
+
+    def pause(self) -> None:
+        """Let it stand still: its connections stay, and it answers nothing."""
+        if (pid := self._daemon.pid) is not None:
+            os.kill(pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it go on after a pause."""
+        if (pid := self._daemon.pid) is not None:
+            os.kill(pid, signal.SIGCONT)
 
     def forget_state(self) -> None:
         """Throw the pinset away while it is stopped; other peers would hand it back."""

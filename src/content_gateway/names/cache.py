@@ -85,9 +85,11 @@ class Cache:
     async def load(self, question: Question) -> CachedName | None:
         """The entry, from memory or else from the database; it is now the most recently used."""
         entry = self.get(question)
-        if entry is None and (loaded := await self._loaded(question)) is not None:
-            entry = self.get(question)  # what was stored while we read is newer
-            if entry is None:
+        if entry is None:
+            loaded = await self._loaded(question)
+            # What was stored while we read is newer, and may be all there is.
+            entry = self.get(question)
+            if entry is None and loaded is not None:
                 self._put(question, loaded)
                 return loaded
         return entry

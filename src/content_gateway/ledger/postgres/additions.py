@@ -12,6 +12,9 @@ transaction committed meanwhile (docs/facts/postgres.md). So, under READ COMMITT
    that is gone by then was deleted meanwhile: all of it runs again.
 5. Pins, work, counts and entries of the audit log follow, which nobody else can touch by now.
 
+Contents that nobody has, as most are, need no question: `add_new` inserts them right behind the
+lock of the requestors, and gives up where one was known or a pin may be refused.
+
 All transactions lock requestors before contents before work, each by one order: no deadlock.
 Creation times and limits are those of ledger/additions.py."""
 
@@ -85,6 +88,10 @@ class _Verdict(Enum):
     WANTED = auto()
 
 
+class NotAllNew(Exception):
+    """What `add_new` raises: nothing of it must stay, and `add_all` is the way."""
+
+
 @dataclass(frozen=True, slots=True)
 class Content:
     """A content whose row is locked, in the *state* that it had; None if it is new."""
@@ -131,6 +138,28 @@ async def add_all(
         else:
             added.append(verdict if isinstance(verdict, Refusal) else None)
     return added
+
+
+async def add_new(
+    transaction: Transaction, now: int, numbers: Mapping[str, int], additions: Sequence[Addition]
+) -> list[Added]:
+    """As `add_all`, where all contents are new and no pin is refused; else raises NotAllNew."""
+    names = {each.requestor for each in additions}
+    cids = [str(each.cid) for each in additions]
+    rows, gone, new = await transaction.ask_all(
+        (LOCK, (sorted(numbers[name] for name in names),)),
+        (_REVOKED, (list(names),)),
+        (_INSERT_CONTENTS, (_NEW, now // _MILLISECOND, cids)),
+    )
+    locked = counted_of(rows)
+    if gone or len(new) < len(additions) or _may_reach_a_limit(additions, numbers, locked):
+        raise NotAllNew
+    contents = {cid: Content(number, None) for number, cid in new}
+    return [
+        *await insert_pins(
+            transaction, now, additions, numbers=numbers, locked=locked, contents=contents
+        )
+    ]
 
 
 async def revoked_of(transaction: Transaction, names: Collection[str]) -> Collection[str]:
@@ -187,6 +216,16 @@ async def insert_pins(
     await _queue(transaction, now // _MILLISECOND, contents.values(), holders)
     await store_counts(transaction, changes)
     return pins
+
+
+def _may_reach_a_limit(
+    additions: Sequence[Addition], numbers: Mapping[str, int], locked: Mapping[int, Counted]
+) -> bool:
+    number = len(additions)
+    return any(
+        each.most and locked[numbers[each.requestor]].pins + number > each.most
+        for each in additions
+    )
 
 
 def _verdicts(

@@ -57,7 +57,9 @@ class PostgresLedger:
         pool = PoolOptions(server.url, "ledger", server.connections, server.seconds)
         self.database = Database(pool)
         self.migrations = Migrations(MIGRATIONS, "ledger")
-        self.writes = GroupCommit()
+        # As long as three statements may take: by then a group and its requestors' numbers are
+        # written, and one before it, or the server is not to be had.
+        self.writes = GroupCommit(patience=3 * server.seconds)
         self._checks = checks
         self._today = lambda: datetime.fromtimestamp(clock(), UTC)
         self._audit = AuditLog(self.database, options.audit_entries)

@@ -6,7 +6,7 @@ additions.py, removals in removals.py, searches in pin_searches.py."""
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
@@ -15,7 +15,7 @@ import msgspec
 from content_gateway.codecs.timestamps import microseconds
 from content_gateway.ledger.additions import Added, Addition, not_refused
 from content_gateway.ledger.pin_rows import label_columns, page_of, status_of
-from content_gateway.ledger.postgres.additions import NOTIFY, TRIGGER, add_all
+from content_gateway.ledger.postgres.additions import NOTIFY, TRIGGER, NotAllNew, add_all, add_new
 from content_gateway.ledger.postgres.audit import AuditLog
 from content_gateway.ledger.postgres.backend_health import last_health
 from content_gateway.ledger.postgres.pin_searches import statement_of, status_columns
@@ -32,6 +32,7 @@ from content_gateway.postgres.transactions import Database, Row, Transaction
 T = TypeVar("T")
 
 _PINS_WITH_ORIGINS: Final = 20
+_CAREFUL: Final = 8  # groups that are asked about first, after one that had known contents
 # LIMIT keeps the planner from another order, as by all pins of a requestor.
 _ASKED: Final = (
     " FROM unnest(%b::text[], %b::text[]) WITH ORDINALITY AS asked(requestor, cid, n)"
@@ -42,6 +43,7 @@ _ASKED: Final = (
     " WHERE pins.requestor = r.number AND pins.content = c.id LIMIT 1) p"
 )
 _HOLDS: Final = "SELECT n" + _ASKED
+_WAITS_FOR_STANDBY: Final = "SELECT current_setting('synchronous_standby_names') <> ''"
 _STATUS: Final = (
     f"SELECT n, {status_columns('c.peers')}" + _ASKED + " LEFT JOIN LATERAL"  # noqa: S608 - ours
     " (SELECT * FROM work WHERE work.content = c.id LIMIT 1) w ON true"
@@ -56,6 +58,9 @@ _ORIGINS: Final = (
     " AND origins IS NOT NULL ORDER BY created_at DESC LIMIT %s"
 )
 _PIN = tuple[str, str]  # a requestor, and a CID
+_Add = Callable[
+    [Transaction, int, Mapping[str, int], Sequence[Addition]], Awaitable[Sequence[Added]]
+]
 
 
 class PostgresPins:
@@ -78,6 +83,7 @@ class PostgresPins:
         self._grace = round(grace * 1000)
         self._clock = clock
         self._has_repeats = False
+        self._careful = 0
         self._holds = BatchedReads(self._ask_holds)
         self._statuses = BatchedReads(self._ask_statuses)
         # One object each: writes of the same job are committed together.
@@ -185,7 +191,7 @@ class PostgresPins:
         held: Mapping[_PIN, bool] = {}
         if self._has_repeats:
             asked = [(each.requestor, str(each.cid)) for each in additions]
-            held = await self._ask_holds(asked)
+            held = await self._ask_durable(asked)
         rest = [each for each in additions if (each.requestor, str(each.cid)) not in held]
         added = iter(await self._add_rest(rest) if rest else ())
         found = [
@@ -196,10 +202,21 @@ class PostgresPins:
 
     async def _add_rest(self, additions: Sequence[Addition]) -> Sequence[Added]:
         numbers = await self._requestors.numbers({each.requestor for each in additions})
+        if self._careful:
+            self._careful -= 1
+            return await self._add_by(add_all, numbers, additions)
+        try:
+            return await self._add_by(add_new, numbers, additions)
+        except NotAllNew:
+            self._careful = _CAREFUL
+            return await self._add_by(add_all, numbers, additions)
 
+    async def _add_by(
+        self, add: _Add, numbers: Mapping[str, int], additions: Sequence[Addition]
+    ) -> Sequence[Added]:
         async def job(transaction: Transaction) -> Sequence[Added]:
             now = self._now()
-            pins = await add_all(transaction, now, numbers, additions)
+            pins = await add(transaction, now, numbers, additions)
             added = [
                 (each.requestor, str(each.cid))
                 for each, pin in zip(additions, pins, strict=True)
@@ -238,6 +255,16 @@ class PostgresPins:
     async def _ask_holds(self, pins: Sequence[_PIN]) -> Mapping[_PIN, bool]:
         rows = await self._database.ask(_HOLDS, _columns(pins), is_hot=True)
         return {pins[number - 1]: True for (number,) in rows}
+
+    async def _ask_durable(self, pins: Sequence[_PIN]) -> Mapping[_PIN, bool]:
+        """As `_ask_holds`, but nothing where commits wait for a standby: a read does not, and a
+        primary that has started again shows what it had committed alone."""
+
+        async def job(transaction: Transaction) -> list[list[Row]]:
+            return await transaction.ask_all((_WAITS_FOR_STANDBY, ()), (_HOLDS, _columns(pins)))
+
+        ((waits,),), rows = await self._database.read(job)
+        return {} if waits else {pins[number - 1]: True for (number,) in rows}
 
     async def _ask_statuses(self, pins: Sequence[_PIN]) -> Mapping[_PIN, PinStatus]:
         async def job(transaction: Transaction) -> tuple[list[Row], BackendHealth | None]:
