@@ -15,23 +15,24 @@ nothing counts twice. So a store that was emptied is filled again by those who a
 nobody has to know what happened. While the store is away everybody counts by itself, and tries
 again with backoff.
 
-Knows the order of things; commands and replies are left to rows.py, the connection to
-connection.py, what is counted to own_counts.py, what counts do to http/shared_counts.py."""
+Knows the order of things; commands and replies are left to rows.py, all totals at once to
+totals.py, the connection to connection.py, what is counted to own_counts.py, what counts do to
+http/shared_counts.py."""
 
 import asyncio
 import random
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import structlog
 
 from content_gateway.errors import WrongSettings
+from content_gateway.valkey import totals
 from content_gateway.valkey.connection import SECONDS, Link, StoreAway, connected, shown
 from content_gateway.valkey.own_counts import OwnCounts, Taken
 from content_gateway.valkey.rows import (
@@ -43,7 +44,6 @@ from content_gateway.valkey.rows import (
     News,
     Row,
     Steps,
-    counts_in,
     is_behind,
     last_id,
     news_in,
@@ -55,17 +55,11 @@ _SOONEST: Final = 0.01  # the same where there is
 _START_SECONDS: Final = 2.0  # that a start waits for the store
 _FIRST_BACKOFF: Final = 0.25
 _LONGEST_BACKOFF: Final = 5.0
-# All of these bound how long one turn of the event loop takes.
+# Both of these bound how long one turn of the event loop takes.
 _MOST_ROWS: Final = 500  # in a batch
 _MOST_NEWS: Final = 16
-_MOST_FIELDS: Final = 250  # of a hash at a time
-_HASHES_AT_ONCE: Final = 8
-# Of all hashes: a store that goes on for ever is none of ours.
-_MOST_SCANS: Final = 20_000
 _MOST_SENDERS: Final = 10_000  # whose last numbers are known
 _QUICK: Final = 0.1  # a reply that took longer says less about the store's clock
-
-T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
@@ -170,11 +164,13 @@ class Exchange:
             try:
                 await self._find_place(link)
                 await self._catch_up(link)
-                await self._write_all(link)
-                totals = [row async for row in self._read_all(link)]
+                own = map(self._steps.theirs, self._own.totals())
+                await totals.write(link, self._names, own)
+                live = self._steps.live(self._clock())
+                rows = [row async for row in totals.read(link, self._names, live)]
                 await self._catch_up(link)
-                self._totals(self._steps.counts(totals, self._clock()))
-                del totals
+                self._totals(self._steps.counts(rows, self._clock()))
+                del rows
                 self._is_up_again()
                 if not first.done():
                     first.set_result(None)
@@ -205,33 +201,6 @@ class Exchange:
         # are heard too: they are in the totals, and one of them may be told again.
         if is_behind(newest, self._position):
             self._position = START
-
-    async def _write_all(self, link: Link) -> None:
-        for rows in _in_parts(map(self._steps.theirs, self._own.totals()), _MOST_ROWS):
-            await link.ask([*self._names.write(rows)])
-
-    async def _read_all(self, link: Link) -> AsyncIterator[Row]:
-        """What everybody let through in the steps that count."""
-        scans = 0
-        for some in _in_parts(self._steps.live(self._clock()), _HASHES_AT_ONCE):
-            left = [(*one, 0) for one in some]
-            while left:
-                scans += len(left)
-                if scans > _MOST_SCANS:
-                    raise StoreAway("it has more counts than can be")
-                replies = await link.ask([self._scan(*one) for one in left])
-                after = []
-                for (seconds, step, _), reply in zip(left, replies, strict=True):
-                    cursor, rows = counts_in(reply, seconds, step)
-                    for row in rows:
-                        yield row
-                    if cursor:
-                        after.append((seconds, step, cursor))
-                left = after
-                await asyncio.sleep(0)
-
-    def _scan(self, seconds: int, step: int, cursor: int) -> Command:
-        return ("HSCAN", self._names.counts(seconds, step), cursor, "COUNT", _MOST_FIELDS)
 
     async def _catch_up(self, link: Link) -> None:
         has_more = True
@@ -295,9 +264,3 @@ class Exchange:
                 store=shown(self._options.url),
                 reason=away.reason,
             )
-
-
-def _in_parts(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    iterator = iter(items)
-    while part := list(islice(iterator, size)):
-        yield part
