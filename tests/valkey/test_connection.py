@@ -9,7 +9,7 @@ import pytest
 from valkey._parsers import _AsyncRESP2Parser
 
 from content_gateway.errors import WrongSettings
-from content_gateway.valkey.connection import StoreAway, connected
+from content_gateway.valkey.connection import StoreAway, connected, shown
 from tests.authority import Authority
 from tests.valkey.machines import Machine, all_told, machines, requestor
 from tests.waiting import until
@@ -161,6 +161,18 @@ async def test_what_others_write_there_is_no_count(store: Store) -> None:
         await store.ask(("DEL", news), ("SET", news, "no stream"))
         await until(lambda: not one.exchange.is_up)
         assert one.let_in(team, 20) == 7
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://gateway:hush%40@db:6380/2", "redis://db:6380/2"),
+        ("valkeys://:hu@sh@[::1]?ssl_ca_certs=/etc/ca.pem", "valkeys://[::1]"),
+        ("unix://gateway:hush@/run/socket?db=1", "unix:///run/socket"),
+    ],
+)
+def test_a_log_shows_the_store_and_no_secret(url: str, said: str) -> None:
+    assert shown(url) == said
 
 
 async def test_a_deadline_ends_every_question() -> None:

@@ -82,7 +82,7 @@ def _store_url(text: str) -> str:
     known = parts.scheme in ("redis", "rediss", "valkey", "valkeys", "unix")
     if not known or port == 0 or parts.fragment or is_socket == bool(parts.hostname):
         raise ValueError(_STORE_FORMS)
-    database = query.get("db", ["0"])[-1] if is_socket else parts.path.strip("/") or "0"
+    database = query.get("db", ["0"])[0] if is_socket else parts.path.strip("/") or "0"
     if not re.fullmatch("[0-9]{1,4}", database) or (is_socket and parts.path in ("", "/")):
         raise ValueError(_STORE_FORMS)
     if unknown := set(query) - _STORE_QUERIES.get(parts.scheme, set()):
