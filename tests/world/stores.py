@@ -49,6 +49,12 @@ class Store:
         user = f":{self._password}@" if self._password else ""
         return f"{self.kind}://{user}127.0.0.1:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        """Of its process, which runs."""
+        assert self._process.pid is not None
+        return self._process.pid
+
     async def start(self) -> None:
         """Start it, and return once it answers."""
         await self._process.start(self._answers)
@@ -86,8 +92,7 @@ class Store:
         return {name.decode(): life for name, life in zip(names, lives, strict=True)}
 
     def _signal(self, number: int) -> None:
-        assert self._process.pid is not None
-        os.kill(self._process.pid, number)
+        os.kill(self.pid, number)
 
     async def _answers(self) -> bool:
         try:
