@@ -6,7 +6,7 @@ import pytest
 from openapi_schema_validator import OAS30WriteValidator, oas30_format_checker
 
 from content_gateway.codecs.multiformats import MULTIBASES
-from content_gateway.http.query import moment
+from content_gateway.http.query import timestamp
 from content_gateway.model.cid import CODECS, Cid
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
@@ -61,7 +61,7 @@ def test_what_is_taken_is_described(schema: str, text: str) -> None:
         "CidText": Cid.parse,
         "DomainText": DomainName.parse,
         "IpnsNameText": IpnsName.parse,
-        "TimestampText": lambda text: moment("before", text, up=True),
+        "TimestampText": lambda text: timestamp("before", text, up=True),
         "MultiaddrText": Multiaddr.parse,
     }
     read[schema](text)

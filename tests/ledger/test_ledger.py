@@ -10,7 +10,7 @@ import pytest
 
 from content_gateway.api_keys import IssuedKeys
 from content_gateway.errors import KeyRefused, PinLimitReached
-from content_gateway.ledger.additions import next_moment
+from content_gateway.ledger.additions import next_timestamp
 from content_gateway.ledger.sqlite.additions import MAX_ROWS
 from content_gateway.model.backlog import PENDING
 from content_gateway.model.cid import Cid
@@ -122,21 +122,21 @@ async def test_labels_are_kept_letter_by_letter(world: World, name: str, is_know
 # Moments.
 
 
-def test_the_next_moment_is_the_next_free_millisecond() -> None:
+def test_the_next_timestamp_is_the_next_free_millisecond() -> None:
     """As long as that is no more than a second ahead; then the next free microsecond."""
     now = 5_000 * SECOND + 123_456
-    assert next_moment(now, None) == 5_000 * SECOND + 123_000
-    assert next_moment(now, now - SECOND) == 5_000 * SECOND + 123_000
-    assert next_moment(now, 5_000 * SECOND + 123_000) == 5_000 * SECOND + 124_000
-    assert next_moment(now, now + SECOND) == now + SECOND + 1
-    assert next_moment(now, now + 9 * SECOND) == now + 9 * SECOND + 1  # the clock was set back
+    assert next_timestamp(now, None) == 5_000 * SECOND + 123_000
+    assert next_timestamp(now, now - SECOND) == 5_000 * SECOND + 123_000
+    assert next_timestamp(now, 5_000 * SECOND + 123_000) == 5_000 * SECOND + 124_000
+    assert next_timestamp(now, now + SECOND) == now + SECOND + 1
+    assert next_timestamp(now, now + 9 * SECOND) == now + 9 * SECOND + 1  # the clock was set back
 
 
 def test_moments_only_grow() -> None:
     """However fast they are asked for, and wherever the clock goes."""
     moments, last = [], None
     for now in [10 * SECOND] * 3000 + [4 * SECOND] * 10 + [30 * SECOND] * 10:
-        last = next_moment(now, last)
+        last = next_timestamp(now, last)
         moments.append(last)
     assert all(earlier < later for earlier, later in pairwise(moments))
     assert sum(moment % 1000 == 0 for moment in moments) > 1000

@@ -74,5 +74,5 @@ def _scopes(record: KeyRecord) -> str:
     return " ".join(sorted(record.scopes))
 
 
-def _text(moment: datetime | None) -> str:
-    return "" if moment is None else moment.strftime("%Y-%m-%d %H:%M")
+def _text(timestamp: datetime | None) -> str:
+    return "" if timestamp is None else timestamp.strftime("%Y-%m-%d %H:%M")

@@ -21,7 +21,7 @@ _FIELDS: Final = 32
 _TEXTS: Final = msgspec.json.Decoder(dict[str, Text])
 _NUMBER: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 # RFC 3339 section 5.6; Go writes up to nine digits of a second.
-_MOMENT: Final = re.compile(
+_TIMESTAMP: Final = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -96,15 +96,15 @@ def choice(name: str, text: str, allowed: Collection[str]) -> str:
     return text
 
 
-def moment(name: str, text: str | None, *, up: bool) -> datetime | None:
-    """The moment *text* (RFC 3339) in whole microseconds, rounded *up* or down, None for None.
+def timestamp(name: str, text: str | None, *, up: bool) -> datetime | None:
+    """The timestamp *text* (RFC 3339) in whole microseconds, rounded *up* or down, None for None.
 
     Raises InvalidQuery."""
     if text is None:
         return None
-    found = _MOMENT.fullmatch(text)
+    found = _TIMESTAMP.fullmatch(text)
     if found is None:
-        raise InvalidQuery(f"{name} must be a moment as RFC 3339 has it: 2026-11-21T12:00:00.000Z.")
+        raise InvalidQuery(f"{name} must be a timestamp (RFC 3339): 2026-11-21T12:00:00.000Z.")
     date, time, fraction, zone = found.groups()
     nanoseconds = int((fraction or "0").ljust(9, "0"))
     zone = "+00:00" if zone in "Zz" else zone
@@ -113,4 +113,4 @@ def moment(name: str, text: str | None, *, up: bool) -> datetime | None:
         exact = whole + timedelta(microseconds=nanoseconds // 1000)
         return exact + _MICROSECOND if up and nanoseconds % 1000 else exact
     except (ValueError, OverflowError) as wrong:
-        raise InvalidQuery(f"{name}: there is no such moment.") from wrong
+        raise InvalidQuery(f"{name}: there is no such date or time.") from wrong

@@ -33,7 +33,7 @@ class Refusal(Enum):
 Added: TypeAlias = Pin | Refusal | None
 
 
-def next_moment(now: int, last: int | None) -> int:
+def next_timestamp(now: int, last: int | None) -> int:
     """The creation time of a requestor's next pin, after *last*, in microseconds.
 
     The next free whole millisecond, as clients of the Pinning Service API may cut off the rest;

@@ -81,6 +81,6 @@ class BackendHealth:
     def _why(
         self, state: ContentState, error: str | None, next_at: datetime | None
     ) -> tuple[str, datetime | None]:
-        moments = [moment for moment in (next_at, self.next_at) if moment is not None]
+        times = [each for each in (next_at, self.next_at) if each is not None]
         verdict = error if state is ContentState.FAILED else None
-        return verdict or self.describe(), max(moments, default=None)
+        return verdict or self.describe(), max(times, default=None)

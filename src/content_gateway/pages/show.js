@@ -44,7 +44,7 @@ export function showProblem(place, problem) {
 
 const dateFormat = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
-/** The moment of an RFC 3339 `text`, as this reader writes moments. */
+/** An RFC 3339 timestamp, as this reader writes dates and times. */
 export function shownDate(text) {
   const time = element("time", dateFormat.format(new Date(text)));
   time.dateTime = text;

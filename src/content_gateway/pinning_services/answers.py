@@ -86,13 +86,13 @@ def _listed(item: bytes) -> ListedPin:
 
 
 def _moment(text: str) -> tuple[datetime, timedelta] | tuple[None, None]:
-    """The moment *text* (RFC 3339) and the unit in which it is told."""
+    """The timestamp *text* (RFC 3339) and the unit in which it is told."""
     try:
         found = datetime.fromisoformat(text)
-        moment = found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+        timestamp = found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         return None, None
     fraction = _FRACTION.search(text)
     if fraction is None:
-        return moment, _SECOND
-    return moment, _MILLISECOND if len(fraction[1]) <= _DIGITS_OF_MILLISECONDS else _MICROSECOND
+        return timestamp, _SECOND
+    return timestamp, _MILLISECOND if len(fraction[1]) <= _DIGITS_OF_MILLISECONDS else _MICROSECOND

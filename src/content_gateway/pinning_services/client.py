@@ -13,6 +13,7 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlencode
 
+from content_gateway.codecs.timestamps import exact_rfc3339
 from content_gateway.errors import (
     AnswerTooLarge,
     GatewayError,
@@ -66,7 +67,7 @@ class PinningService:
         Raises GatewayError, in words, when the service will not tell, or not in time."""
         asked = {"status": ",".join(statuses), "limit": str(PAGE)}
         if before is not None:
-            asked["before"] = _rfc3339(before)
+            asked["before"] = exact_rfc3339(before)
         url = f"{self._url}?{urlencode(asked)}"
         pause, waited = self._first_pause, 0.0
         for attempt in range(1, _ATTEMPTS + 1):
@@ -120,12 +121,6 @@ class _NotNow(InvalidUpstreamResponse):
     def __init__(self, detail: str, seconds: float = 0.0) -> None:
         super().__init__(detail)
         self.seconds = seconds
-
-
-def _rfc3339(moment: datetime) -> str:
-    """*moment* (UTC), in no more digits than it needs: not every service reads more than three."""
-    spec = "microseconds" if moment.microsecond % 1000 else "milliseconds"
-    return moment.isoformat(timespec=spec).replace("+00:00", "Z")
 
 
 def _check_status(status: int, retry_after: str | None) -> None:

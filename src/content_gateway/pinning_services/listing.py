@@ -114,14 +114,14 @@ class Listing:
     def _known_before(self, before: datetime) -> int:
         return sum(at is None or at < before for at in self._known.values())
 
-    def _note_left_out(self, above: PinPage, below: PinPage, moment: datetime) -> None:
-        """Count the pins of *moment* that the page from right *above* it had no room for, and that
-        the one from closer, *below*, does not reach up to.
+    def _note_left_out(self, above: PinPage, below: PinPage, timestamp: datetime) -> None:
+        """Count the pins of *timestamp* that the page from right *above* it had no room for, and
+        that the one from closer, *below*, does not reach up to.
 
         Those between the two that did come are known: they cannot come again, and are forgotten."""
         still = {pin.id for pin in below.pins}
         between = [
-            id_ for id_, at in self._known.items() if at and at >= moment and id_ not in still
+            id_ for id_, at in self._known.items() if at and at >= timestamp and id_ not in still
         ]
         self.left_out += max(above.count - below.count - len(between), 0)
         for id_ in between:
@@ -135,8 +135,8 @@ def _nearer(before: datetime | None, oldest: datetime, margin: timedelta) -> dat
     return above if before is None else min(before, above)
 
 
-def _sum(moment: datetime, margin: timedelta) -> datetime:
+def _sum(timestamp: datetime, margin: timedelta) -> datetime:
     try:
-        return moment + margin
+        return timestamp + margin
     except OverflowError:  # the year 9999
-        return moment
+        return timestamp

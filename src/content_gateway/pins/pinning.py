@@ -26,7 +26,8 @@ T = TypeVar("T")
 
 
 class PinLedger(Protocol):
-    """The requestors' pins. Every method raises StorageUnavailable, and then nothing changed."""
+    """The requestors' pins. Every method raises StorageUnavailable: then nothing changed, or, where
+    a connection to a server broke at that moment, nobody knows whether it has."""
 
     async def add(
         self, requestor: str, cid: Cid, spelling: str, label: Label, *, most: int = 0

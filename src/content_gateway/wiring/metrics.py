@@ -188,18 +188,18 @@ class Metrics:
         )
 
     def _of_pins(self) -> Iterator[Family]:
-        moment, now = self._clock(), datetime.now(UTC)
-        if self._health.is_told(moment):
+        clock, now = self._clock(), datetime.now(UTC)
+        if self._health.is_told(clock):
             health = self._health.value
             is_up = health is None or not health.is_unavailable(now)
             yield _gauge("backend_up", "1 while the pin backend answers.", {(): is_up})
             rejects = health is not None and health.is_rejecting_writes
             yield _gauge("backend_rejecting_writes", "1 while it takes no pins.", {(): rejects})
-        if self._contents.is_told(moment):
+        if self._contents.is_told(clock):
             contents = self._contents.value
             counted = {(state.value,): contents.get(state, 0) for state in ContentState}
             yield _gauge("contents", "Contents, counted once a minute.", counted, "state")
-        if self._oldest.is_told(moment):
+        if self._oldest.is_told(clock):
             oldest = self._oldest.value
             waited = 0.0 if oldest is None else (now - oldest).total_seconds()
             yield _gauge(

@@ -80,8 +80,8 @@ class Promises:
         # Two processes may have answered in another order than they have written.
         pins = [*self.pins[requestor], pin]
         self.pins[requestor] = sorted(pins, key=lambda pin: pin.created_at)
-        moments = {each.created_at for each in pins}
-        self._expect(len(moments) == len(pins), "two pins of one moment", pin)
+        timestamps = {each.created_at for each in pins}
+        self._expect(len(timestamps) == len(pins), "two pins with one timestamp", pin)
 
     def _expect(self, is_right: bool, what: str, *facts: object) -> None:
         if not is_right:

@@ -265,12 +265,12 @@ def _keeps_all(value: Mapping[str, Any]) -> bool:
 def _timestamp(value: Any) -> datetime | None:
     """Go's times have nanoseconds, and the year 1 for none."""
     try:
-        moment = datetime.fromisoformat(value)
+        timestamp = datetime.fromisoformat(value)
     except (TypeError, ValueError):
         return None
-    if moment.year == 1:
+    if timestamp.year == 1:
         return None
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return timestamp.astimezone(UTC) if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
 
 
 def read_origins(pin: Mapping[str, Any]) -> list[Multiaddr]:

@@ -4,11 +4,11 @@ Puts the API's words on the same pins that the native operations show: one ledge
 its operations and its PinStatus object; requests are parsed by pinning_service_query.py."""
 
 from contextlib import suppress
-from datetime import datetime
 from typing import Any, Final, Protocol
 
 import msgspec
 
+from content_gateway.codecs.timestamps import exact_rfc3339
 from content_gateway.errors import PinNotFound
 from content_gateway.http.messages import Handler, Handlers, Request, Response, keyed
 from content_gateway.http.operations.pin_answers import encode_page, redacted_reason
@@ -140,17 +140,11 @@ class PsaHandlers:
         return {
             "requestid": request_id(status.pin),
             "status": _STATUS[status.state],
-            "created": _created(status.pin.created_at),
+            "created": exact_rfc3339(status.pin.created_at),
             "pin": pin,
             "delegates": self._delegates.known,
             "info": _info(status),
         }
-
-
-def _created(moment: datetime) -> str:
-    """*moment* as RFC 3339, exactly, but in no more digits than most clients can read."""
-    spec = "microseconds" if moment.microsecond % 1000 else "milliseconds"
-    return moment.isoformat(timespec=spec).replace("+00:00", "Z")
 
 
 def _info(status: PinStatus) -> dict[str, str]:

@@ -18,11 +18,11 @@ from content_gateway.http.query import (
     Text,
     choice,
     choices,
-    moment,
     name_for_people,
     number,
     parse_query,
     texts,
+    timestamp,
 )
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import ContentState
@@ -88,9 +88,9 @@ def parse_search(query: bytes) -> Search:
         name=name_for_people(asked.get("name")),
         match=Match(match),
         meta=texts("meta", asked.get("meta")),
-        # Between two of our moments a finer one may lie: nothing older is left out, nor newer.
-        before=moment("before", asked.get("before"), up=True),
-        after=moment("after", asked.get("after"), up=False),
+        # Between two of our timestamps a finer one may lie: nothing older is left out, nor newer.
+        before=timestamp("before", asked.get("before"), up=True),
+        after=timestamp("after", asked.get("after"), up=False),
         limit=number("limit", asked.get("limit"), least=1, most=1000, default=10),
     )
 

@@ -25,7 +25,13 @@ from enum import Enum, auto
 from typing import Final
 
 from content_gateway.codecs.timestamps import at_microseconds
-from content_gateway.ledger.additions import Added, Addition, Refusal, next_moment, spelling_column
+from content_gateway.ledger.additions import (
+    Added,
+    Addition,
+    Refusal,
+    next_timestamp,
+    spelling_column,
+)
 from content_gateway.ledger.pin_rows import label_columns
 from content_gateway.ledger.postgres.requestors import (
     LOCK,
@@ -205,7 +211,7 @@ async def insert_pins(
     for requestor, cid, spelling, label, _ in additions:
         number, content = numbers[requestor], contents[str(cid)]
         counted = locked[number]
-        created_at = counted.last_at = next_moment(now, counted.last_at)
+        created_at = counted.last_at = next_timestamp(now, counted.last_at)
         changes[number] = (changes.get(number, (0, None))[0] + 1, created_at)
         holders.setdefault(content.id, []).append(number)
         spelt = spelling_column(spelling, cid)

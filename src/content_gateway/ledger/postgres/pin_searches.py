@@ -12,7 +12,7 @@ from content_gateway.ledger.pin_rows import as_json
 from content_gateway.model.pins import MAX_PAGE_BYTES, Match, Search
 from content_gateway.postgres.transactions import Row
 
-_FAR: Final = 2**62  # later than any moment
+_FAR: Final = 2**62  # later than any timestamp
 TABLES: Final = (
     "pins p JOIN contents c ON c.id = p.content LEFT JOIN work w ON w.content = p.content"
 )

@@ -147,8 +147,8 @@ class PostgresPins:
         by_operator: bool = False,
     ) -> Removal | None:
         """As `PinLedger.remove`."""
-        moment = None if created_at is None else microseconds(created_at)
-        removed = Removed(requestor, str(cid), moment, by_operator)
+        timestamp = None if created_at is None else microseconds(created_at)
+        removed = Removed(requestor, str(cid), timestamp, by_operator)
         return await self._writes.write(self._remove, removed, requestor)
 
     async def status(self, requestor: str, cid: Cid) -> PinStatus | None:

@@ -13,7 +13,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from content_gateway.codecs.timestamps import at_microseconds
-from content_gateway.ledger.additions import Added, Addition, Refusal, next_moment, spelling_column
+from content_gateway.ledger.additions import (
+    Added,
+    Addition,
+    Refusal,
+    next_timestamp,
+    spelling_column,
+)
 from content_gateway.ledger.pin_rows import label_columns
 from content_gateway.ledger.sqlite.requestors import (
     assign_to_shortest_queue,
@@ -79,12 +85,12 @@ class _Requestors:
             self._load(requestor)
         return self._numbers[requestor]
 
-    def next_moment(self, requestor: str) -> int:
+    def next_timestamp(self, requestor: str) -> int:
         if requestor not in self._last:
             self._load(requestor)
-        moment = self._last[requestor] = next_moment(self._now, self._last[requestor])
-        self._added[requestor] += 1  # each moment is for one pin
-        return moment
+        timestamp = self._last[requestor] = next_timestamp(self._now, self._last[requestor])
+        self._added[requestor] += 1  # each timestamp is for one pin
+        return timestamp
 
     def has_reached(self, addition: Addition) -> bool:
         """Whether its requestor has as many pins as it may have."""
@@ -162,7 +168,7 @@ def _add_part(
         if content is None:
             pins.append(None)
             continue
-        created_at = requestors.next_moment(requestor)
+        created_at = requestors.next_timestamp(requestor)
         rows.append(
             (requestor, content, created_at, spelling_column(spelling, cid), *label_columns(label))
         )
@@ -219,7 +225,7 @@ def _add_known(
     is_shared = _requeue_promised(
         connection, content, ContentState(state), now // _MILLISECOND, number
     )
-    created_at = requestors.next_moment(requestor)
+    created_at = requestors.next_timestamp(requestor)
     row = (requestor, content, created_at, spelling_column(spelling, cid), *label_columns(label))
     _insert(connection, _PINS, [row])
     if is_shared:

@@ -105,8 +105,8 @@ def put_aside(ledger: Path) -> Path | None:
     if ledger.exists():
         with suppress(sqlite3.Error):
             copies.checkpoint(ledger)
-    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
-    aside = ledger.with_name(f"{ledger.name}.before-{moment}")
+    timestamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
+    aside = ledger.with_name(f"{ledger.name}.before-{timestamp}")
     if ledger.exists():
         try:
             os.link(ledger, aside)

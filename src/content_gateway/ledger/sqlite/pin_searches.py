@@ -8,7 +8,7 @@ from content_gateway.codecs.timestamps import microseconds
 from content_gateway.ledger.pin_rows import as_json
 from content_gateway.model.pins import Match, Search
 
-_FAR: Final = 2**62  # later than any moment
+_FAR: Final = 2**62  # later than any timestamp
 _FOLDED: Final = "coalesce(folded, name)"
 _NAME_IS: Final = {
     Match.EXACT: "name = :name",

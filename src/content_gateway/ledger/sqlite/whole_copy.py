@@ -78,13 +78,13 @@ class SqliteCopy:
 
     def _read_pins(self, above: Row | None, limit: int) -> list[Row]:
         rows: list[Row] = []
-        number, moment = above or (0, -1)
+        number, created_at = above or (0, -1)
         while len(rows) < limit:
             rows += self._connection.execute(
                 "SELECT number, created_at, content, spelling, name, folded, origins, meta"
                 " FROM requestors JOIN pins USING (requestor)"
                 " WHERE number = ? AND created_at > ? ORDER BY created_at LIMIT ?",
-                (number, moment, limit - len(rows)),
+                (number, created_at, limit - len(rows)),
             ).fetchall()
             if len(rows) < limit:
                 found = self._connection.execute(
@@ -92,7 +92,7 @@ class SqliteCopy:
                 ).fetchone()
                 if found[0] is None:
                     return rows
-                number, moment = found[0], -1
+                number, created_at = found[0], -1
         return rows
 
     async def last_key(self, table: Table) -> Row | None:
