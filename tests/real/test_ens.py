@@ -32,7 +32,7 @@ async def ens(anvil: Anvil) -> EnsWorld:
 @pytest.fixture
 async def service(tmp_path: Path, proxy: CountingProxy) -> AsyncIterator[Service]:
     """With more patience than ten thousand requests at once need on a machine that is busy."""
-    patience = {"ens__timeout": 25.0, "names__deadline": 60.0}
+    patience = {"ens__timeout": 60.0, "names__deadline": 60.0}
     async with running_service(tmp_path, ens__rpc_urls=[proxy.url], **patience) as service:
         yield service
 
@@ -132,6 +132,7 @@ async def test_ten_thousand_requests_for_one_cold_name_cause_one_call(
         }
         while status == 503:
             await service.gateway.api(scope, _nothing, send)
+            await asyncio.sleep(0.5 if status == 503 else 0.0)
         heard.append(body)
 
     proxy.delay = 0.5
