@@ -87,7 +87,7 @@ class _Work:
             gateway.start(resyncs_now=charge.is_first)
             if settings.ens.rpc_urls:
                 gateway.universal_resolver.start()
-            has_keys = settings.keys.mode != "issued" or bool(gateway.issued_keys.all())
+            has_keys = settings.keys.mode != "issued" or bool(await gateway.issued_keys.all())
             server = make_server(
                 gateway.api,
                 connections=ceil(settings.connections / settings.workers),
