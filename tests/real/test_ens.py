@@ -32,7 +32,7 @@ async def ens(anvil: Anvil) -> EnsWorld:
 @pytest.fixture
 async def service(tmp_path: Path, proxy: CountingProxy) -> AsyncIterator[Service]:
     """With more patience than ten thousand requests at once need on a machine that is busy."""
-    patience = {"ens__timeout": 60.0, "names__deadline": 60.0}
+    patience = {"ens__timeout": 25.0, "names__deadline": 60.0}
     async with running_service(tmp_path, ens__rpc_urls=[proxy.url], **patience) as service:
         yield service
 
