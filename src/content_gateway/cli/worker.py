@@ -81,7 +81,7 @@ class _Work:
             stack.enter_context(lockfile.held(settings, has_demo=False))
             gateway = await stack.enter_async_context(opened(settings))
             self._counts = SharedCounts(gateway.limits, lambda taken: channel.tell("taken", taken))
-            self._counts.begin_with(charge.counts or {})
+            self._counts.hear_late(charge.counts or {})
             for what, value in self._early:
                 self._hear(self._counts, what, value)
             gateway.start(resyncs_now=charge.is_first)

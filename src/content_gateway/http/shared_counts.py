@@ -61,12 +61,9 @@ class SharedCounts:
             if use.windows
         }
 
-    def begin_with(self, counts: Counts) -> None:
-        """Count what others had counted before this process began."""
-        self.hear_late(counts)
-
     def hear_late(self, counts: Counts) -> None:
-        """Count what other processes let through, in the steps in which they did."""
+        """Count what other processes let through, in the steps in which they did: also all of it,
+        where this process begins."""
         now = self._clock()
         for window, steps in self._windows_of(counts):
             for step, number in steps:

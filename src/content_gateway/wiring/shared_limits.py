@@ -5,16 +5,14 @@ One service is one in the store, whether it has one process or several: workers 
 through their supervisor, and that tells the store. So nothing is counted twice, and without the
 store a machine's workers still share."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from content_gateway.errors import WrongSettings
 from content_gateway.http.key_limits import KeyLimits
 from content_gateway.http.shared_counts import Counts, SharedCounts, Taken
 from content_gateway.settings.groups import LimitSettings
+from content_gateway.wiring.extras import imported
 
 if TYPE_CHECKING:
     from content_gateway.valkey.exchange import Exchange
@@ -99,13 +97,7 @@ class LimitsOfWorkers:
 
 
 async def _exchange(chosen: LimitSettings) -> "Exchange":
-    try:
-        # In a thread, as it imports for a tenth of a second.
-        library = await asyncio.to_thread(import_module, _MODULE)
-    except ModuleNotFoundError as missing:
-        raise WrongSettings(
-            f"limits.url: {missing.name} is not installed; `pip install content-gateway[valkey]`"
-        ) from missing
+    library = await imported(_MODULE, "limits.url", "valkey")
     options = library.StoreOptions(chosen.url, chosen.prefix)
     exchange: Exchange = library.Exchange(options)
     return exchange
