@@ -3,6 +3,7 @@
 An audit hook of the interpreter watches this process's sockets; a test that tries to reach
 anything else fails where it does so. Child processes get settings without public addresses."""
 
+import gc
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -54,6 +55,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first, the others in their order."""
     here = Path(__file__).parent
     items.sort(key=lambda item: item.path.relative_to(here).parts[0] not in _LONG)
+
+
+def pytest_collection_finish() -> None:
+    """The tests themselves stay to the end: a garbage collection need not visit them each time (a
+    seventh of the processor time)."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

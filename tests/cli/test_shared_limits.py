@@ -8,26 +8,16 @@ import pytest
 
 from tests.cli.command import run
 from tests.waiting import until
-from tests.workers import Workers, with_workers
+from tests.workers import Clients, Workers, with_workers
 from tests.world.stores import Store, running_store
 
-CLIENTS = 8
 LIMITS_URL = "CONTENT_GATEWAY_LIMITS__URL"
 
 
 async def let_in(workers: Workers, requests: int) -> int:
-    """How many of so many requests, on several connections, get 200."""
+    """How many of so many requests, on several new connections, get 200."""
     async with aiohttp.ClientSession() as session:
-        url = f"http://127.0.0.1:{workers.port}/key"
-
-        async def client() -> int:
-            found = 0
-            for _ in range(requests // CLIENTS):
-                async with session.get(url, headers={"x-api-key": "me"}) as answer:
-                    found += answer.status == 200
-            return found
-
-        return sum(await asyncio.gather(*(client() for _ in range(CLIENTS))))
+        return await Clients(workers, session).let_in(requests)
 
 
 def settings_of(store: Store, per_day: int) -> dict[str, str]:
@@ -77,15 +67,21 @@ async def test_a_service_that_is_started_again_knows_what_was_counted(tmp_path: 
 async def test_requests_do_not_wait_for_a_store(workers: int, tmp_path: Path) -> None:
     """One that hangs; the metrics and the log say so, and workers still share among themselves."""
     async with running_store("valkey", tmp_path / "store") as store:
-        chosen = settings_of(store, 200)
-        async with with_workers(tmp_path / "one", workers, settings=chosen) as one:
+        chosen = settings_of(store, 800)
+        async with (
+            with_workers(tmp_path / "one", workers, settings=chosen) as one,
+            aiohttp.ClientSession() as session,
+        ):
+            clients = Clients(one, session)
             store.hang()
             try:
-                assert await let_in(one, 80) == 80
+                assert await clients.let_in(400) == 400
                 await one.logged("the store of the limits is away")
                 await until(lambda: "reason='it does not answer" in one.service.log.read_text())
                 assert await one.number("limits_store_up") == 0
-                assert await let_in(one, 800) in range(120, 130)
+                left = await clients.all_know(400)
+                # Until they hear of each other again, each lets in what it knows to be left.
+                assert await clients.let_in(1_600) in range(left, workers * left + 1)
             finally:
                 store.go_on()
             await one.logged("the store of the limits answers again")

@@ -12,6 +12,7 @@ from tests.machines.pair import running_pair
 from tests.machines.run import run
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(300)
 async def test_gateways_and_their_database_may_fail(tmp_path: Path) -> None:
     """Some seconds of load while gateways are killed and PostgreSQL is restarted: nothing that was
