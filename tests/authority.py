@@ -26,6 +26,12 @@ class Authority:
             .sign(self._key, hashes.SHA256())
         )
 
+    def file(self) -> Path:
+        """A file with its certificate, for whoever is to trust it."""
+        file = self._directory / "authority.pem"
+        file.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
+        return file
+
     def client(self) -> ssl.SSLContext:
         """What trusts this authority and nobody else."""
         pem = self._certificate.public_bytes(serialization.Encoding.PEM).decode()
