@@ -41,7 +41,14 @@ from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.resync import Resync
 from content_gateway.settings.model import PACKAGED_SPEC, Settings
 from content_gateway.telemetry.numbers import Outcomes
-from content_gateway.wiring.ledgers import Activity, Health, Ledger, Resyncs, Work, ledger_of
+from content_gateway.wiring.ledgers import (
+    Activity,
+    Health,
+    Ledger,
+    ObservableWorkQueue,
+    Resyncs,
+    ledger_of,
+)
 from content_gateway.wiring.limits import (
     allowances,
     check_operations,
@@ -67,7 +74,7 @@ class Application:
     ipns: IpnsResolver
     universal_resolver: UniversalResolverCheck
     pinning: Pinning
-    contents: Work
+    contents: ObservableWorkQueue
     resyncs: Resyncs
     health: Health
     keys: KeyVerifier
