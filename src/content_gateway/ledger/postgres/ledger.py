@@ -24,7 +24,7 @@ from content_gateway.ledger.postgres.requestors import Requestors
 from content_gateway.ledger.postgres.resyncs import PostgresResyncs
 from content_gateway.model.audit import AuditEntry, AuditSearch
 from content_gateway.model.pins import Holdings, PinStatus
-from content_gateway.postgres.connections import Connections, PoolOptions
+from content_gateway.postgres.connections import ConnectionPool, PoolOptions
 from content_gateway.postgres.group_commit import GroupCommit
 from content_gateway.postgres.migrations import Migrations
 from content_gateway.postgres.notifications import Listener
@@ -97,7 +97,7 @@ class PostgresLedger:
         await self.database.__aexit__(*exc_info)
 
     @property
-    def pool(self) -> Connections:
+    def pool(self) -> ConnectionPool:
         """The connections of this process, for their numbers."""
         return self.database.connections
 

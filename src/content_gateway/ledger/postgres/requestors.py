@@ -54,7 +54,7 @@ LOCK_WORK: Final = (
 
 
 @dataclass(slots=True)
-class Counted:
+class LockedRequestor:
     """A requestor whose row is locked: its *pins*, and when the newest was made (microseconds)."""
 
     pins: int
@@ -116,19 +116,19 @@ class Requestors:
 
 async def lock_requestors(
     transaction: Transaction, numbers: Mapping[str, int]
-) -> Mapping[int, Counted]:
+) -> Mapping[int, LockedRequestor]:
     """Lock these requestors, in the one order, until the transaction ends; raises WrongNumber."""
     return counted_of(await transaction.ask(LOCK, (sorted(numbers.values()),)), numbers)
 
 
-def counted_of(rows: Iterable[Row], numbers: Mapping[str, int]) -> Mapping[int, Counted]:
+def counted_of(rows: Iterable[Row], numbers: Mapping[str, int]) -> Mapping[int, LockedRequestor]:
     """The requestors that the rows of LOCK are about, by number.
 
     Raises WrongNumber unless all *numbers* are there, each of the requestor that it is of."""
-    found, names = dict[int, Counted](), set()
+    found, names = dict[int, LockedRequestor](), set()
     for number, pins, last_at, name in rows:
         if numbers.get(name) == number:
-            found[number] = Counted(pins, last_at)
+            found[number] = LockedRequestor(pins, last_at)
             names.add(name)
     if gone := numbers.keys() - names:
         raise WrongNumber(f"{len(gone)} of {len(numbers)} requestors have not the number they had")
