@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import psycopg
 import pytest
+from structlog.testing import capture_logs
 
 from content_gateway.errors import StorageUnavailable, WrongSettings
 from content_gateway.ledger.options import LedgerOptions
@@ -86,6 +87,20 @@ async def test_a_database_must_be_utf8(server: Postgres, encoding: str) -> None:
     options = f"ENCODING {encoding} LC_COLLATE 'C' LC_CTYPE 'C'"
     async with database(server, options) as url:
         assert f"encoded as {encoding}, and must be UTF8" in await refusal(url)
+
+
+async def test_a_server_that_is_too_old_is_refused(server: Postgres) -> None:
+    """As far as the database tells: a function of its own says that it is version 14."""
+    url = server.new_ledger()
+    name = url.rpartition("/")[2]
+    server.run(
+        "CREATE SCHEMA old; CREATE FUNCTION old.current_setting(setting text) RETURNS text LANGUAGE"
+        " sql AS $$ SELECT CASE setting WHEN 'server_version_num' THEN '140012'"
+        " ELSE pg_catalog.current_setting(setting) END $$;"
+        f"ALTER DATABASE {name} SET search_path = old, pg_catalog, public",
+        name,
+    )
+    assert "PostgreSQL 14 is too old: 15 or later is needed" in await refusal(url)
 
 
 async def test_a_user_must_be_allowed_to_make_tables(server: Postgres) -> None:
@@ -243,8 +258,8 @@ async def test_a_network_that_drops_packets_costs_a_deadline(server: Postgres) -
 
 
 async def test_connections_that_run_out_are_waited_for(server: Postgres) -> None:
-    """As many as the role may have are taken: refused, in words at the start; and later a pin is
-    taken once there is one again."""
+    """As many as the role may have are taken: refused, in words at the start; and later everybody
+    waits for those that there are, and a pin is taken once there is one again."""
     url = server.new_ledger()
     name = url.rpartition("/")[2]
     role = f"few_{name}"
@@ -253,7 +268,10 @@ async def test_connections_that_run_out_are_waited_for(server: Postgres) -> None
     server.run(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}", name)
     server.run(f"ALTER ROLE {role} CONNECTION LIMIT 1", name)
     async with ledger_at(server.url_of(name, role)) as ledger:
-        await asyncio.gather(*(ledger.pins.holds("anna", cid(n)) for n in range(50)))
+        with capture_logs() as logs:
+            asked = (ledger.database.ask("SELECT 1 FROM pg_sleep(0.02)") for _ in range(20))
+            assert await asyncio.gather(*asked) == [[(1,)]] * 20
+        assert "no more connections can be opened" in [line["event"] for line in logs]
         server.run(
             f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{role}'"
         )

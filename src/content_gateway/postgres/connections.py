@@ -1,10 +1,11 @@
 """A bounded number of connections to one PostgreSQL database, opened when they are needed.
 
 Every statement has a deadline on both sides: the server ends it (statement_timeout), and where
-nothing is heard the socket is shut here. What is broken is thrown away. While the server cannot be
-reached, whoever asks is refused at once, and one connection is tried with backoff. Knows what a
-database must be to hold a ledger, and whether a pooler stands before it (PgBouncer in transaction
-mode): then there are no session settings, prepared statements or LISTEN."""
+nothing is heard the socket is shut here. What is broken is thrown away. Where no more can be
+opened, whoever asks waits for those that are open; where none is, the server cannot be reached:
+whoever asks is refused at once, and connecting is tried with backoff. Knows what a database must be
+to hold a ledger, and whether a pooler stands before it (PgBouncer in transaction mode): then there
+are no session settings, prepared statements or LISTEN."""
 
 import asyncio
 import random
@@ -19,7 +20,7 @@ import psycopg
 import structlog
 
 from content_gateway.errors import StorageUnavailable, WrongSettings
-from content_gateway.postgres.errors import is_of_no_use, refusal, wrong_settings
+from content_gateway.postgres.errors import first_line, is_of_no_use, refusal, wrong_settings
 
 Connection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
 
@@ -85,7 +86,7 @@ class ConnectionPool:
         self._options = options
         self._conninfo = conninfo_of(options.url)
         self._idle: list[Connection] = []
-        self._number = 0
+        self._number = self._opening = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._backoff = 0.0
         self._not_before = 0.0
@@ -168,10 +169,23 @@ class ConnectionPool:
                 self._number -= 1
                 continue
             if self._number < self._options.size:
-                if loop.time() < self._not_before:
+                if loop.time() >= self._not_before:
+                    try:
+                        return await self._begin()
+                    except psycopg.Error as wrong:
+                        if not self._has_open:
+                            raise
+                        log.warning("no more connections can be opened", reason=first_line(wrong))
+                        continue
+                if not self._has_open:
+                    self._wake()  # whoever waits would wait in vain
                     raise StorageUnavailable(f"The {self._options.name} cannot be reached now.")
-                return await self._begin()
             await self._wait(end)
+
+    @property
+    def _has_open(self) -> bool:
+        """Whether any is there, in use or idle, and not only being opened."""
+        return self._number > self._opening
 
     async def _wait(self, end: float) -> None:
         """Wait for a connection to be given back; raises StorageUnavailable at *end*."""
@@ -192,15 +206,18 @@ class ConnectionPool:
     async def _begin(self) -> Connection:
         """A new connection, counted; a failure lets nobody try again for a while."""
         self._number += 1
+        self._opening += 1
         try:
             connection = await self._connect()
         except BaseException as wrong:
             self._number -= 1
-            self._wake()
             if isinstance(wrong, psycopg.Error):
                 self._postpone()
             raise
-        self._backoff = 0.0
+        finally:
+            self._opening -= 1
+            self._wake()
+        self._backoff = self._not_before = 0.0
         return connection
 
     def _postpone(self) -> None:
