@@ -128,8 +128,9 @@ async def overloaded(folder: Path) -> None:
     print(f"half-open         p99 {half.beside:.1f} ms beside {half.open} of them (goal 100)")
     print(f"                  {half.alone:.1f} ms alone")
     over = await overload.three_times(folder)
-    print(f"three times       {over.served / over.peak:.2f} of the peak is served (goal 0.80)")
+    print(f"three times       {over.part:.2f} of the peak is served (goal 0.80)")
     print(f"                  {over.refused:.0f}/s refused, p99 {over.refusal:.1f} ms (goal 10)")
+    print(f"                  {over.bare:.1f} ms by bare ASGI beside")
 
 
 async def pinned(folder: Path) -> None:

@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import median
 from types import MappingProxyType
 
 from bench.load import Load
-from bench.servers import service
+from bench.servers import Started, bare, service
 
 HALF_OPEN = 10_000
 ADDRESSES = 5  # of this machine, as one may have 2,000 connections
@@ -25,7 +26,8 @@ KEYS = 3
 # Far below what is allowed, so that three times the load is too much.
 FEW = {"CONTENT_GATEWAY_CAPACITY__WAITING": "64"}
 _NONE: Mapping[str, str] = MappingProxyType({})
-_SECONDS = 3.0
+_ROUNDS = 5
+_SECONDS = 2.0
 _SETTLE = 1.5  # more than a refused client waits
 
 
@@ -40,13 +42,31 @@ class HalfOpen:
 
 @dataclass(frozen=True)
 class Overload:
-    """Answers a second at the peak and at three times its connections; the 99th percentile of the
-    milliseconds in which the others were refused, and how many a second were."""
+    """Medians of rounds: answers a second at the *peak*, the *part* of them that is served at three
+    times its connections, refusals a second, and the 99th percentile of the milliseconds that one
+    took. *bare* is that of a server that does nothing, asked beside by the same process. Seconds in
+    which others had the processor that the service wanted do not count."""
 
     peak: float
-    served: float
+    part: float
     refused: float
     refusal: float
+    bare: float
+
+
+@dataclass(frozen=True)
+class _Offered:
+    """Good answers a second, the seconds of each refusal, and *bare* as in Overload."""
+
+    rate: float
+    refusals: list[float]
+    bare: float
+
+    @property
+    def refusal(self) -> float:
+        """The 99th percentile of the refusals, in milliseconds; 0 without any."""
+        last = len(self.refusals) * 99 // 100
+        return sorted(self.refusals)[last] * 1000 if self.refusals else 0.0
 
 
 class _Client(asyncio.Protocol):
@@ -96,32 +116,44 @@ async def half_open(folder: Path) -> HalfOpen:
 
 async def three_times(folder: Path, more: Mapping[str, str] = _NONE) -> Overload:
     """Three keys with so many connections that not all of their requests may wait; *more* are
-    settings."""
-    async with service(folder / "peak", more) as ours:
-        peak, _ = await _offered(ours.port, PEAK)
-    async with service(folder / "over", {**more, **FEW}) as ours:
-        served, refusals = await _offered(ours.port, OVERLOAD)
-    refusals.sort()
-    slowest = refusals[len(refusals) * 99 // 100] * 1000 if refusals else 0.0
-    return Overload(peak, served, len(refusals) / _SECONDS, slowest)
+    settings. Peak and overload take turns, so that both have the same share of the machine."""
+    rounds: list[tuple[_Offered, _Offered]] = []
+    async with (
+        bare() as plain,
+        service(folder / "peak", more) as usual,
+        service(folder / "over", {**more, **FEW}) as few,
+    ):
+        for _ in range(_ROUNDS):
+            peak = await _offered(usual, PEAK, plain.port)
+            rounds.append((peak, await _offered(few, OVERLOAD, plain.port)))
+    return Overload(
+        peak=median(peak.rate for peak, _ in rounds),
+        part=median(over.rate / peak.rate for peak, over in rounds),
+        refused=median(len(over.refusals) / _SECONDS for _, over in rounds),
+        refusal=median(over.refusal for _, over in rounds),
+        bare=median(over.bare for _, over in rounds),
+    )
 
 
-async def _offered(port: int, clients: int) -> tuple[float, list[float]]:
-    """Good answers a second, and the seconds that each refusal took."""
+async def _offered(ours: Started, clients: int, plain: int) -> _Offered:
+    """What so many *clients* of *ours* get; *plain* is the port of the bare server."""
     loop = asyncio.get_running_loop()
     opened: list[_Client] = []
     for number in range(clients):
         made = await loop.create_connection(
-            partial(_Client, _request(port, number % KEYS)), "127.0.0.1", port
+            partial(_Client, _request(ours.port, number % KEYS)), "127.0.0.1", ours.port
         )
         opened.append(made[1])
     await asyncio.sleep(_SETTLE)  # what was asked while this process was connecting has its answer
     before, begun = sum(client.good for client in opened), time.perf_counter()
-    await asyncio.sleep(_SECONDS)
-    rate = (sum(client.good for client in opened) - before) / _SECONDS
+    waited = ours.waited()
+    beside = await Load(plain, itertools.repeat(_request(plain, 0)), 1).run(_SECONDS)
+    seconds = time.perf_counter() - begun - (ours.waited() - waited)
+    rate = (sum(client.good for client in opened) - before) / seconds
     for client in opened:
         client.transport.abort()
-    return rate, [took for client in opened for asked, took in client.refusals if asked >= begun]
+    refusals = [took for client in opened for asked, took in client.refusals if asked >= begun]
+    return _Offered(rate, refusals, beside.percentile(99))
 
 
 async def _half(port: int, number: int) -> asyncio.StreamWriter:

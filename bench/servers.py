@@ -33,6 +33,10 @@ class Started:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / _MEGABYTE
 
+    def waited(self) -> float:
+        """Seconds so far that its main thread could have run and had no processor (schedstat)."""
+        return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[1]) / 1e9
+
     def children(self) -> "list[Started]":
         """The workers of a service that has several processes."""
         found = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()

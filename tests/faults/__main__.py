@@ -55,6 +55,8 @@ def main() -> int:
 def alone(row: Row, database: str, size: Size) -> Figure:
     """The figure of one row on one database, measured in this process."""
     logging.disable(logging.CRITICAL)
+    # Which a shell's background jobs ignore; `within_deadline` ends a row by it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="faults") as folder:
         try:
             with ground(database, Path(folder)) as place:
@@ -108,7 +110,8 @@ async def within_deadline(row: Row, database: str, size: Size) -> Figure:
 async def _end(child: asyncio.subprocess.Process) -> None:
     """End the row's process, and all that it has started and left."""
     if child.returncode is None:
-        child.terminate()
+        # Not SIGTERM: what it has mounted and started is put away as it leaves its blocks.
+        child.send_signal(signal.SIGINT)
         try:
             async with asyncio.timeout(_GRACE):
                 await child.wait()

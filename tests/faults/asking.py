@@ -4,8 +4,10 @@ Every address of 127.0.0.0/8 is another client to the service; a request that br
 0. What should come of it is left to the rows."""
 
 import asyncio
+import json
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -70,6 +72,33 @@ def percentile(seconds: Sequence[float], part: int) -> float:
     if not seconds:
         return 0.0
     return sorted(seconds)[min(len(seconds) - 1, len(seconds) * part // 100)] * 1000
+
+
+@asynccontextmanager
+async def tails_of_version(*urls: str) -> AsyncIterator[list[float]]:
+    """Meanwhile somebody asks each of *urls* for /version, from a process of its own.
+
+    When it is over the list has, for each, the milliseconds within which 99 of 100 answers came.
+    Any answer but 200 raises ValueError then."""
+    tails: list[float] = []
+    pipe = asyncio.subprocess.PIPE
+    async with AsyncExitStack() as stack:
+        children = []
+        for url in urls:
+            child = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "tests.version_times", url), stdin=pipe, stdout=pipe
+            )
+            stack.callback(_end, child)
+            children.append(child)
+        yield tails
+        for child in children:
+            said, _ = await child.communicate(b"")
+            tails.append(json.loads(said)["p99"])
+
+
+def _end(child: asyncio.subprocess.Process) -> None:
+    if child.returncode is None:
+        child.kill()
 
 
 class Single(asyncio.Protocol):

@@ -113,14 +113,14 @@ class PostgresGround:
         self, settings: Mapping[str, str], program: list[str] = COMMAND
     ) -> AbstractAsyncContextManager[Running]:
         """As `Ground.serving`."""
-        return self._node("data", settings, program)
+        return self.node("data", settings, program)
 
     @asynccontextmanager
     async def several(self, settings: Mapping[str, str]) -> AsyncIterator[list[str]]:
         """As `Ground.several`."""
         async with AsyncExitStack() as stack:
             nodes = [
-                await stack.enter_async_context(self._node(f"node{number}", settings, COMMAND))
+                await stack.enter_async_context(self.node(f"node{number}", settings))
                 for number in range(PROCESSES)
             ]
             yield [node.url for node in nodes]
@@ -132,9 +132,10 @@ class PostgresGround:
             connection.execute("LOCK TABLE pins IN ACCESS EXCLUSIVE MODE")
             yield
 
-    def _node(
-        self, name: str, settings: Mapping[str, str], program: list[str]
+    def node(
+        self, name: str, settings: Mapping[str, str], program: list[str] = COMMAND
     ) -> AbstractAsyncContextManager[Running]:
+        """A service on it with its own files in the folder *name*, as on a machine of its own."""
         chosen = {**OPEN, **NOBODY, **self.settings, **settings}
         return running("serve", self.folder / name, chosen, program)
 

@@ -25,7 +25,7 @@ class Row:
     """One fault. A scene that takes longer than *deadline* seconds has failed.
 
     *name* chooses it on the command line. Where it is *apart* from the ledger one figure stands for
-    both databases. *elsewhere* is the deep test that runs all of it already; "" for none."""
+    both databases."""
 
     name: str
     fault: str
@@ -33,4 +33,3 @@ class Row:
     scene: Scene
     deadline: float
     apart: bool = False
-    elsewhere: str = ""

@@ -32,7 +32,7 @@ ROWS: Final = (
         "cluster wiped, 100,000 pins",
         "all asked for again",
         pinsets.a_wiped_cluster,
-        420,
+        1_500,
     ),
     Row(
         "full-disk",
@@ -71,7 +71,6 @@ ROWS: Final = (
         suites.mutated_answers,
         900,
         apart=True,
-        elsewhere="tests/mutations",
     ),
     Row(
         "dead-upstream",
@@ -122,7 +121,6 @@ ROWS: Final = (
         suites.hostile_upstreams,
         300,
         apart=True,
-        elsewhere="tests/faults/test_hostile.py",
     ),
     Row(
         "ledger-gone",

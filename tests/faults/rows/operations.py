@@ -6,7 +6,7 @@ asks the next machine."""
 import asyncio
 import shutil
 from collections import Counter
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from time import monotonic
 from typing import Final
 
@@ -37,8 +37,18 @@ class _Load:
         self.urls: list[str] = []
         self.answers = Counter[str]()
         self._is_over = False
+        self._clients: list[asyncio.Task[None]] = []
 
-    async def client(self, who: int) -> None:
+    def begin(self) -> None:
+        """Let all of them begin."""
+        self._clients = [asyncio.create_task(self._client(who)) for who in range(_CLIENTS)]
+
+    async def end(self) -> None:
+        """Begin no request any more, and wait for the answers to the last."""
+        self._is_over = True
+        await asyncio.gather(*self._clients)
+
+    async def _client(self, who: int) -> None:
         """One of them, with a new connection for each request, as proxies have for POSTs."""
         connector = aiohttp.TCPConnector(force_close=True)
         async with aiohttp.ClientSession(
@@ -64,20 +74,15 @@ class _Load:
                 return
         self.answers["nobody"] += 1
 
-    def end(self) -> None:
-        """No request is begun any more."""
-        self._is_over = True
-
 
 async def rolling_restart(ground: Ground, size: Size) -> Figure:
     """PostgreSQL: three nodes, each stopped and started. SQLite: one service on a listener that its
     manager holds, three times."""
     load = _Load()
-    tasks: list[asyncio.Task[None]] = []
     if isinstance(ground, PostgresGround):
-        drains = await _nodes(ground, load, tasks, _BETWEEN[size])
+        drains = await _nodes(ground, load, _BETWEEN[size])
     else:
-        drains = await _one(ground, load, tasks, _BETWEEN[size])
+        drains = await _one(ground, load, _BETWEEN[size])
     failed = load.answers.total() - load.answers["200"]
     kept = len(ground.rows.pins())
     told = f" ({dict(load.answers)})" if failed else ""
@@ -87,55 +92,45 @@ async def rolling_restart(ground: Ground, size: Size) -> Figure:
     )
 
 
-async def _nodes(
-    ground: PostgresGround, load: _Load, tasks: list[asyncio.Task[None]], between: float
-) -> list[float]:
+async def _nodes(ground: PostgresGround, load: _Load, between: float) -> list[float]:
     drains = []
-    chosen = {**OPEN, **NOBODY, **ground.settings}
-
-    def node(number: int) -> AbstractAsyncContextManager[Running]:
-        return running("serve", ground.folder / f"node{number}", chosen)
-
     stacks = [AsyncExitStack() for _ in range(_NODES)]
     try:
         nodes: list[Running] = [
-            await stack.enter_async_context(node(number)) for number, stack in enumerate(stacks)
+            await stack.enter_async_context(ground.node(f"node{number}", {}))
+            for number, stack in enumerate(stacks)
         ]
         load.urls = [one.url for one in nodes]
-        tasks += [asyncio.create_task(load.client(who)) for who in range(_CLIENTS)]
+        load.begin()
         for number in range(_NODES):
             await asyncio.sleep(between)
             begun = monotonic()
             assert await nodes[number].stop(60) == 0
             drains.append(monotonic() - begun)
             await stacks[number].aclose()
-            again = await stacks[number].enter_async_context(node(number))
+            again = await stacks[number].enter_async_context(ground.node(f"node{number}", {}))
             load.urls[number] = again.url
         await asyncio.sleep(between)
-        load.end()
-        await asyncio.gather(*tasks)
+        await load.end()
     finally:
         for stack in stacks:
             await stack.aclose()
     return drains
 
 
-async def _one(
-    ground: Ground, load: _Load, tasks: list[asyncio.Task[None]], between: float
-) -> list[float]:
+async def _one(ground: Ground, load: _Load, between: float) -> list[float]:
     drains = []
     with listener() as held:
         chosen = {**OPEN, **NOBODY, **ground.settings, **handed(held)}
         load.urls = [f"http://127.0.0.1:{held.getsockname()[1]}"]
-        tasks += [asyncio.create_task(load.client(who)) for who in range(_CLIENTS)]
+        load.begin()
         for left in reversed(range(_NODES + 1)):
             async with running(
                 "serve", ground.folder / "data", chosen, PROGRAM, handed=descriptors(held)
             ) as service:
                 await asyncio.sleep(between)
                 if not left:
-                    load.end()
-                    await asyncio.gather(*tasks)
+                    await load.end()
                 begun = monotonic()
                 assert await service.stop(60) == 0
                 drains.append(monotonic() - begun)

@@ -57,7 +57,7 @@ async def a_wiped_cluster(ground: Ground, size: Size) -> Figure:
         (peer,) = mini.peers
         async with ground.serving(settings):
             begun = monotonic()
-            await until(lambda: len(peer.state) >= number, seconds=1_200)
+            await until(lambda: len(peer.state) >= number, seconds=1_400)
             seconds = monotonic() - begun
         again = len(set(peer.state) & set(wanted))
     return Figure(f"{again:,} of {number:,} asked for again, in {seconds:.0f} s", again == number)
