@@ -21,7 +21,7 @@ from content_gateway.errors import (
 )
 from content_gateway.http import problems
 from content_gateway.http.asgi_extensions import ANSWER, CONNECTION, SENT_BODY
-from content_gateway.http.auth import CREDENTIAL_SOURCES, KeyVerifier
+from content_gateway.http.auth import CREDENTIAL_SOURCES, KEY_IN_PATH, KeyVerifier
 from content_gateway.http.bodies import SECONDS, Receive
 from content_gateway.http.cors import Cors
 from content_gateway.http.header_block import block_of, fields_of
@@ -290,7 +290,7 @@ def _unlike(operations: list[Operation], handlers: Handlers) -> list[str]:
         handler = handlers.get(operation.id)
         scheme = operation.scheme
         if (handler and operation.scope != handler.scope) or (
-            scheme and scheme not in CREDENTIAL_SOURCES
+            scheme and scheme not in CREDENTIAL_SOURCES and scheme != KEY_IN_PATH
         ):
             unlike.add(operation.id)
     return sorted(unlike)

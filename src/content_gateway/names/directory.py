@@ -57,7 +57,14 @@ from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import IpfsPath
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
-from content_gateway.model.records import IpfsContent, IpnsContent, Records, Resolution, Resolved
+from content_gateway.model.records import (
+    FreshRecords,
+    IpfsContent,
+    IpnsContent,
+    Records,
+    Resolution,
+    Resolved,
+)
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.cache import Cache, CachedName, Question
 from content_gateway.names.lookups import Lookups
@@ -201,6 +208,36 @@ class Directory:
         stale = self._cache.staleness(entry, even_fresh=force_refresh and entry.stored_at < begun)
         self.answers["miss" if is_miss else "fresh" if stale is None else "stale"] += 1
         return resolution if stale is None else resolution.but_stale(stale)
+
+    async def records(self, name: DomainName, *, requestor: str = "") -> FreshRecords:
+        """As `resolve`, and for how long that is known; absence is a value here.
+
+        IPNS content is not followed. Raises Blocked, UpstreamError, Overloaded, TooManyAtOnce."""
+        self._denylist.check_name(name)
+        try:
+            local = self._find_locally(name, ETHEREUM)
+        except NameNotFound:
+            return FreshRecords(None, None)
+        if local is not None:
+            found = FreshRecords(local, None)
+        else:
+            begun = self._clock()
+            entry = await self._entry(name, (name.text, ETHEREUM), False, requestor)
+            found = FreshRecords(entry.records, self._cache.fresh_for(entry))
+            known = "absent" if found.records is None else "fresh" if found.fresh_for else "stale"
+            self.answers["miss" if entry.stored_at >= begun else known] += 1
+        if found.records is not None and isinstance(found.records.content, IpnsContent):
+            await self._ipns.known(found.records.content.name)  # it raises Blocked
+        elif found.records is not None:
+            self._resolution(found.records)
+        return found
+
+    def lists(self, name: DomainName) -> bool:
+        """Whether a local zone has the last word on *name*."""
+        try:
+            return self._find_locally(name, ETHEREUM) is not None
+        except NameNotFound:
+            return True
 
     async def known(self, name: DomainName) -> tuple[Resolved, IpfsPath | None]:
         """What *name* was last known to point at, however old, and what IPNS content resolves to.

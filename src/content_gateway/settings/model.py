@@ -20,6 +20,7 @@ from content_gateway.settings.groups import (
     CorsSettings,
     DatabaseSettings,
     DenylistSettings,
+    DohSettings,
     EmbeddedSettings,
     EnsSettings,
     Group,
@@ -59,6 +60,7 @@ class Settings(Group):
     basenames: BasenamesSettings = BasenamesSettings()
     unstoppable: UnstoppableSettings = UnstoppableSettings()
     ipns: IpnsSettings = IpnsSettings()
+    doh: DohSettings = DohSettings()
     denylist: DenylistSettings = DenylistSettings()
     pins: PinSettings = PinSettings()
     ipfs_cluster: ClusterSettings = ClusterSettings()

@@ -41,6 +41,7 @@ from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.resync import Resync
 from content_gateway.settings.model import PACKAGED_SPEC, Settings
 from content_gateway.telemetry.numbers import Outcomes
+from content_gateway.wiring.dns import dns_handlers
 from content_gateway.wiring.ledgers import Activity, Health, Ledger, Resyncs, Work, ledger_of
 from content_gateway.wiring.limits import (
     allowances,
@@ -157,6 +158,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             **InformationHandlers(contract).by_id,
             **PageHandlers().by_id,
             **NameHandlers(directory=names.directory, ipns=names.ipns).by_id,
+            **dns_handlers(settings, names.directory, denylist).by_id,
             **KeyHandlers(keys, pins.pinning, limits).by_id,
             **PinHandlers(pins.pinning).by_id,
             **psa.by_id,
