@@ -26,10 +26,14 @@ class Authority:
             .sign(self._key, hashes.SHA256())
         )
 
+    @property
+    def pem(self) -> str:
+        """Its certificate."""
+        return self._certificate.public_bytes(serialization.Encoding.PEM).decode()
+
     def client(self) -> ssl.SSLContext:
         """What trusts this authority and nobody else."""
-        pem = self._certificate.public_bytes(serialization.Encoding.PEM).decode()
-        return ssl.create_default_context(cadata=pem)
+        return ssl.create_default_context(cadata=self.pem)
 
     def server(self, name: str, *, ended: timedelta = -timedelta(days=1)) -> ssl.SSLContext:
         """A server's context with a certificate for *name* that *ended* so long ago."""
