@@ -102,5 +102,5 @@ async def test_kubo_resolves_a_site_in_every_namespace(kubo: Kubo) -> None:
 @pytest.mark.parametrize("name", ["nobody.eth", "wallet.eth", "nobody.demo"])
 async def test_kubo_hears_that_there_is_no_site(kubo: Kubo, name: str) -> None:
     """Of a name that does not exist, or has no content, Kubo says that it has no DNSLink."""
-    with pytest.raises(KuboError, match="DNSLink|not found|could not resolve|no such host"):
+    with pytest.raises(KuboError, match=r"DNSLink|not found|could not resolve|no such host"):
         await kubo.resolve_name(name)

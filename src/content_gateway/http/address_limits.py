@@ -26,6 +26,9 @@ class AddressLimits:
         self._windows: dict[str, SlidingWindow] = {}
         self._older: dict[str, SlidingWindow] = {}
 
+    def __len__(self) -> int:
+        return len(self._windows) + len(self._older)
+
     def take(self, address: str) -> None:
         """Count one request of *address*; HttpRefusal (429) where it is one too many."""
         if not self._limit:
