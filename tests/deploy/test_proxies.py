@@ -134,8 +134,12 @@ async def test_a_key_is_in_no_log(behind: Behind) -> None:
     bearer = {"Authorization": f"Bearer {behind.key}"}
     _, _, other = await behind.ask("GET", "/key", headers=bearer)
 
+    question = "?name=_dnslink.site.demo&type=TXT"
+    _, _, third = await behind.ask("GET", f"/dns-query/{behind.key}{question}")
+
     async def are_logged() -> bool:
-        return {one["x-request-id"], other["x-request-id"]} <= logged_ids(behind.proxy)
+        ids = {answer["x-request-id"] for answer in (one, other, third)}
+        return ids <= logged_ids(behind.proxy)
 
     await eventually(are_logged)
     for log in (behind.proxy.log, *behind.proxy.log.parents[1].glob("*.log")):

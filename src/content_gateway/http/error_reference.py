@@ -86,8 +86,8 @@ ADVICE: Final = {
     "overloaded": f"Too much of this key's work, or of all, is waiting; nothing was done. {_RETRY}",
     "storage-unavailable": (
         "The service cannot read or write its ledger; nothing is promised. With PostgreSQL a pin"
-        " may have been made or removed all the same, where the connection broke at that moment: its"
-        f" status tells, and asking again does no harm. {_RETRY}"
+        " may have been made or removed all the same, where the connection broke at that moment:"
+        f" its status tells, and asking again does no harm. {_RETRY}"
     ),
     "contract-broken": "Tell the operator; everything else is answered.",
     "internal-error": (
