@@ -1,9 +1,10 @@
-"""An Api that is called without a server, for tests on a virtual clock."""
+"""An Api that is called without a server: on a virtual clock, or more often than sockets allow."""
 
 from typing import Any
 
 from content_gateway.http.asgi import Api
-from content_gateway.http.asgi_extensions import CONNECTION
+from content_gateway.http.asgi_extensions import CONNECTION, SENT_BODY
+from tests.contract import Answer
 
 
 async def status_of(api: Api, path: str, *, key: str | None, address: str = "192.0.2.1") -> int:
@@ -29,3 +30,33 @@ async def status_of(api: Api, path: str, *, key: str | None, address: str = "192
 
     await api(scope, receive, send)
     return status
+
+
+async def post_directly(api: Api, path: str, body: bytes, media_type: str) -> Answer:
+    """The answer to a POST of *body* with the key `me`."""
+    status, headers, parts = 0, dict[str, str](), list[bytes]()
+    scope: dict[str, Any] = {
+        "type": "http",
+        "http_version": "1.1",
+        "state": {CONNECTION: None},
+        "method": "POST",
+        "path": path,
+        "query_string": b"",
+        "headers": [(b"x-api-key", b"me"), (b"content-type", media_type.encode())],
+        "client": ("192.0.2.1", 1),
+        "extensions": {SENT_BODY: {"length": len(body)}} if body else {},
+    }
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        nonlocal status
+        status = message.get("status", status)
+        headers.update(
+            (name.decode(), value.decode()) for name, value in message.get("headers", ())
+        )
+        parts.append(message.get("body", b""))
+
+    await api(scope, receive, send)
+    return Answer(status, headers, b"".join(parts))

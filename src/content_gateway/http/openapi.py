@@ -171,8 +171,8 @@ def _operation(method: str, path: str, operation: dict[str, Any], default: Any) 
     keyed, scope, scheme = operation.get("security", default) or [], None, None
     schemes = [one for one in keyed if one]  # {} is for no key
     if operation.get("x-key-in-path"):
-        schemes = [{KEY_IN_PATH: []}]  # no security scheme of OpenAPI can say so
-    if schemes:
+        keyed = schemes = [{KEY_IN_PATH: []}]  # no security scheme of OpenAPI can say so
+    if keyed:
         scope = operation.get("x-scope")
         if not scope:
             raise ValueError(f"{method} {path} needs a key but names no x-scope")
