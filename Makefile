@@ -6,8 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PEERS_DIR ?= $(HOME)/.cache/content-gateway/peers
 export PEERS_DIR
-# Most tests wait more than they compute: six at a time suit two processors. They begin in the order of
-# their files: by number of tests, the files with few and long ones would come last, and alone.
+# Most tests wait more than they compute: six at a time suit two processors. They begin in the order
+# that tests/conftest.py gives them: by number, the files with few and long ones would come last.
 TESTS_AT_ONCE ?= 6
 AT_ONCE := -n $(TESTS_AT_ONCE) --dist loadfile --no-loadscope-reorder
 # Courses of events for `make simulate`, and how many are simulated at a time.

@@ -12,7 +12,17 @@ from pathlib import Path
 
 import uvloop
 
-from bench import chain, codecs, fairness, overload, pins, postgres, psa, workers
+from bench import (
+    chain,
+    codecs,
+    fairness,
+    overload,
+    pins,
+    postgres,
+    psa,
+    shared_limits,
+    workers,
+)
 from bench.load import requests_per_second
 from bench.retrieval import retrieval
 from bench.servers import Started, bare, service
@@ -30,6 +40,10 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         await warm(Path(folder))
         await by_workers(Path(folder))
+        if find_peer("valkey-server") is None:
+            print("shared limits     not measured: `make peers` has not been run")
+        else:
+            await limited(Path(folder))
         computation()
         await fair(Path(folder))
         await overloaded(Path(folder))
@@ -70,6 +84,15 @@ async def by_workers(folder: Path) -> None:
     found = await workers.two_against_one(folder)
     print(f"two workers       {found.ratio:.2f} times one, by CPU time a request (goal 1.70)")
     print(f"                  {found.two:.0f} us each with their supervisor, {found.one:.0f} us")
+
+
+async def limited(folder: Path) -> None:
+    """Limits that services share through a store."""
+    ratio = await shared_limits.cost(folder / "sharing")
+    print(f"shared limits     {ratio:.2f} of warm resolve without (goal 0.97)")
+    over = sorted(await shared_limits.beyond(folder / "beyond"))
+    median = statistics.median(over)
+    print(f"                  {median:.0f} beyond a limit of 1000, {over[-1]} at worst")
 
 
 async def compare(plain: Started, ours: Started) -> tuple[list[float], list[float]]:

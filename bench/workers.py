@@ -50,7 +50,7 @@ async def two_against_one(folder: Path) -> Measured:
     ):
         with on_one_core(one, two, *two.children()):
             for number in range(ROUNDS + 1):
-                each = await _costs(one), await _costs(two)
+                each = await costs(one), await costs(two)
                 if number:  # the first round warms all of them up
                     rounds.append(each)
     return Measured(
@@ -61,7 +61,7 @@ async def two_against_one(folder: Path) -> Measured:
     )
 
 
-async def _costs(server: Started) -> list[float]:
+async def costs(server: Started) -> list[float]:
     """CPU seconds a request, of each process of the service."""
     with _cpu_of([server, *server.children()]) as seconds:
         rate = await requests_per_second(server.port, PATH, CONNECTIONS, SECONDS)

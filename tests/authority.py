@@ -26,14 +26,16 @@ class Authority:
             .sign(self._key, hashes.SHA256())
         )
 
-    @property
-    def pem(self) -> str:
-        """Its certificate."""
-        return self._certificate.public_bytes(serialization.Encoding.PEM).decode()
+    def file(self) -> Path:
+        """A file with its certificate, for whoever is to trust it."""
+        file = self._directory / "authority.pem"
+        file.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
+        return file
 
     def client(self) -> ssl.SSLContext:
         """What trusts this authority and nobody else."""
-        return ssl.create_default_context(cadata=self.pem)
+        pem = self._certificate.public_bytes(serialization.Encoding.PEM).decode()
+        return ssl.create_default_context(cadata=pem)
 
     def server(self, name: str, *, ended: timedelta = -timedelta(days=1)) -> ssl.SSLContext:
         """A server's context with a certificate for *name* that *ended* so long ago."""

@@ -3,10 +3,12 @@
 An audit hook of the interpreter watches this process's sockets; a test that tries to reach
 anything else fails where it does so. Child processes get settings without public addresses."""
 
+import gc
 import signal
 import sys
 from collections.abc import AsyncIterator
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,8 @@ from tests.fakes.ethereum import Ethereum, running_ethereum
 from tests.fakes.origin import Origin, running_origin
 
 _NAMES_OF_HERE = {"localhost", "127.0.0.1", "::1", "", None}
+# Folders of long files: what begins last would run alone.
+_LONG = {"machines", "real", "deploy", "faults"}
 
 
 def _only_loopback(event: str, arguments: tuple[Any, ...]) -> None:
@@ -45,6 +49,19 @@ sys.addaudithook(_only_loopback)
 # A shell's background jobs ignore Ctrl+C, and so would all that they start: here it must work.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first, the others in their order."""
+    here = Path(__file__).parent
+    items.sort(key=lambda item: item.path.relative_to(here).parts[0] not in _LONG)
+
+
+def pytest_collection_finish() -> None:
+    """The tests themselves stay to the end: a garbage collection need not visit them each time (a
+    seventh of the processor time)."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

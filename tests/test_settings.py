@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -216,3 +217,74 @@ def test_a_shared_ledger_has_no_embedded_store() -> None:
     """Its blocks would be on one machine."""
     with pytest.raises(WrongSettings, match="ipfs-cluster"):
         load(environ={}, command_line={"database.url": "postgresql://db/gw"})
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "redis://db.example",
+        "redis://:hush@db.example:6380/15",
+        "redis://gateway:hush%2Fhush%40x@[::1]:6379/",
+        "rediss://db.example?ssl_ca_certs=/etc/ca.pem",
+        "valkey://db.example/0",
+        "valkeys://gateway:hush@db.example:6380/1?ssl_ca_certs=/etc/ca.pem",
+        "unix:///run/valkey/socket",
+        "unix://gateway:hush@/run/valkey/socket?db=3",
+    ],
+)
+def test_forms_of_a_store_of_limits_are_taken(url: str) -> None:
+    """And never shown with what could be a secret."""
+    loaded = load(environ={}, command_line={"limits.url": url})
+    assert loaded.settings.limits.url == url
+    assert "hush" not in str(list(loaded.shown()))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "db.example:6379",
+        "http://db.example",
+        "redis:",
+        "redis://",
+        "redis://:hush@/1",
+        "redis:///run/hush",
+        "redis://db.example:0",
+        "redis://db.example:65536",
+        "redis://db.example:hush",
+        "redis://gateway:hush/hush@db.example",  # its slash is no %2F
+        "redis://gateway:1/hush@db.example",
+        "redis://gateway:hush#hush@db.example",
+        "redis://gateway:hush?hush@db.example",
+        "redis://db.example/hush",
+        "redis://db.example/-1",
+        "redis://db.example/10000",
+        "redis://db.example/1/2",
+        "redis://db.example/1#hush",
+        "redis://db.example?db=1",
+        "redis://db.example?ssl_ca_certs=/etc/ca.pem",  # without TLS it would mean nothing
+        "rediss://db.example?ssl_cert_reqs=none",
+        "rediss://db.example?hush=hush",
+        "redis://[::1",
+        "unix://",
+        "unix:///",
+        "unix://run/hush",
+        "unix:///run/socket?db=hush",
+        "unix:///run/socket?db=",
+        "unix:///run/socket?ssl_ca_certs=/etc/ca.pem",
+    ],
+)
+def test_other_forms_of_a_store_are_refused(url: str) -> None:
+    """With the forms that there are, and nothing of what was given."""
+    with pytest.raises(WrongSettings) as refused:
+        load(environ={}, command_line={"limits.url": url})
+    assert "limits.url" in refused.value.detail
+    assert re.search(r"redis://HOST|ssl_ca_certs=FILE", refused.value.detail)
+    assert "hush" not in refused.value.detail
+
+
+@pytest.mark.parametrize("prefix", ["", "a b", "{a}", "a:b", "\u00e9", "a\n", "a" * 65])
+def test_a_prefix_is_plain(prefix: str) -> None:
+    """Its braces and colons are ours."""
+    with pytest.raises(WrongSettings, match=r"limits\.prefix"):
+        load(environ={}, command_line={"limits.prefix": prefix})

@@ -9,13 +9,15 @@ from tests.cli.command import run
 from tests.process import running
 
 
-async def test_without_a_key_it_is_told_how_to_issue_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_without_a_key_it_is_told_how_to_issue_one(tmp_path: Path, workers: str) -> None:
     """Before it listens; with one nothing is said."""
-    async with running("serve", tmp_path / "data") as serve:
+    several = {"CONTENT_GATEWAY_WORKERS": workers}
+    async with running("serve", tmp_path / "data", several) as serve:
         assert "content-gateway keys create --name NAME" in serve.said
     created = run(tmp_path / "data", "keys", "create", "--name", "team", "--scope", "pin")
     assert created.returncode == 0, created.stderr
-    async with running("serve", tmp_path / "data") as serve:
+    async with running("serve", tmp_path / "data", several) as serve:
         assert "keys create" not in serve.said
 
 

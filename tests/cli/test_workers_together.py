@@ -13,7 +13,7 @@ import aiohttp
 from tests.cli.command import run
 from tests.http.load import load_on
 from tests.waiting import eventually, until
-from tests.workers import Workers, with_workers
+from tests.workers import Clients, Workers, with_workers
 
 CLIENTS: Final = 16
 
@@ -27,21 +27,18 @@ async def ask(session: aiohttp.ClientSession, workers: Workers, path: str, key: 
 
 
 async def test_a_limit_is_one_limit(tmp_path: Path) -> None:
-    """A thousand are asked for three times, by many connections at once: none less is let in, and
-    hardly more; and a reload does not begin to count anew."""
+    """Workers hear what others let in, and each lets in at most what it knows to be left; and a
+    reload does not begin to count anew."""
     settings = {
         "CONTENT_GATEWAY_KEYS__MODE": "open",
-        "CONTENT_GATEWAY_LIMITS__REQUESTS_PER_DAY": "1000",
+        "CONTENT_GATEWAY_LIMITS__REQUESTS_PER_DAY": "1600",
     }
     async with with_workers(tmp_path / "data", settings=settings) as workers:
         async with aiohttp.ClientSession() as session:
-
-            async def client() -> int:
-                found = [await ask(session, workers, "/key", "me") for _ in range(3_000 // CLIENTS)]
-                return found.count(200)
-
-            let_in = sum(await asyncio.gather(*(client() for _ in range(CLIENTS))))
-        assert 1_000 <= let_in <= 1_100
+            clients = Clients(workers, session)
+            assert await clients.let_in(800) == 800
+            left = await clients.all_know(800)
+            assert await clients.let_in(1_600) in range(left, 2 * left + 1)
         before = workers.pids
         workers.service.child.send_signal(signal.SIGHUP)
         await workers.logged("the workers were replaced")

@@ -10,6 +10,8 @@ METRICS: Final = frozenset(
         "build_info",
         "workers",
         "workers_replaced_total",
+        "limits_store_up",
+        "limits_store_rounds_total",
         "ready",
         "http_requests_total",
         "http_request_duration_seconds",

@@ -78,11 +78,11 @@ async def test_a_new_process_begins_with_what_the_others_have_counted() -> None:
     one, fresh = Process(), Process()
     team = requestor(per_minute=10, per_day=100)
     assert all(one.let_in(team) for _ in range(8))
-    fresh.counts.begin_with(one.counts.counts())
+    fresh.counts.hear_late(one.counts.counts())
     assert [fresh.let_in(team) for _ in range(3)] == [True, True, False]
     raised = requestor(per_minute=20, per_day=100)
     other = Process()
-    other.counts.begin_with(one.counts.counts())
+    other.counts.hear_late(one.counts.counts())
     assert sum(other.let_in(raised) for _ in range(20)) == 12
 
 

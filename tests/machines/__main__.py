@@ -1,5 +1,6 @@
-"""`python -m tests.machines --minutes 20`: three gateways, PostgreSQL with a standby, three cluster
-peers with three Kubos, under load and faults; a table of figures, and 1 if anything is wrong."""
+"""`python -m tests.machines --minutes 20`: three gateways, PostgreSQL with a standby, Valkey, three
+cluster peers with three Kubos, under load and faults; a table of figures, and 1 if anything is
+wrong."""
 
 import argparse
 import asyncio
@@ -39,7 +40,8 @@ async def _run(folder: Path, asked: argparse.Namespace) -> Verdict:
     def note(what: str) -> None:
         print(f"{time.monotonic() - begun:8.1f} s  {what}", flush=True)
 
-    async with running_bed(folder, running_pair(version=asked.postgres), real_cluster) as bed:
+    pair = running_pair(version=asked.postgres)
+    async with running_bed(folder, pair, real_cluster, shares_limits=True) as bed:
         note("all run")
         return await run(
             bed, seconds=60 * asked.minutes, seed=asked.seed, clients=asked.clients, note=note

@@ -1,7 +1,7 @@
-"""The machines of a run, up between entrance and exit: gateways, a pair of PostgreSQLs, a cluster.
+"""The machines of a run, up between entrance and exit: gateways, a pair of PostgreSQLs, a cluster,
+and a Valkey where limits are shared.
 
-Put together here and nowhere else: who talks to whom, over which link. What a gateway shares
-beyond the ledger (`limits.url`, a Valkey) would be started here, and named in `settings`."""
+Put together here and nowhere else: who talks to whom, over which link."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -15,6 +15,7 @@ from tests.machines.gateways import Gateway
 from tests.machines.name_service import CountingEthereum
 from tests.machines.pair import Pair
 from tests.postgres.toxic import linked
+from tests.world.stores import Store, running_store
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Bed:
     gateways: list[Gateway]
     backend: Backend
     ethereum: CountingEthereum
+    store: Store | None
 
     async def start(self, gateway: Gateway) -> None:
         """Start a gateway, again."""
@@ -38,13 +40,18 @@ async def running_bed(
     cluster: Callable[[Path], AbstractAsyncContextManager[Backend]],
     *,
     gateways: int = 3,
+    shares_limits: bool = False,
 ) -> AsyncIterator[Bed]:
     """So many gateways before that *pair* and *cluster*, with logs and data in *folder*."""
     async with AsyncExitStack() as stack:
         databases = await stack.enter_async_context(pair)
         backend = await stack.enter_async_context(cluster(folder))
         ethereum = await stack.enter_async_context(running(CountingEthereum()))
-        settings = dict(backend.settings)
+        settings, store = dict(backend.settings), None
+        if shares_limits:
+            store = await stack.enter_async_context(running_store("valkey", folder / "valkey"))
+            # More than is asked for: each process counts, tells and hears, and refuses nobody.
+            settings |= {"LIMITS__URL": store.url, "LIMITS__REQUESTS_PER_MINUTE": "1000000"}
         started = []
         for number in range(gateways):
             links = [
@@ -54,6 +61,6 @@ async def running_bed(
             gateway = Gateway(number, folder, links, settings)
             started.append(gateway)
             stack.push_async_callback(gateway.kill9)
-        bed = Bed(databases, started, backend, ethereum)
+        bed = Bed(databases, started, backend, ethereum, store)
         await asyncio.gather(*(bed.start(gateway) for gateway in started))
         yield bed

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
+from content_gateway.codecs.timestamps import rfc3339
 from tests.machines.requests import Reply, ask
 
 _OFTEN = 15  # of so many requests of its kind one is answered with a lie
@@ -91,7 +92,7 @@ class Keeps(Liar):
 
 
 def _added() -> Reply:
-    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    now = rfc3339(datetime.now(UTC))
     return Reply(200, {"message": "Pin added", "result": {"timestamp": now}})
 
 

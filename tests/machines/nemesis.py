@@ -12,6 +12,7 @@ from typing import Final
 from tests.machines.backends import PEERS, Backend
 from tests.machines.gateways import Gateway
 from tests.machines.pair import Pair
+from tests.world.stores import Store
 
 Fault = Callable[[], Awaitable[None]]
 ALONE: Final = ("PostgreSQL restarted", "PostgreSQL crashed", "PostgreSQL killed")
@@ -27,6 +28,7 @@ class Nemesis:
         gateways: Sequence[Gateway],
         backend: Backend,
         start: Callable[[Gateway], Awaitable[None]],
+        store: Store | None,
         *,
         seed: int,
         note: Callable[[str], None] = lambda _: None,
@@ -36,6 +38,7 @@ class Nemesis:
         self._gateways = gateways
         self._backend = backend
         self._start = start
+        self._store = store
         self._chance = random.Random(f"{seed}/nemesis")
         self._note = note
         self._is_over = asyncio.Event()
@@ -55,6 +58,9 @@ class Nemesis:
             "a cluster peer stood still": self._pause_peer,
             "a cluster peer was killed": self._kill_peer,
         }
+        if store is not None:
+            self.known["Valkey stood still"] = self._pause_store
+            self.known["Valkey was killed"] = self._kill_store
 
     def stop(self) -> None:
         """Begin no more; what is broken is mended."""
@@ -190,3 +196,18 @@ class Nemesis:
         await self._backend.kill9(peer)
         await asyncio.sleep(self._while(0.5, 3))
         await self._backend.start(peer)
+
+    async def _pause_store(self) -> None:
+        assert self._store is not None
+        self._store.hang()
+        await asyncio.sleep(self._while(0.5, 6))
+        self._store.go_on()
+
+    async def _kill_store(self) -> None:
+        """At times it has forgotten everything when it is back."""
+        assert self._store is not None
+        await self._store.kill()
+        if self._chance.random() < 0.5:
+            self._store.forget()
+        await asyncio.sleep(self._while(0.5, 3))
+        await self._store.start()

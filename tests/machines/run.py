@@ -24,7 +24,9 @@ async def run(
     """The verdict on *seconds* of load and *faults* (all, where None), drawn from *seed*."""
     history = History()
     asking = Clients(history, bed.gateways, bed.backend, seed=seed, number=clients)
-    nemesis = Nemesis(bed.pair, bed.gateways, bed.backend, bed.start, seed=seed, note=note)
+    nemesis = Nemesis(
+        bed.pair, bed.gateways, bed.backend, bed.start, bed.store, seed=seed, note=note
+    )
     async with asyncio.TaskGroup() as group:
         group.create_task(asking.run())
         breaking = group.create_task(nemesis.run(list(faults or nemesis.known), rest))

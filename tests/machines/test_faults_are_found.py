@@ -17,8 +17,8 @@ from tests.machines.pair import running_pair
 from tests.machines.verdict import is_lost, judge
 from tests.waiting import until
 
-pytestmark = pytest.mark.timeout(300)
-_LIES = 12
+pytestmark = [pytest.mark.timeout(300), pytest.mark.deep]
+_LIES = 40  # one is found only where nothing that overlaps it explains it
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ async def test_a_gateway_that_lies_is_found_out(bed: Bed) -> None:
                 first=1000 * number,
             )
             running = asyncio.create_task(clients.run())
-            enough = lambda: liar.told >= _LIES or clients.outcomes.total() > 1_500  # noqa: B023, E731
+            enough = lambda: liar.told >= _LIES or clients.outcomes.total() > 6_000  # noqa: B023, E731
             await until(enough, seconds=120)
             clients.stop()
             await running
@@ -59,7 +59,6 @@ async def test_a_gateway_that_lies_is_found_out(bed: Bed) -> None:
             assert (liar.told > 0) is (lie is not Liar), lie
 
 
-@pytest.mark.deep
 async def test_a_failover_to_an_asynchronous_standby_is_found_out(tmp_path: Path) -> None:
     """It lacks what was acknowledged while replication hung: those pins are lost, and the verdict
     says so."""

@@ -12,12 +12,15 @@ from tests.machines.pair import running_pair
 from tests.machines.run import run
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(300)
 async def test_gateways_and_their_database_may_fail(tmp_path: Path) -> None:
     """Some seconds of load while gateways are killed and PostgreSQL is restarted: nothing that was
     acknowledged is lost or doubled, and what clients were told can have been so."""
     pair = running_pair(has_standby=False)
-    async with running_bed(tmp_path, pair, miniature_cluster, gateways=2) as bed:
+    async with running_bed(
+        tmp_path, pair, miniature_cluster, gateways=2, shares_limits=False
+    ) as bed:
         verdict = await run(bed, seconds=10, seed=SEED, faults=ALONE, rest=1.0, clients=8)
     assert verdict.problems == [], str(verdict)
     assert verdict.faults["a gateway was killed"] >= 1, str(verdict)
@@ -29,7 +32,7 @@ async def test_gateways_and_their_database_may_fail(tmp_path: Path) -> None:
 async def test_everything_may_fail(tmp_path: Path) -> None:
     """Three gateways, PostgreSQL with a standby, a real cluster, every fault: the same. For longer
     it is `make machines`."""
-    async with running_bed(tmp_path, running_pair(), real_cluster) as bed:
+    async with running_bed(tmp_path, running_pair(), real_cluster, shares_limits=True) as bed:
         verdict = await run(bed, seconds=75, seed=SEED, rest=1.5)
     assert verdict.problems == [], str(verdict)
     assert verdict.faults.total() >= 10, str(verdict)

@@ -42,9 +42,9 @@ class Verdict:
 
     def __str__(self) -> str:
         lines = [
-            f"{what:>10} {came:<34} {n:>8,}" for (what, came), n in sorted(self.outcomes.items())
+            f"{what:>10} {came:<56} {n:>8,}" for (what, came), n in sorted(self.outcomes.items())
         ]
-        lines += [f"{'fault':>10} {name:<34} {n:>8,}" for name, n in sorted(self.faults.items())]
+        lines += [f"{'fault':>10} {name:<56} {n:>8,}" for name, n in sorted(self.faults.items())]
         figures = {
             "operations": sum(self.outcomes.values()),
             "pins with a history": self.pins,
@@ -60,7 +60,7 @@ class Verdict:
             "look-ups": self.lookups,
             "most look-ups of a name per process": self.most_lookups,
         }
-        lines += [f"{'':>10} {name:<34} {n:>8,}" for name, n in figures.items()]
+        lines += [f"{'':>10} {name:<56} {n:>8,}" for name, n in figures.items()]
         lines += [f"PROBLEM: {problem}" for problem in self.problems]
         return "\n".join([*lines, f"seed {self.seed}: {'FAILED' if self.problems else 'passed'}"])
 

@@ -180,7 +180,12 @@ async def test_contents_that_hang_do_not_stop_the_others(
 ) -> None:
     """Many contents that never come leave workers for those that were not tried yet."""
     timeouts = ReconcilePolicy(
-        workers=4, idle=0.02, first_attempt_timeout=0.05, first_backoff=0.01, longest_backoff=0.02
+        # A busy machine pins what it can have within the first.
+        workers=4,
+        idle=0.02,
+        first_attempt_timeout=0.4,
+        first_backoff=0.01,
+        longest_backoff=0.02,
     )
     backend.hanging = {cid(number) for number in range(40)}
     async with Pins(database, backend, timeouts) as pins:

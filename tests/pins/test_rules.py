@@ -122,6 +122,21 @@ def test_a_request_is_sent_where_it_is_surely_needed(
     assert action.again_in is None or action.again_in > 0
 
 
+@pytest.mark.parametrize(("attempts", "is_believed"), [(0, False), (1, True)])
+def test_presence_counts_once_a_pin_was_accepted(
+    rules: DecisionRules, attempts: int, *, is_believed: bool
+) -> None:
+    """A request that was recorded may never have been sent, and before it there may have been an
+    unpin that is not committed yet."""
+    recorded = item(last_request=LastRequest.PIN, requested_at=JUST, attempts=attempts)
+    action = rules.decide(recorded, BackendStatus(TrackerStatus.PINNED), NOW)
+    if is_believed:
+        assert isinstance(action, Outcome)
+        assert action.event is Event.SEEN_PINNED
+    else:
+        assert action is Action.PIN
+
+
 SENT_BEFORE = {"last_request": LastRequest.PIN, "requested_at": NOW - AGE - 7}
 OLD_WORDS = [
     # what is due: how old a word about it may be
@@ -150,7 +165,7 @@ def test_an_old_word_counts_where_it_is_from_after_the_last_request(
 @pytest.mark.parametrize(
     ("facts", "again_in"),
     [
-        ({"last_request": LastRequest.PIN, "requested_at": NOW - 20}, AGE - 20),
+        ({"last_request": LastRequest.PIN, "requested_at": NOW - 20, "attempts": 1}, AGE - 20),
         ({"last_request": LastRequest.PIN, "requested_at": LONG_AGO}, None),
         ({}, None),  # where nothing was ever sent, nothing can be lost with a batch
     ],

@@ -64,10 +64,9 @@ async def kubo(tmp_path: Path, anvil: Anvil, ens: EnsWorld) -> AsyncIterator[Kub
     await ens.name("site.base.eth", address=OWNER, contenthash=CONTENTHASH)
     unstoppable = await UnstoppableWorld.deploy(anvil)
     await unstoppable.name("brad.crypto", owner=OWNER, records={"dweb.ipfs.hash": CID})
-    zone, pem = tmp_path / "zone.toml", tmp_path / "authority.pem"
+    zone = tmp_path / "zone.toml"
     zone.write_text(ZONE)
     authority = Authority(tmp_path)
-    pem.write_text(authority.pem)
     async with AsyncExitStack() as stack:
         service = await stack.enter_async_context(
             running_service(
@@ -84,7 +83,7 @@ async def kubo(tmp_path: Path, anvil: Anvil, ens: EnsWorld) -> AsyncIterator[Kub
             behind_tls(service.url, authority.server("127.0.0.1"))
         )
         resolvers = dict.fromkeys(ENDINGS, f"{url}/dns-query/a-key")
-        kubo = Kubo(tmp_path / "kubo", resolvers=resolvers, authority=pem)
+        kubo = Kubo(tmp_path / "kubo", resolvers=resolvers, authority=authority.file())
         await kubo.create()
         await kubo.start()
         stack.push_async_callback(kubo.stop)

@@ -136,11 +136,10 @@ MUTANTS: Final = (
         "an unpin is taken for done five seconds early",
         "present after an unpin does not prove a pin until the batch age is over",
         "rules.py",
-        "        if item.last_request is LastRequest.UNPIN and uncertain_for > 0:\n"
-        "            # The status may still show",
-        "        if item.last_request is LastRequest.UNPIN and uncertain_for > 5:\n"
-        "            # The status may still show",
-        first=1_090,
+        "        uncertain_for = self._batch_age - age if item.last_request is not None else 0.0\n",
+        "        uncertain_for = self._batch_age - age if item.last_request is not None else 0.0\n"
+        "        if item.last_request is LastRequest.UNPIN:\n"
+        "            uncertain_for -= 5\n",
     ),
     Mutant(
         "a content is forgotten while its unpin may still be lost",

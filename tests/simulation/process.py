@@ -107,9 +107,13 @@ class Process:
         self._world.loop.keep_tasks()
         self._world.loop.call_soon(self._bury, context=outside())
 
-    def _bury(self) -> None:
+    def close_files(self) -> None:
+        """What the kernel does once it has ended."""
         if self._database is not None:
             self._database.cut()
+
+    def _bury(self) -> None:
+        self.close_files()
         if not self.gone.done():
             self.gone.set_result(None)
 

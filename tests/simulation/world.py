@@ -238,6 +238,8 @@ def simulate(seed: int, template: Path, *, is_told: bool = False) -> Run:
                 world.truths.fail(f"unhandled: {loop.unhandled[0]}")
             wrong, seconds = world.truths.wrong, loop.time()
             loop.close()
+        for process in world.slots.values():
+            process.close_files()
         world.rows.close()
     truths = world.truths
     return Run(

@@ -70,10 +70,14 @@ async def _serve(
     from content_gateway.telemetry import logs
     from content_gateway.wiring.admin import admin_pages, views_of
     from content_gateway.wiring.app import opened
+    from content_gateway.wiring.shared_limits import of_one_process
 
     # First of all: nobody puts another ledger in its place once it is open.
     with logs.unblocked(), lockfile.held(chosen, has_demo=bool(zones)):
-        async with opened(chosen, zones) as gateway:
+        async with (
+            opened(chosen, zones) as gateway,
+            of_one_process(chosen.limits, gateway.limits) as store,
+        ):
             listeners = open_listeners(chosen, os.environ)
             if chosen.keys.mode == "issued" and not await gateway.issued_keys.all():
                 click.echo(_NO_KEY, err=True)
@@ -105,7 +109,7 @@ async def _serve(
                 loop.add_signal_handler(signal.SIGHUP, server.handle_exit, signal.SIGTERM, None)
             collect_seldom()
             async with (
-                views_of(gateway, chosen, server.server_state) as views,
+                views_of(gateway, chosen, server.server_state, store=store) as views,
                 admin.served(admin_pages(views), listeners.admin),
                 manager.watched(),
             ):

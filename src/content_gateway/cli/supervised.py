@@ -8,7 +8,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Final, TypeVar
 
 import click
@@ -22,10 +22,12 @@ from content_gateway.cli.worker_process import Worker
 from content_gateway.errors import WrongSettings
 from content_gateway.settings.model import Settings
 
-# Where the listeners are bound, and which ledger is locked for which backend: done once.
+# Where the listeners are bound, which ledger is locked for which backend, and who shares the
+# limits: done once.
 _FOR_A_RESTART: Final = (
     *("host", "port", "data_dir", "database.url"),
     *("keys.mode", "pins.backend", "admin.host", "admin.port"),
+    *("limits.url", "limits.prefix"),
 )
 
 T = TypeVar("T")
@@ -53,7 +55,11 @@ async def serve(
         listeners = open_listeners(chosen, os.environ)
         service = _Service(chosen, listeners, manager, reread)
         pages = admin_pages(service.views)
-        async with admin.served(pages, listeners.admin), manager.watched():
+        async with (
+            service.limits_are_shared(),
+            admin.served(pages, listeners.admin),
+            manager.watched(),
+        ):
             said = await service.begun()
             if said is None:
                 return
@@ -75,12 +81,18 @@ class _Service:
         reread: Callable[[], Settings],
     ) -> None:
         from content_gateway.wiring.all_workers import AllWorkers
+        from content_gateway.wiring.shared_limits import LimitsOfWorkers
 
         self._manager = manager
         self._reread = reread
         self._hangup, self._stop, self._over = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._limits = limits = LimitsOfWorkers()
         self._supervisor = supervisor = Supervisor(
-            chosen, listeners.service, self._hear, is_inherited=listeners.is_inherited
+            chosen,
+            listeners.service,
+            self._hear,
+            is_inherited=listeners.is_inherited,
+            counts=limits.counts,
         )
         self.views = AllWorkers(
             supervisor.ask,
@@ -88,7 +100,15 @@ class _Service:
             wanted=lambda: supervisor.settings.workers,
             replaced=lambda: supervisor.replaced,
             is_draining=self._stop.is_set,
+            store=limits,
         )
+
+    def limits_are_shared(self) -> AbstractAsyncContextManager[None]:
+        """While entered limits are shared with other machines, if the settings say so.
+
+        Raises WrongSettings."""
+        supervisor = self._supervisor
+        return self._limits.shared(supervisor.settings.limits, supervisor.tell)
 
     async def begun(self) -> list[Any] | None:
         """What the workers say once all of them take requests; None where it was stopped before.
@@ -143,7 +163,9 @@ class _Service:
         log.info("the workers were replaced", workers=fresh.workers, settings=changed)
 
     def _hear(self, worker: Worker, what: str, value: Any) -> None:
-        if what == "last":
+        if what == "taken":
+            self._limits.hear(value)
+        elif what == "last":
             self.views.has_last(worker, value)
         elif what == "ended":
             self.views.has_ended(worker)

@@ -33,8 +33,7 @@ log = structlog.get_logger(__name__)
 
 
 class Supervisor:
-    """The workers behind *listener*; *heard* gets what they say that is not for the others, and
-    that one has "ended".
+    """The workers behind *listener*; *heard* gets what they say, and that one has "ended".
 
     A listener that *is_inherited* stays open in the process that it came from."""
 
@@ -45,12 +44,15 @@ class Supervisor:
         heard: Callable[[Worker, str, Any], None],
         *,
         is_inherited: bool,
+        counts: Callable[[], Any] = lambda: None,
     ) -> None:
+        """*counts* is what keys have used where no worker can say."""
         self.settings = settings
         self.replaced = 0  # workers that ended by themselves
         self._listener = listener
         self._is_inherited = is_inherited
         self._heard = heard
+        self._known_counts = counts
         self._workers: list[Worker] = []  # of the generation that is to serve
         self._fresh: list[Worker] = []  # of the one that is about to
         self._leaving: set[asyncio.Task[None]] = set()
@@ -91,6 +93,11 @@ class Supervisor:
             self._let_go(worker, listener_stays=self._is_inherited)
         while self._leaving:
             await asyncio.wait(self._leaving)
+
+    def tell(self, what: str, value: Any) -> None:
+        """Tell all of them, also those that do not serve yet."""
+        for worker in (*self._workers, *self._fresh):
+            worker.channel.tell(what, value)
 
     def kill(self) -> None:
         """End all of them now."""
@@ -178,12 +185,11 @@ class Supervisor:
                 return await worker.channel.ask("counts", _ASK_SECONDS)
             except ChannelClosed:
                 continue
-        return None
+        return self._known_counts()
 
     def _hear(self, worker: Worker, what: str, value: Any) -> None:
         if what == "taken":  # by keys with limits, which are those of all processes together
             for other in (*self._workers, *self._fresh):
                 if other is not worker:
                     other.channel.tell(what, value)
-        else:
-            self._heard(worker, what, value)
+        self._heard(worker, what, value)

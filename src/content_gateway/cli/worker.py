@@ -20,7 +20,7 @@ from content_gateway.telemetry import logs
 
 if TYPE_CHECKING:
     from content_gateway.http.server import Server
-    from content_gateway.http.shared_counts import SharedCounts, Taken
+    from content_gateway.http.shared_counts import SharedCounts
     from content_gateway.wiring.admin import Views
 
 
@@ -40,7 +40,8 @@ class _Work:
         self._listener_stays = False
         self._server: Server | None = None
         self._counts: SharedCounts | None = None
-        self._early: list[Taken] = []  # what others let through before there were counts
+        # What others let through before there were counts.
+        self._early: list[tuple[str, Any]] = []
         self._views: Views | None = None
 
     async def run(self, ours: socket.socket, listener: socket.socket) -> None:
@@ -80,13 +81,13 @@ class _Work:
             stack.enter_context(lockfile.held(settings, has_demo=False))
             gateway = await stack.enter_async_context(opened(settings))
             self._counts = SharedCounts(gateway.limits, lambda taken: channel.tell("taken", taken))
-            self._counts.begin_with(charge.counts or {})
-            for taken in self._early:
-                self._counts.hear(taken)
+            self._counts.hear_late(charge.counts or {})
+            for what, value in self._early:
+                self._hear(self._counts, what, value)
             gateway.start(resyncs_now=charge.is_first)
             if settings.ens.rpc_urls:
                 gateway.universal_resolver.start()
-            has_keys = settings.keys.mode != "issued" or bool(gateway.issued_keys.all())
+            has_keys = settings.keys.mode != "issued" or bool(await gateway.issued_keys.all())
             server = make_server(
                 gateway.api,
                 connections=ceil(settings.connections / settings.workers),
@@ -112,13 +113,25 @@ class _Work:
             self._charged = value
             self._listener_stays = value.is_inherited
             self._charge.set()
-        elif what == "taken" and self._counts is None:
-            self._early.append(value)
-        elif what == "taken" and self._counts is not None:
-            self._counts.hear(value)
+        elif what in ("taken", "heard", "totals"):
+            if self._counts is None:
+                self._early.append((what, value))
+            else:
+                self._hear(self._counts, what, value)
         elif what == "stop":
             self._listener_stays = value
             self._end()
+
+    @staticmethod
+    def _hear(counts: "SharedCounts", what: str, value: Any) -> None:
+        """Count what another worker has *taken*, or was *heard* of other machines; or have what
+        the *totals* of all have more."""
+        if what == "taken":
+            counts.hear(value)
+        elif what == "heard":
+            counts.hear_late(value)
+        else:
+            counts.raise_to(value)
 
     def _end(self) -> None:
         self._is_over = True

@@ -5,11 +5,16 @@ partly inside counts as a whole. A fixed window would let twice the limit throug
 and a bucket of tokens in its first minute. Knows time and numbers; whom a limit is for is left to
 whoever has one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-_STEPS: Final = 60
-_SIZE: Final = _STEPS + 1  # those that are inside, and the one that is partly
+STEPS: Final = 60
+_SIZE: Final = STEPS + 1  # those that are inside, and the one that is partly
+
+
+def step_at(now: float, seconds: float) -> int:
+    """The step of a window of so many *seconds* in which *now* is."""
+    return int(now / (seconds / STEPS))
 
 
 class SlidingWindow:
@@ -21,7 +26,7 @@ class SlidingWindow:
     def __init__(self, limit: int, seconds: float) -> None:
         self.limit: Final = limit
         self.left = limit
-        self._width = seconds / _STEPS
+        self._width = seconds / STEPS
         self._counts = [0] * _SIZE
         self._now = 0  # the newest step
         self._newest = 0  # how many there are in it, which are not in _counts yet
@@ -54,7 +59,7 @@ class SlidingWindow:
             self._advance(int(now / self._width))
         step = self._now if step is None else min(step, self._now)
         number = min(number, self.left)
-        if number <= 0 or step < self._now - _STEPS:
+        if number <= 0 or step < self._now - STEPS:
             return
         frees = step + _SIZE
         self._frees = frees if self.left == self.limit else min(self._frees, frees)
@@ -64,16 +69,29 @@ class SlidingWindow:
         else:
             self._counts[step % _SIZE] += number
 
+    def raise_to(self, steps: Iterable[tuple[int, int]], now: float) -> None:
+        """Count what *steps* have more than there is, newest first; nothing where they have less.
+
+        For numbers that may have in them what is counted here already, or may lack some of it."""
+        self.add(0, now)
+        inside = sorted(one for one in steps if one[0] > self._now - STEPS)
+        missing = sum(number for _, number in inside) - self.used
+        for step, number in reversed(inside):
+            if missing <= 0:
+                break
+            self.add(min(number, missing), now, step)
+            missing -= number
+
     def resized(self, limit: int) -> "SlidingWindow":
         """Another one with that *limit*, in which as many count."""
-        other = SlidingWindow(limit, self._width * _STEPS)
+        other = SlidingWindow(limit, self._width * STEPS)
         for step, count in self.steps():
             other.add(count, (self._now + 0.5) * self._width, step)
         return other
 
     def steps(self) -> Iterator[tuple[int, int]]:
         """Each step that counts, oldest first, and how many there were in it."""
-        for step in range(self._now - _STEPS, self._now):
+        for step in range(self._now - STEPS, self._now):
             if count := self._counts[step % _SIZE]:
                 yield step, count
         if self._newest:
@@ -86,10 +104,10 @@ class SlidingWindow:
 
     def used_at(self, now: float) -> int:
         """How many there were in the seconds before *now*, at which nothing was taken."""
-        first = int(now / self._width) - _STEPS  # the first step that is inside
+        first = int(now / self._width) - STEPS  # the first step that is inside
         if first > self._now:
             return 0
-        gone = range(max(0, self._now - _STEPS), first)
+        gone = range(max(0, self._now - STEPS), first)
         return self.used - sum(self._counts[step % _SIZE] for step in gone)
 
     def frees_in(self, now: float) -> int:
@@ -102,10 +120,10 @@ class SlidingWindow:
         """Begin *step*, and forget what is no longer inside."""
         self._counts[self._now % _SIZE] = self._newest
         self._newest = 0
-        for old in range(max(self._now + 1, step - _STEPS), step + 1):
+        for old in range(max(self._now + 1, step - STEPS), step + 1):
             self.left += self._counts[old % _SIZE]
             self._counts[old % _SIZE] = 0
         self._now = step
         self._ends = (step + 1) * self._width
-        inside = range(step - _STEPS, step + 1)
+        inside = range(step - STEPS, step + 1)
         self._frees = next((each for each in inside if self._counts[each % _SIZE]), step) + _SIZE

@@ -10,7 +10,7 @@ processes."""
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from content_gateway.concurrency.sliding_window import SlidingWindow
@@ -61,15 +61,29 @@ class SharedCounts:
             if use.windows
         }
 
-    def begin_with(self, counts: Counts) -> None:
-        """Count what others had counted before this process began."""
+    def hear_late(self, counts: Counts) -> None:
+        """Count what other processes let through, in the steps in which they did: also all of it,
+        where this process begins."""
         now = self._clock()
+        for window, steps in self._windows_of(counts):
+            for step, number in steps:
+                window.add(number, now, step)
+
+    def raise_to(self, counts: Counts) -> None:
+        """Count what all processes together had let through, as far as it is more than is known
+        here."""
+        now = self._clock()
+        for window, steps in self._windows_of(counts):
+            window.raise_to(steps, now)
+
+    def _windows_of(
+        self, counts: Counts
+    ) -> Iterator[tuple[SlidingWindow, tuple[tuple[int, int], ...]]]:
         for key, (minute, day) in counts.items():
             use = self._limits.used_elsewhere(key, minute[0], day[0])
             for window, (_, steps) in ((use.minute, minute), (use.day, day)):
                 if window is not None:
-                    for step, number in steps:
-                        window.add(number, now, step)
+                    yield window, steps
 
     def tell(self) -> None:
         """Tell what was let through and not told."""

@@ -110,11 +110,12 @@ class DecisionRules:
             # The status may still show the pin that is about to be removed, so it proves nothing.
             # The pin request must come after the unpin.
             return Action.PIN
-        if (
-            seen.status is TrackerStatus.PINNED
-            and item.state is not ContentState.PINNED
-            and item.status_checks
-        ):
+        is_news = seen.status is TrackerStatus.PINNED and item.state is not ContentState.PINNED
+        if is_news and not item.attempts and uncertain_for > 0:
+            # A pin request was recorded, and was not accepted as far as we know. Before it there
+            # may have been an unpin, which the status does not show yet.
+            return Action.PIN
+        if is_news and item.status_checks:
             self._poll_interval.record(now, at_first=item.status_checks == 1)
         if seen.status in (TrackerStatus.LOST, TrackerStatus.UNTRACKED):
             return self._decide_resend(item, seen, age, uncertain_for)

@@ -21,6 +21,7 @@ from content_gateway.settings.values import (
     Origin,
     Replicas,
     Seconds,
+    StoreUrl,
 )
 
 SECRET: Final[dict[str, Any]] = {"secret": True}
@@ -349,13 +350,25 @@ class KeyTypeSettings(Group):
 
 
 class LimitSettings(Group):
-    """What one key may use, counted by this process."""
+    """What one key may use, counted by this service, or by several that share a store."""
 
     requests_per_minute: int = _limit("requests in any 60 seconds")
     requests_per_day: int = _limit("requests in any 24 hours")
     pins: int = _limit("pins in all")
     lookups: int = _limit("names, and IPNS links, looked up at once")
     streams: int = _limit("large answers and CARs at once; also of an address without a key")
+    url: StoreUrl = Field(
+        "",
+        description="Valkey or Redis through which services share these requests a minute and a"
+        " day: redis://, rediss://, valkey://, valkeys://, unix:///PATH (the extra `valkey`);"
+        " empty: each counts its own",
+        json_schema_extra=SECRET,
+    )
+    prefix: str = Field(
+        "content-gateway",
+        pattern="^[A-Za-z0-9._-]{1,64}$",
+        description="begins the names of all that is kept there: one for each deployment",
+    )
     types: dict[str, KeyTypeSettings] = Field(
         {},
         description="limits of keys of that type (`keys create --type`), and the operations, by"

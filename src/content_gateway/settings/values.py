@@ -6,7 +6,7 @@ import math
 import re
 from ipaddress import ip_address
 from typing import Annotated, Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
 
@@ -58,6 +58,36 @@ def shown_database(url: str) -> str:
         return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
     found = dict(re.findall(r"(host|port|dbname|service)\s*=\s*'?([^\s']*)", url))
     return "postgresql " + " ".join(f"{name}={value}" for name, value in found.items())
+
+
+_STORE_FORMS: Final = (
+    "must be redis://HOST:PORT/DATABASE, rediss:// (TLS), valkey://, valkeys:// or unix:///PATH;"
+    " a password stands in it as redis://:PASSWORD@HOST, its special letters as %XX"
+)
+_STORE_QUERIES: Final = {"unix": {"db"}, "rediss": {"ssl_ca_certs"}, "valkeys": {"ssl_ca_certs"}}
+
+
+def _store_url(text: str) -> str:
+    """As the clients of Valkey and Redis write it; what is left out has their defaults.
+
+    No error repeats what was given: a password with a slash is read as a part of the path."""
+    if not text:
+        return text
+    try:
+        parts = urlsplit(text)
+        is_socket, port = parts.scheme == "unix", parts.port
+        query = parse_qs(parts.query, keep_blank_values=True)
+    except ValueError:
+        raise ValueError(_STORE_FORMS) from None
+    known = parts.scheme in ("redis", "rediss", "valkey", "valkeys", "unix")
+    if not known or port == 0 or parts.fragment or is_socket == bool(parts.hostname):
+        raise ValueError(_STORE_FORMS)
+    database = query.get("db", ["0"])[0] if is_socket else parts.path.strip("/") or "0"
+    if not re.fullmatch("[0-9]{1,4}", database) or (is_socket and parts.path in ("", "/")):
+        raise ValueError(_STORE_FORMS)
+    if unknown := set(query) - _STORE_QUERIES.get(parts.scheme, set()):
+        raise ValueError(f"has {len(unknown)} parameters that are not known; ssl_ca_certs=FILE is")
+    return text
 
 
 def _ip_address(text: str) -> str:
@@ -124,4 +154,5 @@ Replicas = Annotated[int, AfterValidator(_replicas)]
 Multiaddr = Annotated[str, AfterValidator(_multiaddr)]
 IpAddress = Annotated[str, AfterValidator(_ip_address)]
 Address = Annotated[str, AfterValidator(_address)]
+StoreUrl = Annotated[str, AfterValidator(_store_url)]
 DatabaseUrl = Annotated[str, AfterValidator(_database_url)]

@@ -20,7 +20,7 @@ from content_gateway.settings.groups import AdminSettings
 from content_gateway.settings.model import Settings
 from content_gateway.telemetry.numbers import Family
 from content_gateway.wiring.app import Application
-from content_gateway.wiring.metrics import READ_SECONDS, Metrics
+from content_gateway.wiring.metrics import READ_SECONDS, LimitStore, Metrics
 
 EXPOSITION: Final = "content_gateway.telemetry.exposition"
 MEDIA_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
@@ -88,9 +88,15 @@ class LocalViews:
 
 @asynccontextmanager
 async def views_of(
-    gateway: Application, settings: Settings, state: SharedState, *, is_worker: bool = False
+    gateway: Application,
+    settings: Settings,
+    state: SharedState,
+    *,
+    store: LimitStore | None = None,
+    is_worker: bool = False,
 ) -> AsyncIterator[LocalViews]:
-    """What the process with *gateway* shows, and the server whose *state* it is.
+    """What the process with *gateway* shows, and the server whose *state* it is; *store* shares its
+    limits.
 
     A *worker* that leaves says nothing about the service."""
 
@@ -99,7 +105,7 @@ async def views_of(
 
     checks = readiness_checks(gateway, settings.admin, is_draining)
     readiness = Readiness(checks, is_draining=is_draining)
-    metrics = Metrics(gateway, settings, state=state, readiness=readiness)
+    metrics = Metrics(gateway, settings, state=state, readiness=readiness, store=store)
     try:
         yield LocalViews(gateway, readiness, metrics)
     finally:

@@ -13,7 +13,7 @@ from content_gateway.http.admin import Report
 from content_gateway.http.status_page import Endpoint, KeyRow, Status
 from content_gateway.telemetry.merged import lasting, merged
 from content_gateway.telemetry.numbers import Family
-from content_gateway.wiring.metrics import of_workers
+from content_gateway.wiring.metrics import LimitStore, of_limit_store, of_workers
 
 # That one page waits for a worker: a check of readiness has 2, counting the contents 5.
 _SECONDS: Final = 2.5
@@ -39,7 +39,7 @@ class Ask(Protocol):
 class AllWorkers:
     """The views of as many workers as are *wanted*, which *ask* asks.
 
-    *replaced* is how many have ended by themselves so far."""
+    *replaced* is how many have ended by themselves so far; *store* shares their limits."""
 
     def __init__(
         self,
@@ -49,12 +49,14 @@ class AllWorkers:
         wanted: Callable[[], int],
         replaced: Callable[[], int],
         is_draining: Callable[[], bool],
+        store: LimitStore | None = None,
     ) -> None:
         self._ask = ask
         self._serving = serving
         self._wanted = wanted
         self._replaced = replaced
         self._is_draining = is_draining
+        self._store = store
         self._started = datetime.now(UTC)
         self._last: dict[Worker, Sequence[Family]] = {}
         self._ended: list[Family] = []
@@ -100,6 +102,7 @@ class AllWorkers:
             *of_workers(
                 wanted=self._wanted(), serving=len(self._serving()), replaced=self._replaced()
             ),
+            *of_limit_store(self._store),
         )
         known = {family.name: family for family in ours}
         families = merged((*self._last.values(), self._ended, ours))

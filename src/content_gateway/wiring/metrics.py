@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from shutil import disk_usage
-from typing import Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from content_gateway.errors import Overloaded, StorageUnavailable
 from content_gateway.http.admin import Readiness
@@ -56,8 +56,21 @@ class Reading(Generic[T]):
         return now - self.at < _TOLD_FOR
 
 
+class LimitStore(Protocol):
+    """The exchange of limits with other services."""
+
+    @property
+    def is_up(self) -> bool | None:
+        """Whether it goes on, and not each service for itself; None where there is none."""
+
+    @property
+    def rounds(self) -> Mapping[str, int]:
+        """How many rounds had which outcome."""
+
+
 class Metrics:
-    """Every metric of *gateway* and of the server whose *state* it is."""
+    """Every metric of *gateway* and of the server whose *state* it is; limits are shared through
+    *store*."""
 
     def __init__(
         self,
@@ -66,12 +79,14 @@ class Metrics:
         *,
         state: SharedState,
         readiness: Readiness,
+        store: LimitStore | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._gateway = gateway
         self._settings = settings
         self._state = state
         self._readiness = readiness
+        self._store = store
         self._clock = clock
         self._health: Reading[BackendHealth | None] = Reading(None)
         self._oldest: Reading[datetime | None] = Reading(None)
@@ -105,6 +120,7 @@ class Metrics:
         yield _gauge("build_info", "The version that runs.", {(_VERSION,): 1}, "version")
         yield _gauge("ready", "1 while /readyz is green.", {(): is_ready})
         yield from of_workers(wanted=1, serving=1, replaced=0)
+        yield from of_limit_store(self._store)
         yield from self._of_http()
         yield from self._of_names()
         yield from self._of_pins()
@@ -218,6 +234,15 @@ def of_workers(*, wanted: int, serving: int, replaced: int) -> Iterator[Family]:
     yield _gauge("workers", "Processes that are to take requests, and that do.", numbers, "state")
     text = "Processes that ended by themselves, and others took their place."
     yield _counter("workers_replaced", text, {(): replaced})
+
+
+def of_limit_store(store: LimitStore | None) -> Iterator[Family]:
+    """The exchange of limits, by the process that has it; without numbers where there is none."""
+    is_up = None if store is None else store.is_up
+    up: dict[Labels, float] = {} if is_up is None else {(): is_up}
+    yield _gauge("limits_store_up", "1 while limits are shared through it.", up)
+    rounds = {} if store is None else _by(store.rounds)
+    yield _counter("limits_store_rounds", "Exchanges with it.", rounds, "outcome")
 
 
 def _outcomes(name: str, text: str, outcomes: Outcomes, label: str) -> Iterator[Family]:

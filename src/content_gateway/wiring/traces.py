@@ -2,12 +2,11 @@
 
 import asyncio
 from contextlib import AsyncExitStack
-from importlib import import_module
 from typing import Final
 
-from content_gateway.errors import WrongSettings
 from content_gateway.settings.groups import TraceSettings
 from content_gateway.telemetry.tracing import Tracer
+from content_gateway.wiring.extras import imported
 
 _MODULE: Final = "content_gateway.telemetry.open_telemetry"
 
@@ -18,13 +17,7 @@ async def open_tracer(stack: AsyncExitStack, chosen: TraceSettings) -> Tracer | 
     Raises WrongSettings where OpenTelemetry is not installed."""
     if not chosen.url:
         return None
-    try:
-        # In a thread, as it imports for half a second.
-        library = await asyncio.to_thread(import_module, _MODULE)
-    except ModuleNotFoundError as missing:
-        raise WrongSettings(
-            f"traces.url: {missing.name} is not installed; `pip install content-gateway[otel]`"
-        ) from missing
+    library = await imported(_MODULE, "traces.url", "otel")
     tracer = library.OpenTelemetry(chosen.url, chosen.sample)
     stack.push_async_callback(asyncio.to_thread, tracer.close)
     opened: Tracer = tracer

@@ -148,24 +148,21 @@ async def add_all(
 
 async def add_new(
     transaction: Transaction, now: int, numbers: Mapping[str, int], additions: Sequence[Addition]
-) -> list[Added]:
+) -> Sequence[Added]:
     """As `add_all`, where all contents are new and no pin is refused; else raises NotAllNew."""
-    names = {each.requestor for each in additions}
     cids = [str(each.cid) for each in additions]
     rows, gone, new = await transaction.ask_all(
-        (LOCK, (sorted(numbers[name] for name in names),)),
-        (_REVOKED, (list(names),)),
+        (LOCK, (sorted(numbers.values()),)),
+        (_REVOKED, (list(numbers),)),
         (_INSERT_CONTENTS, (_NEW, now // _MILLISECOND, cids)),
     )
     locked = counted_of(rows)
     if gone or len(new) < len(additions) or _may_reach_a_limit(additions, numbers, locked):
         raise NotAllNew
     contents = {cid: Content(number, None) for number, cid in new}
-    return [
-        *await insert_pins(
-            transaction, now, additions, numbers=numbers, locked=locked, contents=contents
-        )
-    ]
+    return await insert_pins(
+        transaction, now, additions, numbers=numbers, locked=locked, contents=contents
+    )
 
 
 async def revoked_of(transaction: Transaction, names: Collection[str]) -> Collection[str]:

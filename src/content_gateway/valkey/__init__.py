@@ -1,0 +1,1 @@
+"""Valkey or Redis, where services on several machines share the limits of keys (ADR 20)."""
