@@ -2,7 +2,7 @@
 
 Evicts the least recently used names, loads what it does not hold from the last known answers in the
 database, and stores whole answers there. Knows the four ages of an entry (see the theory of
-operation in directory.py); looking names up is left to the directory."""
+operation in cached_services.py, which looks names up)."""
 
 import time
 from collections.abc import Callable
