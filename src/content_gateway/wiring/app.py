@@ -31,6 +31,7 @@ from content_gateway.http.operations.trustless_gateway import TrustlessHandlers
 from content_gateway.http.request_turns import RequestTurns
 from content_gateway.http.streams import large_answers
 from content_gateway.http.traffic import Traffic, access_log
+from content_gateway.http.trusted_proxies import TrustedProxies
 from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.names.directory import Directory
 from content_gateway.names.universal_resolver import UniversalResolverCheck
@@ -181,6 +182,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
                 waiting=settings.capacity.waiting,
                 is_late=lambda: lag.standing > settings.capacity.lag,
             ),
+            proxies=TrustedProxies(settings.trusted_proxies),
             refused=activity.refused,
         )
         yield Application(
