@@ -32,16 +32,19 @@ async def status_of(api: Api, path: str, *, key: str | None, address: str = "192
     return status
 
 
-async def post_directly(api: Api, path: str, body: bytes, media_type: str) -> Answer:
-    """The answer to a POST of *body* with the key `me`."""
+async def ask_directly(
+    api: Api, method: str, path: str, body: bytes = b"", media_type: str = ""
+) -> Answer:
+    """The answer to a request with the key `me`; *path* has its query, and no escapes before it."""
+    path, _, query = path.partition("?")
     status, headers, parts = 0, dict[str, str](), list[bytes]()
     scope: dict[str, Any] = {
         "type": "http",
         "http_version": "1.1",
         "state": {CONNECTION: None},
-        "method": "POST",
+        "method": method,
         "path": path,
-        "query_string": b"",
+        "query_string": query.encode(),
         "headers": [(b"x-api-key", b"me"), (b"content-type", media_type.encode())],
         "client": ("192.0.2.1", 1),
         "extensions": {SENT_BODY: {"length": len(body)}} if body else {},

@@ -123,6 +123,41 @@ async def test_other_names_are_forwarded(directory: Directory, nameserver: Names
     assert [name for name, _ in nameserver.heard] == ["example.com.", "_dnslink.example.com."]
 
 
+async def test_an_alias_of_nothing_lasts_as_long_as_what_is_not_there(
+    directory: Directory, nameserver: Nameserver
+) -> None:
+    """CNAME without what was asked for: the SOA's minimum counts too, as it is the smallest."""
+    nameserver.records["www.example.com.", "A"] = ["www.example.com. 3600 CNAME x.example.com."]
+    soa = "ns.example.com. who.example.com. 1 3600 600 86400 40"
+    nameserver.authority = [f"example.com. 900 SOA {soa}"]
+    reply = await reply_to(forwarding(directory, nameserver), "www.example.com", "A")
+    assert (reply.code, reply.ttl, len(reply.message.authority)) == (NOERROR, 40, 1)
+
+
+async def test_encrypted_resolvers_of_others_are_not_named(
+    directory: Directory, nameserver: Nameserver
+) -> None:
+    """They do not know our names (RFC 9462, section 6.4): NODATA, and nobody is asked."""
+    for answers in (
+        forwarding(directory, nameserver),
+        DnsAnswers(directory, Blocks(), endings=["eth"]),
+    ):
+        reply = await reply_to(answers, "_dns.Resolver.arpa", "SVCB")
+        assert (reply.code, len(reply.message.authority)) == (NOERROR, 1)
+    assert nameserver.heard == []
+
+
+@pytest.mark.parametrize("name", ["_dnslink.site.eth", "nobody.eth", "example.com"])
+async def test_a_padded_question_has_a_padded_reply(directory: Directory, name: str) -> None:
+    """To a multiple of 468 bytes (RFC 8467), whatever it says; no other reply is padded."""
+    answers = DnsAnswers(directory, Blocks(), endings=["eth"])
+    padded = dns.message.make_query(name, "TXT", use_edns=0, pad=128).to_wire()
+    reply = await answers.answer(parse_question(padded), "somebody")
+    assert len(reply.wire) == 468
+    assert dns.message.from_wire(reply.wire).rcode() == reply.code
+    assert len((await reply_to(answers, name)).wire) < 468
+
+
 async def test_what_is_not_there_elsewhere_is_not_here(
     directory: Directory, nameserver: Nameserver
 ) -> None:

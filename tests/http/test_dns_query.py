@@ -194,6 +194,11 @@ TXT_IN = b"\x00\x10\x00\x01"
         pytest.param(header() + b"\x40a" + TXT_IN, FORMERR, id="a reserved label"),
         pytest.param(header() + NAME + TXT_IN + b"\0" * 65_000, FORMERR, id="64 KiB"),
         pytest.param(header(7, 0, 1, 0, 0, 0xFFFF) + NAME + TXT_IN, FORMERR, id="many records"),
+        pytest.param(
+            header(7, 0, 1, 0, 0, 1) + NAME + TXT_IN + b"\0\xff\0\x12\x34\0\0\0\0\0\0",
+            FORMERR,
+            id="another record than EDNS",
+        ),
         pytest.param(header() + NAME + b"\x00\x10\x00\x03", REFUSED, id="class CH"),
         pytest.param(header() + NAME + b"\x00\xfc\x00\x01", NOTIMP, id="a transfer"),
         pytest.param(header() + NAME + b"\x00\x29\x00\x01", FORMERR, id="OPT as a question"),
@@ -248,6 +253,8 @@ async def test_a_name_of_255_octets_is_a_name(service: Service) -> None:
         ("/dns-query?name=site.demo&do=perhaps", "invalid-query"),
         ("/dns-query?name=a..demo", "invalid-query"),
         (f"/dns-query?name={'a' * 64}.demo", "invalid-query"),
+        (f"/dns-query?name={'%C3%BC' * 64}.demo", "invalid-query"),
+        (f"/dns-query?name={'a.' * 513}demo", "invalid-query"),
         ("/dns-query?name=site.demo&colour=red", "invalid-query"),
     ],
 )
@@ -342,6 +349,26 @@ async def test_everybody_may_ask_where_the_operator_says_so(tmp_path: Path, zone
         assert (keyed.status, keyed.headers["cache-control"]) == (200, "private, max-age=30")
         # No other operation is opened by it.
         assert (await service.resolve("site.demo", key=None)).status == 401
+
+
+async def test_behind_a_trusted_proxy_each_client_has_its_limit(tmp_path: Path, zone: Path) -> None:
+    """Of IPv6 each /64; what a client says of itself before the proxy's word counts for nothing."""
+    async with running_service(
+        tmp_path / "data",
+        names__zone_file=zone,
+        doh__open=True,
+        doh__requests_per_minute=1,
+        trusted_proxies=["127.0.0.0/8"],
+    ) as service:
+
+        async def status(forwarded: str) -> int:
+            fields = [("X-Forwarded-For", forwarded)]
+            path = query_of(wire_of("site.demo"))
+            return (await service.ask("GET", path, key=None, headers=fields)).status
+
+        assert [await status("192.0.2.1"), await status("192.0.2.2")] == [200, 200]
+        assert [await status("192.0.2.9, 192.0.2.1"), await status("nonsense")] == [429, 200]
+        assert [await status("2001:db8::1"), await status("2001:db8::2:1")] == [200, 429]
 
 
 async def test_an_edit_of_the_zone_file_shows(service: Service, zone: Path) -> None:

@@ -42,12 +42,15 @@ BADVERS: Final = 16
 # dnspython reads 1232 bytes in two milliseconds, and 64 KiB in a tenth of a second.
 MAX_QUESTION_BYTES: Final = 1232
 MAX_REPLY_BYTES: Final = 65_535
-MAX_ADDITIONAL: Final = 4
 # What we may be sent in one datagram, as every server says; over HTTP it limits nothing.
 _PAYLOAD: Final = 1232
 _HEADER: Final = struct.Struct("!HHHHHH")
+_OPT: Final = b"\x00\x00\x29"  # the root, and the type of the record that EDNS is in
 _IS_REPLY: Final = 0x8000
+_BLOCK: Final = 468  # bytes that padded replies are a multiple of (RFC 8467 section 4.1)
 _MAX_EDE_TEXT: Final = 200
+_MAX_LABEL: Final = 63  # octets
+_MAX_NAME_TEXT: Final = 1024  # 255 octets, each spelt in four letters
 _MAX_STRING: Final = 255  # bytes of one of the strings of a TXT record
 # Kinds that are no data: OPT, and 0, which is reserved; and what asks for a transfer or a key.
 _NEVER_ASKED: Final = (0, 41)
@@ -105,13 +108,26 @@ def parse_question(wire: bytes) -> DnsQuestion:
     bare.flags = flags & int(dns.flags.RD | dns.flags.CD) | opcode << 11
     if opcode:
         return DnsQuestion(bare, fault=NOTIMP)
-    if len(wire) > MAX_QUESTION_BYTES or counts[:3] != [1, 0, 0] or counts[3] > MAX_ADDITIONAL:
+    if len(wire) > MAX_QUESTION_BYTES or counts[:3] != [1, 0, 0] or not _is_plain(wire, counts[3]):
         return DnsQuestion(bare, fault=FORMERR)
     try:
         message = dns.message.from_wire(wire)
     except (dns.exception.DNSException, ValueError):
         return DnsQuestion(bare, fault=FORMERR)
     return _question(message)
+
+
+def _is_plain(wire: bytes, additional: int) -> bool:
+    """Whether nothing but EDNS stands behind the question, as *additional* records.
+
+    Of any other record dnspython would look for a module of its type, and for ever remember each
+    class and type that it has none for: there are 2^32."""
+    if not additional:
+        return True
+    at = _HEADER.size
+    while at < len(wire) and 0 < wire[at] <= _MAX_LABEL:
+        at += 1 + wire[at]
+    return additional == 1 and wire[at + 5 : at + 8] == _OPT  # behind the root, type and class
 
 
 def question_of(
@@ -121,6 +137,8 @@ def question_of(
 
     ValueError, for people, where one of them is none."""
     try:
+        if len(name) > _MAX_NAME_TEXT:
+            raise UnicodeError("too long for a name")
         asked = dns.name.from_text(".".join(map(_ascii, name.split("."))))
     except (dns.exception.DNSException, UnicodeError) as wrong:
         raise ValueError("name is not a name of DNS.") from wrong
@@ -140,7 +158,11 @@ def question_of(
 
 def _ascii(label: str) -> str:
     """*label* as DNS has it (RFC 3492). Not by IDNA, which maps letters that ENS tells apart."""
-    return label if label.isascii() else "xn--" + label.encode("punycode").decode()
+    if label.isascii():
+        return label
+    if len(label) > _MAX_LABEL:  # a thousand letters of as many kinds take a fifth of a second
+        raise UnicodeError("too long for a label")
+    return "xn--" + label.encode("punycode").decode()
 
 
 def _question(message: dns.message.Message) -> DnsQuestion:
@@ -234,7 +256,7 @@ def refused(question: DnsQuestion, code: int, why: int | None = None, text: str 
     message = _reply(question, code)
     if why is not None and message.edns >= 0:
         ede = dns.edns.EDEOption(dns.edns.EDECode(why), text[:_MAX_EDE_TEXT] or None)
-        message.use_edns(0, message.ednsflags, _PAYLOAD, options=[ede])
+        message.use_edns(0, message.ednsflags, _PAYLOAD, options=[ede], pad=message.pad)
     return DnsReply(message, None)
 
 
@@ -246,11 +268,10 @@ def forwarded(question: DnsQuestion, answer: dns.message.Message) -> DnsReply:
     message.additional = answer.additional
     ttl = None
     if answer.rcode() in (dns.rcode.NOERROR, dns.rcode.NXDOMAIN):
-        lasting = [one.ttl for one in answer.answer]
-        # Of what is not there, the SOA says for how long (RFC 2308 section 5).
+        # Of what is not there, be it behind an alias, the SOA says for how long (RFC 2308, 5).
         soas = [one for one in answer.authority if one.rdtype == dns.rdatatype.SOA]
-        if not lasting:
-            lasting = [min(one.ttl, one[0].minimum) for one in soas]
+        lasting = [one.ttl for one in answer.answer]
+        lasting += [min(one.ttl, one[0].minimum) for one in soas]
         ttl = min(lasting, default=None)
     reply = DnsReply(message, ttl)
     try:
@@ -272,7 +293,8 @@ def _reply(question: DnsQuestion, code: int) -> dns.message.Message:
     reply.set_opcode(asked.opcode())
     reply.question = list(asked.question)
     if asked.edns >= 0:
-        reply.use_edns(0, asked.ednsflags & dns.flags.DO, _PAYLOAD)
+        is_padded = any(option.otype == dns.edns.OptionType.PADDING for option in asked.options)
+        reply.use_edns(0, asked.ednsflags & dns.flags.DO, _PAYLOAD, pad=_BLOCK if is_padded else 0)
     reply.set_rcode(dns.rcode.Rcode(code))
     return reply
 

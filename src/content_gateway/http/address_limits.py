@@ -1,8 +1,8 @@
 """The limit of what is served without a key: so many requests a minute for each address.
 
-An address is one of IPv4, or the /64 of IPv6 (messages.py); behind a proxy it is the proxy's, and
-all its clients share one limit. Counts in this process alone; what an operation costs is left to
-its turn (request_turns.py) and to its look-ups."""
+An address is one of IPv4, or the /64 of IPv6 (messages.py); behind a proxy that is not trusted it
+is the proxy's (trusted_proxies.py). Counts in this process alone; what an operation costs is left
+to its turn (request_turns.py) and to its look-ups."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,8 @@ from content_gateway.http.kinds import RATE_LIMITED
 from content_gateway.http.problems import HttpRefusal
 
 _SECONDS: Final = 60
-# Addresses that are counted: the last so many, and up to as many before them.
+# Addresses that are counted: the last so many, and up to as many before them; a window has 0.8 KB,
+# so that all of them have 16 MB at most.
 MAX_ADDRESSES: Final = 10_000
 
 

@@ -27,6 +27,9 @@ SHORT_TTL: Final = 30
 # What is ours by its ending, and is none that could be registered, is not there for so long.
 IMPOSSIBLE_TTL: Final = 300
 _DNSLINK: Final = b"_dnslink"
+# Where a resolver names its encrypted forms (RFC 9462 section 6.4). We name none, and those of the
+# one that questions are forwarded to do not know our names: it is never asked.
+_RESOLVER: Final = (b"resolver", b"arpa")
 # Extended errors (RFC 8914, section 4).
 _BLOCKED: Final = 15
 _PROHIBITED: Final = 18
@@ -133,6 +136,8 @@ class DnsAnswers:
 
     async def _foreign(self, question: DnsQuestion, name: DomainName | None) -> DnsReply:
         """The reply about a name that is not ours; raises as Forwarder.forward, and Blocked."""
+        if tuple(map(bytes.lower, question.name[-2:])) == _RESOLVER:
+            return dns_message.nothing(question, _RESOLVER, IMPOSSIBLE_TTL, exists=True)
         if self._forwarder is None:
             text = "Only names of name services are resolved here."
             return dns_message.refused(question, dns_message.REFUSED, _PROHIBITED, text)
