@@ -53,11 +53,11 @@ class Zone(AbstractResolver):
 class Nameserver(asyncio.DatagramProtocol):
     """Holds `records` as (name, type) -> lines of a zone file; `mood` says how it fails.
 
-    The lines in `authority` stand in that section of every answer."""
+    What is in `authority` stands in that section of every answer."""
 
     def __init__(self) -> None:
         self.records: dict[tuple[str, str], list[str]] = {}
-        self.authority: list[str] = []
+        self.authority: list[dns.rrset.RRset] = []
         self.mood = "well"
         self.heard: list[tuple[str, str]] = []
         self.address = ("", 0)
@@ -73,8 +73,10 @@ class Nameserver(asyncio.DatagramProtocol):
         self.heard.append((asked.name.to_text(), kind))
         answer = dns.message.make_response(question)
         for line in self.records.get((asked.name.to_text(), kind), []):
-            answer.answer.append(_records(line))
-        answer.authority.extend(map(_records, self.authority))
+            owner, seconds, *rest = line.split()
+            rrset = dns.rrset.from_text(owner, int(seconds), "IN", rest[0], *rest[1:])
+            answer.answer.append(rrset)
+        answer.authority.extend(self.authority)
         if not any(name == asked.name.to_text() for name, _ in self.records):
             answer.set_rcode(dns.rcode.NXDOMAIN)
         if self.mood == "silent":
@@ -87,12 +89,6 @@ class Nameserver(asyncio.DatagramProtocol):
             answer.id ^= 1
         wire = answer.to_wire()
         self._transport.sendto(b"\xff" * 30 if self.mood == "garbage" else wire, addr)
-
-
-def _records(line: str) -> dns.rrset.RRset:
-    """Those of a *line* of a zone file."""
-    owner, seconds, kind, data = line.split(maxsplit=3)
-    return dns.rrset.from_text(owner, int(seconds), "IN", kind, data)
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 import dns.message
+import dns.rrset
 import pytest
 
 from content_gateway.codecs.dns_message import DnsReply, parse_question
@@ -129,7 +130,7 @@ async def test_an_alias_of_nothing_lasts_as_long_as_what_is_not_there(
     """CNAME without what was asked for: the SOA's minimum counts too, as it is the smallest."""
     nameserver.records["www.example.com.", "A"] = ["www.example.com. 3600 CNAME x.example.com."]
     soa = "ns.example.com. who.example.com. 1 3600 600 86400 40"
-    nameserver.authority = [f"example.com. 900 SOA {soa}"]
+    nameserver.authority = [dns.rrset.from_text("example.com.", 900, "IN", "SOA", soa)]
     reply = await reply_to(forwarding(directory, nameserver), "www.example.com", "A")
     assert (reply.code, reply.ttl, len(reply.message.authority)) == (NOERROR, 40, 1)
 
