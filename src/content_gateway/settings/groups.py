@@ -129,7 +129,7 @@ class BasenamesSettings(Group):
     """Names below base.eth, whose content is kept on Base."""
 
     rpc_urls: tuple[HttpUrl, ...] = Field(
-        (),
+        ("https://mainnet.base.org", "https://base-rpc.publicnode.com", "https://base.drpc.org"),
         description="JSON-RPC endpoints of Base; empty: only what ENS says of them",
         json_schema_extra=SECRET,
     )
