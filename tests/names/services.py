@@ -12,7 +12,8 @@ from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import Records, Resolved
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.cache import Cache, CachePolicy
-from content_gateway.names.directory import Directory, DirectoryPolicy, LocalNames, NameService
+from content_gateway.names.cached_services import LookupPolicy, NameService
+from content_gateway.names.directory import Directory, LocalNames
 from tests.clock import Clock
 from tests.samples import CONTENT
 
@@ -160,7 +161,7 @@ def directory_of(
     blocks: Blocks | None = None,
     clock: Clock | None = None,
     ages: CachePolicy | None = None,
-    policy: DirectoryPolicy | None = None,
+    policy: LookupPolicy | None = None,
 ) -> Directory:
     """A directory over *services*; parts that a test does not care about are new and empty."""
     clock = clock or Clock()

@@ -179,6 +179,28 @@ class IpnsSettings(Group):
     timeout: Seconds = Field(5.0, gt=0, le=60, description="seconds one source may take")
 
 
+class DohSettings(Group):
+    """DNS over HTTPS, at /dns-query: what names point at, for whoever knows DNS only."""
+
+    open: bool = Field(False, description="answer without a key, too; otherwise with one only")
+    requests_per_minute: int = Field(
+        600,
+        ge=0,
+        le=1_000_000_000,
+        description="requests without a key in any 60 seconds, of one address and process; 0: no"
+        " limit",
+    )
+    addresses: tuple[IpAddress, ...] = Field(
+        (),
+        max_length=20,
+        description="addresses of your gateway: A and AAAA of every name with content; empty: none",
+    )
+    forward: bool = Field(
+        False,
+        description="ask ipns.dns_servers about names of no name service; else they are refused",
+    )
+
+
 class DenylistSettings(Group):
     """What is not served, whoever asks."""
 

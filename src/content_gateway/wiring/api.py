@@ -28,8 +28,10 @@ from content_gateway.http.operations.trustless_gateway import TrustlessHandlers
 from content_gateway.http.request_turns import RequestTurns
 from content_gateway.http.streams import large_answers
 from content_gateway.http.traffic import Traffic, access_log
+from content_gateway.http.trusted_proxies import TrustedProxies
 from content_gateway.settings.model import PACKAGED_SPEC, Settings
 from content_gateway.telemetry.tracing import Tracer
+from content_gateway.wiring.dns import dns_handlers
 from content_gateway.wiring.ledgers import Activity, Ledger
 from content_gateway.wiring.limits import (
     allowances,
@@ -92,6 +94,7 @@ async def wire_api(
         **InformationHandlers(contract).by_id,
         **PageHandlers().by_id,
         **NameHandlers(directory=names.directory, ipns=names.ipns).by_id,
+        **dns_handlers(settings, names.directory, denylist).by_id,
         **KeyHandlers(keys, pins.pinning, limits).by_id,
         **PinHandlers(pins.pinning).by_id,
         **psa.by_id,
@@ -113,6 +116,7 @@ async def wire_api(
             waiting=settings.capacity.waiting,
             is_late=lambda: lag.standing > settings.capacity.lag,
         ),
+        proxies=TrustedProxies(settings.trusted_proxies),
         refused=activity.refused,
     )
     return WiredApi(api, keys, issued_keys, activity, traffic, lag)
