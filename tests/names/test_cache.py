@@ -7,12 +7,12 @@ import pytest
 
 from content_gateway.model.records import Records, Resolved, Staleness
 from content_gateway.model.wallet import ETHEREUM, CoinType
-from content_gateway.names.cache import Cache, CachedName, CachePolicy, Question
+from content_gateway.names.cache import Cache, CachedName, CachePolicy, PlainQuestion
 from tests.clock import Clock
 from tests.names.services import ALICE, Memory
 
 BOB = Records("0x" + "bb" * 20)
-SITE: Question = ("site.eth", ETHEREUM)
+SITE: PlainQuestion = ("site.eth", ETHEREUM)
 HOLD_BACK = 3.0
 
 
@@ -230,7 +230,7 @@ async def test_what_was_stored_while_the_database_was_read_is_known(clock: Clock
 # -- bounds ---------------------------------------------------------------------------------
 
 
-def name(number: int, coin: CoinType = ETHEREUM) -> Question:
+def name(number: int, coin: CoinType = ETHEREUM) -> PlainQuestion:
     return f"{number}.eth", coin
 
 

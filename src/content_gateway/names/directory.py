@@ -29,25 +29,31 @@ few seconds apart, find out when the outage is over. Without such an entry a req
 as the service does. A caller may demand a refresh. Each name gets one every five seconds, whoever
 demands it; all others get the age of the answer.
 
+A question is a name, the coin of its wallet, and what is wanted more than wallet and content, if
+anything. The primary name of an address is asked for in the same ways: its question has the address
+in the place of a name, no zone knows it, and the denylist is asked about the name that was found.
+
 What the denylist names is refused before anything is looked up, and again once the content is
 known. Knows nothing of HTTP, chains or files; IPNS is started here and resolved by `ipns/`."""
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import structlog
 
 from content_gateway.errors import (
     InvalidCoinType,
     NameNotFound,
+    NotFound,
     Overloaded,
+    PrimaryNameNotFound,
     TooManyAtOnce,
     UpstreamError,
     UpstreamTimeout,
@@ -57,13 +63,18 @@ from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import IpfsPath
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
+from content_gateway.model.record_keys import RecordKey
 from content_gateway.model.records import IpfsContent, IpnsContent, Records, Resolution, Resolved
-from content_gateway.model.wallet import ETHEREUM, CoinType
-from content_gateway.names.cache import Cache, CachedName, Question
+from content_gateway.model.wallet import ETHEREUM, CoinType, address_text
+from content_gateway.names.cache import Cache, CachedName, PrimaryQuestion, Question, WideQuestion
+from content_gateway.names.local import find_locally
 from content_gateway.names.lookups import Lookups
 from content_gateway.telemetry.numbers import Outcomes
 
 log = structlog.get_logger(__name__)
+
+# Asks whoever can know, at a requestor's expense: the records, None where there is nothing.
+Ask: TypeAlias = Callable[[str], Awaitable[Records | None]]
 
 
 class LocalNames(Protocol):
@@ -86,12 +97,33 @@ class NameService(Protocol):
     def covers(self, name: DomainName) -> bool:
         """Whether the name is in this service's namespace."""
 
-    async def resolve(self, name: DomainName, coin: CoinType, *, requestor: str = "") -> Records:
-        """What *name* points at, its wallet being the address for *coin* (ENSIP-9).
+    async def resolve(
+        self,
+        name: DomainName,
+        coin: CoinType,
+        *,
+        more: Sequence[RecordKey] = (),
+        requestor: str = "",
+    ) -> Records:
+        """What *name* points at, its wallet being the address for *coin* (ENSIP-9), and the records
+        *more* that it holds: each is a value, absent, or failed by itself.
 
         Requests to servers that the name's owner chose are charged to *requestor*. Raises
         NameNotFound when there are no records, InvalidCoinType when the service does not read
         addresses of *coin*, UpstreamError when it could not find out. Never returns a guess."""
+
+
+class PrimaryNames(Protocol):
+    """Whoever knows the names of addresses, by asking servers."""
+
+    @property
+    def kind(self) -> str:
+        """The word for it in metrics."""
+
+    async def primary_name(self, address: bytes, coin: CoinType, *, requestor: str = "") -> Records:
+        """The primary name of *address* for *coin*, verified forward (ENSIP-19); never a guess.
+
+        Raises NotFound when there is none, UpstreamError when it could not find out."""
 
 
 class IpnsLookup(Protocol):
@@ -146,6 +178,7 @@ class Directory:
         ipns: IpnsLookup,
         denylist: NameDenylist,
         cache: Cache,
+        primary: PrimaryNames | None = None,
         policy: DirectoryPolicy | None = None,
         limit_of: Callable[[str], int] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -155,6 +188,7 @@ class Directory:
         self.answers: Counter[str] = Counter()
         self._local = tuple(local)
         self._services = tuple(services)
+        self._primary = primary
         self._ipns = ipns
         self._denylist = denylist
         self._cache = cache
@@ -173,10 +207,12 @@ class Directory:
         name: DomainName,
         coin: CoinType = ETHEREUM,
         *,
+        more: tuple[RecordKey, ...] = (),
         force_refresh: bool = False,
         requestor: str = "",
     ) -> Resolution:
-        """What *name* points at, from the first place that knows, refreshed with *force_refresh*.
+        """What *name* points at, with *more* of its records, from the first place that knows,
+        refreshed with *force_refresh*.
 
         A look-up is charged to *requestor*, to the operator where that is empty. Raises
         NameNotFound when every service says that there is nothing, and Blocked when the denylist
@@ -184,30 +220,40 @@ class Directory:
         not find out, and Overloaded or TooManyAtOnce when the requestor's share of look-ups, or
         its limit, is used up."""
         self._denylist.check_name(name)
-        local = self._find_locally(name, coin)
+        local = find_locally(self._local, name, coin, more)
         if local is not None:
             return self._resolution(local) or await self._through_ipns(
                 local, force_refresh, requestor
             )
-        begun = self._clock()
-        entry = await self._entry(name, (name.text, coin), force_refresh, requestor)
-        is_miss = entry.stored_at >= begun
-        if entry.records is None:
-            self.answers["miss" if is_miss else "absent"] += 1
-            raise InvalidCoinType(entry.unread) if entry.unread else _nothing_there(coin)
-        resolution = self._resolution(entry.records) or await self._through_ipns(
-            entry.records, force_refresh, requestor
-        )
-        stale = self._cache.staleness(entry, even_fresh=force_refresh and entry.stored_at < begun)
-        self.answers["miss" if is_miss else "fresh" if stale is None else "stale"] += 1
-        return resolution if stale is None else resolution.but_stale(stale)
+        question = WideQuestion(name.text, coin, more) if more else (name.text, coin)
+        ask = partial(self._ask_services, name, coin, more)
+        return await self._answer(question, ask, force_refresh, requestor)
+
+    async def primary_name(
+        self,
+        address: bytes,
+        coin: CoinType = ETHEREUM,
+        *,
+        force_refresh: bool = False,
+        requestor: str = "",
+    ) -> Resolution:
+        """The primary name of *address*, as resolvers keep it, on the chain of *coin* (ENSIP-19).
+
+        Raises PrimaryNameNotFound where there is none, and else as resolve."""
+        question = PrimaryQuestion(address_text(coin, address), coin)
+        ask = partial(self._ask_for_primary, address, coin)
+        resolution = await self._answer(question, ask, force_refresh, requestor)
+        primary = resolution.records.primary
+        assert primary is not None  # noqa: S101 - PrimaryNames give no other records
+        self._denylist.check_name(DomainName(primary))
+        return resolution
 
     async def known(self, name: DomainName) -> tuple[Resolved, IpfsPath | None]:
         """What *name* was last known to point at, however old, and what IPNS content resolves to.
 
         Asks no server. Raises NameNotFound when nothing is known or was found, and Blocked."""
         self._denylist.check_name(name)
-        local = self._find_locally(name, ETHEREUM)
+        local = find_locally(self._local, name, ETHEREUM)
         if local is not None:
             resolved: Resolved | None = Resolved(local, datetime.now(UTC))
         else:
@@ -225,14 +271,25 @@ class Directory:
         """Cancel every in-flight request and wait until it has ended."""
         await self._in_flight.close()
 
-    def _find_locally(self, name: DomainName, coin: CoinType) -> Records | None:
-        for zone in self._local:
-            if (records := zone.find(name, coin)) is not None:
-                return records
-        return None
+    async def _answer(
+        self, question: Question, ask: Ask, force_refresh: bool, requestor: str
+    ) -> Resolution:
+        """The answer to *question*, from the cache or by *ask*; raises as resolve."""
+        begun = self._clock()
+        entry = await self._entry(question, ask, force_refresh, requestor)
+        is_miss = entry.stored_at >= begun
+        if entry.records is None:
+            self.answers["miss" if is_miss else "absent"] += 1
+            raise InvalidCoinType(entry.unread) if entry.unread else _nothing_there(question)
+        resolution = self._resolution(entry.records) or await self._through_ipns(
+            entry.records, force_refresh, requestor
+        )
+        stale = self._cache.staleness(entry, even_fresh=force_refresh and entry.stored_at < begun)
+        self.answers["miss" if is_miss else "fresh" if stale is None else "stale"] += 1
+        return resolution if stale is None else resolution.but_stale(stale)
 
     async def _entry(
-        self, name: DomainName, question: Question, force_refresh: bool, requestor: str
+        self, question: Question, ask: Ask, force_refresh: bool, requestor: str
     ) -> CachedName:
         """The entry that answers *question* now; without one UpstreamError, Overloaded or
         TooManyAtOnce."""
@@ -240,9 +297,9 @@ class Directory:
         now = self._clock()
         is_under_way = question in self._in_flight
         if entry is None or (
-            force_refresh and (is_under_way or self._may_refresh(name, entry, now))
+            force_refresh and (is_under_way or self._may_refresh(question[0], entry, now))
         ):
-            return await self._look_up(name, question, requestor)
+            return await self._look_up(question, ask, requestor)
         if now < entry.ask_again_at:
             return entry
         last_lookup_failed = entry.asked_at > entry.stored_at
@@ -250,18 +307,18 @@ class Directory:
             last_lookup_failed and self._cache.serves_if_error(entry)
         ):
             with suppress(Overloaded, TooManyAtOnce):  # the next caller will begin it
-                self._in_flight_request(name, question, requestor)
+                self._in_flight_request(question, ask, requestor)
             return entry
-        return await self._look_up(name, question, requestor)
+        return await self._look_up(question, ask, requestor)
 
-    def _may_refresh(self, name: DomainName, entry: CachedName, now: float) -> bool:
+    def _may_refresh(self, name: str, entry: CachedName, now: float) -> bool:
         """Whether *name* may be refreshed now; if so, this counts as its refresh."""
         refreshed = self._refreshed_at
-        last = max(entry.asked_at, refreshed.pop(name.text, entry.asked_at))
+        last = max(entry.asked_at, refreshed.pop(name, entry.asked_at))
         if now < last + self._policy.between_refreshes:
-            refreshed[name.text] = last
+            refreshed[name] = last
             return False
-        refreshed[name.text] = now
+        refreshed[name] = now
         if len(refreshed) > self._policy.max_refreshes:
             del refreshed[next(iter(refreshed))]  # the oldest: dictionaries keep their order
         return True
@@ -286,13 +343,13 @@ class Directory:
         )
         return Resolution(records, cid)
 
-    async def _look_up(self, name: DomainName, question: Question, requestor: str) -> CachedName:
+    async def _look_up(self, question: Question, ask: Ask, requestor: str) -> CachedName:
         """A new entry, or the known one if that may be served when the look-up fails.
 
         Raises UpstreamError, Overloaded and TooManyAtOnce."""
         try:
             # Shielded: other callers wait for the same task.
-            return await asyncio.shield(self._in_flight_request(name, question, requestor))
+            return await asyncio.shield(self._in_flight_request(question, ask, requestor))
         except (UpstreamError, Overloaded, TooManyAtOnce):
             known = await self._cache.load(question)
             if known is None or not self._cache.serves_if_error(known):
@@ -300,19 +357,17 @@ class Directory:
             return known
 
     def _in_flight_request(
-        self, name: DomainName, question: Question, requestor: str
+        self, question: Question, ask: Ask, requestor: str
     ) -> asyncio.Task[CachedName]:
         """The in-flight request for *question*, begun if there is none; raises Overloaded
         and TooManyAtOnce."""
-        return self._in_flight.join(question, requestor, partial(self._run, name, question))
+        return self._in_flight.join(question, requestor, partial(self._run, question, ask))
 
-    async def _run(
-        self, name: DomainName, question: Question, end: float, requestor: str
-    ) -> CachedName:
+    async def _run(self, question: Question, ask: Ask, end: float, requestor: str) -> CachedName:
         begun = self._clock()
         try:
             async with asyncio.timeout_at(end):
-                records = await self._ask_services(name, question[1], requestor)
+                records = await ask(requestor)
         except TimeoutError as late:
             self._cache.record_failure(question, begun, self._policy.hold_back)
             raise UpstreamTimeout("The name service did not answer in time.") from late
@@ -326,7 +381,7 @@ class Directory:
         return self._cache.store(question, records, begun)
 
     async def _ask_services(
-        self, name: DomainName, coin: CoinType, requestor: str
+        self, name: DomainName, coin: CoinType, more: tuple[RecordKey, ...], requestor: str
     ) -> Records | None:
         responsible = [service for service in self._services if service.covers(name)]
         if not responsible:
@@ -334,7 +389,7 @@ class Directory:
         for service in responsible:
             try:
                 with self.lookups.counted(service.kind) as asked:
-                    return await service.resolve(name, coin, requestor=requestor)
+                    return await service.resolve(name, coin, more=more, requestor=requestor)
             except NameNotFound:
                 continue
             finally:
@@ -346,7 +401,28 @@ class Directory:
                 )
         return None
 
+    async def _ask_for_primary(
+        self, address: bytes, coin: CoinType, requestor: str
+    ) -> Records | None:
+        primary = self._primary
+        if primary is None:
+            raise UpstreamUnavailable("No name service is configured for addresses.")
+        try:
+            with self.lookups.counted(primary.kind):
+                return await primary.primary_name(address, coin, requestor=requestor)
+        except NotFound:
+            return None
 
-def _nothing_there(coin: CoinType) -> NameNotFound:
+
+def _nothing_there(question: Question) -> NotFound:
+    if isinstance(question, PrimaryQuestion):
+        return PrimaryNameNotFound(
+            "No name is set for this address on that chain, or the name does not lead back to it."
+        )
+    coin, beside = question[1], ""
+    if isinstance(question, WideQuestion):
+        beside = ", nor any of the records asked for"
     wallet = "wallet" if coin == ETHEREUM else f"an address of the coin type {coin}"
-    return NameNotFound(f"No such name is registered, or it has neither {wallet} nor content.")
+    return NameNotFound(
+        f"No such name is registered, or it has neither {wallet} nor content{beside}."
+    )

@@ -21,9 +21,11 @@ from content_gateway.http.auth import KeyVerifier
 from content_gateway.http.cors import Cors
 from content_gateway.http.key_limits import KeyLimits
 from content_gateway.http.openapi import Contract, Operation
+from content_gateway.http.operations.addresses import AddressHandlers
 from content_gateway.http.operations.domains import NameHandlers
 from content_gateway.http.operations.information import InformationHandlers
 from content_gateway.http.operations.keys import KeyHandlers
+from content_gateway.http.operations.many_names import ManyNamesHandlers
 from content_gateway.http.operations.pages import PageHandlers
 from content_gateway.http.operations.pinning_service import PsaHandlers
 from content_gateway.http.operations.pins import PinHandlers
@@ -157,6 +159,8 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             **InformationHandlers(contract).by_id,
             **PageHandlers().by_id,
             **NameHandlers(directory=names.directory, ipns=names.ipns).by_id,
+            **AddressHandlers(names.directory).by_id,
+            **ManyNamesHandlers(names.directory, limits, activity.refused).by_id,
             **KeyHandlers(keys, pins.pinning, limits).by_id,
             **PinHandlers(pins.pinning).by_id,
             **psa.by_id,
