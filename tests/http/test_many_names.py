@@ -8,12 +8,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from content_gateway.api_keys import SCOPES
+from content_gateway.api_keys import SCOPES, Requestor
+from content_gateway.http.auth import Principal
+from content_gateway.http.key_limits import KeyLimits
+from content_gateway.http.messages import Request
+from content_gateway.http.operations.many_names import ManyNamesHandlers
+from content_gateway.http.request_turns import RequestTurns
+from content_gateway.model.allowance import Allowance
+from content_gateway.model.domain import DomainName
 from tests.cases import case
 from tests.contract import Answer
 from tests.fakes.ethereum import Ethereum as FakeEthereum
 from tests.fakes.ethereum import Name
 from tests.http.restarts import ADDRESS, CID, IPFS, NO_CACHE, WALLET, serving
+from tests.names.services import ALICE, directory_of
+from tests.names.services import Service as KnownNames
 from tests.service import Service
 from tests.waiting import eventually
 
@@ -96,6 +105,26 @@ async def test_a_hundred_names_at_once(tmp_path: Path, ethereum: FakeEthereum) -
             result = (await ask(service, names)).json["result"]
             assert result == [{"domain": name, **SITE} for name in names]
     assert ethereum.eth_calls == 100
+
+
+async def test_names_take_turns_as_requests_do() -> None:
+    """A hundred that are in memory do not keep the loop from another's request."""
+    service, turns = KnownNames(site=ALICE), RequestTurns(alone=1, beside=1)
+    directory = directory_of(service)
+    await directory.resolve(DomainName.parse("site.eth"))
+    handlers = ManyNamesHandlers(directory, KeyLimits(), turns)
+    requestor = Requestor("a", frozenset({"resolve"}), "a", Allowance())
+    body = msgspec.json.encode({"names": ["site.eth"] * 100})
+    request = Request("", b"", (), Principal(requestor, "key"), body, "a")
+    asking = asyncio.create_task(handlers.resolve(request))
+    passed = 0
+    while not asking.done():
+        await asyncio.sleep(0)
+        passed += 1
+    assert passed >= 100
+    answered = msgspec.json.decode((await asking).body)["result"]
+    assert [one["status"] for one in answered] == [200] * 100
+    assert service.asked == ["site.eth"]
 
 
 async def test_a_coin_is_that_of_all(service: Service, ethereum: FakeEthereum) -> None:

@@ -155,12 +155,19 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         answers = large_answers(
             settings.capacity.large_answers, lambda one: limits.allowance_of(one).streams
         )
+        lag = LoopLag()
+        stack.callback(lag.close)
+        turns = RequestTurns(
+            waiting=settings.capacity.waiting,
+            is_late=lambda: lag.standing > settings.capacity.lag,
+        )
+        many = ManyNamesHandlers(names.directory, limits, turns, refused=activity.refused)
         handlers = {
             **InformationHandlers(contract).by_id,
             **PageHandlers().by_id,
             **NameHandlers(directory=names.directory, ipns=names.ipns).by_id,
             **AddressHandlers(names.directory).by_id,
-            **ManyNamesHandlers(names.directory, limits, activity.refused).by_id,
+            **many.by_id,
             **KeyHandlers(keys, pins.pinning, limits).by_id,
             **PinHandlers(pins.pinning).by_id,
             **psa.by_id,
@@ -168,9 +175,8 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         }
         cors = Cors(settings.cors.origins)
         access = access_log(settings.log.access, settings.log.format, _STDERR)
-        traffic, lag = Traffic(access, tracer), LoopLag()
+        traffic = Traffic(access, tracer)
         stack.callback(traffic.close)
-        stack.callback(lag.close)
         api = Api(
             operations,
             handlers,
@@ -179,10 +185,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             cors=cors,
             traffic=traffic,
             limits=limits,
-            turns=RequestTurns(
-                waiting=settings.capacity.waiting,
-                is_late=lambda: lag.standing > settings.capacity.lag,
-            ),
+            turns=turns,
             refused=activity.refused,
         )
         yield Application(

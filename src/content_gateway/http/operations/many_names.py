@@ -20,6 +20,7 @@ from content_gateway.http.operations.domain_answers import age_and_ttl, resoluti
 from content_gateway.http.operations.domains import demands_refresh, domain_of
 from content_gateway.http.problems import HttpRefusal, kind_of
 from content_gateway.http.query import parse_query
+from content_gateway.http.request_turns import RequestTurns
 from content_gateway.model.domain import MAX_TEXT, DomainName
 from content_gateway.model.records import Resolution
 from content_gateway.model.wallet import ETHEREUM, CoinType, parse_coin_type
@@ -51,13 +52,15 @@ class ManyNamesHandlers:
         self,
         directory: Directory,
         limits: KeyLimits,
-        refused: Callable[[str, str], None] = lambda requestor, code: None,
+        turns: RequestTurns,
         *,
+        refused: Callable[[str, str], None] = lambda requestor, code: None,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         """*limits* count by the same *clock* for all requests; *refused* is told of each name that
         a requestor was refused, and with which code."""
         self._directory = directory
+        self._turns = turns
         self._limits = limits
         self._refused = refused
         self._clock = clock
@@ -90,6 +93,10 @@ class ManyNamesHandlers:
     ) -> dict[str, Any]:
         """The answer to one name, or what went wrong with it."""
         try:
+            # As for a request: who sends a hundred names holds nobody up for longer than who
+            # sends a hundred requests.
+            if not self._turns.try_begin(requestor):
+                await self._turns.wait(requestor)
             name = DomainName.parse_plain(text) or await domain_of(text)
             resolution = await self._directory.resolve(
                 name, coin, force_refresh=force_refresh, requestor=requestor
