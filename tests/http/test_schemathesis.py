@@ -17,8 +17,11 @@ pytestmark = pytest.mark.deep
 EXAMPLES = os.environ.get("SCHEMATHESIS_EXAMPLES", "50")
 # That too long a path was refused is no defect, though it was refused for another reason. And a
 # requestor has one pin of a CID: where two POSTs of it have told the same request id, the second
-# DELETE rightly finds nothing.
+# DELETE rightly finds nothing. Links are those of the description: of its own Schemathesis takes the
+# name that an IPNS resolution tells for an address.
 CONFIG = """
+[phases.stateful.inference]
+algorithms = ["location-headers"]
 [checks]
 ensure_resource_availability.enabled = false
 negative_data_rejection.expected-statuses = [
@@ -74,6 +77,9 @@ async def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
             described = yaml.safe_load(PACKAGED_SPEC.read_text())
             for name, shape in SHAPES.items():
                 described["components"]["schemas"][name] |= shape
+            # An address is one of its chain, which no schema can say: only EVM chains are drawn.
+            of_address = described["paths"]["/address/resolve/{address}"]["get"]["parameters"]
+            of_address[1]["schema"] = {"type": "integer", "minimum": 1 << 31, "maximum": 2**32 - 1}
             (tmp_path / "spec.yaml").write_text(yaml.safe_dump(described))
             child = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "schemathesis.cli", "run", "spec.yaml"),
@@ -89,7 +95,7 @@ async def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
             report, _ = await child.communicate()
     text = report.decode()
     assert child.returncode == 0, text[-8000:]
-    assert "Tested: 26" in text, text[-2000:]
+    assert "Tested: 25" in text, text[-2000:]
 
 
 async def _key(data: Path) -> str:
