@@ -17,7 +17,7 @@ pytestmark = pytest.mark.deep
 EXAMPLES = os.environ.get("SCHEMATHESIS_EXAMPLES", "50")
 # That too long a path was refused is no defect, though it was refused for another reason. And a
 # requestor has one pin of a CID: where two POSTs of it have told the same request id, the second
-# DELETE rightly finds nothing. Links are those of the description: of its own Schemathesis takes the
+# DELETE rightly finds nothing. Links are those of the description: by itself Schemathesis takes the
 # name that an IPNS resolution tells for an address.
 CONFIG = """
 [phases.stateful.inference]
