@@ -14,7 +14,7 @@ from content_gateway.ledger.sqlite.pins import SqlitePins
 from content_gateway.model.cid import RAW, Cid
 from content_gateway.model.content_state import LeaseQuota, Outcome, WorkItem
 from content_gateway.model.pins import NO_LABEL, Page, PinStatus, Removal
-from content_gateway.wiring.ledgers import Pins, Work
+from content_gateway.wiring.ledgers import ObservableWorkQueue, Pins
 
 GRACE = 60.0
 LEASE = 30.0
@@ -71,7 +71,7 @@ class Held(Pins, Protocol):
 class World:
     """A ledger, the queue of its work, and the clock of both."""
 
-    def __init__(self, pins: Held, work: Work, clock: Clock) -> None:
+    def __init__(self, pins: Held, work: ObservableWorkQueue, clock: Clock) -> None:
         self.ledger, self.contents, self.clock = pins, work, clock
 
     @classmethod

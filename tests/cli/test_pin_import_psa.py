@@ -17,7 +17,7 @@ from content_gateway.cli.import_psa import Cursor, CursorFile
 from content_gateway.errors import GatewayError
 from content_gateway.net.http_client import HttpClient
 from content_gateway.pinning_services.client import MAX_PAGE_BYTES, PinningService
-from content_gateway.pinning_services.listing import Listing
+from content_gateway.pinning_services.listing import PinListing
 from tests.cases import case
 from tests.chance import SEED
 from tests.cli.command import COMMAND, cids, content, environment_of, run
@@ -404,7 +404,7 @@ async def test_what_does_not_end_is_given_up(
 
     async def reason() -> str:
         with pytest.raises(GatewayError) as failed:
-            async for _ in Listing(service, ALL).pages():
+            async for _ in PinListing(service, ALL).pages():
                 pass
         return failed.value.detail
 

@@ -108,7 +108,11 @@ def without_the_library(folder: Path) -> dict[str, str]:
     (folder / "valkey" / "__init__.py").write_text(
         'raise ModuleNotFoundError("gone", name="valkey")'
     )
-    return {"PYTHONPATH": str(folder), "CONTENT_GATEWAY_KEYS__MODE": "open"}
+    return {
+        "PYTHONPATH": str(folder),
+        "CONTENT_GATEWAY_KEYS__MODE": "open",
+        "CONTENT_GATEWAY_LIMITS__REQUESTS_PER_DAY": "1000",
+    }
 
 
 @pytest.mark.parametrize("workers", [1, 2])

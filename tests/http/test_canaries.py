@@ -73,6 +73,10 @@ async def test_no_secret_is_seen_anywhere(tmp_path: Path) -> None:
             await ask("GET", "/domain/resolve/vitalik.eth", **{"x-api-key": key})
             await ask("POST", f"/ipfs/pin/add/{cid}", **{"x-api-key": key})
             await ask("GET", f"/ipfs/pin/status/{cid}", **{"x-api-key": key})
+            question = "?name=_dnslink.vitalik.eth&type=TXT"
+            await ask("GET", f"/dns-query/{key}{question}")
+            await ask("GET", f"/dns-query/{wrong}{question}")
+            await ask("GET", f"/dns-query/{key}/more{question}")
             await ask("GET", "/psa/pins", Authorization=f"Bearer {key}")
             await ask("GET", "/key", **{"x-api-key": wrong})
             await ask("GET", "/key", **{"x-api-key": key, "X-Request-Id": key})

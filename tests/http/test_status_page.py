@@ -2,7 +2,7 @@
 
 from content_gateway.api_keys import Requestor
 from content_gateway.http.key_limits import KeyLimits
-from content_gateway.http.status_page import Status, key_rows, render
+from content_gateway.http.status_page import ServiceStatus, key_rows, render
 from content_gateway.model.allowance import Allowance
 from tests.clock import NOW
 
@@ -16,7 +16,7 @@ def test_a_window_that_is_over_is_not_shown() -> None:
         limits.admit(asking, "getKey", 10.0)
 
     def shown(moment: float) -> str:
-        status = Status(
+        status = ServiceStatus(
             now=NOW,
             started=NOW,
             checks={},

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from content_gateway.wiring.ledgers import Work
+from content_gateway.wiring.ledgers import ObservableWorkQueue
 from tests.ledger.stands import ADAPTERS, Opened, Stand, stand_of
 from tests.ledgers import Clock, Held, World, clock, database
 
@@ -29,7 +29,7 @@ def ledger(opened: Opened) -> Held:
 
 
 @pytest.fixture
-def contents(opened: Opened) -> Work:
+def contents(opened: Opened) -> ObservableWorkQueue:
     return opened.work
 
 

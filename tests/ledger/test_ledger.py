@@ -22,7 +22,7 @@ from content_gateway.model.content_state import (
     TrackerStatus,
 )
 from content_gateway.model.pins import NO_LABEL, Label, Match, Page, Pin, Removal, Search
-from content_gateway.wiring.ledgers import Work
+from content_gateway.wiring.ledgers import ObservableWorkQueue
 from tests.ledger.stands import Opened, Stand
 from tests.ledgers import GRACE, Clock, Held, World, as_it_is, cid, quota
 
@@ -46,7 +46,7 @@ async def states(stand: Stand) -> dict[int, str]:
     return {int.from_bytes(Cid.parse(text).digest, "big"): state for text, state in found}
 
 
-async def seen(contents: Work, event: Event, again_in: float | None = None) -> None:
+async def seen(contents: ObservableWorkQueue, event: Event, again_in: float | None = None) -> None:
     """All that is due has come to *event*."""
     items = await contents.lease("test", 30.0, quota(1000))
     await contents.record_outcomes("test", [(item, Outcome(event, again_in)) for item in items])

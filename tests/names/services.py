@@ -13,7 +13,9 @@ from content_gateway.model.record_keys import RecordKey
 from content_gateway.model.records import Records, Resolved
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.cache import Cache, CachePolicy
-from content_gateway.names.directory import Directory, DirectoryPolicy, LocalNames, NameService
+from content_gateway.names.cached_services import LookupPolicy, NameService
+from content_gateway.names.directory import Directory
+from content_gateway.names.local import LocalNames
 from tests.clock import Clock
 from tests.samples import CONTENT
 
@@ -168,7 +170,7 @@ def directory_of(
     blocks: Blocks | None = None,
     clock: Clock | None = None,
     ages: CachePolicy | None = None,
-    policy: DirectoryPolicy | None = None,
+    policy: LookupPolicy | None = None,
 ) -> Directory:
     """A directory over *services*; parts that a test does not care about are new and empty."""
     clock = clock or Clock()

@@ -14,7 +14,8 @@ from content_gateway.model.domain import DomainName
 from content_gateway.model.record_keys import RecordKey
 from content_gateway.model.records import Records, Resolution, Staleness
 from content_gateway.model.wallet import ETHEREUM, CoinType
-from content_gateway.names.directory import Directory, DirectoryPolicy
+from content_gateway.names.cached_services import LookupPolicy
+from content_gateway.names.directory import Directory
 from tests.clock import Clock, let_tasks_run
 from tests.names.services import ALICE, Ipns, Memory, Service, directory_of
 
@@ -137,7 +138,7 @@ async def test_a_service_that_hangs_is_a_timeout(
     service: Service, ipns: Ipns, clock: Clock
 ) -> None:
     """The whole search has one limit; after it a known name is served from memory."""
-    directory = directory_of(service, ipns=ipns, clock=clock, policy=DirectoryPolicy(lookup=0.05))
+    directory = directory_of(service, ipns=ipns, clock=clock, policy=LookupPolicy(lookup=0.05))
     service.names["site.eth"] = ALICE
     await directory.resolve(SITE)
     service.hold()

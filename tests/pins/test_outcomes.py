@@ -2,14 +2,14 @@
 
 import asyncio
 
-from content_gateway.pins.outcomes import MOST_WAITING, Outcomes
+from content_gateway.pins.outcomes import MOST_WAITING, Waiters
 from tests.ledgers import cid
 from tests.waiting import until
 
 LONG = 60.0
 
 
-async def waiters(outcomes: Outcomes, number: int) -> list[asyncio.Task[bool]]:
+async def waiters(outcomes: Waiters, number: int) -> list[asyncio.Task[bool]]:
     """So many callers, each about a content of its own, who have had their turn to wait."""
     tasks = [asyncio.create_task(outcomes.first(cid(index), LONG)) for index in range(number)]
     await asyncio.sleep(0)
@@ -18,7 +18,7 @@ async def waiters(outcomes: Outcomes, number: int) -> list[asyncio.Task[bool]]:
 
 async def test_few_wait_and_the_others_are_not_kept() -> None:
     """Of 64 clients at once all but a few are answered without any waiting."""
-    outcomes = Outcomes()
+    outcomes = Waiters()
     tasks = await waiters(outcomes, 64)
     assert sum(not task.done() for task in tasks) == MOST_WAITING
     assert not any(task.result() for task in tasks if task.done())
@@ -29,7 +29,7 @@ async def test_few_wait_and_the_others_are_not_kept() -> None:
 
 async def test_who_has_heard_or_gone_makes_room() -> None:
     """A wait ends with an outcome, with its timeout, or when the caller is cancelled."""
-    outcomes = Outcomes(limit=1)
+    outcomes = Waiters(limit=1)
     (task,) = await waiters(outcomes, 1)
     outcomes.record_answer(cid(0))
     assert await task

@@ -10,7 +10,7 @@ from content_gateway.http.key_limits import KeyLimits
 from content_gateway.http.problems import HttpRefusal
 from content_gateway.http.shared_counts import SharedCounts
 from content_gateway.model.allowance import Allowance
-from content_gateway.valkey.exchange import Exchange, StoreOptions
+from content_gateway.valkey.exchange import CountExchange, StoreOptions
 from tests.waiting import until
 
 
@@ -20,7 +20,7 @@ class Machine:
     def __init__(self, url: str, prefix: str = "test", ahead: float = 0.0) -> None:
         self._ahead = ahead
         self.limits = KeyLimits()
-        self.exchange = Exchange(StoreOptions(url, prefix), clock=self._clock)
+        self.exchange = CountExchange(StoreOptions(url, prefix), clock=self._clock)
         self.counts = SharedCounts(self.limits, self.exchange.tell, clock=self._clock)
 
     def _clock(self) -> float:

@@ -27,7 +27,7 @@ from content_gateway.cli.pin_objects import parse_pin
 from content_gateway.errors import GatewayError, WrongSettings
 from content_gateway.files.watched_file import read_bytes
 from content_gateway.pinning_services.answers import ListedPin
-from content_gateway.pinning_services.listing import Listing, Pages
+from content_gateway.pinning_services.listing import Pages, PinListing
 from content_gateway.pins.origins import OriginRules
 
 _MAX_TOKEN_BYTES: Final = 16 * 1024
@@ -136,21 +136,21 @@ class PsaImport:
         if found is not None and not await self.holds(found.last):
             found = None
         if found is None:
-            listing = Listing(self.service, self.statuses)
+            listing = PinListing(self.service, self.statuses)
             claimed = await self._take_saving(listing, None)
         else:
             self._tally.invalid += found.invalid
             self._listed, self._left_out = found.listed, found.left_out
             # What was made since, of which nothing is saved until it has met what was kept then.
-            newer = Listing(self.service, self.statuses, until=found.newest)
+            newer = PinListing(self.service, self.statuses, until=found.newest)
             newest = await self._take_newer(newer, found.newest)
             found = msgspec.structs.replace(found, newest=newest)
-            await self._take_saving(Listing(self.service, self.statuses, found.before), found)
+            await self._take_saving(PinListing(self.service, self.statuses, found.before), found)
             claimed = newer.claimed
         self._note_what_lacks(claimed or 0)
         self.cursor.remove()
 
-    async def _take_newer(self, listing: Listing, than: datetime) -> datetime:
+    async def _take_newer(self, listing: PinListing, than: datetime) -> datetime:
         """Keep what *listing* brings that is newer *than* what is here; the newest time in it."""
         newest = than
         async for page in listing.pages():
@@ -161,7 +161,7 @@ class PsaImport:
         self._note(listing)
         return newest
 
-    async def _take_saving(self, listing: Listing, saved: Cursor | None) -> int | None:
+    async def _take_saving(self, listing: PinListing, saved: Cursor | None) -> int | None:
         """Keep what *listing* brings, and save after each page; how many pins are claimed."""
         newest = None if saved is None else saved.newest
         last = "" if saved is None else saved.last
@@ -205,7 +205,7 @@ class PsaImport:
         except OSError as wrong:
             raise GatewayError(f"How far it is cannot be written: {wrong.strerror}.") from wrong
 
-    def _note(self, listing: Listing) -> None:
+    def _note(self, listing: PinListing) -> None:
         self._left_out += listing.left_out
         if listing.ignores_before and _IGNORES_BEFORE not in self._tally.notes:
             self._tally.notes.append(_IGNORES_BEFORE)

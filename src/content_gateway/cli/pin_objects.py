@@ -16,14 +16,14 @@ from content_gateway.pins.origins import MOST_ORIGINS, OriginRules
 MAX_NAME: Final = 255
 
 
-class _PinObject(msgspec.Struct, frozen=True):
+class _PinLine(msgspec.Struct, frozen=True):
     cid: str
     name: str | None = None
     origins: list[str] | None = None
     meta: dict[str, str] | None = None
 
 
-_PIN: Final = msgspec.json.Decoder(_PinObject)
+_PIN: Final = msgspec.json.Decoder(_PinLine)
 
 
 def parse_pin(text: bytes, rules: OriginRules) -> tuple[str, Label]:

@@ -18,7 +18,7 @@ from content_gateway.cli import hangup, lockfile
 from content_gateway.cli.listeners import Listeners, open_listeners
 from content_gateway.cli.service_manager import ServiceManager
 from content_gateway.cli.supervisor import STOP_SECONDS, Supervisor
-from content_gateway.cli.worker_process import Worker
+from content_gateway.cli.worker_process import WorkerProcess
 from content_gateway.errors import WrongSettings
 from content_gateway.settings.model import Settings
 
@@ -162,7 +162,7 @@ class _Service:
         await self._supervisor.reload(fresh)
         log.info("the workers were replaced", workers=fresh.workers, settings=changed)
 
-    def _hear(self, worker: Worker, what: str, value: Any) -> None:
+    def _hear(self, worker: WorkerProcess, what: str, value: Any) -> None:
         if what == "taken":
             self._limits.hear(value)
         elif what == "last":

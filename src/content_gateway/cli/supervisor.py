@@ -18,7 +18,7 @@ from typing import Any, Final
 import structlog
 
 from content_gateway.cli.channel import ChannelClosed
-from content_gateway.cli.worker_process import Charge, Worker
+from content_gateway.cli.worker_process import Charge, WorkerProcess
 from content_gateway.errors import WrongSettings
 from content_gateway.settings.model import Settings
 
@@ -41,7 +41,7 @@ class Supervisor:
         self,
         settings: Settings,
         listener: socket,
-        heard: Callable[[Worker, str, Any], None],
+        heard: Callable[[WorkerProcess, str, Any], None],
         *,
         is_inherited: bool,
         counts: Callable[[], Any] = lambda: None,
@@ -53,14 +53,14 @@ class Supervisor:
         self._is_inherited = is_inherited
         self._heard = heard
         self._known_counts = counts
-        self._workers: list[Worker] = []  # of the generation that is to serve
-        self._fresh: list[Worker] = []  # of the one that is about to
+        self._workers: list[WorkerProcess] = []  # of the generation that is to serve
+        self._fresh: list[WorkerProcess] = []  # of the one that is about to
         self._leaving: set[asyncio.Task[None]] = set()
         self._keeping: list[asyncio.Task[None]] = []
         self._changing = asyncio.Lock()  # no worker is forgotten that begins meanwhile
 
     @property
-    def serving(self) -> list[Worker]:
+    def serving(self) -> list[WorkerProcess]:
         """The workers that take requests, without those that leave."""
         return [worker for worker in self._workers if worker.is_serving]
 
@@ -73,11 +73,11 @@ class Supervisor:
         go on."""
         await self._change(settings)
 
-    async def ask(self, what: str, seconds: float) -> list[tuple[Worker, Any]]:
+    async def ask(self, what: str, seconds: float) -> list[tuple[WorkerProcess, Any]]:
         """What each of those that serve says to *what*, without those that do not answer in so
         many *seconds*."""
 
-        async def answer(worker: Worker) -> tuple[Worker, Any] | None:
+        async def answer(worker: WorkerProcess) -> tuple[WorkerProcess, Any] | None:
             try:
                 return worker, await worker.channel.ask(what, seconds)
             except ChannelClosed:
@@ -130,13 +130,13 @@ class Supervisor:
             for task in self._keeping:
                 task.cancel()
 
-    def _let_go(self, worker: Worker, *, listener_stays: bool) -> None:
+    def _let_go(self, worker: WorkerProcess, *, listener_stays: bool) -> None:
         worker.leave(listener_stays=listener_stays)
         task = asyncio.create_task(self._see_off(worker), name=f"end {worker.pid}")
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
 
-    async def _see_off(self, worker: Worker) -> None:
+    async def _see_off(self, worker: WorkerProcess) -> None:
         await worker.end_by(STOP_SECONDS)
         self._heard(worker, "ended", None)
 
@@ -171,10 +171,10 @@ class Supervisor:
             except WrongSettings as lack:
                 log.error("no worker can be started", reason=lack.detail)
 
-    async def _start(self, settings: Settings, place: int, counts: Any) -> Worker:
+    async def _start(self, settings: Settings, place: int, counts: Any) -> WorkerProcess:
         charge = Charge(settings, self._is_inherited, place == 0, counts)
         try:
-            return await Worker.start(charge, self._listener, self._hear)
+            return await WorkerProcess.start(charge, self._listener, self._hear)
         except OSError as lack:  # of memory, of processes, of files
             raise WrongSettings(f"no process can be started: {lack}") from lack
 
@@ -187,7 +187,7 @@ class Supervisor:
                 continue
         return self._known_counts()
 
-    def _hear(self, worker: Worker, what: str, value: Any) -> None:
+    def _hear(self, worker: WorkerProcess, what: str, value: Any) -> None:
         if what == "taken":  # by keys with limits, which are those of all processes together
             for other in (*self._workers, *self._fresh):
                 if other is not worker:

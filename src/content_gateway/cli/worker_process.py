@@ -39,10 +39,10 @@ class Charge:
     counts: Any = None
 
 
-class Worker:
+class WorkerProcess:
     """A started process; *told* gets all that it says, with the worker."""
 
-    def __init__(self, told: Callable[["Worker", str, Any], None]) -> None:
+    def __init__(self, told: Callable[["WorkerProcess", str, Any], None]) -> None:
         self._told = told
         self.is_leaving = False
         self.started = asyncio.get_running_loop().time()
@@ -55,8 +55,11 @@ class Worker:
 
     @classmethod
     async def start(
-        cls, charge: Charge, listener: socket.socket, told: Callable[["Worker", str, Any], None]
-    ) -> "Worker":
+        cls,
+        charge: Charge,
+        listener: socket.socket,
+        told: Callable[["WorkerProcess", str, Any], None],
+    ) -> "WorkerProcess":
         """A process that begins to serve *listener*; see `until_ready`."""
         worker = cls(told)
         ours, theirs = socket.socketpair()

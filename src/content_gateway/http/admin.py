@@ -120,7 +120,7 @@ async def _reason(check: Check) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class AdminPage:
     """An answer of the admin listener."""
 
     body: bytes
@@ -131,21 +131,25 @@ class Page:
 class AdminApi:
     """The admin listener as an ASGI application: *pages* by path."""
 
-    def __init__(self, pages: Mapping[str, Callable[[], Awaitable[Page]]]) -> None:
+    def __init__(self, pages: Mapping[str, Callable[[], Awaitable[AdminPage]]]) -> None:
         self._pages = pages
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         """Answer one request."""
         page = self._pages.get(scope["path"])
         if scope["method"] not in ("GET", "HEAD"):
-            await _send(send, Page(b"Only GET and HEAD.\n", status=405), (b"allow", b"GET, HEAD"))
+            await _send(
+                send, AdminPage(b"Only GET and HEAD.\n", status=405), (b"allow", b"GET, HEAD")
+            )
         elif page is None:
-            await _send(send, Page(f"There are {', '.join(self._pages)}.\n".encode(), status=404))
+            await _send(
+                send, AdminPage(f"There are {', '.join(self._pages)}.\n".encode(), status=404)
+            )
         else:
             await _send(send, await page())
 
 
-async def _send(send: Any, page: Page, *more: tuple[bytes, bytes]) -> None:
+async def _send(send: Any, page: AdminPage, *more: tuple[bytes, bytes]) -> None:
     length = (b"content-length", b"%d" % len(page.body))
     headers = [(b"content-type", page.media_type), *_EVERY, length, *more]
     await send({"type": "http.response.start", "status": page.status, "headers": headers})

@@ -11,7 +11,7 @@ from typing import Final
 
 from content_gateway.codecs.timestamps import rfc3339
 from content_gateway.concurrency.sliding_window import SlidingWindow
-from content_gateway.http.admin import Page
+from content_gateway.http.admin import AdminPage
 from content_gateway.http.key_limits import KeyLimits
 from content_gateway.model.backend_health import BackendHealth
 from content_gateway.model.backlog import Backlog, Waiting
@@ -33,7 +33,7 @@ th, td { text-align: left; padding: .2rem .8rem .2rem 0; border-bottom: 1px soli
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class EndpointRow:
     """A node of the chain *kind*; *latency* is what it usually takes, in seconds."""
 
     kind: str
@@ -54,13 +54,13 @@ class KeyRow:
 
 
 @dataclass(slots=True)
-class Status:
+class ServiceStatus:
     """How the service is at *now*. *unread* says why what the ledger has is not known."""
 
     now: datetime
     started: datetime
     checks: Mapping[str, str | None]
-    endpoints: Sequence[Endpoint]
+    endpoints: Sequence[EndpointRow]
     keys: Sequence[KeyRow]
     health: BackendHealth | None = None
     backlog: Backlog | None = None
@@ -70,7 +70,7 @@ class Status:
     workers: Sequence[tuple[int, str]] = ()  # their process ids, where there are several
 
 
-def render(status: Status) -> Page:
+def render(status: ServiceStatus) -> AdminPage:
     """The page."""
     parts = [
         _HEAD,
@@ -91,7 +91,7 @@ def render(status: Status) -> Page:
     if status.workers:
         rows = [(pid, _Bad(said) if said != "ok" else said) for pid, said in status.workers]
         parts.insert(3, _table("Workers", ("process", "state"), rows))
-    return Page("".join(parts).encode(), b"text/html; charset=utf-8")
+    return AdminPage("".join(parts).encode(), b"text/html; charset=utf-8")
 
 
 class _Bad(str):
@@ -101,12 +101,12 @@ class _Bad(str):
 Row = Sequence[object]
 
 
-def _checks(status: Status) -> Iterable[Row]:
+def _checks(status: ServiceStatus) -> Iterable[Row]:
     for name, reason in status.checks.items():
         yield name, "ok" if reason is None else _Bad(reason)
 
 
-def _backend(status: Status) -> Iterable[Row]:
+def _backend(status: ServiceStatus) -> Iterable[Row]:
     health = status.health
     if health is None:
         yield "state", _Bad(status.unread) if status.unread else "nobody has asked it yet"
@@ -121,7 +121,7 @@ def _backend(status: Status) -> Iterable[Row]:
     yield "pinned", f"{health.pinned:,} in {health.seconds:.0f} s"
 
 
-def _backlog(status: Status) -> Iterable[Row]:
+def _backlog(status: ServiceStatus) -> Iterable[Row]:
     if status.backlog is None:
         yield "not known", _Bad(status.unread)
         return
@@ -129,24 +129,24 @@ def _backlog(status: Status) -> Iterable[Row]:
         yield state.value, f"{number:,}"
 
 
-def _reasons(status: Status) -> Iterable[Row]:
+def _reasons(status: ServiceStatus) -> Iterable[Row]:
     for reason, number in status.reasons.items():
         yield reason or "it is its turn soon", f"{number:,}"
 
 
-def _stuck(status: Status) -> Iterable[Row]:
+def _stuck(status: ServiceStatus) -> Iterable[Row]:
     for one in status.stuck:
         waited = _span(status.now - one.since)
         yield one.cid, one.state.value, waited, one.attempts, one.error or ""
 
 
-def _endpoints(status: Status) -> Iterable[Row]:
+def _endpoints(status: ServiceStatus) -> Iterable[Row]:
     for one in status.endpoints:
         latency = "" if one.latency is None else f"{one.latency * 1000:.0f} ms"
         yield one.kind, one.name, "up" if one.is_up else _Bad("down"), latency
 
 
-def _keys(status: Status) -> Iterable[Row]:
+def _keys(status: ServiceStatus) -> Iterable[Row]:
     for use in status.keys[:_KEYS]:
         windows = (
             "" if window is None else f"{window[0]:,} of {window[1]:,}"

@@ -202,6 +202,16 @@ class Resolved:
 
 
 @dataclass(frozen=True, slots=True)
+class FreshRecords:
+    """What is known of a name now: its records, None where there is no such name.
+
+    *fresh_for* is how much longer it is fresh; None: it is stale, or not cached at all."""
+
+    records: Records | None
+    fresh_for: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
 class StoredEntry:
     """The content path that an IPNS name had at the time *at* (UTC).
 

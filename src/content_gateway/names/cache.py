@@ -3,7 +3,7 @@
 Evicts the least recently used names, loads what it does not hold from the last known answers in the
 database, and stores whole answers there; but in memory only what was asked beside wallet and
 content, and the names of addresses (docs/adr/0022). Knows the four ages of an entry (see the theory
-of operation in directory.py); looking names up is left to the directory."""
+of operation in cached_services.py, which looks names up)."""
 
 import time
 from collections.abc import Callable
@@ -192,6 +192,11 @@ class Cache:
         if age < fresh and not even_fresh:
             return None
         return Staleness(timedelta(seconds=age), timedelta(seconds=age - fresh))
+
+    def fresh_for(self, entry: CachedName) -> timedelta | None:
+        """How much longer *entry* is fresh; None where it is stale."""
+        left = entry.stored_at + self._freshness(entry.records) - self._clock()
+        return timedelta(seconds=left) if left > 0 else None
 
     def _freshness(self, records: Records | None) -> float:
         """Seconds for which the answer is fresh."""

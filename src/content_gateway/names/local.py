@@ -15,15 +15,18 @@ from content_gateway.model.records import Records
 from content_gateway.model.wallet import CoinType
 
 
-class Zone(Protocol):
-    """As `LocalNames` of directory.py."""
+class LocalNames(Protocol):
+    """Names that are known without asking a server."""
 
     def find(self, name: DomainName, coin: CoinType) -> Records | None:
-        """As `LocalNames.find`."""
+        """The records, the wallet being the address for *coin*; None if another service may know.
+
+        Raises NameNotFound when this is the authority for the name and does not list it, or lists
+        it with nothing to answer."""
 
 
 def find_locally(
-    zones: Iterable[Zone], name: DomainName, coin: CoinType, more: Sequence[RecordKey] = ()
+    zones: Iterable[LocalNames], name: DomainName, coin: CoinType, more: Sequence[RecordKey] = ()
 ) -> Records | None:
     """What the first of *zones* has that knows *name*, None if another service may know it.
 
@@ -43,7 +46,7 @@ def find_locally(
     return None
 
 
-def _address(zone: Zone, name: DomainName, key: RecordKey) -> str | None:
+def _address(zone: LocalNames, name: DomainName, key: RecordKey) -> str | None:
     try:
         found = None if key.coin is None else zone.find(name, key.coin)
     except NameNotFound:

@@ -41,7 +41,7 @@ class NewPins:
     again: int
 
 
-class Listing:
+class PinListing:
     """The pins of *source* in one of *statuses*, made before *before*, down to the time *until*.
 
     Holds a few pages at a time. *claimed* is how many pins there are by the service's first answer,

@@ -13,7 +13,7 @@ from content_gateway.model.cid import Cid
 MOST_WAITING: Final = 4
 
 
-class Outcomes:
+class Waiters:
     """The waiting callers by content, at most *limit* at a time."""
 
     def __init__(self, limit: int = MOST_WAITING) -> None:

@@ -68,7 +68,7 @@ from content_gateway.pins.backend_health import HealthLedger, HealthMonitor
 from content_gateway.pins.backoff import ReconcilePolicy
 from content_gateway.pins.clock_watch import ClockWatch
 from content_gateway.pins.leases import Leases, lease_quota, owner_name
-from content_gateway.pins.outcomes import Outcomes
+from content_gateway.pins.outcomes import Waiters
 from content_gateway.pins.queue_watch import BackendQueue, QueueWatch
 from content_gateway.pins.requests import Submitter
 from content_gateway.pins.rules import Action, DecisionRules
@@ -96,7 +96,7 @@ class Reconciler:
         """*health*: where the backend's health is stored. *origins*: addresses of nodes that have
         a content. *returned*: called when an outage is over. *queue*: the backend's own queue of
         requests, None if it has none."""
-        self._outcomes = Outcomes()
+        self._outcomes = Waiters()
         self._ledger = ledger
         self._backend = backend
         self._policy = policy or ReconcilePolicy()

@@ -78,7 +78,7 @@ def conninfo_of(url: str) -> str:
         raise WrongSettings(f"database.url: it cannot be read: {wrong}") from None
 
 
-class Connections:
+class ConnectionPool:
     """The connections of one event loop; `open` before the first is asked for."""
 
     def __init__(self, options: PoolOptions) -> None:

@@ -15,7 +15,7 @@ import psycopg
 import structlog
 
 from content_gateway.errors import GatewayError
-from content_gateway.postgres.connections import Connections
+from content_gateway.postgres.connections import ConnectionPool
 
 _FIRST_BACKOFF: Final = 0.5
 _LONGEST_BACKOFF: Final = 30.0
@@ -27,7 +27,7 @@ class Listener:
     """Calls *heard* for each notification on a channel, between `start` and `close`."""
 
     def __init__(
-        self, connections: Connections, listen: LiteralString, heard: Callable[[], None]
+        self, connections: ConnectionPool, listen: LiteralString, heard: Callable[[], None]
     ) -> None:
         """*listen* is the statement, as in `LISTEN channel`."""
         self._connections = connections

@@ -14,7 +14,7 @@ import psycopg
 
 from content_gateway.concurrency.fair_semaphore import FairSemaphore
 from content_gateway.errors import StorageUnavailable
-from content_gateway.postgres.connections import BY_INDEX, Connection, Connections, PoolOptions
+from content_gateway.postgres.connections import BY_INDEX, Connection, ConnectionPool, PoolOptions
 from content_gateway.postgres.errors import may_succeed_again, refusal
 
 T = TypeVar("T")
@@ -81,8 +81,8 @@ class Database:
 
     def __init__(self, options: PoolOptions) -> None:
         self.options = options
-        self.connections = Connections(options)
-        self._searches = Connections(
+        self.connections = ConnectionPool(options)
+        self._searches = ConnectionPool(
             PoolOptions(options.url, options.name, _SEARCHERS, options.seconds, reads_much=True)
         )
         self._turns = FairSemaphore(

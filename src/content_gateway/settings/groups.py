@@ -129,7 +129,7 @@ class BasenamesSettings(Group):
     """Names below base.eth, whose content is kept on Base."""
 
     rpc_urls: tuple[HttpUrl, ...] = Field(
-        (),
+        ("https://mainnet.base.org", "https://base-rpc.publicnode.com", "https://base.drpc.org"),
         description="JSON-RPC endpoints of Base; empty: only what ENS says of them",
         json_schema_extra=SECRET,
     )
@@ -177,6 +177,28 @@ class IpnsSettings(Group):
         (), description="resolvers for DNSLink; empty: the system's"
     )
     timeout: Seconds = Field(5.0, gt=0, le=60, description="seconds one source may take")
+
+
+class DohSettings(Group):
+    """DNS over HTTPS, at /dns-query: what names point at, for whoever knows DNS only."""
+
+    open: bool = Field(False, description="answer without a key, too; otherwise with one only")
+    requests_per_minute: int = Field(
+        600,
+        ge=0,
+        le=1_000_000_000,
+        description="requests without a key in any 60 seconds, of one address and process; 0: no"
+        " limit",
+    )
+    addresses: tuple[IpAddress, ...] = Field(
+        (),
+        max_length=20,
+        description="addresses of your gateway: A and AAAA of every name with content; empty: none",
+    )
+    forward: bool = Field(
+        False,
+        description="ask ipns.dns_servers about names of no name service; else they are refused",
+    )
 
 
 class DenylistSettings(Group):

@@ -72,7 +72,7 @@ class StoreOptions:
     prefix: str
 
 
-class Exchange:
+class CountExchange:
     """The exchange of one service, also where that has several processes."""
 
     def __init__(

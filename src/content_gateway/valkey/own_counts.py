@@ -21,7 +21,7 @@ _MOST_KEYS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class CountBatch:
     """What others have not been told: *rows*, under a *number* that grows by one."""
 
     number: int
@@ -35,7 +35,7 @@ class OwnCounts:
         # By window and step: of each key how many, and its limit.
         self._counts: dict[tuple[int, int], dict[str, tuple[int, int]]] = {}
         self._untold: dict[tuple[int, int], dict[str, int]] = {}
-        self._batch: Batch | None = None
+        self._batch: CountBatch | None = None
         self._number = 0
 
     @property
@@ -58,11 +58,11 @@ class OwnCounts:
             if not untold:
                 del self._untold[place]
 
-    def batch(self, most: int) -> Batch | None:
+    def batch(self, most: int) -> CountBatch | None:
         """At most so many rows that others have not been told, the same until `arrived`."""
         if self._batch is None and self._untold:
             self._number += 1
-            self._batch = Batch(self._number, tuple(self._take_untold(most)))
+            self._batch = CountBatch(self._number, tuple(self._take_untold(most)))
         return self._batch
 
     def arrived(self) -> None:

@@ -12,9 +12,9 @@ from typing import Final, Protocol
 
 from content_gateway.errors import Overloaded, StorageUnavailable
 from content_gateway.http import status_page
-from content_gateway.http.admin import AdminApi, Check, Page, Readiness, Report
+from content_gateway.http.admin import AdminApi, AdminPage, Check, Readiness, Report
 from content_gateway.http.server_state import SharedState
-from content_gateway.http.status_page import Endpoint, Status
+from content_gateway.http.status_page import EndpointRow, ServiceStatus
 from content_gateway.model.backlog import PENDING
 from content_gateway.settings.groups import AdminSettings
 from content_gateway.settings.model import Settings
@@ -37,7 +37,7 @@ class Views(Protocol):
     async def families(self) -> Sequence[Family]:
         """Its metrics."""
 
-    async def status(self) -> Status:
+    async def status(self) -> ServiceStatus:
         """What a person looks for."""
 
     def workers(self) -> Sequence[int]:
@@ -47,21 +47,21 @@ class Views(Protocol):
 def admin_pages(views: Views) -> AdminApi:
     """The admin listener's application, which shows *views*."""
 
-    async def livez() -> Page:
-        return Page(b"ok\n")
+    async def livez() -> AdminPage:
+        return AdminPage(b"ok\n")
 
-    async def readyz() -> Page:
+    async def readyz() -> AdminPage:
         report = await views.report()
-        return Page(report.text().encode(), status=200 if report.is_ready else 503)
+        return AdminPage(report.text().encode(), status=200 if report.is_ready else 503)
 
-    async def exposition() -> Page:
+    async def exposition() -> AdminPage:
         # In threads, as both take long: the library's import, and making the text.
         library = await asyncio.to_thread(import_module, EXPOSITION)
         families = await views.families()
         text = await asyncio.to_thread(library.exposed, families, views.workers())
-        return Page(text, MEDIA_TYPE)
+        return AdminPage(text, MEDIA_TYPE)
 
-    async def status() -> Page:
+    async def status() -> AdminPage:
         return status_page.render(await views.status())
 
     return AdminApi({"/livez": livez, "/readyz": readyz, "/metrics": exposition, "/status": status})
@@ -76,7 +76,7 @@ class LocalViews:
         self.report = readiness.report
         self.families = metrics.families
 
-    async def status(self) -> Status:
+    async def status(self) -> ServiceStatus:
         """As `Views.status`."""
         report = await self.report()
         return await _status(self._gateway, report.reasons, self._started)
@@ -153,15 +153,15 @@ def readiness_checks(
 
 async def _status(
     gateway: Application, checks: Mapping[str, str | None], started: datetime
-) -> Status:
+) -> ServiceStatus:
     """How the service is now; what cannot be read is left out, and said to be."""
     now = datetime.now(UTC)
-    status = Status(
+    status = ServiceStatus(
         now=now,
         started=started,
         checks=checks,
         endpoints=[
-            Endpoint(kind, one.name, not one.breaker.is_open, one.usual_latency)
+            EndpointRow(kind, one.name, not one.breaker.is_open, one.usual_latency)
             for kind, chain in gateway.chains.by_kind.items()
             for one in chain.endpoints
         ],

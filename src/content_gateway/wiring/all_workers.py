@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from weakref import WeakSet
 
 from content_gateway.http.admin import Report
-from content_gateway.http.status_page import Endpoint, KeyRow, Status
+from content_gateway.http.status_page import EndpointRow, KeyRow, ServiceStatus
 from content_gateway.telemetry.merged import lasting, merged
 from content_gateway.telemetry.numbers import Family
 from content_gateway.wiring.metrics import LimitStore, of_limit_store, of_workers
@@ -111,13 +111,15 @@ class AllWorkers:
             for family in families
         ]
 
-    async def status(self) -> Status:
+    async def status(self) -> ServiceStatus:
         """What the first worker knows of the ledger, and what all of them know of the rest."""
         answers = await self._ask("status", _SECONDS)
         report = await self.report()
         said = [status for _, status in answers]
         now = datetime.now(UTC)
-        first = said[0] if said else Status(now, now, {}, (), (), unread="No worker answers.")
+        first = (
+            said[0] if said else ServiceStatus(now, now, {}, (), (), unread="No worker answers.")
+        )
         first.started, first.checks = self._started, report.reasons
         first.endpoints = list(_endpoints(said))
         first.keys = sorted(_keys(said), key=lambda row: -row.requests)
@@ -129,9 +131,9 @@ class AllWorkers:
         return first
 
 
-def _endpoints(said: Iterable[Status]) -> Iterable[Endpoint]:
+def _endpoints(said: Iterable[ServiceStatus]) -> Iterable[EndpointRow]:
     """Each endpoint once: it is down where one process leaves it alone."""
-    found: dict[tuple[str, str], Endpoint] = {}
+    found: dict[tuple[str, str], EndpointRow] = {}
     for one in (each for status in said for each in status.endpoints):
         key = (one.kind, one.name)
         if key not in found or (found[key].is_up and not one.is_up):
@@ -139,7 +141,7 @@ def _endpoints(said: Iterable[Status]) -> Iterable[Endpoint]:
     return found.values()
 
 
-def _keys(said: Iterable[Status]) -> Iterable[KeyRow]:
+def _keys(said: Iterable[ServiceStatus]) -> Iterable[KeyRow]:
     """Each key once: its requests to all, and of its limits what most of them know of."""
     found: dict[str, KeyRow] = {}
     for one in (each for status in said for each in status.keys):

@@ -6,33 +6,16 @@ that a part could; commands and tests get the same objects from here."""
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
 
-import structlog
-
-from content_gateway.api_keys import IssuedKeys, OpenKeys
+from content_gateway.api_keys import IssuedKeys
 from content_gateway.backends.embedded.blockstore import Blockstore
 from content_gateway.backends.embedded.store import EmbeddedStore
 from content_gateway.concurrency.loop_lag import LoopLag
 from content_gateway.denylist.denylist import Denylist
-from content_gateway.errors import ContractBroken
 from content_gateway.http.asgi import Api
 from content_gateway.http.auth import KeyVerifier
-from content_gateway.http.cors import Cors
 from content_gateway.http.key_limits import KeyLimits
-from content_gateway.http.openapi import Contract, Operation
-from content_gateway.http.operations.addresses import AddressHandlers
-from content_gateway.http.operations.domains import NameHandlers
-from content_gateway.http.operations.information import InformationHandlers
-from content_gateway.http.operations.keys import KeyHandlers
-from content_gateway.http.operations.many_names import ManyNamesHandlers
-from content_gateway.http.operations.pages import PageHandlers
-from content_gateway.http.operations.pinning_service import PsaHandlers
-from content_gateway.http.operations.pins import PinHandlers
-from content_gateway.http.operations.trustless_gateway import TrustlessHandlers
-from content_gateway.http.request_turns import RequestTurns
-from content_gateway.http.streams import large_answers
-from content_gateway.http.traffic import Traffic, access_log
+from content_gateway.http.traffic import Traffic
 from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.names.directory import Directory
 from content_gateway.names.universal_resolver import UniversalResolverCheck
@@ -41,22 +24,20 @@ from content_gateway.pins.delegates import Delegates
 from content_gateway.pins.pinning import Pinning
 from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.resync import Resync
-from content_gateway.settings.model import PACKAGED_SPEC, Settings
+from content_gateway.settings.model import Settings
 from content_gateway.telemetry.numbers import Outcomes
-from content_gateway.wiring.ledgers import Activity, Health, Ledger, Resyncs, Work, ledger_of
-from content_gateway.wiring.limits import (
-    allowances,
-    check_operations,
-    default_allowance,
-    warn_of_unknown_types,
+from content_gateway.wiring.api import wire_api
+from content_gateway.wiring.ledgers import (
+    Activity,
+    Health,
+    Ledger,
+    ObservableWorkQueue,
+    Resyncs,
+    ledger_of,
 )
 from content_gateway.wiring.names import Chains, wire_names
 from content_gateway.wiring.pins import wire_pins
 from content_gateway.wiring.traces import open_tracer
-
-_STDERR: Final = 2
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +50,7 @@ class Application:
     ipns: IpnsResolver
     universal_resolver: UniversalResolverCheck
     pinning: Pinning
-    contents: Work
+    contents: ObservableWorkQueue
     resyncs: Resyncs
     health: Health
     keys: KeyVerifier
@@ -133,63 +114,11 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             tracer=tracer,
             lookups_of=lambda requestor: limits.allowance_of(requestor).lookups,
         )
-
-        activity = await stack.enter_async_context(ledger.key_activity())
-        issued_keys = IssuedKeys(
-            ledger.keys,
-            allowance_of=allowances(settings.limits),
-            activity=activity,
-        )
-        keys: KeyVerifier = issued_keys
-        if settings.keys.mode == "open":
-            keys = OpenKeys(default_allowance(settings.limits))
-        contract = Contract(settings.spec_file)
-        stack.push_async_callback(contract.close)
-        operations = operations_of(contract)
-        check_operations(settings.limits, [operation.id for operation in operations])
-        warn_of_unknown_types(settings.limits, await issued_keys.all())
-        psa = PsaHandlers(
-            pins.pinning, delegates=pins.delegates, origins=pins.origins, work=pins.reconciler
-        )
-        served = pins.store if settings.embedded.serve else None
-        answers = large_answers(
-            settings.capacity.large_answers, lambda one: limits.allowance_of(one).streams
-        )
-        lag = LoopLag()
-        stack.callback(lag.close)
-        turns = RequestTurns(
-            waiting=settings.capacity.waiting,
-            is_late=lambda: lag.standing > settings.capacity.lag,
-        )
-        many = ManyNamesHandlers(names.directory, limits, turns, refused=activity.refused)
-        handlers = {
-            **InformationHandlers(contract).by_id,
-            **PageHandlers().by_id,
-            **NameHandlers(directory=names.directory, ipns=names.ipns).by_id,
-            **AddressHandlers(names.directory).by_id,
-            **many.by_id,
-            **KeyHandlers(keys, pins.pinning, limits).by_id,
-            **PinHandlers(pins.pinning).by_id,
-            **psa.by_id,
-            **TrustlessHandlers(served, denylist, answers).by_id,
-        }
-        cors = Cors(settings.cors.origins)
-        access = access_log(settings.log.access, settings.log.format, _STDERR)
-        traffic = Traffic(access, tracer)
-        stack.callback(traffic.close)
-        api = Api(
-            operations,
-            handlers,
-            keys,
-            answers=answers,
-            cors=cors,
-            traffic=traffic,
-            limits=limits,
-            turns=turns,
-            refused=activity.refused,
+        api = await wire_api(
+            stack, settings, ledger, denylist, names=names, pins=pins, limits=limits, tracer=tracer
         )
         yield Application(
-            api=api,
+            api=api.api,
             ledger=ledger,
             directory=names.directory,
             ipns=names.ipns,
@@ -198,29 +127,17 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             contents=pins.contents,
             resyncs=pins.resyncs,
             health=pins.health,
-            keys=keys,
-            issued_keys=issued_keys,
+            keys=api.keys,
+            issued_keys=api.issued_keys,
             limits=limits,
-            activity=activity,
+            activity=api.activity,
             reconciler=pins.reconciler,
             resync=pins.resync,
             store=pins.store,
             blocks=pins.blocks,
             delegates=pins.delegates,
-            traffic=traffic,
-            lag=lag,
+            traffic=api.traffic,
+            lag=api.lag,
             upstreams=upstreams,
             chains=names.chains,
         )
-
-
-def operations_of(contract: Contract) -> Sequence[Operation]:
-    """The operations to serve.
-
-    A description that is missing or broken when the service starts takes only /version and
-    /spec away: the routes then come from the one that this program was shipped with."""
-    try:
-        return contract.read().operations
-    except ContractBroken as broken:
-        log.error("spec_file cannot be served", reason=broken.detail)
-        return Contract(PACKAGED_SPEC).read().operations

@@ -46,7 +46,7 @@ class Pins(PinLedger, Protocol):
         """The origins of the newest pins of *cid* that have any, by pin."""
 
 
-class Work(WorkQueue, Protocol):
+class ObservableWorkQueue(WorkQueue, Protocol):
     """The work queue, and reports on it for operators. Methods raise StorageUnavailable."""
 
     async def expedite(self) -> None:
@@ -117,7 +117,7 @@ class Ledger(Protocol):
         """The requestors' pins."""
 
     @property
-    def work(self) -> Work:
+    def work(self) -> ObservableWorkQueue:
         """The contents that want reconciling."""
 
     @property

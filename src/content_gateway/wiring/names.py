@@ -20,7 +20,8 @@ from content_gateway.ipns.sources.http import HttpSource
 from content_gateway.ipns.sources.kubo import KuboSource
 from content_gateway.names.basenames import Basenames
 from content_gateway.names.cache import Cache, CachePolicy
-from content_gateway.names.directory import Directory, DirectoryPolicy, NameService, PrimaryNames
+from content_gateway.names.cached_services import LookupPolicy, NameService, PrimaryNames
+from content_gateway.names.directory import Directory
 from content_gateway.names.ens import EnsNames
 from content_gateway.names.primary import EnsPrimaryNames
 from content_gateway.names.universal_resolver import UniversalResolverCheck
@@ -121,7 +122,7 @@ async def wire_names(
         ipns=ipns,
         denylist=denylist,
         cache=Cache(last_known, ages=ages(settings)),
-        policy=DirectoryPolicy(lookup=settings.names.deadline, max_in_flight=capacity.lookups),
+        policy=LookupPolicy(lookup=settings.names.deadline, max_in_flight=capacity.lookups),
         limit_of=lookups_of,
     )
     stack.push_async_callback(directory.close)

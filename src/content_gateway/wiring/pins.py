@@ -24,7 +24,7 @@ from content_gateway.settings.model import Settings
 from content_gateway.telemetry.numbers import Outcomes
 from content_gateway.telemetry.tracing import Tracer
 from content_gateway.wiring.backends import open_backend
-from content_gateway.wiring.ledgers import Health, Ledger, Resyncs, Work
+from content_gateway.wiring.ledgers import Health, Ledger, ObservableWorkQueue, Resyncs
 
 Port = TypeVar("Port")
 
@@ -37,7 +37,7 @@ class WiredPins:
     """The open parts that keep pins; *store* and its *blocks* where the backend is embedded."""
 
     pinning: Pinning
-    contents: Work
+    contents: ObservableWorkQueue
     resyncs: Resyncs
     health: Health
     reconciler: Reconciler

@@ -15,7 +15,7 @@ from content_gateway.settings.groups import LimitSettings
 from content_gateway.wiring.extras import imported
 
 if TYPE_CHECKING:
-    from content_gateway.valkey.exchange import Exchange
+    from content_gateway.valkey.exchange import CountExchange
 
 _MODULE: Final = "content_gateway.valkey.exchange"
 
@@ -23,7 +23,7 @@ _MODULE: Final = "content_gateway.valkey.exchange"
 @asynccontextmanager
 async def of_one_process(
     chosen: LimitSettings, limits: KeyLimits
-) -> AsyncIterator["Exchange | None"]:
+) -> AsyncIterator["CountExchange | None"]:
     """Share *limits*, which this process alone counts; None where they are not shared.
 
     Raises WrongSettings."""
@@ -47,7 +47,7 @@ class LimitsOfWorkers:
 
     def __init__(self) -> None:
         self._tell: Callable[[str, Any], None]
-        self._exchange: Exchange | None = None
+        self._exchange: CountExchange | None = None
         self._known = SharedCounts(KeyLimits(), lambda _: None)
 
     @property
@@ -96,8 +96,8 @@ class LimitsOfWorkers:
         self._tell("totals", totals)
 
 
-async def _exchange(chosen: LimitSettings) -> "Exchange":
+async def _exchange(chosen: LimitSettings) -> "CountExchange":
     library = await imported(_MODULE, "limits.url", "valkey")
     options = library.StoreOptions(chosen.url, chosen.prefix)
-    exchange: Exchange = library.Exchange(options)
+    exchange: CountExchange = library.CountExchange(options)
     return exchange

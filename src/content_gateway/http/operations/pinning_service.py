@@ -32,7 +32,7 @@ PATIENCE: Final = 0.2
 _STATUS: Final = {state: word for word, states in STATES.items() for state in states}
 
 
-class Work(Protocol):
+class Fulfilment(Protocol):
     """What is done about pins behind the answers, as far as an answer may wait for it."""
 
     async def is_idle(self) -> bool:
@@ -48,7 +48,7 @@ class PsaHandlers:
     *delegates* has the multiaddrs they should connect to; *origins* filters theirs."""
 
     def __init__(
-        self, pinning: Pinning, *, delegates: Delegates, origins: OriginRules, work: Work
+        self, pinning: Pinning, *, delegates: Delegates, origins: OriginRules, work: Fulfilment
     ) -> None:
         self._pinning = pinning
         self._delegates = delegates

@@ -36,7 +36,7 @@ from content_gateway.ledger.pin_rows import label_columns
 from content_gateway.ledger.postgres.requestors import (
     LOCK,
     LOCK_WORK,
-    Counted,
+    LockedRequestor,
     assign_to_shortest_queue,
     counted_of,
     store_counts,
@@ -197,7 +197,7 @@ async def insert_pins(
     additions: Sequence[Addition],
     *,
     numbers: Mapping[str, int],
-    locked: Mapping[int, Counted],
+    locked: Mapping[int, LockedRequestor],
     contents: Mapping[str, Content],
 ) -> list[Pin]:
     """Insert a pin for each of *additions* at *now* (microseconds), queue its content, count it.
@@ -222,7 +222,7 @@ async def insert_pins(
 
 
 def _may_reach_a_limit(
-    additions: Sequence[Addition], numbers: Mapping[str, int], locked: Mapping[int, Counted]
+    additions: Sequence[Addition], numbers: Mapping[str, int], locked: Mapping[int, LockedRequestor]
 ) -> bool:
     number = len(additions)
     return any(
@@ -234,7 +234,7 @@ def _may_reach_a_limit(
 def _verdicts(
     additions: Sequence[Addition],
     numbers: Mapping[str, int],
-    locked: Mapping[int, Counted],
+    locked: Mapping[int, LockedRequestor],
     found: Mapping[int, bool],
     revoked: Collection[str],
 ) -> list[_Verdict | Refusal]:

@@ -48,7 +48,7 @@ LOCK_WORK: Final = (
 
 
 @dataclass(slots=True)
-class Counted:
+class LockedRequestor:
     """A requestor whose row is locked: its *pins*, and when the newest was made (microseconds)."""
 
     pins: int
@@ -90,14 +90,14 @@ class Requestors:
 
 async def lock_requestors(
     transaction: Transaction, numbers: Iterable[int]
-) -> Mapping[int, Counted]:
+) -> Mapping[int, LockedRequestor]:
     """Lock these requestors, in the one order, until the transaction ends."""
     return counted_of(await transaction.ask(LOCK, (sorted(set(numbers)),)))
 
 
-def counted_of(rows: Iterable[Row]) -> Mapping[int, Counted]:
+def counted_of(rows: Iterable[Row]) -> Mapping[int, LockedRequestor]:
     """The requestors that the rows of LOCK are about, by number."""
-    return {number: Counted(pins, last_at) for number, pins, last_at in rows}
+    return {number: LockedRequestor(pins, last_at) for number, pins, last_at in rows}
 
 
 async def store_counts(
