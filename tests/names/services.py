@@ -9,11 +9,13 @@ from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import IpfsPath
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
+from content_gateway.model.record_keys import RecordKey
 from content_gateway.model.records import Records, Resolved
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.cache import Cache, CachePolicy
 from content_gateway.names.cached_services import LookupPolicy, NameService
-from content_gateway.names.directory import Directory, LocalNames
+from content_gateway.names.directory import Directory
+from content_gateway.names.local import LocalNames
 from tests.clock import Clock
 from tests.samples import CONTENT
 
@@ -29,6 +31,7 @@ class Service:
         self.asked: list[str] = []
         self.ended: list[str] = []
         self.coins: list[CoinType] = []
+        self.more: list[tuple[RecordKey, ...]] = []
         self.charged: list[str] = []
         self.foreign: set[str] = set()
         self.down = False
@@ -50,10 +53,16 @@ class Service:
         return name.labels[-1] not in self.foreign
 
     async def resolve(
-        self, name: DomainName, coin: CoinType = ETHEREUM, *, requestor: str = ""
+        self,
+        name: DomainName,
+        coin: CoinType = ETHEREUM,
+        *,
+        more: Sequence[RecordKey] = (),
+        requestor: str = "",
     ) -> Records:
         """What *name* points at; raises NameNotFound or UpstreamUnavailable."""
         self.asked.append(name.text)
+        self.more.append(tuple(more))
         self.coins.append(coin)
         self.charged.append(requestor)
         try:

@@ -1,5 +1,6 @@
 """The directory when a service is down: the last known answer, for an hour, and never a guess."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -10,6 +11,7 @@ from content_gateway.errors import (
     UpstreamUnavailable,
 )
 from content_gateway.model.domain import DomainName
+from content_gateway.model.record_keys import RecordKey
 from content_gateway.model.records import Records, Resolution, Staleness
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.cached_services import LookupPolicy
@@ -152,12 +154,17 @@ async def test_a_mishap_is_not_remembered(ipns: Ipns, clock: Clock) -> None:
 
     class Careless(Service):
         async def resolve(
-            self, name: DomainName, coin: CoinType = ETHEREUM, *, requestor: str = ""
+            self,
+            name: DomainName,
+            coin: CoinType = ETHEREUM,
+            *,
+            more: Sequence[RecordKey] = (),
+            requestor: str = "",
         ) -> Records:
             if not self.asked:
                 self.asked.append(name.text)
                 raise ZeroDivisionError
-            return await super().resolve(name, coin, requestor=requestor)
+            return await super().resolve(name, coin, more=more, requestor=requestor)
 
     service = Careless(site=ALICE)
     directory = directory_of(service, ipns=ipns, clock=clock)

@@ -1,21 +1,44 @@
 """The directory's cache: what is known of each name, and how long it may be served.
 
 Evicts the least recently used names, loads what it does not hold from the last known answers in the
-database, and stores whole answers there. Knows the four ages of an entry (see the theory of
-operation in cached_services.py, which looks names up)."""
+database, and stores whole answers there; but in memory only what was asked beside wallet and
+content, and the names of addresses (docs/adr/0022). Knows the four ages of an entry (see the theory
+of operation in cached_services.py, which looks names up)."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 import structlog
 
+from content_gateway.model.record_keys import RecordKey
 from content_gateway.model.records import Records, Resolved, Staleness
 from content_gateway.model.wallet import CoinType
 
-Question = tuple[str, CoinType]  # a normalised domain, and the coin whose address is wanted
+# A normalised domain, and the coin whose address is wanted.
+PlainQuestion: TypeAlias = tuple[str, CoinType]
+MAX_WIDE_BYTES: Final = 32 * 1024 * 1024  # of records beside wallet and content, of all names
+
+
+class WideQuestion(NamedTuple):
+    """A domain, a coin, and what is wanted *more* than wallet and content."""
+
+    domain: str
+    coin: CoinType
+    more: tuple[RecordKey, ...]
+
+
+class PrimaryQuestion(NamedTuple):
+    """An address, in its text form: which name it has on the chain of *coin*."""
+
+    address: str
+    coin: CoinType
+    is_primary: Literal[True] = True
+
+
+Question: TypeAlias = PlainQuestion | WideQuestion | PrimaryQuestion
 
 log = structlog.get_logger(__name__)
 
@@ -74,6 +97,9 @@ class Cache:
         self._clock = clock
         self._today = today
         self._entries: dict[Question, CachedName] = {}
+        # The bytes of the entries with more records, in the order of _entries.
+        self._wide: dict[Question, int] = {}
+        self._wide_bytes = 0
 
     def get(self, question: Question) -> CachedName | None:
         """The entry, if it is in memory; it is now the most recently used."""
@@ -86,7 +112,7 @@ class Cache:
         """The entry, from memory or else from the database; it is now the most recently used."""
         entry = self.get(question)
         if entry is None:
-            loaded = await self._loaded(question)
+            loaded = await self._loaded(question) if _is_plain(question) else None
             # What was stored while we read is newer, and may be all there is.
             entry = self.get(question)
             if entry is None and loaded is not None:
@@ -94,7 +120,7 @@ class Cache:
                 return loaded
         return entry
 
-    async def last(self, question: Question) -> Resolved | None:
+    async def last(self, question: PlainQuestion) -> Resolved | None:
         """The last answer, however old; None when nothing is known, or the name does not exist.
 
         That is the last whole answer if there was one, else the partial one."""
@@ -118,7 +144,7 @@ class Cache:
         entry = CachedName(records, today, now, asked_at, now + self._freshness(records), unread)
         self._entries.pop(question, None)
         self._put(question, entry)
-        if records is None or records.is_whole:
+        if _is_plain(question) and (records is None or records.is_whole):
             self._last_known.store(*question, None if records is None else Resolved(records, today))
         return entry
 
@@ -129,11 +155,11 @@ class Cache:
 
         That is the previous one if it is whole and may be served, and the failure is temporary."""
         known = await self.load(question)
-        for record, failed in records.failures.items():
+        for record, failed in records.all_failures.items():
             tell = log.warning if failed.is_temporary else log.info
             why = {"fault": failed.kind.__name__, "reason": failed.reason}
             tell("a record failed", domain=question[0], coin=question[1], record=record, **why)
-        is_temporary = any(failed.is_temporary for failed in records.failures.values())
+        is_temporary = any(failed.is_temporary for failed in records.all_failures.values())
         if known is None or not (is_temporary and _is_whole(known) and self.serves_if_error(known)):
             return self.store(question, records, asked_at)
         self.record_failure(question, asked_at, hold_back)
@@ -182,7 +208,7 @@ class Cache:
         serves = max(seconds, self._freshness(entry.records))
         return entry.records is not None and self._clock() < entry.stored_at + serves
 
-    async def _loaded(self, question: Question) -> CachedName | None:
+    async def _loaded(self, question: PlainQuestion) -> CachedName | None:
         """The entry that a former process, or this one before it forgot, has left behind."""
         resolved = await self._last_known.load(*question)
         if resolved is None:
@@ -198,7 +224,27 @@ class Cache:
     def _put(self, question: Question, entry: CachedName) -> None:
         self._entries[question] = entry
         if len(self._entries) > self._ages.max_entries:
-            del self._entries[next(iter(self._entries))]
+            self._forget(next(iter(self._entries)))
+        if not _is_plain(question):
+            self._wide_bytes -= self._wide.pop(question, 0)
+            self._wide[question] = size = 0 if entry.records is None else _size(entry.records)
+            self._wide_bytes += size
+            while self._wide_bytes > MAX_WIDE_BYTES:
+                self._forget(next(iter(self._wide)))
+
+    def _forget(self, question: Question) -> None:
+        self._entries.pop(question, None)
+        self._wide_bytes -= self._wide.pop(question, 0)
+
+
+def _is_plain(question: Question) -> TypeGuard[PlainQuestion]:
+    """True for what the database has a place for."""
+    return len(question) == 2
+
+
+def _size(records: Records) -> int:
+    """About how many bytes the records have that were asked for beside wallet and content."""
+    return sum(len(value) if isinstance(value, str) else 0 for _, value in records.more)
 
 
 def _is_whole(entry: CachedName) -> bool:

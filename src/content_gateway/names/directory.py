@@ -4,8 +4,9 @@ The local zones come first. They are files of the operator, cheap to read and ne
 that an edit shows within a second. Then come the cache, and the services behind it that cover the
 name: when which is asked, and how long an answer serves, is told in cached_services.py.
 
-What the denylist names is refused before anything is looked up, and again once the content is
-known. Knows nothing of HTTP, chains or files; IPNS is started here and resolved by `ipns/`."""
+What the denylist names is refused before anything is looked up, and again once the content, or the
+name of an address, is known. Knows nothing of HTTP, chains or files; IPNS is started here and
+resolved by `ipns/`."""
 
 import time
 from collections import Counter
@@ -13,11 +14,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
-from content_gateway.errors import InvalidCoinType, NameNotFound
+from content_gateway.errors import InvalidCoinType, NameNotFound, PrimaryNameNotFound
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import IpfsPath
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
+from content_gateway.model.record_keys import RecordKey
 from content_gateway.model.records import (
     FreshRecords,
     IpfsContent,
@@ -27,18 +29,14 @@ from content_gateway.model.records import (
     Resolved,
 )
 from content_gateway.model.wallet import ETHEREUM, CoinType
-from content_gateway.names.cache import Cache
-from content_gateway.names.cached_services import CachedServices, LookupPolicy, NameService
-
-
-class LocalNames(Protocol):
-    """Names that are known without asking a server."""
-
-    def find(self, name: DomainName, coin: CoinType) -> Records | None:
-        """The records, the wallet being the address for *coin*; None if another service may know.
-
-        Raises NameNotFound when this is the authority for the name and does not list it, or lists
-        it with nothing to answer."""
+from content_gateway.names.cache import Cache, CachedName
+from content_gateway.names.cached_services import (
+    CachedServices,
+    LookupPolicy,
+    NameService,
+    PrimaryNames,
+)
+from content_gateway.names.local import LocalNames, find_locally
 
 
 class IpnsLookup(Protocol):
@@ -79,6 +77,7 @@ class Directory:
         ipns: IpnsLookup,
         denylist: NameDenylist,
         cache: Cache,
+        primary: PrimaryNames | None = None,
         policy: LookupPolicy | None = None,
         limit_of: Callable[[str], int] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -91,7 +90,12 @@ class Directory:
         self._cache = cache
         self._clock = clock
         self._services = CachedServices(
-            services, cache, policy or LookupPolicy(), limit_of=limit_of, clock=clock
+            services,
+            cache,
+            policy or LookupPolicy(),
+            primary=primary,
+            limit_of=limit_of,
+            clock=clock,
         )
         self.lookups = self._services.lookups
 
@@ -100,10 +104,12 @@ class Directory:
         name: DomainName,
         coin: CoinType = ETHEREUM,
         *,
+        more: tuple[RecordKey, ...] = (),
         force_refresh: bool = False,
         requestor: str = "",
     ) -> Resolution:
-        """What *name* points at, from the first place that knows, refreshed with *force_refresh*.
+        """What *name* points at, with *more* of its records, from the first place that knows,
+        refreshed with *force_refresh*.
 
         A look-up is charged to *requestor*, to the operator where that is empty. Raises
         NameNotFound when every service says that there is nothing, and Blocked when the denylist
@@ -111,25 +117,45 @@ class Directory:
         not find out, and Overloaded or TooManyAtOnce when the requestor's share of look-ups, or
         its limit, is used up."""
         self._denylist.check_name(name)
-        local = self._find_locally(name, coin)
+        local = find_locally(self._local, name, coin, more)
         if local is not None:
             return self._resolution(local) or await self._through_ipns(
                 local, force_refresh, requestor
             )
         begun = self._clock()
         entry = await self._services.entry(
-            name, coin, force_refresh=force_refresh, requestor=requestor
+            name, coin, more, force_refresh=force_refresh, requestor=requestor
         )
-        is_miss = entry.stored_at >= begun
-        if entry.records is None:
-            self.answers["miss" if is_miss else "absent"] += 1
-            raise InvalidCoinType(entry.unread) if entry.unread else _nothing_there(coin)
-        resolution = self._resolution(entry.records) or await self._through_ipns(
-            entry.records, force_refresh, requestor
+        resolution = await self._answer(entry, begun, force_refresh, requestor)
+        if resolution is None:
+            raise _no_such_name(coin, has_more=bool(more))
+        return resolution
+
+    async def primary_name(
+        self,
+        address: bytes,
+        coin: CoinType = ETHEREUM,
+        *,
+        force_refresh: bool = False,
+        requestor: str = "",
+    ) -> Resolution:
+        """The primary name of *address*, as resolvers keep it, on the chain of *coin* (ENSIP-19).
+
+        Raises PrimaryNameNotFound where there is none, and else as resolve."""
+        begun = self._clock()
+        entry = await self._services.primary_entry(
+            address, coin, force_refresh=force_refresh, requestor=requestor
         )
-        stale = self._cache.staleness(entry, even_fresh=force_refresh and entry.stored_at < begun)
-        self.answers["miss" if is_miss else "fresh" if stale is None else "stale"] += 1
-        return resolution if stale is None else resolution.but_stale(stale)
+        resolution = await self._answer(entry, begun, force_refresh, requestor)
+        if resolution is None:
+            raise PrimaryNameNotFound(
+                "No name is set for this address on that chain, or the name does not lead back to"
+                " it."
+            )
+        primary = resolution.records.primary
+        assert primary is not None  # noqa: S101 - PrimaryNames give no other records
+        self._denylist.check_name(DomainName(primary))
+        return resolution
 
     async def records(self, name: DomainName, *, requestor: str = "") -> FreshRecords:
         """As `resolve`, and for how long that is known; absence is a value here.
@@ -137,16 +163,14 @@ class Directory:
         IPNS content is not followed. Raises Blocked, UpstreamError, Overloaded, TooManyAtOnce."""
         self._denylist.check_name(name)
         try:
-            local = self._find_locally(name, ETHEREUM)
+            local = find_locally(self._local, name, ETHEREUM)
         except NameNotFound:
             return FreshRecords(None, None)
         if local is not None:
             found = FreshRecords(local, None)
         else:
             begun = self._clock()
-            entry = await self._services.entry(
-                name, ETHEREUM, force_refresh=False, requestor=requestor
-            )
+            entry = await self._services.entry(name, ETHEREUM, requestor=requestor)
             found = FreshRecords(entry.records, self._cache.fresh_for(entry))
             known = "absent" if found.records is None else "fresh" if found.fresh_for else "stale"
             self.answers["miss" if entry.stored_at >= begun else known] += 1
@@ -159,7 +183,7 @@ class Directory:
     def lists(self, name: DomainName) -> bool:
         """Whether a local zone has the last word on *name*."""
         try:
-            return self._find_locally(name, ETHEREUM) is not None
+            return find_locally(self._local, name, ETHEREUM) is not None
         except NameNotFound:
             return True
 
@@ -168,7 +192,7 @@ class Directory:
 
         Asks no server. Raises NameNotFound when nothing is known or was found, and Blocked."""
         self._denylist.check_name(name)
-        local = self._find_locally(name, ETHEREUM)
+        local = find_locally(self._local, name, ETHEREUM)
         if local is not None:
             resolved: Resolved | None = Resolved(local, datetime.now(UTC))
         else:
@@ -186,11 +210,23 @@ class Directory:
         """Cancel every in-flight request and wait until it has ended."""
         await self._services.close()
 
-    def _find_locally(self, name: DomainName, coin: CoinType) -> Records | None:
-        for zone in self._local:
-            if (records := zone.find(name, coin)) is not None:
-                return records
-        return None
+    async def _answer(
+        self, entry: CachedName, begun: float, force_refresh: bool, requestor: str
+    ) -> Resolution | None:
+        """The answer that *entry* is to a question that came when it was *begun*, None where there
+        is nothing; raises as resolve."""
+        is_miss = entry.stored_at >= begun
+        if entry.records is None:
+            self.answers["miss" if is_miss else "absent"] += 1
+            if entry.unread:
+                raise InvalidCoinType(entry.unread)
+            return None
+        resolution = self._resolution(entry.records) or await self._through_ipns(
+            entry.records, force_refresh, requestor
+        )
+        stale = self._cache.staleness(entry, even_fresh=force_refresh and entry.stored_at < begun)
+        self.answers["miss" if is_miss else "fresh" if stale is None else "stale"] += 1
+        return resolution if stale is None else resolution.but_stale(stale)
 
     def _resolution(self, records: Records) -> Resolution | None:
         """The resolution of *records*; None where IPNS has to say what they point at."""
@@ -213,6 +249,9 @@ class Directory:
         return Resolution(records, cid)
 
 
-def _nothing_there(coin: CoinType) -> NameNotFound:
+def _no_such_name(coin: CoinType, *, has_more: bool) -> NameNotFound:
+    beside = ", nor any of the records asked for" if has_more else ""
     wallet = "wallet" if coin == ETHEREUM else f"an address of the coin type {coin}"
-    return NameNotFound(f"No such name is registered, or it has neither {wallet} nor content.")
+    return NameNotFound(
+        f"No such name is registered, or it has neither {wallet} nor content{beside}."
+    )

@@ -18,9 +18,11 @@ from content_gateway.http.auth import KeyVerifier
 from content_gateway.http.cors import Cors
 from content_gateway.http.key_limits import KeyLimits
 from content_gateway.http.openapi import Contract, Operation
+from content_gateway.http.operations.addresses import AddressHandlers
 from content_gateway.http.operations.domains import NameHandlers
 from content_gateway.http.operations.information import InformationHandlers
 from content_gateway.http.operations.keys import KeyHandlers
+from content_gateway.http.operations.many_names import ManyNamesHandlers
 from content_gateway.http.operations.pages import PageHandlers
 from content_gateway.http.operations.pinning_service import PsaHandlers
 from content_gateway.http.operations.pins import PinHandlers
@@ -90,10 +92,18 @@ async def wire_api(
     answers = large_answers(
         settings.capacity.large_answers, lambda one: limits.allowance_of(one).streams
     )
+    lag = LoopLag()
+    stack.callback(lag.close)
+    turns = RequestTurns(
+        waiting=settings.capacity.waiting, is_late=lambda: lag.standing > settings.capacity.lag
+    )
+    many = ManyNamesHandlers(names.directory, limits, turns, refused=activity.refused)
     handlers = {
         **InformationHandlers(contract).by_id,
         **PageHandlers().by_id,
         **NameHandlers(directory=names.directory, ipns=names.ipns).by_id,
+        **AddressHandlers(names.directory).by_id,
+        **many.by_id,
         **dns_handlers(settings, names.directory, denylist).by_id,
         **KeyHandlers(keys, pins.pinning, limits).by_id,
         **PinHandlers(pins.pinning).by_id,
@@ -101,9 +111,8 @@ async def wire_api(
         **TrustlessHandlers(store, denylist, answers).by_id,
     }
     access = access_log(settings.log.access, settings.log.format, _STDERR)
-    traffic, lag = Traffic(access, tracer), LoopLag()
+    traffic = Traffic(access, tracer)
     stack.callback(traffic.close)
-    stack.callback(lag.close)
     api = Api(
         operations,
         handlers,
@@ -112,10 +121,7 @@ async def wire_api(
         cors=Cors(settings.cors.origins),
         traffic=traffic,
         limits=limits,
-        turns=RequestTurns(
-            waiting=settings.capacity.waiting,
-            is_late=lambda: lag.standing > settings.capacity.lag,
-        ),
+        turns=turns,
         proxies=TrustedProxies(settings.trusted_proxies),
         refused=activity.refused,
     )

@@ -20,9 +20,10 @@ from content_gateway.ipns.sources.http import HttpSource
 from content_gateway.ipns.sources.kubo import KuboSource
 from content_gateway.names.basenames import Basenames
 from content_gateway.names.cache import Cache, CachePolicy
-from content_gateway.names.cached_services import LookupPolicy, NameService
+from content_gateway.names.cached_services import LookupPolicy, NameService, PrimaryNames
 from content_gateway.names.directory import Directory
 from content_gateway.names.ens import EnsNames
+from content_gateway.names.primary import EnsPrimaryNames
 from content_gateway.names.universal_resolver import UniversalResolverCheck
 from content_gateway.names.unstoppable import Chain, UnstoppableNames
 from content_gateway.names.zone import ZoneFile
@@ -117,6 +118,7 @@ async def wire_names(
     directory = Directory(
         local=[*own_zones, *zones],
         services=name_services(settings, chains, gateways, check),
+        primary=primary_names(settings, chains, gateways, check),
         ipns=ipns,
         denylist=denylist,
         cache=Cache(last_known, ages=ages(settings)),
@@ -186,6 +188,23 @@ def ens_names(
     )
     base = chains.through(basenames.rpc_urls, "basenames") if basenames.rpc_urls else None
     return Basenames(ens, base, registry=basenames.registry)
+
+
+def primary_names(
+    settings: Settings,
+    chains: Chains,
+    gateways: OffchainGateways,
+    check: UniversalResolverCheck,
+) -> PrimaryNames | None:
+    """Who knows the names of addresses: ENS, if that may be asked."""
+    chosen = settings.ens
+    if not chosen.rpc_urls:
+        return None
+    return EnsPrimaryNames(
+        CcipRead(chains.through(chosen.rpc_urls, ENS), gateways),
+        universal_resolver=chosen.universal_resolver,
+        require=check.require,
+    )
 
 
 def unstoppable_chains(settings: Settings, chains: Chains) -> list[Chain]:
