@@ -24,6 +24,7 @@ def environment_of(folder: Path | None, settings: Mapping[str, str]) -> dict[str
         "CONTENT_GATEWAY_ENS__RPC_URLS": "[]",
         "CONTENT_GATEWAY_IPNS__ROUTERS": "[]",
         "CONTENT_GATEWAY_EMBEDDED__GATEWAYS": "[]",
+        "CONTENT_GATEWAY_CONTENT__GATEWAYS": "[]",
         "CONTENT_GATEWAY_ADMIN__PORT": "0",
     }
     if folder is not None:

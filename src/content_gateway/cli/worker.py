@@ -92,6 +92,7 @@ class _Work:
                 gateway.api,
                 connections=ceil(settings.connections / settings.workers),
                 is_local=settings.keys.mode == "open",
+                sites=gateway.hosts.suffixes,
                 slow_rate=settings.capacity.slow_rate,
                 announce=lambda: channel.tell("ready", {"has_keys": has_keys}),
                 inherited=True,

@@ -167,6 +167,11 @@ class Cache:
             return None
         return Staleness(timedelta(seconds=age), timedelta(seconds=age - fresh))
 
+    def fresh_for(self, entry: CachedName) -> timedelta | None:
+        """How much longer *entry* is fresh; None where it is stale."""
+        left = entry.stored_at + self._freshness(entry.records) - self._clock()
+        return timedelta(seconds=left) if left > 0 else None
+
     def _freshness(self, records: Records | None) -> float:
         """Seconds for which the answer is fresh."""
         is_whole = records is not None and records.is_whole

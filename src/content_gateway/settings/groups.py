@@ -13,12 +13,14 @@ from content_gateway.settings.values import (
     Address,
     Bytes,
     DatabaseUrl,
+    HostPattern,
     HttpUrl,
     IpAddress,
     LocalOrigin,
     Multiaddr,
     OptionalHttpUrl,
     Origin,
+    RedirectTemplate,
     Replicas,
     Seconds,
     StoreUrl,
@@ -284,6 +286,51 @@ class EmbeddedSettings(Group):
     max_depth: int = Field(1_000, ge=1, le=100_000, description="levels that one pin may have")
     serve: bool = Field(
         False, description="serve what is held at /ipfs/{cid}?format=raw|car, without a key"
+    )
+
+
+class ContentSettings(Group):
+    """The content of domains, at /domain/ipfs and on the hosts of `gateway.hosts`."""
+
+    mode: Literal["verified", "redirect", "off"] = Field(
+        "verified",
+        description="files, each block verified; or a redirect to another gateway; or nothing",
+    )
+    gateways: tuple[HttpUrl, ...] = Field(
+        ("https://trustless-gateway.link",),
+        description="trustless gateways that are asked for blocks that are not held here",
+        json_schema_extra=SECRET,
+    )
+    redirect_to: RedirectTemplate = Field(
+        "https://{cid}.ipfs.dweb.link{path}",
+        description="where mode redirect leads: {cid} or {domain}, and {path}, are filled in",
+    )
+    deadline: Seconds = Field(
+        30.0, gt=0, le=600, description="seconds until an answer with content has begun"
+    )
+    timeout: Seconds = Field(15.0, gt=0, le=600, description="seconds one block may take")
+    parallel: int = Field(
+        64, ge=3, le=1_000, description="blocks fetched from gateways at once, shared fairly"
+    )
+    memory: Bytes = Field(
+        32 * 1024 * 1024, ge=0, description="bytes of blocks that are kept in memory, by process"
+    )
+
+
+class GatewaySettings(Group):
+    """Sites on hosts of their own."""
+
+    hosts: tuple[HostPattern, ...] = Field(
+        (),
+        max_length=100,
+        description="hosts that show a name's content without a key: with `*.example.limo`"
+        " vitalik.eth.example.limo and vitalik-eth.example.limo are that of vitalik.eth",
+    )
+    certificates_per_minute: int = Field(
+        600,
+        ge=1,
+        le=1_000_000,
+        description="names that /tls/ask looks up in any 60 seconds, by process",
     )
 
 

@@ -19,6 +19,7 @@ from content_gateway.errors import ContractBroken
 from content_gateway.http.asgi import Api
 from content_gateway.http.auth import KeyVerifier
 from content_gateway.http.cors import Cors
+from content_gateway.http.gateway_hosts import GatewayHosts
 from content_gateway.http.key_limits import KeyLimits
 from content_gateway.http.openapi import Contract, Operation
 from content_gateway.http.operations.domains import NameHandlers
@@ -41,6 +42,7 @@ from content_gateway.pins.reconciler import Reconciler
 from content_gateway.pins.resync import Resync
 from content_gateway.settings.model import PACKAGED_SPEC, Settings
 from content_gateway.telemetry.numbers import Outcomes
+from content_gateway.wiring.content import wire_content
 from content_gateway.wiring.ledgers import (
     Activity,
     Health,
@@ -69,6 +71,7 @@ class Application:
     """The open parts that commands and the server work with."""
 
     api: Api
+    hosts: GatewayHosts
     ledger: Ledger
     directory: Directory
     ipns: IpnsResolver
@@ -160,6 +163,16 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
         answers = large_answers(
             settings.capacity.large_answers, lambda one: limits.allowance_of(one).streams
         )
+        content = await wire_content(
+            stack,
+            settings,
+            names,
+            pins.store,
+            denylist,
+            answers=answers,
+            upstreams=upstreams,
+            tracer=tracer,
+        )
         handlers = {
             **InformationHandlers(contract).by_id,
             **PageHandlers().by_id,
@@ -168,6 +181,7 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             **PinHandlers(pins.pinning).by_id,
             **psa.by_id,
             **TrustlessHandlers(served, denylist, answers).by_id,
+            **content.handlers,
         }
         cors = Cors(settings.cors.origins)
         access = access_log(settings.log.access, settings.log.format, _STDERR)
@@ -186,10 +200,12 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
                 waiting=settings.capacity.waiting,
                 is_late=lambda: lag.standing > settings.capacity.lag,
             ),
+            sites=content.sites,
             refused=activity.refused,
         )
         yield Application(
             api=api,
+            hosts=content.hosts,
             ledger=ledger,
             directory=names.directory,
             ipns=names.ipns,

@@ -5,12 +5,17 @@ may ask is left to route.py, what an error looks like to asgi.py."""
 
 import asyncio
 import re
-from collections.abc import Iterable
 from typing import Final
 from urllib.parse import parse_qs
 
 from content_gateway.errors import InvalidCoinType
-from content_gateway.http.messages import Handler, Handlers, Request, Response, listed
+from content_gateway.http.messages import (
+    Handler,
+    Handlers,
+    Request,
+    Response,
+    demands_refresh,
+)
 from content_gateway.http.operations.domain_answers import (
     RenderedResolutions,
     ipns_progress,
@@ -49,7 +54,7 @@ class NameHandlers:
         # A name that is not plain loads a large library, once: off the event loop.
         name = DomainName.parse_plain(request.argument) or await _domain(request.argument)
         coin = _coin_type(request.query) if request.query else ETHEREUM
-        force_refresh = _demands_refresh(request.headers)
+        force_refresh = demands_refresh(request.headers)
         resolution = await self._directory.resolve(
             name, coin, force_refresh=force_refresh, requestor=request.charged
         )
@@ -89,11 +94,3 @@ def _coin_type(query: bytes) -> CoinType:
     if len(values) > 1 or any(_COIN_TYPE.fullmatch(name) for name in given):
         raise InvalidCoinType("The parameter is coinType, spelt so and given once.")
     return parse_coin_type(values[0]) if values else ETHEREUM
-
-
-def _demands_refresh(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """True where the caller sent `Cache-Control: no-cache` (RFC 9111 section 5.2.1.4)."""
-    for name, value in headers:
-        if name == b"cache-control" and b"no-cache" in listed(value.lower()):
-            return True
-    return False
