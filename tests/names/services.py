@@ -12,6 +12,7 @@ from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import Records, Resolved
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.cache import Cache, CachePolicy
+from content_gateway.names.changes import Changes
 from content_gateway.names.directory import Directory, DirectoryPolicy, LocalNames, NameService
 from tests.clock import Clock
 from tests.samples import CONTENT
@@ -161,6 +162,7 @@ def directory_of(
     clock: Clock | None = None,
     ages: CachePolicy | None = None,
     policy: DirectoryPolicy | None = None,
+    changes: Changes | None = None,
 ) -> Directory:
     """A directory over *services*; parts that a test does not care about are new and empty."""
     clock = clock or Clock()
@@ -169,7 +171,7 @@ def directory_of(
         services=services,
         ipns=ipns or Ipns(),
         denylist=blocks or Blocks(),
-        cache=Cache(memory or Memory(), ages=ages, clock=clock, today=clock.today),
+        cache=Cache(memory or Memory(), ages=ages, changes=changes, clock=clock, today=clock.today),
         policy=policy,
         clock=clock,
     )

@@ -27,7 +27,9 @@ one is never refused. Its result replaces the entry, absence included. When it f
 may be served instead, that entry is served at once from then on, and look-ups in the background, a
 few seconds apart, find out when the outage is over. Without such an entry a request fails as fast
 as the service does. A caller may demand a refresh. Each name gets one every five seconds, whoever
-demands it; all others get the age of the answer.
+demands it; all others get the age of the answer. Where a chain is listened to (changes.py) an entry
+is stale from the block on that changed its name, whatever the five minutes say: the next caller
+waits for a look-up, as if the entry were ten minutes old.
 
 What the denylist names is refused before anything is looked up, and again once the content is
 known. Knows nothing of HTTP, chains or files; IPNS is started here and resolved by `ipns/`."""
@@ -292,7 +294,10 @@ class Directory:
         Raises UpstreamError, Overloaded and TooManyAtOnce."""
         try:
             # Shielded: other callers wait for the same task.
-            return await asyncio.shield(self._in_flight_request(name, question, requestor))
+            entry = await asyncio.shield(self._in_flight_request(name, question, requestor))
+            if self._cache.has_changed(question, entry):  # while it was looked up
+                entry = await asyncio.shield(self._in_flight_request(name, question, requestor))
+            return entry
         except (UpstreamError, Overloaded, TooManyAtOnce):
             known = await self._cache.load(question)
             if known is None or not self._cache.serves_if_error(known):
