@@ -22,6 +22,7 @@ from content_gateway.settings.values import (
     Replicas,
     Seconds,
     StoreUrl,
+    WebSocketUrl,
 )
 
 SECRET: Final[dict[str, Any]] = {"secret": True}
@@ -37,6 +38,15 @@ def _endpoints(chain: str) -> Any:
     return Field(
         (),
         description=f"JSON-RPC endpoints of {chain}; empty: not asked",
+        json_schema_extra=SECRET,
+    )
+
+
+def _sockets(chain: str) -> Any:
+    return Field(
+        (),
+        description=f"WebSocket endpoints of {chain}, of which one is listened to: a name that has"
+        " changed there is looked up again at once; empty: after `names.fresh`",
         json_schema_extra=SECRET,
     )
 
@@ -86,6 +96,14 @@ class NameSettings(Group):
     absent: Seconds = Field(
         30.0, gt=0, le=3600, description="seconds that a name is known not to exist"
     )
+    poll_interval: Seconds = Field(
+        0,
+        ge=0,
+        le=3600,
+        description="seconds between questions for a new block of each chain, through its rpc_urls,"
+        " where none of its WebSocket endpoints is heard: a call each time, and one for each block;"
+        " 0: it is not asked for, and names that change are looked up again after `names.fresh`",
+    )
     cache_entries: int = Field(100_000, ge=1, le=10_000_000, description="answers kept in memory")
     stale_limit: Seconds = Field(
         3600.0,
@@ -103,6 +121,7 @@ class EnsSettings(Group):
         description="Ethereum JSON-RPC endpoints, asked in this order; empty: ENS is off",
         json_schema_extra=SECRET,
     )
+    ws_urls: tuple[WebSocketUrl, ...] = _sockets("Ethereum")
     quorum: int = Field(
         1,
         ge=1,
@@ -133,6 +152,7 @@ class BasenamesSettings(Group):
         description="JSON-RPC endpoints of Base; empty: only what ENS says of them",
         json_schema_extra=SECRET,
     )
+    ws_urls: tuple[WebSocketUrl, ...] = _sockets("Base")
     registry: Address = Field(
         "0xB94704422c2a1E396835A571837Aa5AE53285a95", description="their registry on Base"
     )
@@ -142,12 +162,16 @@ class UnstoppableSettings(Group):
     """Unstoppable Domains; asked on the chains that have endpoints here, all at once."""
 
     polygon_rpc_urls: tuple[HttpUrl, ...] = _endpoints("Polygon")
+    polygon_ws_urls: tuple[WebSocketUrl, ...] = _sockets("Polygon")
     polygon_proxy_reader: Address = _proxy_reader("polygon")
     base_rpc_urls: tuple[HttpUrl, ...] = _endpoints("Base")
+    base_ws_urls: tuple[WebSocketUrl, ...] = _sockets("Base")
     base_proxy_reader: Address = _proxy_reader("base")
     sonic_rpc_urls: tuple[HttpUrl, ...] = _endpoints("Sonic")
+    sonic_ws_urls: tuple[WebSocketUrl, ...] = _sockets("Sonic")
     sonic_proxy_reader: Address = _proxy_reader("sonic")
     ethereum_rpc_urls: tuple[HttpUrl, ...] = _endpoints("Ethereum")
+    ethereum_ws_urls: tuple[WebSocketUrl, ...] = _sockets("Ethereum")
     ethereum_proxy_reader: Address = _proxy_reader("ethereum")
     tlds: tuple[str, ...] = Field(TLDS, description="endings that are theirs, asked before ENS")
     shared_tlds: tuple[str, ...] = Field(

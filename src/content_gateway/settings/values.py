@@ -24,6 +24,13 @@ def _http_url(text: str) -> str:
     return text
 
 
+def _ws_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("ws", "wss") or not parts.hostname or parts.port == 0:
+        raise ValueError("must be a ws:// or wss:// address")
+    return text
+
+
 def _address(text: str) -> str:
     try:
         if text.startswith("0x") and len(bytes.fromhex(text[2:])) == 20:
@@ -154,6 +161,7 @@ BYTES: Final = BeforeValidator(_bytes)
 Seconds = Annotated[float, SECONDS]
 Bytes = Annotated[int, BYTES]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
+WebSocketUrl = Annotated[str, AfterValidator(_ws_url)]
 LocalOrigin = Annotated[str, AfterValidator(_local_origin)]
 OptionalHttpUrl = Annotated[str, AfterValidator(lambda text: text and _http_url(text))]
 Origin = Annotated[str, AfterValidator(_origin)]
