@@ -16,6 +16,7 @@ from content_gateway.ipns.record import verify
 from content_gateway.model.domain import DomainName
 from content_gateway.model.wallet import ETHEREUM
 from content_gateway.names import ens
+from content_gateway.names.more_records import address_call
 
 RUNS = 2_000
 _CONTENTHASH = bytes.fromhex(
@@ -34,7 +35,7 @@ def name_microseconds(pattern: str) -> float:
         text, returned = case
         name = DomainName.parse(text)
         node = name.namehash
-        ens.encode_query(name, ens.address_call(node, ETHEREUM), ens.CONTENTHASH + node)
+        ens.encode_query(name, address_call(node, ETHEREUM), ens.CONTENTHASH + node)
         address, content = map(ens.read_element, ens.read_elements(returned, 2))
         ens.read_address(address, ETHEREUM)
         ens.read_content(content)

@@ -21,7 +21,8 @@ from openapi_schema_validator import OAS30ReadValidator
 SPEC = Path(__file__).parents[1] / "src" / "content_gateway" / "spec.yaml"
 PROBLEM = "application/problem+json"
 TEXTS = ("text/html", "text/css", "text/javascript", "image/svg+xml")
-BINARY = ("application/vnd.ipld.raw", "application/vnd.ipld.car")
+BINARY = ("application/vnd.ipld.raw", "application/vnd.ipld.car", "application/dns-message")
+DNS_JSON = "application/dns-json"
 # The files of domains, whose path is the last parameter, with its slashes.
 FILES = "/domain/ipfs/"
 FILE = "application/octet-stream"
@@ -99,7 +100,10 @@ class ContractCheck:
 
     def __init__(self, spec: Path = SPEC) -> None:
         self.tree = yaml.safe_load(spec.read_text())
-        readers: dict[str, Any] = {PROBLEM: lambda value, **_: msgspec.json.decode(value)}
+        readers: dict[str, Any] = {
+            media_type: lambda value, **_: msgspec.json.decode(value)
+            for media_type in (PROBLEM, DNS_JSON)
+        }
         readers |= {media_type: lambda value, **_: value for media_type in (*BINARY, FILE)}
         readers |= {media_type: lambda value, **_: value.decode() for media_type in TEXTS}
         self._openapi = OpenAPI.from_dict(

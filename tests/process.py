@@ -13,9 +13,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 COMMAND = [sys.executable, "-m", "content_gateway"]
+# Nobody to ask, and no second listener.
 QUIET = {
     "CONTENT_GATEWAY_ENS__RPC_URLS": "[]",
+    "CONTENT_GATEWAY_BASENAMES__RPC_URLS": "[]",
     "CONTENT_GATEWAY_IPNS__ROUTERS": "[]",
+    "CONTENT_GATEWAY_IPNS__GATEWAYS": "[]",
     "CONTENT_GATEWAY_EMBEDDED__GATEWAYS": "[]",
     "CONTENT_GATEWAY_CONTENT__GATEWAYS": "[]",
     "CONTENT_GATEWAY_ADMIN__PORT": "0",

@@ -37,6 +37,10 @@ class InvalidCoinType(CallerError):
     """The text is not a coin type whose addresses we can write."""
 
 
+class InvalidAddress(CallerError):
+    """The text is not an address of that coin type."""
+
+
 class InvalidQuery(CallerError):
     """The query names a parameter that is not known, or gives one a value it cannot have."""
 
@@ -79,6 +83,10 @@ class NotFound(GatewayError):
 
 class NameNotFound(NotFound):
     """No name service knows the name, or it holds neither wallet nor content."""
+
+
+class PrimaryNameNotFound(NotFound):
+    """The address has no primary name: none is set, or it does not lead back to the address."""
 
 
 class TaskNotFound(NotFound):

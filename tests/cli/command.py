@@ -13,6 +13,7 @@ from threading import Lock
 
 from content_gateway.codecs.multiformats import SHA2_256
 from content_gateway.model.cid import RAW, Cid
+from tests.process import QUIET
 
 COMMAND = [sys.executable, "-m", "content_gateway"]
 
@@ -20,13 +21,7 @@ COMMAND = [sys.executable, "-m", "content_gateway"]
 def environment_of(folder: Path | None, settings: Mapping[str, str]) -> dict[str, str]:
     """The environment of a command with *settings*, its data in *folder*, and nobody to ask."""
     environment = {name: value for name, value in os.environ.items() if "GATEWAY" not in name}
-    environment |= {
-        "CONTENT_GATEWAY_ENS__RPC_URLS": "[]",
-        "CONTENT_GATEWAY_IPNS__ROUTERS": "[]",
-        "CONTENT_GATEWAY_EMBEDDED__GATEWAYS": "[]",
-        "CONTENT_GATEWAY_CONTENT__GATEWAYS": "[]",
-        "CONTENT_GATEWAY_ADMIN__PORT": "0",
-    }
+    environment |= QUIET
     if folder is not None:
         environment["CONTENT_GATEWAY_DATA_DIR"] = str(folder)
     return environment | {"CONTENT_GATEWAY_" + name: value for name, value in settings.items()}

@@ -36,12 +36,20 @@ class Behind:
     key: str
 
     async def ask(
-        self, method: str, path: str, key: str | None = None, **options: Any
+        self,
+        method: str,
+        path: str,
+        key: str | None = None,
+        *,
+        address: str = "127.0.0.1",
+        **options: Any,
     ) -> tuple[int, bytes, Any]:
-        """Status, body and header fields of one exchange through the proxy."""
+        """Status, body and header fields of one exchange through the proxy, from *address*."""
         headers = {**options.pop("headers", {}), **({"x-api-key": key} if key else {})}
         async with (
-            aiohttp.ClientSession() as session,
+            aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(local_addr=(address, 0))
+            ) as session,
             session.request(
                 method, self.proxy.url + path, ssl=self.proxy.trust, headers=headers, **options
             ) as answer,
@@ -62,6 +70,9 @@ async def behind(
         "CONTENT_GATEWAY_EMBEDDED__SERVE": "true",
         "CONTENT_GATEWAY_CORS__ORIGINS": '["https://app.example"]',
         "CONTENT_GATEWAY_ADMIN__PORT": str(free_port()),
+        "CONTENT_GATEWAY_TRUSTED_PROXIES": '["127.0.0.1"]',
+        "CONTENT_GATEWAY_DOH__OPEN": "true",
+        "CONTENT_GATEWAY_DOH__REQUESTS_PER_MINUTE": "2",
     }
     async with AsyncExitStack() as stack:
         service = await stack.enter_async_context(running("serve", data, settings))
@@ -129,17 +140,38 @@ async def test_the_admin_listener_is_not_there(behind: Behind, path: str) -> Non
 
 
 async def test_a_key_is_in_no_log(behind: Behind) -> None:
-    """Neither the proxy's nor the service's; and the id of each answer is in the proxy's."""
+    """Neither the proxy's nor the service's, and not when the service is away; and the id of each
+    answer is in the proxy's."""
     _, _, one = await behind.ask("GET", "/key", behind.key)
     bearer = {"Authorization": f"Bearer {behind.key}"}
     _, _, other = await behind.ask("GET", "/key", headers=bearer)
 
+    question = "?name=_dnslink.site.demo&type=TXT"
+    _, _, third = await behind.ask("GET", f"/dns-query/{behind.key}{question}")
+
     async def are_logged() -> bool:
-        return {one["x-request-id"], other["x-request-id"]} <= logged_ids(behind.proxy)
+        ids = {answer["x-request-id"] for answer in (one, other, third)}
+        return ids <= logged_ids(behind.proxy)
 
     await eventually(are_logged)
+    assert await behind.service.stop() == 0
+    for path in (f"/dns-query/{behind.key}{question}", "/key"):
+        assert (await behind.ask("GET", path, behind.key))[0] == 502
     for log in (behind.proxy.log, *behind.proxy.log.parents[1].glob("*.log")):
         assert behind.key not in log.read_text()
+
+
+async def test_each_client_has_a_limit_of_its_own(behind: Behind) -> None:
+    """Without a key, by the address that the proxy sees: what a client says of itself is no way
+    around it."""
+
+    async def status(address: str, claimed: str) -> int:
+        fields = {"X-Forwarded-For": claimed}
+        path = "/dns-query?name=_dnslink.site.demo&type=TXT"
+        return (await behind.ask("GET", path, address=address, headers=fields))[0]
+
+    said = [await status("127.0.0.2", f"192.0.2.{number}") for number in range(3)]
+    assert (said, await status("127.0.0.3", "127.0.0.2")) == ([200, 200, 429], 200)
 
 
 async def test_nothing_is_said_without_tls(behind: Behind) -> None:

@@ -51,10 +51,13 @@ class Zone(AbstractResolver):
 
 
 class Nameserver(asyncio.DatagramProtocol):
-    """Holds `records` as (name, type) -> lines of a zone file; `mood` says how it fails."""
+    """Holds `records` as (name, type) -> lines of a zone file; `mood` says how it fails.
+
+    What is in `authority` stands in that section of every answer."""
 
     def __init__(self) -> None:
         self.records: dict[tuple[str, str], list[str]] = {}
+        self.authority: list[dns.rrset.RRset] = []
         self.mood = "well"
         self.heard: list[tuple[str, str]] = []
         self.address = ("", 0)
@@ -73,6 +76,7 @@ class Nameserver(asyncio.DatagramProtocol):
             owner, seconds, *rest = line.split()
             rrset = dns.rrset.from_text(owner, int(seconds), "IN", rest[0], *rest[1:])
             answer.answer.append(rrset)
+        answer.authority.extend(self.authority)
         if not any(name == asked.name.to_text() for name, _ in self.records):
             answer.set_rcode(dns.rcode.NXDOMAIN)
         if self.mood == "silent":

@@ -29,7 +29,8 @@ class Name:
     """What the chain holds for one name.
 
     A *wrapped* name belongs to the NameWrapper in the registry and to *owner* in the wrapper.
-    *addresses* are those of other coins, by coin type. *address_error* and *contenthash_error*
+    *addresses* are those of other coins, by coin type, *texts* those of text records, by key: as
+    `text` returns them, or else errors. *address_error* and *contenthash_error*
     stand in the multicall's result as they are: a revert's data, or nothing, as a resolver leaves
     it that has no such function or fails without a word. *address_alone* is what becomes of the
     address, record or error, where it is asked for alone. With *refusal* the Universal Resolver
@@ -47,6 +48,7 @@ class Name:
     multicall_refusal: bytes | None = None
     knows_coins: bool = True
     addresses: Mapping[int, bytes] = field(default_factory=dict)
+    texts: Mapping[str, str | bytes] = field(default_factory=dict)
 
 
 class Revert(Exception):
@@ -66,6 +68,8 @@ class Ethereum(Miniature):
     def __init__(self) -> None:
         super().__init__()
         self.names: dict[str, Name] = {}
+        # By address and coin type: the name in its reverse record, or how `reverse` reverts.
+        self.primary: dict[tuple[bytes, int], str | bytes] = {}
         self.contracts: dict[str, Callable[[bytes], bytes]] = {}
         self.endless: set[str] = set()
         self.block = 20_000_000
@@ -141,6 +145,8 @@ class Ethereum(Miniature):
         if to == UNIVERSAL_RESOLVER.lower():
             if data[:4] == selector("supportsInterface(bytes4)"):
                 return encode(["bool"], [self.is_of_today and data[4:8] == ENSIP_23])
+            if data[:4] == selector("reverse(bytes,uint256)"):
+                return self._reverse(*arguments("reverse(bytes,uint256)", data))
             return self._resolve(arguments("resolve(bytes,bytes)", data))
         if to == REGISTRY.lower():
             return self._owner(*arguments("owner(bytes32)", data))
@@ -164,6 +170,35 @@ class Ethereum(Miniature):
         results = [self._record(name, namehash(text), call) for call in calls]
         return result_of(encode(["bytes[]"], [results]))
 
+    def _reverse(self, address: bytes, coin: int) -> bytes:
+        """ENSIP-19, in the order of ENS's own contract."""
+        primary = self.primary.get((address, coin))
+        if primary is None:
+            raise Revert(selector("ResolverNotFound(bytes)") + encode(["bytes"], [b"\0"]))
+        if isinstance(primary, bytes):
+            raise Revert(primary)
+        types, resolver = ["string", "address", "address"], "0x" + "ab" * 20
+        if not primary:
+            return encode(types, ["", NOBODY, resolver])
+        if not all(0 < len(label.encode()) < 256 for label in primary.split(".")):
+            raise Revert(selector("DNSEncodingFailed(string)") + encode(["string"], [primary]))
+        name = self.names.get(primary)
+        if name is None:
+            raise Revert(selector("ResolverNotFound(bytes)") + encode(["bytes"], [b"\0"]))
+        if name.refusal is not None:
+            raise Revert(name.refusal)
+        call = selector("addr(bytes32)") + namehash(primary)
+        if coin != 60:
+            call = selector("addr(bytes32,uint256)") + namehash(primary) + coin.to_bytes(32)
+        (back,) = decode(
+            ["address" if coin == 60 else "bytes"], self._alone(name, namehash(primary), call)
+        )
+        found = bytes.fromhex(back[2:]) if coin == 60 else back
+        if found != address:
+            mismatch = selector("ReverseAddressMismatch(string,bytes)")
+            raise Revert(mismatch + encode(["string", "bytes"], [primary, found]))
+        return encode(types, [primary, resolver, resolver])
+
     def _alone(self, name: Name, node: bytes, call: bytes) -> bytes:
         record = self._record(name, node, call)
         if name.address_alone is not None and call[:4] in ADDRESSES:
@@ -183,6 +218,9 @@ class Ethereum(Miniature):
             if not name.knows_coins:
                 return b""
             return encode(["bytes"], [name.addresses.get(int.from_bytes(call[36:]), b"")])
+        if call[:36] == selector("text(bytes32,string)") + node:
+            text = name.texts.get(decode(["bytes32", "string"], call[4:])[1], "")
+            return encode(["string"], [text]) if isinstance(text, str) else text
         unsupported = selector("UnsupportedResolverProfile(bytes4)")
         return unsupported + encode(["bytes4"], [call[:4]])
 

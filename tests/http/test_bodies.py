@@ -45,9 +45,9 @@ class Echo:
     def api(self) -> Api:
         operations = [
             Operation("plain", "GET", "/plain", None),
-            Operation("echo", "POST", "/echo", None, takes_body=True),
-            Operation("gated", "POST", "/gated", None, takes_body=True),
-            Operation("keyed", "POST", "/psa/echo", "pin", "bearer", takes_body=True),
+            Operation("echo", "POST", "/echo", None, body_type=b"application/json"),
+            Operation("gated", "POST", "/gated", None, body_type=b"application/json"),
+            Operation("keyed", "POST", "/psa/echo", "pin", "bearer", body_type=b"application/json"),
         ]
         handlers = {
             "plain": Handler(self.answer, None),

@@ -20,7 +20,7 @@ from content_gateway.errors import (
 from content_gateway.model.domain import DomainName
 from content_gateway.model.records import IpfsContent, Records
 from content_gateway.model.wallet import ETHEREUM, CoinType
-from content_gateway.names.directory import NameService
+from content_gateway.names.cached_services import NameService
 from tests.ethereum.nodes import work_of_ours
 from tests.fakes.miniature import Mood
 from tests.samples import CONTENT, OWNER, WALLET

@@ -9,10 +9,14 @@ from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import IpfsPath
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
+from content_gateway.model.record_keys import RecordKey
 from content_gateway.model.records import Records, Resolved
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.cache import Cache, CachePolicy
-from content_gateway.names.directory import Directory, DirectoryPolicy, LocalNames, NameService
+from content_gateway.names.cached_services import LookupPolicy, NameService
+from content_gateway.names.changes import Changes
+from content_gateway.names.directory import Directory
+from content_gateway.names.local import LocalNames
 from tests.clock import Clock
 from tests.samples import CONTENT
 
@@ -28,6 +32,7 @@ class Service:
         self.asked: list[str] = []
         self.ended: list[str] = []
         self.coins: list[CoinType] = []
+        self.more: list[tuple[RecordKey, ...]] = []
         self.charged: list[str] = []
         self.foreign: set[str] = set()
         self.down = False
@@ -49,10 +54,16 @@ class Service:
         return name.labels[-1] not in self.foreign
 
     async def resolve(
-        self, name: DomainName, coin: CoinType = ETHEREUM, *, requestor: str = ""
+        self,
+        name: DomainName,
+        coin: CoinType = ETHEREUM,
+        *,
+        more: Sequence[RecordKey] = (),
+        requestor: str = "",
     ) -> Records:
         """What *name* points at; raises NameNotFound or UpstreamUnavailable."""
         self.asked.append(name.text)
+        self.more.append(tuple(more))
         self.coins.append(coin)
         self.charged.append(requestor)
         try:
@@ -160,7 +171,8 @@ def directory_of(
     blocks: Blocks | None = None,
     clock: Clock | None = None,
     ages: CachePolicy | None = None,
-    policy: DirectoryPolicy | None = None,
+    policy: LookupPolicy | None = None,
+    changes: Changes | None = None,
 ) -> Directory:
     """A directory over *services*; parts that a test does not care about are new and empty."""
     clock = clock or Clock()
@@ -169,7 +181,7 @@ def directory_of(
         services=services,
         ipns=ipns or Ipns(),
         denylist=blocks or Blocks(),
-        cache=Cache(memory or Memory(), ages=ages, clock=clock, today=clock.today),
+        cache=Cache(memory or Memory(), ages=ages, changes=changes, clock=clock, today=clock.today),
         policy=policy,
         clock=clock,
     )

@@ -15,6 +15,7 @@ from content_gateway.errors import (
 )
 from content_gateway.ethereum.rpc import EthereumRpc
 from content_gateway.model.domain import DomainName
+from content_gateway.model.record_keys import parse_record_keys
 from content_gateway.model.records import Failed, OtherContent, Records
 from content_gateway.model.wallet import ETHEREUM
 from content_gateway.names.basenames import Basenames
@@ -255,3 +256,37 @@ async def test_a_registry_that_names_no_address_is_garbage(
     assert isinstance(content, Failed)
     assert content.kind is InvalidUpstreamResponse
     assert {to.lower() for to, _ in base.calls} == {BASE_REGISTRY.lower()}
+
+
+async def test_more_records_come_with_the_address(
+    names: Basenames, ethereum: Ethereum, base: Base
+) -> None:
+    """In the call of ENS, which never speaks of content."""
+    ethereum.names["alice.base.eth"] = Name(address=WALLET, texts={"avatar": "x"})
+    base.put(ALICE, IPFS)
+    records = await names.resolve(ALICE, more=parse_record_keys("text.avatar,text.url"))
+    assert (records.wallet, records.content) == (WALLET, CONTENT)
+    assert dict(records.more) == {"text.avatar": "x", "text.url": None}
+    assert (ethereum.eth_calls, base.eth_calls) == (1, 3)
+    base.put(DomainName.parse("bob.base.eth"), IPFS)
+    records = await names.resolve(
+        DomainName.parse("bob.base.eth"), more=parse_record_keys("text.avatar")
+    )
+    assert (records.content, dict(records.more)) == (CONTENT, {"text.avatar": None})
+
+
+async def test_without_base_texts_are_told(outbound: HttpClient, ethereum: Ethereum) -> None:
+    """Beside content of a kind that is not served; nothing at all is no absence."""
+    ens = EnsNames(
+        EthereumRpc(outbound, [ethereum.url], seconds=3),
+        universal_resolver=UNIVERSAL_RESOLVER,
+        registry=REGISTRY,
+    )
+    names, more = Basenames(ens, None, registry=BASE_REGISTRY), parse_record_keys("text.avatar")
+    ethereum.names["alice.base.eth"] = Name(texts={"avatar": "x"})
+    records = await names.resolve(ALICE, more=more)
+    assert isinstance(records.content, OtherContent)
+    assert (records.wallet, dict(records.more)) == (None, {"text.avatar": "x"})
+    ethereum.names["alice.base.eth"] = Name()
+    with pytest.raises(UpstreamUnavailable):
+        await names.resolve(ALICE, more=more)

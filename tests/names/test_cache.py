@@ -5,14 +5,23 @@ from datetime import timedelta
 
 import pytest
 
+from content_gateway.model.record_keys import parse_record_keys
 from content_gateway.model.records import Records, Resolved, Staleness
 from content_gateway.model.wallet import ETHEREUM, CoinType
-from content_gateway.names.cache import Cache, CachedName, CachePolicy, Question
+from content_gateway.names.cache import (
+    MAX_WIDE_BYTES,
+    Cache,
+    CachedName,
+    CachePolicy,
+    PlainQuestion,
+    PrimaryQuestion,
+    WideQuestion,
+)
 from tests.clock import Clock
 from tests.names.services import ALICE, Memory
 
 BOB = Records("0x" + "bb" * 20)
-SITE: Question = ("site.eth", ETHEREUM)
+SITE: PlainQuestion = ("site.eth", ETHEREUM)
 HOLD_BACK = 3.0
 
 
@@ -230,7 +239,7 @@ async def test_what_was_stored_while_the_database_was_read_is_known(clock: Clock
 # -- bounds ---------------------------------------------------------------------------------
 
 
-def name(number: int, coin: CoinType = ETHEREUM) -> Question:
+def name(number: int, coin: CoinType = ETHEREUM) -> PlainQuestion:
     return f"{number}.eth", coin
 
 
@@ -296,3 +305,40 @@ async def test_the_database_is_asked_only_for_what_is_not_in_memory(clock: Clock
         await cache.load(SITE)
         await cache.last(SITE)
     assert memory.asked == 0
+
+
+# -- more records ---------------------------------------------------------------------------
+
+
+def wide(number: int) -> WideQuestion:
+    return WideQuestion(f"name{number}.eth", ETHEREUM, parse_record_keys("text.avatar"))
+
+
+async def test_more_records_are_kept_in_memory_only(clock: Clock, memory: Memory) -> None:
+    """Another question than without them; a restart forgets them, and names of addresses."""
+    cache = cache_of(clock, memory)
+    cache.store(wide(1), Records("0x1", more=(("text.avatar", "x"),)), clock())
+    cache.store(PrimaryQuestion("0x1", ETHEREUM), Records(primary="a.eth"), clock())
+    assert cache.get(wide(1)) is not None
+    assert cache.get(PrimaryQuestion("0x1", ETHEREUM)) is not None
+    assert cache.get(name(1)) is None
+    assert not memory.kept
+    assert await cache_of(clock, memory).load(wide(1)) is None
+
+
+def test_more_records_have_a_bound_of_bytes(clock: Clock) -> None:
+    """The least recently used of them give way, and nothing else does."""
+    cache, size = cache_of(clock), 1024 * 1024
+    fit = MAX_WIDE_BYTES // size
+    cache.store(name(0), ALICE, clock())
+    for number in range(fit):
+        cache.store(wide(number), Records(more=(("text.avatar", "x" * size),)), clock())
+    assert cache.get(wide(0)) is not None  # used just now
+    cache.store(wide(fit), Records(more=(("text.avatar", "x" * size),)), clock())
+    cache.store(wide(fit), Records(more=(("text.avatar", "y" * size),)), clock())
+    kept = [number for number in range(fit + 1) if cache.get(wide(number)) is not None]
+    assert kept == [number for number in range(fit + 1) if number != 1]
+    assert cache.get(name(0)) is not None
+    cache.store(wide(2), None, clock())  # what is absent has none
+    cache.store(wide(fit + 1), Records(more=(("text.avatar", "x" * size),)), clock())
+    assert cache.get(wide(3)) is not None

@@ -78,6 +78,17 @@ def test_vectors_of_other_networks(text: str, codec: str, shown: str) -> None:
     assert decode(bytes.fromhex(text)) == OtherContent(codec, shown)
 
 
+def test_a_data_url_stands_as_it_is() -> None:
+    """Up to 2,048 bytes of it; what is longer, or is no URL, cannot be read."""
+    for url in ("data:,", "data:text/html;base64,PGI+", "data:," + "x" * 2_042):
+        assert decode(url.encode()) == OtherContent("data-url", url)
+    for wrong in (b"data:", b"data:text/html", b"data:,a\nb", "data:,é".encode()):
+        with pytest.raises(ValueError, match=r".+"):
+            decode(wrong)
+    with pytest.raises(ValueError, match="512"):
+        decode(b"data:," + b"x" * 2_043)
+
+
 def test_no_bytes_are_no_record() -> None:
     """A resolver answers unset records with nothing."""
     assert decode(b"") is None

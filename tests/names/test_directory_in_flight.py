@@ -7,7 +7,8 @@ import pytest
 from content_gateway.errors import NameNotFound, Overloaded, UpstreamUnavailable
 from content_gateway.model.domain import DomainName
 from content_gateway.model.records import Resolution
-from content_gateway.names.directory import Directory, DirectoryPolicy
+from content_gateway.names.cached_services import LookupPolicy
+from content_gateway.names.directory import Directory
 from tests.clock import Clock, let_tasks_run
 from tests.names.services import ALICE, Ipns, Service, directory_of
 
@@ -15,7 +16,7 @@ SITE = DomainName.parse("site.eth")
 OTHER = DomainName.parse("other.eth")
 THIRD = DomainName.parse("third.eth")
 # Two under way for one requestor, and nobody waits.
-NARROW = DirectoryPolicy(max_in_flight=3, max_waiting=0)
+NARROW = LookupPolicy(max_in_flight=3, max_waiting=0)
 
 
 async def test_a_thousand_callers_share_one_look_up(directory: Directory, service: Service) -> None:

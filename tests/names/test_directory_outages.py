@@ -1,5 +1,6 @@
 """The directory when a service is down: the last known answer, for an hour, and never a guess."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -10,9 +11,11 @@ from content_gateway.errors import (
     UpstreamUnavailable,
 )
 from content_gateway.model.domain import DomainName
+from content_gateway.model.record_keys import RecordKey
 from content_gateway.model.records import Records, Resolution, Staleness
 from content_gateway.model.wallet import ETHEREUM, CoinType
-from content_gateway.names.directory import Directory, DirectoryPolicy
+from content_gateway.names.cached_services import LookupPolicy
+from content_gateway.names.directory import Directory
 from tests.clock import Clock, let_tasks_run
 from tests.names.services import ALICE, Ipns, Memory, Service, directory_of
 
@@ -135,7 +138,7 @@ async def test_a_service_that_hangs_is_a_timeout(
     service: Service, ipns: Ipns, clock: Clock
 ) -> None:
     """The whole search has one limit; after it a known name is served from memory."""
-    directory = directory_of(service, ipns=ipns, clock=clock, policy=DirectoryPolicy(lookup=0.05))
+    directory = directory_of(service, ipns=ipns, clock=clock, policy=LookupPolicy(lookup=0.05))
     service.names["site.eth"] = ALICE
     await directory.resolve(SITE)
     service.hold()
@@ -151,12 +154,17 @@ async def test_a_mishap_is_not_remembered(ipns: Ipns, clock: Clock) -> None:
 
     class Careless(Service):
         async def resolve(
-            self, name: DomainName, coin: CoinType = ETHEREUM, *, requestor: str = ""
+            self,
+            name: DomainName,
+            coin: CoinType = ETHEREUM,
+            *,
+            more: Sequence[RecordKey] = (),
+            requestor: str = "",
         ) -> Records:
             if not self.asked:
                 self.asked.append(name.text)
                 raise ZeroDivisionError
-            return await super().resolve(name, coin, requestor=requestor)
+            return await super().resolve(name, coin, more=more, requestor=requestor)
 
     service = Careless(site=ALICE)
     directory = directory_of(service, ipns=ipns, clock=clock)

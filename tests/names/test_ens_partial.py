@@ -18,7 +18,9 @@ from content_gateway.ethereum.endpoint import MAX_ANSWER_BYTES
 from content_gateway.ethereum.quorum import EthereumQuorum
 from content_gateway.ethereum.rpc import EthereumRpc
 from content_gateway.model.domain import DomainName
+from content_gateway.model.record_keys import parse_record_keys
 from content_gateway.model.records import Failed, Records
+from content_gateway.model.wallet import CoinType
 from content_gateway.names.ens import EnsNames
 from content_gateway.net.http_client import HttpClient
 from tests.fakes.ethereum import (
@@ -265,3 +267,56 @@ async def test_whoever_owns_large_records_takes_no_node_from_others(
     # Without a hedge, which a busy machine may cause: 60, 40 and 40.
     assert all(40 <= node.eth_calls <= 60 for node in nodes)
     assert await ens.resolve(DomainName.parse("other.eth")) == Records(WALLET)
+
+
+# -- more records ---------------------------------------------------------------------------
+
+
+async def test_a_multicall_that_fails_leaves_each_record(ens: EnsNames, ethereum: Ethereum) -> None:
+    """One call for each then, some at a time; whose they are is known all the same."""
+    keys = [f"key{number}" for number in range(10)]
+    more = parse_record_keys(",".join(f"text.{key}" for key in keys))
+    refused = selector("ResolverError(bytes)") + encode(["bytes"], [OUT_OF_LUCK])
+    ethereum.names["site.eth"] = Name(
+        address=WALLET,
+        contenthash=IPFS,
+        multicall_refusal=refused,
+        texts={"key3": OUT_OF_LUCK, **dict.fromkeys(keys[4:], "x")},
+    )
+    records = await ens.resolve(SITE, more=more)
+    assert (records.wallet, records.content) == (WALLET, CONTENT)
+    assert dict(records.more) == {
+        **{f"text.{key}": None for key in keys[:3]},
+        "text.key3": reverted('with "out of luck"'),
+        **{f"text.{key}": "x" for key in keys[4:]},
+    }
+    assert records.resolver is not None
+    assert ethereum.eth_calls == 13
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [encode(["string"], ["x"])[:32], encode(["bytes"], [b"\xff\xfe"]), b"\xff" * 64],
+)
+async def test_a_text_that_is_none_has_failed(
+    ens: EnsNames, ethereum: Ethereum, returned: bytes
+) -> None:
+    """Cut short, not UTF-8, no ABI: its resolver's doing, and never an empty text."""
+    ethereum.names["site.eth"] = Name(address=WALLET, texts={"a": returned})
+    records = await ens.resolve(SITE, more=parse_record_keys("text.a"))
+    ((_, value),) = records.more
+    assert isinstance(value, Failed)
+    assert value.kind is ResolverFailed
+
+
+async def test_an_address_of_ethereum_beside_another_coin(
+    ens: EnsNames, ethereum: Ethereum
+) -> None:
+    """Silence is no address that is unset, as it is not where that address is the wallet."""
+    more = parse_record_keys("addr.60,addr.700")
+    ethereum.names["site.eth"] = Name(address_error=b"", addresses={700: b"\x01"})
+    records = await ens.resolve(SITE, CoinType(700), more=more)
+    assert records.wallet == "0x01"
+    values = dict(records.more)
+    assert isinstance(values["addr.60"], Failed)
+    assert values["addr.700"] == "0x01"

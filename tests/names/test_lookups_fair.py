@@ -4,6 +4,7 @@ On a virtual clock: the seconds are those that a caller would have waited, on an
 
 import asyncio
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 
 import pytest
@@ -12,6 +13,7 @@ from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import GatewayError, NameNotFound, Overloaded, UpstreamTimeout
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
+from content_gateway.model.record_keys import RecordKey
 from content_gateway.model.records import IpnsContent, Records, Resolution
 from content_gateway.model.wallet import CoinType
 from content_gateway.names.cache import Cache
@@ -35,7 +37,14 @@ class Service:
     def covers(self, name: DomainName) -> bool:
         return True
 
-    async def resolve(self, name: DomainName, coin: CoinType, *, requestor: str = "") -> Records:
+    async def resolve(
+        self,
+        name: DomainName,
+        coin: CoinType,
+        *,
+        more: Sequence[RecordKey] = (),
+        requestor: str = "",
+    ) -> Records:
         self.asked.append(name.text)
         await asyncio.sleep(3_600 if name.text.startswith("hang") else USUAL)
         return ALICE

@@ -20,6 +20,7 @@ from content_gateway.errors import (
 from content_gateway.ethereum.endpoint import MAX_ANSWER_BYTES
 from content_gateway.ethereum.rpc import EthereumRpc
 from content_gateway.model.domain import DomainName
+from content_gateway.model.record_keys import parse_record_keys
 from content_gateway.model.records import (
     Failed,
     Records,
@@ -271,3 +272,38 @@ async def test_another_coin_is_not_asked_for(
             with pytest.raises(InvalidCoinType):
                 await names.resolve(DomainName.parse(text), CoinType(coin))
     assert calls(chains) == [0, 0, 0]
+
+
+async def test_a_text_is_the_record_of_that_key(
+    names: UnstoppableNames, chains: list[UnstoppableChain]
+) -> None:
+    """In the same call; of addresses only Ethereum's are read, which is said of the others."""
+    held: dict[str, str | bytes] = {
+        LEGACY_WALLET: WALLET,
+        "social.picture.value": "x",
+        "bad": b"\xff",
+    }
+    chains[1].names["brad.crypto"] = Name(OWNER, held)
+    keys = "text.social.picture.value,text.none,text.bad,addr.60,addr.0"
+    more = parse_record_keys(f"{keys},text.{LEGACY_WALLET}")
+    records = await names.resolve(BRAD, more=more)
+    values = dict(records.more)
+    assert records.wallet == values["addr.60"] == values[f"text.{LEGACY_WALLET}"] == WALLET
+    assert values["text.social.picture.value"] == "x"
+    assert values["text.none"] is None
+    assert isinstance(values["text.bad"], Failed)
+    assert isinstance(values["addr.0"], Failed)
+    assert records.resolver is not None
+    assert records.resolver.lower() == "0x" + "ab" * 20
+    assert calls(chains) == [1, 1, 1]
+
+
+async def test_a_text_that_is_too_large_hides_no_other(
+    names: UnstoppableNames, chains: list[UnstoppableChain]
+) -> None:
+    """Each is asked for by itself then."""
+    chains[0].names["brad.crypto"] = Name(OWNER, {LEGACY_WALLET: WALLET, "a": NOVEL, "b": "x"})
+    records = await names.resolve(BRAD, more=parse_record_keys("text.a,text.b"))
+    assert records.wallet == WALLET
+    assert dict(records.more) == {"text.a": TOO_LARGE, "text.b": "x"}
+    assert chains[0].eth_calls == 5

@@ -10,7 +10,7 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -42,6 +42,12 @@ def dns_wire(name: str) -> bytes:
     """*name* in DNS wire format, without compression."""
     labels = [label.encode() for label in name.split(".")]
     return b"".join(bytes([len(label)]) + label for label in labels) + b"\0"
+
+
+def reverse_name(address: str, coin: int = 60) -> str:
+    """The reverse name of an EVM address (ENSIP-19)."""
+    chain = {60: "addr", 0x80000000: "default"}.get(coin, f"{coin:x}")
+    return f"{address.lower()[2:]}.{chain}.reverse"
 
 
 def calldata(signature: str, *arguments: Any) -> bytes:
@@ -84,11 +90,14 @@ class EnsWorld:
         address: str | None = None,
         contenthash: bytes | None = None,
         owner: str | None = None,
+        texts: Mapping[str, str] | None = None,
+        addresses: Mapping[int, bytes] | None = None,
+        primary: str | None = None,
     ) -> None:
         """Let *name* exist, with these records in the public resolver and this owner at last.
 
-        None leaves a record as it is, unset for a new name; an owner of its own is
-        the first account, unless its parent has another.
+        *primary* is the `name` record of a reverse name. None leaves a record as it is, unset for
+        a new name; an owner of its own is the first account, unless its parent has another.
         """
         node = await self._node(name)
         await self.set_resolver(name, self.public_resolver)
@@ -96,6 +105,12 @@ class EnsWorld:
             await self._record(node, calldata("setAddr(bytes32,address)", node, address))
         if contenthash is not None:
             await self._record(node, calldata("setContenthash(bytes32,bytes)", node, contenthash))
+        for key, text in (texts or {}).items():
+            await self._record(node, calldata("setText(bytes32,string,string)", node, key, text))
+        for coin, raw in (addresses or {}).items():
+            await self._record(node, calldata("setAddr(bytes32,uint256,bytes)", node, coin, raw))
+        if primary is not None:
+            await self._record(node, calldata("setName(bytes32,string)", node, primary))
         if owner is not None:
             await self._register(node, calldata("setOwner(bytes32,address)", node, owner))
 
@@ -182,6 +197,11 @@ class EnsWorld:
         `string[]` of the name's TXT records, such as `ENS1 dnsname.ens.eth 0x...`.
         """
         return await self._offchain("OffchainDNSResolver", urls)
+
+    async def particular_resolver(self, address: str, primary: str = "") -> str:
+        """A new resolver that tells the Universal Resolver alone what it has."""
+        records = encode(["address", "address", "string"], [UNIVERSAL_RESOLVER, address, primary])
+        return await _deploy(self._anvil, self._contracts["ParticularResolver"] + records)
 
     async def old_universal_resolver(self) -> str:
         """A new Universal Resolver of the days before ENSIP-23."""

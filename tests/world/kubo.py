@@ -31,9 +31,17 @@ class Swarm:
 class Kubo:
     """A running daemon: `url` is its RPC API, `gateway_url` its gateway.
 
-    With a *swarm* it is connected to that swarm's members; without one it is offline."""
+    With a *swarm* it is connected to that swarm's members; without one it is offline. Names are
+    resolved by *resolvers*, URLs of DNS over HTTPS by ending (`eth.`), trusted by *authority*."""
 
-    def __init__(self, directory: Path, swarm: Swarm | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        swarm: Swarm | None = None,
+        *,
+        resolvers: Mapping[str, str] | None = None,
+        authority: Path | None = None,
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.port, gateway_port = free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -53,6 +61,9 @@ class Kubo:
             "IPFS_TELEMETRY": "off",
             "LIBP2P_FORCE_PNET": "1",  # no swarm but a private one, should it ever open any
         }
+        self._resolvers = resolvers
+        if authority is not None:
+            self._env["SSL_CERT_FILE"] = str(authority)
         daemon: list[str | Path] = [self._ipfs, "daemon", *([] if swarm else ["--offline"])]
         self._daemon = Process(daemon, log=self._log, env=self._env)
 
@@ -69,6 +80,11 @@ class Kubo:
             _keep_to_loopback(config)
             self.swarm_address += f"/p2p/{config['Identity']['PeerID']}"
             self._swarm.members.append(self)
+        if self._resolvers is not None:
+            config["AutoConf"] = {"Enabled": False}  # or it would want what it cannot fetch
+            config["DNS"] = {"Resolvers": dict(self._resolvers)}
+            config["Bootstrap"] = config["Ipns"]["DelegatedPublishers"] = []
+            config["Routing"]["DelegatedRouters"] = []
         path.write_text(json.dumps(config))
         secret = self._swarm.key if self._swarm else secrets.token_hex(32)
         key = f"/key/swarm/psk/1.0.0/\n/base16/\n{secret}\n"
@@ -142,6 +158,12 @@ class Kubo:
     async def pins(self) -> set[str]:
         """The CIDs that are pinned recursively, as Kubo spells them."""
         return set(json.loads(await self._ask("pin/ls?type=recursive")).get("Keys") or ())
+
+    async def resolve_name(self, name: str) -> str:
+        """The path that the IPNS name *name* leads to; KuboError where it leads nowhere."""
+        text = await self._ask(f"name/resolve?recursive=false&arg={name}")
+        path: str = json.loads(text)["Path"]
+        return path
 
     async def unpin(self, cid: str) -> None:
         """Remove a pin without the knowledge of whoever asked for it."""

@@ -29,7 +29,8 @@ def find_peer(name: str) -> Path | None:
     default = Path.home() / ".cache" / "content-gateway" / "peers"
     peers = Path(os.environ.get("PEERS_DIR") or default)
     modules = [
-        peers / part / "node_modules" / name for part in ("npm", "clients", "browser", "generators")
+        peers / part / "node_modules" / name
+        for part in ("npm", "clients", "browser", "generators", "dns")
     ]
     places = (peers / "bin" / name, *modules)
     return next((path for path in places if path.exists()), None)

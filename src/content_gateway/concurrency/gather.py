@@ -4,7 +4,7 @@ Knows asyncio's task groups only: when one question fails the others are ended b
 hears of it, so no question outlives whoever asked. What is asked is left to the callers."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 A = TypeVar("A")
@@ -29,3 +29,19 @@ async def all_of(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
                 group.create_task(each)
     except BaseExceptionGroup as failed:
         raise failed.exceptions[0] from None
+
+
+async def each_of(
+    ask: Callable[[A], Coroutine[Any, Any, B]], items: Sequence[A], *, at_once: int
+) -> list[B]:
+    """What *ask* returns for each of *items*, in their order, so many *at_once*; raises the error
+    of the one that fails first."""
+    found: dict[int, B] = {}
+    left = iter(enumerate(items))
+
+    async def work() -> None:
+        for number, item in left:
+            found[number] = await ask(item)
+
+    await all_of(work() for _ in range(min(at_once, len(items))))
+    return [found[number] for number in range(len(items))]

@@ -24,7 +24,7 @@ from content_gateway.ethereum.gateways import (
 from content_gateway.net.byte_budget import ByteBudget, Hold
 
 MAX_ROUNDS: Final = 4
-MAX_BATCH: Final = 8
+MAX_BATCH: Final = 24  # wallet, content, and as many records as may be asked for beside them
 MAX_LOOKUP_BYTES: Final = 512 * 1024  # as much as fits in a node's answer
 # What gateways say to one contract in all: with its extra data three times as much in
 # hexadecimal, and nodes take 5 MiB (geth's default).

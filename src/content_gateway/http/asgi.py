@@ -21,7 +21,7 @@ from content_gateway.errors import (
 )
 from content_gateway.http import problems
 from content_gateway.http.asgi_extensions import ANSWER, CONNECTION, SENT_BODY
-from content_gateway.http.auth import CREDENTIAL_SOURCES, KeyVerifier
+from content_gateway.http.auth import CREDENTIAL_SOURCES, KEY_IN_PATH, KeyVerifier
 from content_gateway.http.bodies import SECONDS, Receive
 from content_gateway.http.cors import Cors
 from content_gateway.http.header_block import block_of, fields_of
@@ -54,6 +54,7 @@ from content_gateway.http.route import Admission, Route, Scope
 from content_gateway.http.site_route import SiteRoute
 from content_gateway.http.streams import Send, large_answers, send_stream
 from content_gateway.http.traffic import Exchange, RouteTraffic, Traffic
+from content_gateway.http.trusted_proxies import TrustedProxies
 from content_gateway.telemetry.request_ids import request_ids, sent_request_id
 
 # In the table of routes, stands for a last segment that is a parameter.
@@ -84,6 +85,7 @@ class Api:
         traffic: Traffic | None = None,
         limits: KeyLimits | None = None,
         turns: RequestTurns | None = None,
+        proxies: TrustedProxies | None = None,
         sites: SiteRoute | None = None,
         refused: Callable[[str, str], None] = lambda requestor, code: None,
     ) -> None:
@@ -101,6 +103,7 @@ class Api:
         self.limits = limits or KeyLimits()
         self._admission = Admission(turns or RequestTurns(), self.limits)
         self._refusals = Refusals()
+        self._proxies = proxies or TrustedProxies()
         self._table: dict[str, dict[str, Route]] = {}
         for operation in operations:
             handler = handlers[operation.id]
@@ -130,6 +133,8 @@ class Api:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request. Every exception becomes an answer here; none is raised."""
         headers, status = scope["headers"], 0
+        if self._proxies:
+            scope["client"] = self._proxies.client_of(address_of(scope), headers), 0
         exchange = self.traffic.begin(sent_request_id(headers) or next(self._request_ids), headers)
         # The lines of the fields that are added to those of the answer.
         shared = b"x-request-id: %b\r\n" % exchange.request_id.encode()
@@ -313,7 +318,7 @@ def _unlike(operations: list[Operation], handlers: Handlers) -> list[str]:
         handler = handlers.get(operation.id)
         scheme = operation.scheme
         if (handler and operation.scope != handler.scope) or (
-            scheme and scheme not in CREDENTIAL_SOURCES
+            scheme and scheme not in CREDENTIAL_SOURCES and scheme != KEY_IN_PATH
         ):
             unlike.add(operation.id)
     return sorted(unlike)

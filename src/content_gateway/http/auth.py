@@ -1,6 +1,6 @@
-"""Who asks: the header field that carries a key, to a requestor.
+"""Who asks: the header field, or the segment of a path, that carries a key, to a requestor.
 
-Knows the two ways to send a key, and that exactly one must be used; whether a key is good is left
+Knows the ways to send a key, and that exactly one must be used; whether a key is good is left
 to the keys it is given. A refusal's reason is for the log, and not for the caller."""
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,6 +11,8 @@ import msgspec
 from content_gateway.api_keys import KeyRecord, Requestor
 from content_gateway.errors import KeyRefused, ScopeMissing
 
+# The scheme of operations whose last segment is the key: for clients that take nothing but a URL.
+KEY_IN_PATH: Final = "path"
 ANY_SCOPE: Final = "any"  # of an operation that every good key may call
 
 Fields: TypeAlias = Iterable[tuple[bytes, bytes]]
@@ -57,6 +59,11 @@ CREDENTIAL_SOURCES: Final[Mapping[str, CredentialSource]] = {
     "apiKey": from_api_key,
     "bearer": from_bearer,
 }
+
+
+def has_api_key(headers: Fields) -> bool:
+    """Whether a key was sent at all, be it empty."""
+    return any(name == b"x-api-key" for name, _ in headers)
 
 
 def require_scope(requestor: Requestor, scope: str) -> None:

@@ -28,7 +28,7 @@ ADVICE: Final = {
     "length-required": f"Send a `Content-Length`. {_NEVER}",
     "body-too-large": f"Send less; content itself is never sent here. {_NEVER}",
     "invalid-body": (
-        f"The detail says what is wrong with it; `/spec` has the form of a Pin object. {_NEVER}"
+        f"The detail says what is wrong with it; `/spec` has the form of each body. {_NEVER}"
     ),
     "unsupported-media-type": (
         f"Send `Content-Type: application/json`, and no content coding. {_NEVER}"
@@ -45,6 +45,10 @@ ADVICE: Final = {
     "invalid-ipns-name": f"It is a key in any spelling, or a DNSLink domain. {_NEVER}",
     "invalid-coin-type": (
         f"It is a number of SLIP-44, or 0x80000000 + the chain id (ENSIP-11). {_NEVER}"
+    ),
+    "invalid-address": (
+        "Of EVM chains it is 0x and 40 hexadecimal digits, of one case or with the right checksum"
+        f" (EIP-55); of others what the chain writes, or its bytes as 0x and digits. {_NEVER}"
     ),
     "invalid-query": (
         f"The detail names the parameter; one that is not known is never passed over. {_NEVER}"
@@ -73,6 +77,10 @@ ADVICE: Final = {
     "domain-not-found": (
         "Every name service that covers the domain said so; an outage is never answered like"
         " this. It may be registered later."
+    ),
+    "primary-name-not-found": (
+        "No name is set for the address on that chain, or the name does not lead back to it"
+        " (ENSIP-19): show the address. An outage is never answered like this."
     ),
     "task-not-found": "Tasks are told of for an hour. Start the resolution again.",
     "pin-not-found": "This key has no pin of that CID, or none with that request id. Add it.",

@@ -126,6 +126,21 @@ class KeyLimits:
             raise ScopeMissing("The type of the API key does not grant this operation.")
         return use if use.windows else None
 
+    def admit_more(
+        self, requestor: Requestor, number: int, now: float
+    ) -> tuple[int, Exception | None]:
+        """Count up to *number* more requests of *requestor*, which was admitted *now*, each as one;
+        how many its limits let in, and the refusal (429) of the next one."""
+        use = self._known(requestor.id) or self._renewed(requestor)
+        for taken in range(number):
+            try:
+                use.take(now)
+            except HttpRefusal as refusal:
+                return taken, refusal
+            if use.windows and self.counted is not None:
+                self.counted(requestor.id, use)
+        return number, None
+
     def know(self, requestor: Requestor) -> None:
         """Have the limits of *requestor* hold, though it came with no request: by a command."""
         self._renewed(requestor)

@@ -174,6 +174,12 @@ INVALID_COIN_TYPE: Final = Kind(
     "Invalid coin type",
     "The coin type is not valid.",
 )
+INVALID_ADDRESS: Final = Kind(
+    400,
+    "invalid-address",
+    "Invalid address",
+    "The address is not valid.",
+)
 INVALID_QUERY: Final = Kind(
     400,
     "invalid-query",
@@ -246,6 +252,12 @@ DOMAIN_NOT_FOUND: Final = Kind(
     "domain-not-found",
     "Domain not found",
     "There is no such domain.",
+)
+PRIMARY_NAME_NOT_FOUND: Final = Kind(
+    404,
+    "primary-name-not-found",
+    "Primary name not found",
+    "The address has no primary name.",
 )
 TASK_NOT_FOUND: Final = Kind(
     404,

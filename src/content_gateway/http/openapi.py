@@ -17,12 +17,14 @@ import structlog
 from content_gateway.codecs import bounded_yaml
 from content_gateway.errors import ContractBroken
 from content_gateway.files.watched_file import Stamp, read_bytes, stamp_of
+from content_gateway.http.auth import KEY_IN_PATH
 from content_gateway.http.representation import Representation, compressed
 
 MAX_FILE_BYTES: Final = 512 * 1024
 # How long an answer waits for a version that is being read; then the last good one serves.
 PATIENCE: Final = 2.0
-_JSON: Final = b"application/json"
+JSON: Final = "application/json"
+_JSON: Final = JSON.encode()
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+", re.ASCII)
 _METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 
@@ -34,14 +36,16 @@ class Operation:
     """One operation of the description.
 
     *scope* is what its key must allow, *scheme* the name of the security scheme by which the key
-    is sent; both are None where no key is needed."""
+    is sent; both are None where no key is needed. Where *key_is_optional* the handler decides what
+    is served without one. *body_type* is the media type of the body that it takes, None: none."""
 
     id: str
     method: str
     path: str
     scope: str | None
     scheme: str | None = None
-    takes_body: bool = False
+    body_type: bytes | None = None
+    key_is_optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +168,25 @@ def _operations(tree: dict[str, Any]) -> Iterator[Operation]:
 
 
 def _operation(method: str, path: str, operation: dict[str, Any], default: Any) -> Operation:
-    keyed, scope, scheme = operation.get("security", default), None, None
+    keyed, scope, scheme = operation.get("security", default) or [], None, None
+    schemes = [one for one in keyed if one]  # {} is for no key
+    if operation.get("x-key-in-path"):
+        keyed = schemes = [{KEY_IN_PATH: []}]  # no security scheme of OpenAPI can say so
     if keyed:
         scope = operation.get("x-scope")
         if not scope:
             raise ValueError(f"{method} {path} needs a key but names no x-scope")
-        if len(keyed) != 1 or len(keyed[0]) != 1:
+        if len(schemes) != 1 or len(schemes[0]) != 1:
             raise ValueError(f"{method} {path} needs other than one security scheme")
-        (scheme,) = keyed[0]
-    takes_body = "requestBody" in operation
-    return Operation(operation["operationId"], method.upper(), path, scope, scheme, takes_body)
+        (scheme,) = schemes[0]
+    body = operation.get("requestBody")
+    types = list(body.get("content", ())) if isinstance(body, dict) else []
+    return Operation(
+        operation["operationId"],
+        method.upper(),
+        path,
+        scope,
+        scheme,
+        (types[0] if types else JSON).encode() if body is not None else None,
+        key_is_optional={} in keyed,
+    )

@@ -14,6 +14,7 @@ from content_gateway.http.auth import (
     CREDENTIAL_SOURCES,
     KeyVerifier,
     Principal,
+    has_api_key,
     require_scope,
 )
 from content_gateway.http.bodies import Receive, pass_over_empty, read_body
@@ -69,8 +70,9 @@ class Route:
         self.traffic = traffic
         self._id = operation.id
         self._scope = operation.scope
-        self._source = CREDENTIAL_SOURCES[operation.scheme] if operation.scheme else None
-        self._takes_body = operation.takes_body
+        self._source = CREDENTIAL_SOURCES.get(operation.scheme or "")  # None: the path, or no key
+        self._key_is_optional = operation.key_is_optional
+        self._body_type = operation.body_type
         self._handler = handler
         self._keys = keys
         self._body_seconds = body_seconds
@@ -85,9 +87,9 @@ class Route:
         Raises what the handler raises, and KeyRefused, ScopeMissing, HttpRefusal, Overloaded and
         TooManyAtOnce."""
         headers, body, principal = scope["headers"], b"", None
-        if self._scope is not None and self._source is not None:
+        if self._scope is not None and not (self._key_is_optional and not has_api_key(headers)):
             try:
-                key = self._source(headers)
+                key = argument if self._source is None else self._source(headers)
                 requestor = self._keys.remembered(key) or await self._keys.identify(key)
             except KeyRefused:
                 await self._admission.wait_by_address(scope)
@@ -104,8 +106,9 @@ class Route:
             require_scope(principal.requestor, self._scope)
         if SENT_BODY in scope.get("extensions", ()):
             with exchange.holding():
-                if self._takes_body:
-                    body = await read_body(scope, receive, seconds=self._body_seconds)
+                if self._body_type is not None:
+                    seconds, kind = self._body_seconds, self._body_type
+                    body = await read_body(scope, receive, seconds=seconds, media_type=kind)
                 else:
                     await pass_over_empty(scope, receive, seconds=self._body_seconds)
         if ENCODED_SLASH in argument:

@@ -87,16 +87,26 @@ class Failed:
         return self.kind(self.reason)
 
 
+TOO_LARGE: Final = Failed(
+    AnswerTooLarge, "The name's resolver gave more than is read of one record."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What one name service holds for one name; at least one of the two is known.
+    """What one name service holds for one name; at least one record is known.
 
     *wallet* is the text of an address. *wallet_is_owner* says that no address record was set and
-    the wallet that owns the name stands in for it."""
+    the wallet that owns the name stands in for it. *more* has the records that were asked for
+    beside these two, by their keys; then *resolver* is the contract that gave them, where one did.
+    *primary* is the primary name, of an address and not of a name (ENSIP-19)."""
 
     wallet: str | Failed | None = None
     content: ContentRecord | Failed | None = None
     wallet_is_owner: bool = False
+    resolver: str | None = None
+    more: tuple[tuple[str, "str | Failed | None"], ...] = ()
+    primary: str | None = None
 
     @classmethod
     def of(
@@ -105,16 +115,20 @@ class Records:
         content: ContentRecord | Failed | None,
         *,
         by_owner: bool = False,
+        beside: "MoreRecords | None" = None,
     ) -> "Records":
-        """The records, if at least one is known; the other may be absent or failed.
+        """The records, if at least one is known; the others may be absent or failed.
 
-        Raises NameNotFound if both are absent, and the error of a failed record otherwise."""
-        records = cls(wallet, content, by_owner)
+        Raises NameNotFound if all are absent, and the error of a failed record otherwise."""
+        resolver, more = (None, ()) if beside is None else (beside.resolver, beside.values)
+        records = cls(wallet, content, by_owner, resolver, more)
         if records.known_wallet is not None or records.known_content is not None:
             return records
-        failures = list(records.failures.values())
+        if any(isinstance(value, str) for _, value in more):
+            return records
+        failures = list(records.all_failures.values())
         if not failures:
-            raise NameNotFound("The name has neither a wallet nor content.")
+            raise NameNotFound("The name has none of these records.")
         # Of two errors, the one after which a retry is most likely to succeed.
         raise min(failures, key=_hopelessness).error()
 
@@ -142,9 +156,25 @@ class Records:
         return {name: record for name, record in both.items() if isinstance(record, Failed)}
 
     @property
+    def all_failures(self) -> dict[str, Failed]:
+        """As failures, with those of *more* by their keys."""
+        more = {key: value for key, value in self.more if isinstance(value, Failed)}
+        return self.failures | more
+
+    @property
     def is_whole(self) -> bool:
         """True when nothing failed."""
-        return not (isinstance(self.wallet, Failed) or isinstance(self.content, Failed))
+        if isinstance(self.wallet, Failed) or isinstance(self.content, Failed):
+            return False
+        return not (self.more and any(isinstance(value, Failed) for _, value in self.more))
+
+
+@dataclass(frozen=True, slots=True)
+class MoreRecords:
+    """What was asked for beside wallet and content: *values* by key, and who gave them."""
+
+    values: tuple[tuple[str, str | Failed | None], ...] = ()
+    resolver: str | None = None
 
 
 _KINDS: Final[tuple[type[UpstreamError], ...]] = (
@@ -169,6 +199,16 @@ class Resolved:
 
     records: Records
     at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class FreshRecords:
+    """What is known of a name now: its records, None where there is no such name.
+
+    *fresh_for* is how much longer it is fresh; None: it is stale, or not cached at all."""
+
+    records: Records | None
+    fresh_for: timedelta | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Wallet addresses: the bytes that a name service keeps, as the text that people use.
 
-Knows coin types (SLIP-44; ENSIP-11: an EVM chain's is 0x80000000 | chainId) and how the addresses
-of each are kept and written (ENSIP-9, EIP-55, BIP-173, BIP-350)."""
+And back. Knows coin types (SLIP-44; ENSIP-11: an EVM chain's is 0x80000000 | chainId) and how the
+addresses of each are kept and written (ENSIP-9, EIP-55, BIP-173, BIP-350)."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ from operator import xor
 from typing import Final, NewType
 
 from content_gateway.codecs.multiformats import BASE58BTC
-from content_gateway.errors import InvalidCoinType
+from content_gateway.errors import InvalidAddress, InvalidCoinType
 
 CoinType = NewType("CoinType", int)
 
@@ -40,6 +40,8 @@ _BITCOINS: Final = {
     3: _Bitcoin(0x1E, 0x16),
 }
 MAX_BYTES: Final = 512  # of an address whose form is not known here
+_MAX_TEXT: Final = 128  # of an address whose form is
+_HEXADECIMAL: Final = re.compile(rf"0x(?:[0-9a-fA-F]{{2}}){{1,{MAX_BYTES}}}")
 
 
 def parse_coin_type(text: str) -> CoinType:
@@ -72,6 +74,39 @@ def address_text(coin: CoinType, raw: bytes) -> str:
     if not (is_evm(coin) or coin == _SOLANA) and len(raw) <= MAX_BYTES:
         return "0x" + raw.hex()
     raise ValueError(f"{len(raw)} bytes are no address of the coin type {coin}")
+
+
+def parse_address(coin: CoinType, text: str) -> bytes:
+    """The bytes that resolvers keep for the address *text* (ENSIP-9); raises InvalidAddress.
+
+    But on EVM chains those bytes, as 0x and hexadecimal digits, are taken as well."""
+    try:
+        if is_evm(coin):
+            return parse_evm_address(text)
+        if text.startswith("0x"):
+            if not _HEXADECIMAL.fullmatch(text):
+                raise ValueError("it is no 0x and hexadecimal digits")
+            raw = bytes.fromhex(text[2:])
+            address_text(coin, raw)  # that there is one
+            return raw
+        raw = _kept_bytes(coin, text)
+        # Whoever reads a text leniently finds out here: checksum, padding, network.
+        if address_text(coin, raw) not in (text, text.lower()):
+            raise ValueError("its checksum is wrong")
+    except ValueError as wrong:
+        raise InvalidAddress(f"No address of the coin type {coin}: {wrong}.") from wrong
+    return raw
+
+
+def _kept_bytes(coin: CoinType, text: str) -> bytes:
+    """The bytes behind *text*, whose checksum is not looked at; ValueError."""
+    if len(text) > _MAX_TEXT:
+        raise ValueError("it is too long")
+    if coin == _SOLANA:
+        return BASE58BTC.decode(text)
+    if coin in _BITCOINS:
+        return _bitcoin_script(_BITCOINS[coin], text)
+    raise ValueError("its text form is not known here, only 0x and hexadecimal digits")
 
 
 # -- EVM chains -----------------------------------------------------------------------------
@@ -118,6 +153,25 @@ def _bitcoin_text(kind: _Bitcoin, script: bytes) -> str:
     raise ValueError("the script pays to no address")
 
 
+def _bitcoin_script(kind: _Bitcoin, text: str) -> bytes:
+    """The scriptPubkey that the address *text* means, if its checksum is right; ValueError."""
+    lowered = text.lower()
+    if kind.witness is not None and lowered.startswith(kind.witness + "1"):
+        if text not in (lowered, text.upper()):
+            raise ValueError("it mixes upper and lower case (BIP-173)")
+        values = [_BECH32_LETTERS.index(char) for char in lowered[len(kind.witness) + 1 : -6]]
+        if not values:
+            raise ValueError("it is cut short")
+        program = _eights(values[1:])
+        return bytes((0x50 + values[0] if values[0] else 0, len(program))) + program
+    data = BASE58BTC.decode(text)
+    if len(data) == 25 and data[0] == kind.pubkey_hash:
+        return b"\x76\xa9\x14" + data[1:21] + b"\x88\xac"
+    if len(data) == 25 and data[0] == kind.script_hash:
+        return b"\xa9\x14" + data[1:21] + b"\x87"
+    raise ValueError("it is of another network, or cut short")
+
+
 def _base58check(version: int, payload: bytes) -> str:
     data = bytes((version,)) + payload
     return BASE58BTC.encode(data + sha256(sha256(data).digest()).digest()[:4])
@@ -150,6 +204,13 @@ def _fives(data: bytes) -> Iterator[int]:
     count = -(-len(data) * 8 // 5)
     number = int.from_bytes(data, "big") << (count * 5 - len(data) * 8)
     return (number >> shift & 31 for shift in range((count - 1) * 5, -1, -5))
+
+
+def _eights(values: list[int]) -> bytes:
+    """The whole bytes in *values*, which are digits of five bits."""
+    number = reduce(lambda before, value: before << 5 | value, values, 0)
+    count = len(values) * 5 // 8
+    return (number >> (len(values) * 5 - count * 8)).to_bytes(count, "big")
 
 
 def _bech32(prefix: str, values: list[int], residue: int) -> str:

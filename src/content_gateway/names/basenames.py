@@ -4,6 +4,8 @@ The gateway that carries them to Ethereum answers addresses and no contenthash (
 Basenames), so content is read from the registry on Base itself. Knows that registry; everything
 else about a name, and every other name, is left to the ENS it stands before."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from content_gateway.codecs import abi
@@ -12,23 +14,30 @@ from content_gateway.concurrency.gather import both
 from content_gateway.errors import (
     AnswerTooLarge,
     InvalidUpstreamResponse,
+    NameNotFound,
     UpstreamError,
     UpstreamUnavailable,
 )
 from content_gateway.model.domain import DomainName
-from content_gateway.model.records import ContentRecord, Failed, OtherContent, Records
+from content_gateway.model.record_keys import RecordKey
+from content_gateway.model.records import (
+    TOO_LARGE,
+    ContentRecord,
+    Failed,
+    OtherContent,
+    Records,
+)
 from content_gateway.model.wallet import ETHEREUM, CoinType, address_text
 from content_gateway.names.ens import (
     CONTENTHASH,
     OWNER,
-    TOO_LARGE,
-    Element,
     EnsNames,
     EthereumCalls,
     read_content,
     records_of,
     refused,
 )
+from content_gateway.names.more_records import Element
 from content_gateway.names.reverts import read_resolver_error
 
 SUFFIX: Final = ".base.eth"
@@ -50,27 +59,34 @@ class Basenames:
         return self._ens.covers(name)
 
     async def resolve(
-        self, name: DomainName, coin: CoinType = ETHEREUM, *, requestor: str = ""
+        self,
+        name: DomainName,
+        coin: CoinType = ETHEREUM,
+        *,
+        more: Sequence[RecordKey] = (),
+        requestor: str = "",
     ) -> Records:
         """As EnsNames.resolve. A Basename costs two round trips on Base beside one of ENS.
 
         Where one chain could not be asked, this is what the other has; without Base the wallet,
         with content of a kind that is not served."""
         if not name.text.endswith(SUFFIX):
-            return await self._ens.resolve(name, coin, requestor=requestor)
+            return await self._ens.resolve(name, coin, more=more, requestor=requestor)
+        # ENS is not asked for content: its gateway may refuse to speak of that at all.
+        asking = self._ens.address_and_more(name, coin, more, requestor=requestor)
         if self._base is None:
-            wallet = (await self._ens.address(name, coin, requestor=requestor)).text
-            if wallet is None:
-                raise UpstreamUnavailable("The name is kept on Base, which is not asked here.")
-            if isinstance(wallet, Failed):
-                raise wallet.error()
-            return Records(wallet, OtherContent("basename", name.text))
-        # ENS is asked for the address only: its gateway may refuse to speak of content at all.
-        address, (content, owner) = await both(
-            self._ens.address(name, coin, requestor=requestor),
-            self._content_and_owner(self._base, name.namehash),
+            address, beside = await asking
+            try:
+                known = Records.of(address.text, None, beside=beside)
+            except NameNotFound:
+                raise UpstreamUnavailable(
+                    "The name is kept on Base, which is not asked here."
+                ) from None
+            return replace(known, content=OtherContent("basename", name.text))
+        (address, beside), (content, owner) = await both(
+            asking, self._content_and_owner(self._base, name.namehash)
         )
-        return records_of(address, content, owner if coin == ETHEREUM else None)
+        return records_of(address, content, owner if coin == ETHEREUM else None, beside)
 
     async def _content_and_owner(
         self, base: EthereumCalls, node: bytes

@@ -18,6 +18,7 @@ from content_gateway.model.records import (
 )
 
 MAX_BYTES: Final = 512
+MAX_DATA_URL: Final = 2048
 
 _IPFS, _SWARM, _IPNS, _ONION, _ONION3 = 0xE3, 0xE4, 0xE5, 0x01BC, 0x01BD
 _SKYNET, _ARWEAVE = 0xB19910, 0xB29910
@@ -29,6 +30,9 @@ def decode(data: bytes) -> ContentRecord | None:
     """The record in a contenthash; None if it is empty (no record). ValueError if it is wrong."""
     if not data:
         return None
+    # A draft of ENSIP-17 has resolvers give the URL itself (RFC 2397); no namespace begins like it.
+    if data.startswith(b"data:") and len(data) <= MAX_DATA_URL:
+        return _data_url(data)
     if len(data) > MAX_BYTES:
         raise ValueError(f"a contenthash has {MAX_BYTES} bytes at most, this one {len(data)}")
     # EIP-1577: the namespace is a varint, so ipfs-ns (0xe3) arrives as e3 01.
@@ -43,6 +47,13 @@ def decode(data: bytes) -> ContentRecord | None:
     except (InvalidIpnsName, InvalidCid) as wrong:
         raise ValueError(wrong.detail) from wrong
     return _other(namespace, value)
+
+
+def _data_url(data: bytes) -> OtherContent:
+    text = data.decode("ascii")
+    if not text.isprintable() or "," not in text:
+        raise ValueError("a data URL has no comma, or characters that are none of a URL")
+    return OtherContent("data-url", text)
 
 
 def _other(namespace: int, value: bytes) -> OtherContent:

@@ -5,7 +5,7 @@ owns a name whose address is unset. Reaching a node, off-chain gateways included
 EthereumCalls it is given; what a revert means to reverts.py; caching to the directory."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
@@ -13,31 +13,47 @@ import structlog
 
 from content_gateway.codecs import abi
 from content_gateway.codecs.abi import Reverted
-from content_gateway.concurrency.gather import both
-from content_gateway.errors import AnswerTooLarge, GatewayError, ResolverFailed, UpstreamError
+from content_gateway.concurrency.gather import both, each_of
+from content_gateway.errors import (
+    AnswerTooLarge,
+    GatewayError,
+    NameNotFound,
+    ResolverFailed,
+    UpstreamError,
+)
 from content_gateway.model.domain import DomainName
-from content_gateway.model.records import ContentRecord, Failed, OtherContent, Records
+from content_gateway.model.record_keys import RecordKey
+from content_gateway.model.records import (
+    TOO_LARGE,
+    ContentRecord,
+    Failed,
+    MoreRecords,
+    OtherContent,
+    Records,
+)
 from content_gateway.model.wallet import ETHEREUM, CoinType, address_text
 from content_gateway.names import contenthash
+from content_gateway.names.more_records import Element, address_call, read_record, record_call
 from content_gateway.names.reverts import read_refusal, read_resolver_error
 
 _RESOLVE: Final = bytes.fromhex("9061b923")  # resolve(bytes,bytes)
 _MULTICALL: Final = bytes.fromhex("ac9650d8")  # multicall(bytes[])
-_ADDR: Final = bytes.fromhex("3b3b57de")  # addr(bytes32)
-_ADDR_OF_COIN: Final = bytes.fromhex("f1cb7e06")  # addr(bytes32,uint256)
 CONTENTHASH: Final = bytes.fromhex("bc1c58d1")  # contenthash(bytes32)
 OWNER: Final = bytes.fromhex("02571be3")  # owner(bytes32)
 _OWNER_OF: Final = bytes.fromhex("6352211e")  # ownerOf(uint256)
 
+_ALONE_AT_ONCE: Final = 4  # calls for records of one name that are asked for one by one
+
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
-# One record's return data; empty where the resolver said nothing at all, None where it says that it
-# has no such record.
-Element = bytes | Failed | None
-TOO_LARGE: Final = Failed(
-    AnswerTooLarge, "The name's resolver gave more than is read of one record."
-)
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a name's resolver returned to each call; its address, where that is known."""
+
+    elements: Sequence[Element]
+    resolver: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +112,25 @@ class EnsNames:
         return True
 
     async def resolve(
-        self, name: DomainName, coin: CoinType = ETHEREUM, *, requestor: str = ""
+        self,
+        name: DomainName,
+        coin: CoinType = ETHEREUM,
+        *,
+        more: Sequence[RecordKey] = (),
+        requestor: str = "",
     ) -> Records:
         """What *name* points at, according to ENS; the wallet is its address for *coin*.
 
-        One call, and a second round trip only for a name that has content and no Ethereum address,
-        or whose resolver does not say; other coins never fall back (ENSIP-19)."""
+        One call, whatever *more* there is, and a second round trip only for a name that has content
+        and no Ethereum address, or whose resolver does not say; other coins never fall back
+        (ENSIP-19)."""
         self._require()
         node = name.namehash
-        calls = address_call(node, coin), CONTENTHASH + node
-        silence, content_hash = await self._ask(name, *calls, requestor)
+        keys = [key for key in more if key.coin != coin]
+        calls = [address_call(node, coin), CONTENTHASH + node]
+        calls += [record_call(node, key) for key in keys]
+        said = await self._ask(name, calls, requestor)
+        silence, content_hash, *others = said.elements
         address, content = read_address(silence, coin), read_content(content_hash)
         has_content = content is not None and not isinstance(content, Failed)
         owner: str | Failed | None = None
@@ -120,7 +145,8 @@ class EnsNames:
                 address = await self.address(name, coin, requestor=requestor)
         elif coin == ETHEREUM and address.is_zero and has_content:
             owner = await self._owner(node)
-        return records_of(address, content, owner)
+        beside = more_of(more, dict(zip(keys, others, strict=True)), said, address, coin)
+        return records_of(address, content, owner, beside)
 
     async def address(self, name: DomainName, coin: CoinType, *, requestor: str = "") -> Address:
         """The address record of *name* for *coin*, asked for alone; it may have failed.
@@ -128,19 +154,38 @@ class EnsNames:
         Raises UpstreamError only while the Universal Resolver is no good."""
         self._require()
         call = address_call(name.namehash, coin)
-        return read_address(await self._ask_alone(name, call, requestor), coin)
+        element, _ = await self._ask_alone(name, call, requestor)
+        return read_address(element, coin)
 
-    async def _ask(
-        self, name: DomainName, first: bytes, second: bytes, requestor: str
-    ) -> tuple[Element, Element]:
-        """What the resolver of *name* returns to each of the two calls.
-
-        Raises NameNotFound, and UpstreamError when neither is known."""
+    async def address_and_more(
+        self, name: DomainName, coin: CoinType, more: Sequence[RecordKey], *, requestor: str
+    ) -> tuple[Address, MoreRecords | None]:
+        """The address record of *name* for *coin* and *more* records, in one call; each may have
+        failed. Raises UpstreamError where all have."""
+        if not more:
+            return await self.address(name, coin, requestor=requestor), None
+        self._require()
+        node, keys = name.namehash, [key for key in more if key.coin != coin]
+        calls = [address_call(node, coin), *(record_call(node, key) for key in keys)]
         try:
-            one, other = await self._ethereum.call(
+            said = await self._ask(name, calls, requestor)
+        except NameNotFound:
+            said = Said([None] * len(calls))
+        element, *others = said.elements
+        address = read_address(element, coin)
+        if coin == ETHEREUM and element == b"":  # see resolve
+            address = await self.address(name, coin, requestor=requestor)
+        return address, more_of(more, dict(zip(keys, others, strict=True)), said, address, coin)
+
+    async def _ask(self, name: DomainName, calls: Sequence[bytes], requestor: str) -> Said:
+        """What the resolver of *name* returns to each of *calls*.
+
+        Raises NameNotFound, and UpstreamError when none of it is known."""
+        try:
+            elements, resolver = await self._ethereum.call(
                 self._universal_resolver,
-                encode_query(name, first, second),
-                lambda returned: read_elements(returned, 2),
+                encode_query(name, *calls),
+                lambda returned: (read_elements(returned, len(calls)), read_resolver(returned)),
                 requestor=requestor,
             )
         except Reverted as revert:
@@ -151,30 +196,35 @@ class EnsNames:
         except (ResolverFailed, AnswerTooLarge) as failed:
             reason = failed.detail
         else:
-            return read_element(one), read_element(other)
+            return Said([read_element(element) for element in elements], resolver)
         # A resolver that takes whole multicalls (ENSIP-22) may fail as a whole, and one record may
-        # be too large for both: the other is still had. Two calls more, whatever the owner does.
+        # be too large for all: the others are still had. One call each, whatever the owner does.
         log.info("records are asked for one by one", name=name.text, reason=reason)
-        return await both(
-            self._ask_alone(name, first, requestor), self._ask_alone(name, second, requestor)
+        alone = await each_of(
+            lambda call: self._ask_alone(name, call, requestor), calls, at_once=_ALONE_AT_ONCE
         )
+        said = next((resolver for _, resolver in alone if resolver is not None), None)
+        return Said([element for element, _ in alone], said)
 
-    async def _ask_alone(self, name: DomainName, call: bytes, requestor: str) -> Element:
-        """What the resolver of *name* returns to the one *call*, or why it does not; never b""."""
+    async def _ask_alone(
+        self, name: DomainName, call: bytes, requestor: str
+    ) -> tuple[Element, str | None]:
+        """What the resolver of *name* returns to the one *call*, never b"", and its address; or why
+        it does not."""
         try:
-            returned = await self._ethereum.call(
+            returned, resolver = await self._ethereum.call(
                 self._universal_resolver,
                 encode_single(name, call),
-                abi.read_bytes,
+                lambda returned: (abi.read_bytes(returned), read_resolver(returned)),
                 requestor=requestor,
             )
         except Reverted as revert:
-            return refused(read_refusal(revert.data))
+            return refused(read_refusal(revert.data)), None
         except AnswerTooLarge:
-            return TOO_LARGE
+            return TOO_LARGE, None
         except UpstreamError as failed:
-            return Failed.of(failed)
-        return returned or None
+            return Failed.of(failed), None
+        return returned or None, resolver
 
     async def _owner(self, node: bytes) -> str | Failed | None:
         """The account that owns the node, seen through the NameWrapper; None if nobody does."""
@@ -198,20 +248,34 @@ class EnsNames:
 
 
 def records_of(
-    address: Address, content: ContentRecord | Failed | None, owner: str | Failed | None
+    address: Address,
+    content: ContentRecord | Failed | None,
+    owner: str | Failed | None,
+    beside: MoreRecords | None = None,
 ) -> Records:
     """The answer of a name with these records; raises as Records.of.
 
     The *owner* stands in for an address that is unset, where there is content."""
     if not address.is_zero or content is None or isinstance(content, Failed):
-        return Records.of(address.text, content)
-    return Records.of(owner, content, by_owner=isinstance(owner, str))
+        return Records.of(address.text, content, beside=beside)
+    return Records.of(owner, content, by_owner=isinstance(owner, str), beside=beside)
 
 
-def address_call(node: bytes, coin: CoinType) -> bytes:
-    """The call for the address of *node*."""
-    # addr(node) is older than addr(node, coin), and there are resolvers that know only that.
-    return _ADDR + node if coin == ETHEREUM else _ADDR_OF_COIN + node + abi.uint(coin)
+def more_of(
+    more: Sequence[RecordKey],
+    elements: Mapping[RecordKey, Element],
+    said: Said,
+    address: Address,
+    coin: CoinType,
+) -> MoreRecords | None:
+    """The records *more*: the *address* for *coin*, and the others from their *elements*."""
+    if not more:
+        return None
+    values = [
+        (key.text, address.text if key.coin == coin else read_record(key, elements[key]))
+        for key in more
+    ]
+    return MoreRecords(tuple(values), said.resolver)
 
 
 def encode_query(name: DomainName, *calls: bytes) -> bytes:
@@ -230,6 +294,12 @@ def read_elements(returned: bytes, count: int) -> list[bytes]:
     if len(elements) != count:
         raise ValueError(f"{count} records were asked for, {len(elements)} came")
     return elements
+
+
+def read_resolver(returned: bytes) -> str | None:
+    """The address of the resolver behind what `resolve` returned; ValueError if there is none."""
+    raw = abi.read_address(returned, abi.WORD)
+    return address_text(ETHEREUM, raw) if any(raw) else None
 
 
 def read_element(element: bytes) -> Element:

@@ -1,7 +1,7 @@
 """In-flight look-ups: one for each question, bounded in number, shared fairly by requestor.
 
 Owns their tasks and permits, so that a caller who is cancelled does not cancel the look-up for the
-others. What a look-up does is left to the directory."""
+others. What a look-up does is left to cached_services.py."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

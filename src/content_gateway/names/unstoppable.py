@@ -4,15 +4,15 @@ Knows UNS's ProxyReader, its record keys, and which of several chains holds a na
 chains is left to the EthereumCalls it is given; caching to the directory."""
 
 import asyncio
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import structlog
 
 from content_gateway.codecs import abi
 from content_gateway.codecs.abi import Reverted
-from content_gateway.concurrency.gather import both
+from content_gateway.concurrency.gather import both, each_of
 from content_gateway.errors import (
     AnswerTooLarge,
     InvalidCid,
@@ -27,16 +27,20 @@ from content_gateway.errors import (
 from content_gateway.model.cid import Cid
 from content_gateway.model.domain import DomainName
 from content_gateway.model.ipns_name import IpnsName
+from content_gateway.model.record_keys import RecordKey
 from content_gateway.model.records import (
+    TOO_LARGE,
     ContentRecord,
     Failed,
     IpfsContent,
     IpnsContent,
+    MoreRecords,
     OtherContent,
     Records,
 )
 from content_gateway.model.wallet import ETHEREUM, CoinType, checksummed, parse_evm_address
-from content_gateway.names.ens import TOO_LARGE, Address, EthereumCalls, records_of
+from content_gateway.names.ens import Address, EthereumCalls, records_of
+from content_gateway.names.more_records import MAX_TEXT_BYTES
 
 WALLET_KEYS: Final = (
     "token.EVM.ETH.ETH.address",
@@ -70,15 +74,24 @@ class Chain:
 
 
 _NOBODY: Final = Address(None)
+_ALONE_AT_ONCE: Final = 4  # records that are asked for one by one, on each chain
+_OTHER_COIN: Final = Failed(
+    ResolverFailed, "Of Unstoppable Domains only Ethereum addresses are read."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRecords:
-    """What one chain holds of a name; nothing, where *owner* (20 bytes) is None."""
+    """What one chain holds of a name; nothing, where *owner* (20 bytes) is None.
+
+    *texts* are the records that were asked for beside the address and the content, by their keys;
+    *resolver* (20 bytes) is the contract that has them."""
 
     owner: bytes | None = None
     address: Address = _NOBODY
     content: ContentRecord | Failed | None = None
+    texts: Mapping[str, str | Failed | None] = field(default_factory=dict)
+    resolver: bytes = b""
 
 
 class UnstoppableNames:
@@ -95,9 +108,15 @@ class UnstoppableNames:
         return name.labels[-1] in self._tlds
 
     async def resolve(
-        self, name: DomainName, coin: CoinType = ETHEREUM, *, requestor: str = ""
+        self,
+        name: DomainName,
+        coin: CoinType = ETHEREUM,
+        *,
+        more: Sequence[RecordKey] = (),
+        requestor: str = "",
     ) -> Records:
         """What *name* points at, according to Unstoppable Domains; only Ethereum's *coin* is read.
+        A text of *more* is the record of that key.
 
         One round trip, on all chains at once, and a second where the records are too large
         together. Raises UpstreamError when a chain that might hold it could not be asked."""
@@ -105,14 +124,16 @@ class UnstoppableNames:
             raise InvalidCoinType("Of Unstoppable Domains only Ethereum addresses are read.")
         if not self._chains:
             raise UpstreamUnavailable("No chain of Unstoppable Domains is configured.")
-        return _records(await self._first_holding(name.namehash))
+        texts = [key.text_key for key in more if key.coin is None]
+        holding = await self._first_holding(name.namehash, texts)
+        return _records(holding, _more_of(more, holding))
 
-    async def _first_holding(self, node: bytes) -> TokenRecords:
+    async def _first_holding(self, node: bytes, texts: Sequence[str]) -> TokenRecords:
         """What the first chain that holds the name says; raises as resolve does.
 
         The answers are taken in the chains' order, whichever comes first: only absence lets the
         search go on. Once it is over, calls that are still under way are ended."""
-        calls = [asyncio.create_task(_ask(chain, node)) for chain in self._chains]
+        calls = [asyncio.create_task(_ask(chain, node, texts)) for chain in self._chains]
         try:
             for call in calls:
                 holding = await call
@@ -125,10 +146,10 @@ class UnstoppableNames:
         raise NameNotFound("No chain of Unstoppable Domains holds the name.")
 
 
-async def _ask(chain: Chain, node: bytes) -> TokenRecords:
+async def _ask(chain: Chain, node: bytes, texts: Sequence[str]) -> TokenRecords:
     """What *chain* holds; raises UpstreamError."""
     try:
-        return await _ask_all(chain, node)
+        return await _ask_all(chain, node, texts)
     except Reverted as revert:
         log.warning("the ProxyReader reverted", chain=chain.name, reason=str(revert))
         raise InvalidUpstreamResponse("Unstoppable Domains refused the call.") from revert
@@ -137,9 +158,9 @@ async def _ask(chain: Chain, node: bytes) -> TokenRecords:
         raise
 
 
-async def _ask_all(chain: Chain, node: bytes) -> TokenRecords:
+async def _ask_all(chain: Chain, node: bytes, texts: Sequence[str]) -> TokenRecords:
     try:
-        return await _ask_for(chain, node, KEYS)
+        return await _ask_for(chain, node, list(dict.fromkeys((*KEYS, *texts))))
     except AnswerTooLarge as large:
         log.info("the records are too large together", chain=chain.name, reason=large.detail)
     # A name's owner can write whatever fits in a block: one record must not hide the other.
@@ -151,10 +172,17 @@ async def _ask_all(chain: Chain, node: bytes) -> TokenRecords:
         raise TOO_LARGE.error()
     if holding.owner is None:
         return holding
-    return TokenRecords(
-        holding.owner,
-        of_wallet.address if of_wallet else Address(TOO_LARGE),
-        of_content.content if of_content else TOO_LARGE,
+    alone = await each_of(
+        lambda key: _ask_if_small(chain, node, [key]), texts, at_once=_ALONE_AT_ONCE
+    )
+    return replace(
+        holding,
+        address=of_wallet.address if of_wallet else Address(TOO_LARGE),
+        content=of_content.content if of_content else TOO_LARGE,
+        texts={
+            key: TOO_LARGE if one is None else one.texts.get(key)
+            for key, one in zip(texts, alone, strict=True)
+        },
     )
 
 
@@ -173,11 +201,25 @@ async def _ask_for(chain: Chain, node: bytes, keys: Sequence[str]) -> TokenRecor
     )
 
 
-def _records(holding: TokenRecords) -> Records:
+def _more_of(more: Sequence[RecordKey], holding: TokenRecords) -> MoreRecords | None:
+    """The records *more*: texts, and the address that is Ethereum's."""
+    if not more:
+        return None
+    values: list[tuple[str, str | Failed | None]] = []
+    for key in more:
+        if key.coin is None:
+            values.append((key.text, holding.texts.get(key.text_key)))
+        else:
+            values.append((key.text, holding.address.text if key.coin == ETHEREUM else _OTHER_COIN))
+    resolver = checksummed(holding.resolver) if any(holding.resolver) else None
+    return MoreRecords(tuple(values), resolver)
+
+
+def _records(holding: TokenRecords, beside: MoreRecords | None = None) -> Records:
     """The answer; raises as Records.of."""
     owner = holding.owner
     stand_in = checksummed(owner) if owner and owner not in _NOT_WALLETS else None
-    return records_of(holding.address, holding.content, stand_in)
+    return records_of(holding.address, holding.content, stand_in, beside)
 
 
 # -- what is sent, and what comes back ------------------------------------------------------
@@ -194,7 +236,7 @@ def read_answer(returned: bytes, keys: Sequence[str] = KEYS) -> TokenRecords:
 
     ValueError for what the ProxyReader cannot have said. What the name's owner wrote is never
     an error: an unreadable wallet has failed, unreadable content is a value of that kind."""
-    abi.read_address(returned)
+    resolver = abi.read_address(returned)
     owner = abi.read_address(returned, abi.WORD)
     values = abi.read_bytes_array(returned, 2 * abi.WORD)
     if len(values) != len(keys):
@@ -206,7 +248,19 @@ def read_answer(returned: bytes, keys: Sequence[str] = KEYS) -> TokenRecords:
         owner,
         _wallet([texts.get(key, b"") for key in WALLET_KEYS]),
         next((_content(texts[key]) for key in CONTENT_KEYS if texts.get(key)), None),
+        {key: _text(value) for key, value in texts.items()},
+        resolver,
     )
+
+
+def _text(value: bytes) -> str | Failed | None:
+    """The text in a record, None where it is unset."""
+    if len(value) > MAX_TEXT_BYTES:
+        return TOO_LARGE
+    try:
+        return value.decode() or None
+    except UnicodeDecodeError:
+        return Failed(ResolverFailed, "The name's record is not UTF-8.")
 
 
 def _wallet(values: Sequence[bytes]) -> Address:

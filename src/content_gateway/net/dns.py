@@ -13,6 +13,7 @@ from content_gateway.errors import Overloaded
 if TYPE_CHECKING:
     import dns.resolver
 
+    from content_gateway.codecs.dns_message import DnsQuestion, DnsReply
     from content_gateway.net.dns_client import DnsClient
 
 SYSTEM: Final = "/etc/resolv.conf"
@@ -49,6 +50,13 @@ class Dns:
         Raises Overloaded where nothing could be asked from here, UpstreamTimeout,
         UpstreamUnavailable when no nameserver can be reached or could find out,
         InvalidUpstreamResponse when the answer cannot be right."""
+        return await (await self._loaded()).ask(host, kind)
+
+    async def forward(self, question: "DnsQuestion") -> "DnsReply":
+        """What the nameservers answer to *question*, whatever it is about; raises as `ask`."""
+        return await (await self._loaded()).forward(question)
+
+    async def _loaded(self) -> "DnsClient":
         if self._client is None:
             # dnspython takes 120 ms to import: not at the start, and not on the event loop.
             try:
@@ -56,7 +64,7 @@ class Dns:
             except OSError as failed:  # no descriptor for the files of an installed package
                 raise Overloaded(CANNOT_ASK) from failed
             self._client = client(self)
-        return await self._client.ask(host, kind)
+        return self._client
 
 
 def _load_client() -> "type[DnsClient]":

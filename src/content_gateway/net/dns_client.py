@@ -12,15 +12,19 @@ import dns.asyncbackend
 import dns.asyncquery
 import dns.asyncresolver
 import dns.exception
+import dns.flags
 import dns.message
 import dns.name
 import dns.nameserver
 import dns.query
+import dns.rcode
+import dns.rdatatype
 import dns.rdtypes.ANY.TXT
 import dns.rdtypes.IN.A
 import dns.rdtypes.IN.AAAA  # the three kinds, or their first answer would import them
 import dns.resolver
 
+from content_gateway.codecs.dns_message import DnsQuestion, DnsReply, forwarded
 from content_gateway.errors import (
     GatewayError,
     InvalidUpstreamResponse,
@@ -36,6 +40,7 @@ UDP_BYTES: Final = 1232
 # dnspython takes some 35 us for each record (measured): what TCP can carry of the smallest would
 # hold up a thread for a fifth of a second.
 MAX_RECORDS: Final = 1_000
+_ANSWERS: Final = (dns.rcode.NOERROR, dns.rcode.NXDOMAIN)
 MAX_NAMESERVERS: Final = 3  # of the system's, as the C library does (resolv.conf(5))
 
 
@@ -72,6 +77,49 @@ class DnsClient:
             raise _fault([error for _, _, _, error, _ in failed.kwargs["errors"]]) from failed
         except dns.exception.DNSException as wrong:
             raise InvalidUpstreamResponse("The answer of DNS cannot be right.") from wrong
+
+    async def forward(self, question: DnsQuestion) -> DnsReply:
+        """As `Dns.forward`: one nameserver after the other, until one can tell.
+
+        The question is made anew: its id must be one that nobody can guess, and what a client's
+        EDNS options say of the client goes nowhere."""
+        seconds = self._chosen.seconds
+        servers = self._servers or await asyncio.to_thread(self._read_system)
+        asked = dns.message.make_query(
+            dns.name.Name([*question.name, b""]),
+            dns.rdatatype.RdataType(question.kind),
+            use_edns=0,
+            want_dnssec=question.wants_dnssec,
+            payload=UDP_BYTES,
+        )
+        if question.checking_disabled:
+            asked.flags |= dns.flags.CD
+        errors = list[Any]()
+        try:
+            async with asyncio.timeout(seconds):
+                for server in [*servers, *servers]:  # datagrams get lost
+                    try:
+                        answer = await self._ask_one(server, asked, seconds / (len(servers) + 1))
+                    except (OSError, EOFError, dns.exception.DNSException) as failed:
+                        errors.append(failed)
+                        continue
+                    if answer.rcode() in _ANSWERS:
+                        return forwarded(question, answer)
+                    errors.append(dns.rcode.to_text(answer.rcode()))
+        except TimeoutError as late:
+            raise UpstreamTimeout(f"DNS gave no answer within {seconds:g} s.") from late
+        if errors and all(isinstance(error, dns.exception.Timeout) for error in errors):
+            raise UpstreamTimeout(f"DNS gave no answer within {seconds:g} s.")
+        raise _fault(errors)
+
+    async def _ask_one(
+        self, server: "_Nameserver", asked: dns.message.QueryMessage, seconds: float
+    ) -> dns.message.Message:
+        """The answer of *server*, over TCP where it does not fit into a datagram."""
+        try:
+            return await server.async_query(asked, seconds, None, 0, False, self._backend)
+        except dns.message.Truncated:
+            return await server.async_query(asked, seconds, None, 0, True, self._backend)
 
     def _read_system(self) -> "list[_Nameserver]":
         """The system's nameservers, read again each time: machines change networks."""

@@ -24,6 +24,7 @@ from content_gateway.settings.values import (
     Replicas,
     Seconds,
     StoreUrl,
+    WebSocketUrl,
 )
 
 SECRET: Final[dict[str, Any]] = {"secret": True}
@@ -39,6 +40,15 @@ def _endpoints(chain: str) -> Any:
     return Field(
         (),
         description=f"JSON-RPC endpoints of {chain}; empty: not asked",
+        json_schema_extra=SECRET,
+    )
+
+
+def _sockets(chain: str) -> Any:
+    return Field(
+        (),
+        description=f"WebSocket endpoints of {chain}, of which one is listened to: a name that has"
+        " changed there is looked up again at once; empty: after `names.fresh`",
         json_schema_extra=SECRET,
     )
 
@@ -88,6 +98,14 @@ class NameSettings(Group):
     absent: Seconds = Field(
         30.0, gt=0, le=3600, description="seconds that a name is known not to exist"
     )
+    poll_interval: Seconds = Field(
+        0,
+        ge=0,
+        le=3600,
+        description="seconds between questions for a new block of each chain, through its rpc_urls,"
+        " where none of its WebSocket endpoints is heard: a call each time, and one for each block;"
+        " 0: it is not asked for, and names that change are looked up again after `names.fresh`",
+    )
     cache_entries: int = Field(100_000, ge=1, le=10_000_000, description="answers kept in memory")
     stale_limit: Seconds = Field(
         3600.0,
@@ -105,6 +123,7 @@ class EnsSettings(Group):
         description="Ethereum JSON-RPC endpoints, asked in this order; empty: ENS is off",
         json_schema_extra=SECRET,
     )
+    ws_urls: tuple[WebSocketUrl, ...] = _sockets("Ethereum")
     quorum: int = Field(
         1,
         ge=1,
@@ -131,10 +150,11 @@ class BasenamesSettings(Group):
     """Names below base.eth, whose content is kept on Base."""
 
     rpc_urls: tuple[HttpUrl, ...] = Field(
-        (),
+        ("https://mainnet.base.org", "https://base-rpc.publicnode.com", "https://base.drpc.org"),
         description="JSON-RPC endpoints of Base; empty: only what ENS says of them",
         json_schema_extra=SECRET,
     )
+    ws_urls: tuple[WebSocketUrl, ...] = _sockets("Base")
     registry: Address = Field(
         "0xB94704422c2a1E396835A571837Aa5AE53285a95", description="their registry on Base"
     )
@@ -144,12 +164,16 @@ class UnstoppableSettings(Group):
     """Unstoppable Domains; asked on the chains that have endpoints here, all at once."""
 
     polygon_rpc_urls: tuple[HttpUrl, ...] = _endpoints("Polygon")
+    polygon_ws_urls: tuple[WebSocketUrl, ...] = _sockets("Polygon")
     polygon_proxy_reader: Address = _proxy_reader("polygon")
     base_rpc_urls: tuple[HttpUrl, ...] = _endpoints("Base")
+    base_ws_urls: tuple[WebSocketUrl, ...] = _sockets("Base")
     base_proxy_reader: Address = _proxy_reader("base")
     sonic_rpc_urls: tuple[HttpUrl, ...] = _endpoints("Sonic")
+    sonic_ws_urls: tuple[WebSocketUrl, ...] = _sockets("Sonic")
     sonic_proxy_reader: Address = _proxy_reader("sonic")
     ethereum_rpc_urls: tuple[HttpUrl, ...] = _endpoints("Ethereum")
+    ethereum_ws_urls: tuple[WebSocketUrl, ...] = _sockets("Ethereum")
     ethereum_proxy_reader: Address = _proxy_reader("ethereum")
     tlds: tuple[str, ...] = Field(TLDS, description="endings that are theirs, asked before ENS")
     shared_tlds: tuple[str, ...] = Field(
@@ -179,6 +203,28 @@ class IpnsSettings(Group):
         (), description="resolvers for DNSLink; empty: the system's"
     )
     timeout: Seconds = Field(5.0, gt=0, le=60, description="seconds one source may take")
+
+
+class DohSettings(Group):
+    """DNS over HTTPS, at /dns-query: what names point at, for whoever knows DNS only."""
+
+    open: bool = Field(False, description="answer without a key, too; otherwise with one only")
+    requests_per_minute: int = Field(
+        600,
+        ge=0,
+        le=1_000_000_000,
+        description="requests without a key in any 60 seconds, of one address and process; 0: no"
+        " limit",
+    )
+    addresses: tuple[IpAddress, ...] = Field(
+        (),
+        max_length=20,
+        description="addresses of your gateway: A and AAAA of every name with content; empty: none",
+    )
+    forward: bool = Field(
+        False,
+        description="ask ipns.dns_servers about names of no name service; else they are refused",
+    )
 
 
 class DenylistSettings(Group):

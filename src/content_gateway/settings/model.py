@@ -21,6 +21,7 @@ from content_gateway.settings.groups import (
     CorsSettings,
     DatabaseSettings,
     DenylistSettings,
+    DohSettings,
     EmbeddedSettings,
     EnsSettings,
     GatewaySettings,
@@ -35,7 +36,13 @@ from content_gateway.settings.groups import (
     TraceSettings,
     UnstoppableSettings,
 )
-from content_gateway.settings.values import BYTES, SECONDS, is_postgres, shown_database
+from content_gateway.settings.values import (
+    BYTES,
+    SECONDS,
+    IpNetwork,
+    is_postgres,
+    shown_database,
+)
 
 PACKAGED_SPEC: Final = Path(__file__).parents[1] / "spec.yaml"
 
@@ -47,6 +54,12 @@ class Settings(Group):
     port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0: any free one")
     connections: int = Field(
         0, ge=0, le=1_000_000, description="connections at a time; 0: what the open files allow"
+    )
+    trusted_proxies: tuple[IpNetwork, ...] = Field(
+        (),
+        max_length=100,
+        description="addresses and networks of your proxies (10.0.0.0/8), whose X-Forwarded-For is"
+        " believed",
     )
     workers: int = Field(
         1, ge=1, le=64, description="processes that take requests, with a supervisor if several"
@@ -61,6 +74,7 @@ class Settings(Group):
     basenames: BasenamesSettings = BasenamesSettings()
     unstoppable: UnstoppableSettings = UnstoppableSettings()
     ipns: IpnsSettings = IpnsSettings()
+    doh: DohSettings = DohSettings()
     denylist: DenylistSettings = DenylistSettings()
     pins: PinSettings = PinSettings()
     ipfs_cluster: ClusterSettings = ClusterSettings()

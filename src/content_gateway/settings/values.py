@@ -4,7 +4,7 @@ Knows the form of each by itself and says what it must be; groups.py has the set
 
 import math
 import re
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import Annotated, Any, Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -21,6 +21,13 @@ def _http_url(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
         raise ValueError("must be an http:// or https:// address")
+    return text
+
+
+def _ws_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("ws", "wss") or not parts.hostname or parts.port == 0:
+        raise ValueError("must be a ws:// or wss:// address")
     return text
 
 
@@ -97,6 +104,13 @@ def _ip_address(text: str) -> str:
         raise ValueError("must be an IP address") from None
 
 
+def _ip_network(text: str) -> str:
+    try:
+        return str(ip_network(text))
+    except ValueError:
+        raise ValueError("must be an IP address or a network, as 10.0.0.0/8") from None
+
+
 def _local_origin(text: str) -> str:
     found = re.fullmatch(r"http://(?:127\.0\.0\.1|\[::1\]):(\d{1,5})", text, re.ASCII)
     if found is None or int(found[1]) not in range(1, 65536) or int(found[1]) == 443:
@@ -171,6 +185,7 @@ BYTES: Final = BeforeValidator(_bytes)
 Seconds = Annotated[float, SECONDS]
 Bytes = Annotated[int, BYTES]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
+WebSocketUrl = Annotated[str, AfterValidator(_ws_url)]
 LocalOrigin = Annotated[str, AfterValidator(_local_origin)]
 OptionalHttpUrl = Annotated[str, AfterValidator(lambda text: text and _http_url(text))]
 Origin = Annotated[str, AfterValidator(_origin)]
@@ -179,6 +194,7 @@ RedirectTemplate = Annotated[str, AfterValidator(_redirect_template)]
 Replicas = Annotated[int, AfterValidator(_replicas)]
 Multiaddr = Annotated[str, AfterValidator(_multiaddr)]
 IpAddress = Annotated[str, AfterValidator(_ip_address)]
+IpNetwork = Annotated[str, AfterValidator(_ip_network)]
 Address = Annotated[str, AfterValidator(_address)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 DatabaseUrl = Annotated[str, AfterValidator(_database_url)]

@@ -121,6 +121,25 @@ contract AddressOnlyResolver {
     }
 }
 
+/// Tells its wallet, and the name of any address, to the Universal Resolver alone.
+contract ParticularResolver {
+    address private universal;
+    address private wallet;
+    string private primary;
+
+    constructor(address universal_, address wallet_, string memory primary_) {
+        (universal, wallet, primary) = (universal_, wallet_, primary_);
+    }
+
+    function addr(bytes32) external view returns (address) {
+        return msg.sender == universal ? wallet : address(0x1111111111111111111111111111111111111111);
+    }
+
+    function name(bytes32) external view returns (string memory) {
+        return msg.sender == universal ? primary : "nobody.eth";
+    }
+}
+
 /// Owns names in the registry on behalf of wallets, as far as `ownerOf` goes.
 contract NameWrapper {
     mapping(uint256 => address) public ownerOf;

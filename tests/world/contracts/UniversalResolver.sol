@@ -25,10 +25,13 @@ interface BatchGateway {
 
 /// Stands in for the Universal Resolver of mainnet, as its callers see it: same
 /// calls, same answers, same errors, same off-chain rounds (EIP-3668, ENSIP-21,
-/// ENSIP-22). Left out: reverse lookups, batch gateways of the caller's own choice,
+/// ENSIP-22), forward and reverse. Left out: batch gateways of the caller's own choice,
 /// labels written as [hash], resolvers so old that they know no revert.
 contract UniversalResolver {
     error DNSDecodingFailed(bytes name);
+    error DNSEncodingFailed(string name);
+    error EmptyAddress();
+    error ReverseAddressMismatch(string primary, bytes primaryAddress);
     error ResolverNotFound(bytes name);
     error ResolverNotContract(bytes name, address resolver);
     error UnsupportedResolverProfile(bytes4 selector);
@@ -69,6 +72,23 @@ contract UniversalResolver {
         bytes extra;
     }
 
+    /// A reverse lookup: first of the address, and once there is a primary name of that.
+    struct Reverse {
+        bytes lookupAddress;
+        uint256 coinType;
+        string primary;
+        address reverseResolver;
+    }
+
+    /// A reverse lookup that waits for a gateway, and the callback it waits in.
+    struct ReverseWaiting {
+        Reverse lookup;
+        bytes4 callback;
+        bytes extra;
+    }
+
+    uint256 private constant ETH = 60;
+    uint256 private constant EVERY_EVM_CHAIN = 0x80000000;
     bytes4 private constant MULTICALL = 0xac9650d8;
     bytes4 private constant WHOLE_MULTICALLS = bytes4(keccak256("eth.ens.resolver.extended.multicall"));
 
@@ -139,6 +159,91 @@ contract UniversalResolver {
     function directCallback(bytes calldata response, bytes calldata extraData) external view returns (bytes memory, address) {
         Direct memory direct = abi.decode(extraData, (Direct));
         return askDirectly(direct, abi.encodeWithSelector(direct.callback, response, direct.extra));
+    }
+
+    /// The primary name of an address (ENSIP-19), who resolves it, and who resolved the address.
+    function reverse(bytes calldata lookupAddress, uint256 coinType) public view returns (string memory, address, address) {
+        if (lookupAddress.length == 0) revert EmptyAddress();
+        string memory chain = coinType == ETH ? "addr" : coinType == EVERY_EVM_CHAIN ? "default" : hexadecimal(abi.encodePacked(coinType), true);
+        bytes memory name = encoded(string.concat(hexadecimal(lookupAddress, false), ".", chain, ".reverse"));
+        (, bytes32 node,) = findResolver(name);
+        bytes memory call = abi.encodeCall(this.resolve, (name, abi.encodeWithSignature("name(bytes32)", node)));
+        return lookUp(Reverse(lookupAddress, coinType, "", address(0)), call);
+    }
+
+    /// The same, as viem asks.
+    function reverseWithGateways(bytes calldata lookupAddress, uint256 coinType, string[] calldata gateways) external view returns (string memory, address, address) {
+        require(gateways.length == 1 && keccak256(bytes(gateways[0])) == keccak256("x-batch-gateway:true"));
+        return reverse(lookupAddress, coinType);
+    }
+
+    /// Goes on with a reverse lookup, with what the batch gateway said.
+    function reverseCallback(bytes calldata response, bytes calldata extraData) external view returns (string memory, address, address) {
+        ReverseWaiting memory waiting = abi.decode(extraData, (ReverseWaiting));
+        return lookUp(waiting.lookup, abi.encodeWithSelector(waiting.callback, response, waiting.extra));
+    }
+
+    /// Makes *call*, which is a `resolve` of ours or its second half, and what follows from it.
+    function lookUp(Reverse memory lookup, bytes memory call) private view returns (string memory, address, address) {
+        (bytes memory answer, address resolver) = resolved(lookup, call);
+        if (bytes(lookup.primary).length == 0) {
+            (lookup.primary, lookup.reverseResolver) = (abi.decode(answer, (string)), resolver);
+            if (bytes(lookup.primary).length == 0) return ("", address(0), resolver);
+            bytes memory name = encoded(lookup.primary);
+            (, bytes32 node,) = findResolver(name);
+            bytes memory question = lookup.coinType == ETH
+                ? abi.encodeWithSignature("addr(bytes32)", node)
+                : abi.encodeWithSignature("addr(bytes32,uint256)", node, lookup.coinType);
+            return lookUp(lookup, abi.encodeCall(this.resolve, (name, question)));
+        }
+        bytes memory found = lookup.coinType == ETH ? abi.encodePacked(abi.decode(answer, (address))) : abi.decode(answer, (bytes));
+        if (keccak256(found) != keccak256(lookup.lookupAddress)) revert ReverseAddressMismatch(lookup.primary, found);
+        return (lookup.primary, resolver, lookup.reverseResolver);
+    }
+
+    /// What *call* of ours returns; its OffchainLookup comes back to us in the reverse lookup.
+    function resolved(Reverse memory lookup, bytes memory call) private view returns (bytes memory, address) {
+        (bool ok, bytes memory data) = address(this).staticcall(call);
+        if (ok) return abi.decode(data, (bytes, address));
+        if (bytes4(data) == OffchainLookup.selector) {
+            (, string[] memory urls, bytes memory callData, bytes4 callback, bytes memory extra) = offchainLookup(data);
+            revert OffchainLookup(address(this), urls, callData, this.reverseCallback.selector, abi.encode(ReverseWaiting(lookup, callback, extra)));
+        }
+        assembly {
+            revert(add(data, 32), mload(data))
+        }
+    }
+
+    /// *text* in DNS wire format.
+    function encoded(string memory text) private pure returns (bytes memory wire) {
+        bytes memory dotted = bytes(text);
+        wire = new bytes(dotted.length + 2);
+        uint256 start;
+        for (uint256 at; at <= dotted.length; ++at) {
+            if (at < dotted.length && dotted[at] != ".") {
+                wire[at + 1] = dotted[at];
+                continue;
+            }
+            uint256 size = at - start;
+            if (size == 0 || size > 255) revert DNSEncodingFailed(text);
+            wire[start] = bytes1(uint8(size));
+            start = at + 1;
+        }
+    }
+
+    /// The digits of *data*, without zeros at the beginning where it is a *number*.
+    function hexadecimal(bytes memory data, bool number) private pure returns (string memory) {
+        bytes memory digits = new bytes(2 * data.length);
+        uint256 count;
+        for (uint256 i; i < digits.length; ++i) {
+            uint8 digit = uint8(data[i / 2]) >> (i % 2 == 0 ? 4 : 0) & 15;
+            if (number && count == 0 && digit == 0 && i + 1 < digits.length) continue;
+            digits[count++] = bytes1(digit < 10 ? 48 + digit : 87 + digit);
+        }
+        assembly {
+            mstore(digits, count)
+        }
+        return string(digits);
     }
 
     /// The resolver of *name* or of its nearest ancestor that has one (ENSIP-10).

@@ -15,12 +15,14 @@ from content_gateway.ipns.resolver import TaskProgress
 from content_gateway.model.content_path import IpfsPath
 from content_gateway.model.domain import DomainName
 from content_gateway.model.records import (
+    Failed,
     IpfsContent,
     IpnsContent,
     OtherContent,
     Records,
     Resolution,
     Resolved,
+    Staleness,
 )
 
 
@@ -87,7 +89,8 @@ class RenderedResolutions:
 
     def of(self, resolution: Resolution) -> Response:
         """The response that says *resolution*."""
-        if resolution.stale is not None:
+        # What was asked for besides is seldom asked twice, and may be large.
+        if resolution.stale is not None or resolution.records.more:
             return _rendered(resolution)
         key = (id(resolution.records), id(resolution.ipns_cache))
         kept = self._kept.get(key)
@@ -104,6 +107,11 @@ def _rendered(resolution: Resolution) -> Response:
 
 def resolution_body(resolution: Resolution) -> bytes:
     """The domain resolution result (spec.yaml)."""
+    return msgspec.json.encode(resolution_members(resolution))
+
+
+def resolution_members(resolution: Resolution) -> dict[str, Any]:
+    """The members of the domain resolution result."""
     records, notes = resolution.records, []
     body: dict[str, Any] = {"message": ""}
     match records.content:
@@ -111,34 +119,65 @@ def resolution_body(resolution: Resolution) -> bytes:
             body["content"] = {"type": "ipfs", "cid": str(cid)}
         case IpnsContent(name):
             body["content"] = {"type": "ipns", "name": name.text, **_cached(resolution.ipns_cache)}
-        case OtherContent(codec):
+        case OtherContent(codec, text):
             notes.append(f"its content is of the type {codec}, which is not served here")
+            if codec not in _NO_CONTENT:
+                body["other"] = {"type": codec, "value": text}
     if (wallet := records.known_wallet) is not None:
         body["walletAddress"] = {"type": "address", "addr": wallet}
     elif records.wallet is None:
         notes.append("it has no such wallet address")
     body["message"] = "; ".join(["Domain resolved", *notes, *_failure_notes(records)])
-    return msgspec.json.encode(body)
+    if records.resolver is not None:
+        body["resolver"] = records.resolver
+    if records.more:
+        body["records"] = {key: _record(value) for key, value in records.more}
+    return body
+
+
+# Of these it is not known what they are.
+_NO_CONTENT: Final = frozenset({"basename"})
+
+
+def _record(value: str | Failed | None) -> dict[str, str]:
+    """What became of one record that was asked for besides."""
+    if value is None:
+        return {"state": "absent"}
+    if isinstance(value, Failed):
+        return {"state": "failed", "reason": value.reason}
+    return {"state": "value", "value": value}
 
 
 def resolution_headers(resolution: Resolution) -> Headers:
     """The fields of a resolution: whose wallet it is, what failed, how stale it is (RFC 9211)."""
     headers = _records_headers(resolution.records)
     if resolution.stale is not None:
-        age, overdue = resolution.stale.age, resolution.stale.overdue
-        seconds = int(overdue.total_seconds())
-        ttl = -max(1, seconds) if overdue > timedelta() else -seconds
-        headers.append((b"age", str(int(age.total_seconds())).encode()))
-        headers.append((b"cache-status", f"content-gateway; hit; ttl={ttl}".encode()))
+        headers += stale_headers(resolution.stale)
     return headers
+
+
+def stale_headers(stale: Staleness) -> Headers:
+    """The fields of an answer that serves although it is stale (RFC 9111, RFC 9211)."""
+    age, ttl = age_and_ttl(stale)
+    return [
+        (b"age", str(age).encode()),
+        (b"cache-status", f"content-gateway; hit; ttl={ttl}".encode()),
+    ]
+
+
+def age_and_ttl(stale: Staleness) -> tuple[int, int]:
+    """How old the answer is, and for how long it is still fresh; negative: was it. In seconds."""
+    seconds = int(stale.overdue.total_seconds())
+    ttl = -max(1, seconds) if stale.overdue > timedelta() else -seconds
+    return int(stale.age.total_seconds()), ttl
 
 
 def _records_headers(records: Records) -> Headers:
     """Whose wallet it is, where that is not what an address record says; and which records could
     not be read, as a list of tokens (RFC 9651)."""
     headers = [(b"content-gateway-wallet", b"owner")] if records.wallet_is_owner else []
-    if not records.is_whole:
-        headers.append((b"content-gateway-failed", ", ".join(records.failures).encode()))
+    if failures := records.failures:
+        headers.append((b"content-gateway-failed", ", ".join(failures).encode()))
     return headers
 
 

@@ -86,6 +86,14 @@ class _Asked:
         return [segment for segment in self.path.split("/") if segment]
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A file or directory, and its *name* in the one above it, empty for the root."""
+
+    entry: Entry
+    name: str
+
+
 class ContentHandlers:
     """Serves what *names* show, from *files*; in the mode "redirect" it says where else that is.
 
@@ -144,8 +152,7 @@ class ContentHandlers:
                 if self._mode == "redirect":
                     return self._elsewhere(asked, content)
                 try:
-                    entry, name = await self._found(asked, content, request)
-                    status = 200
+                    found, status = await self._found(asked, content, request), 200
                 except PathNotFound as missing:
                     target = await self._target(asked, content, request)
                     if target is None:
@@ -153,11 +160,10 @@ class ContentHandlers:
                     if target.is_redirect:
                         return _redirected(asked, content, target, request)
                     asked = replace(asked, path=target.place)
-                    entry, name = await self._found(asked, content, request)
-                    status = target.status
-                if entry.is_directory:
+                    found, status = await self._found(asked, content, request), target.status
+                if found.entry.is_directory:
                     return _with_slash(asked, content, request)
-                body = await self._body(asked, content, request, entry, name, status)
+                body = await self._body(asked, content, request, found, status)
         except TimeoutError as late:
             raise UpstreamTimeout("The content did not come in time.") from late
         if isinstance(body, Response):
@@ -165,7 +171,7 @@ class ContentHandlers:
         span, headers, status = body
         permit = self._answers.request(request.charged)
         await permit.granted()
-        pieces = self._files.read(entry, span.start, span.stop, request.charged)
+        pieces = self._files.read(found.entry, span.start, span.stop, request.charged)
         return ResponseStream(pieces, headers, status, permit.release)
 
     async def _body(
@@ -173,20 +179,21 @@ class ContentHandlers:
         asked: _Asked,
         content: NameContent,
         request: Request,
-        entry: Entry,
-        name: str,
+        found: _Found,
         status: int,
     ) -> Response | tuple[Span, Headers, int]:
-        """The answer with the file *entry*; of a large one what is to be streamed, and under what.
+        """The answer with the file that was *found*; of a large one what is to be streamed, and
+        under what.
 
-        Only of one that was found, *status* 200, a part may be sent, or nothing."""
+        Only of one that was asked for, *status* 200, a part may be sent, or nothing."""
+        entry = found.entry
         headers = [*_common(asked, content), *_of_entry(entry)]
         span, etag = Span(0, entry.size, entry.size), _etag(entry)
         if status == 200:
             if has_current_etag(request.headers, etag):
                 return Response(b"", headers, 304)
             span = asked_span(request.headers, etag, entry.size)
-        media_type = await self._media_type(entry, name, request)
+        media_type = await self._media_type(found, request)
         headers += [
             (b"content-type", media_type.encode()),
             (b"content-length", b"%d" % span.length),
@@ -208,18 +215,16 @@ class ContentHandlers:
             name, force_refresh=demands_refresh(request.headers), requestor=request.charged
         )
 
-    async def _found(
-        self, asked: _Asked, content: NameContent, request: Request
-    ) -> tuple[Entry, str]:
-        """What is at the path, and its name; a directory only where its slash is missing."""
+    async def _found(self, asked: _Asked, content: NameContent, request: Request) -> _Found:
+        """What is at the path; a directory only where its slash is missing."""
         segments = [*content.segments, *asked.segments]
         entry = await self._files.find(content.path.cid, segments, request.charged)
         if not entry.is_directory or not asked.path.endswith("/"):
-            return entry, segments[-1] if segments else ""
+            return _Found(entry, segments[-1] if segments else "")
         index = await self._files.child(entry, _INDEX, request.charged)
         if index is None or index.is_directory:
             raise PathNotFound("This is a directory without an index.html; nothing is listed.")
-        return index, _INDEX
+        return _Found(index, _INDEX)
 
     async def _target(self, asked: _Asked, content: NameContent, request: Request) -> Target | None:
         """Where the site says that a path leads which is not there; only where it has a host of
@@ -229,10 +234,11 @@ class ContentHandlers:
         root = await self._files.find(content.path.cid, content.segments, request.charged)
         return await self._rules.target(root, asked.segments, request.charged)
 
-    async def _media_type(self, entry: Entry, name: str, request: Request) -> str:
+    async def _media_type(self, found: _Found, request: Request) -> str:
+        entry = found.entry
         if entry.is_symlink:
             return media_types.SYMLINK
-        known = media_types.by_name(name)
+        known = media_types.by_name(found.name)
         if known is not None:
             return known
         beginning = Span(0, min(entry.size, media_types.SNIFFED), entry.size)

@@ -1,7 +1,7 @@
 """Where a site says that a path of it leads which is not there: the rules in its `_redirects`.
 
-Knows where the file is and how large it may be, and remembers the rules of the sites that were asked
-last. What the rules mean is left to redirect_rules.py."""
+Knows where the file is and how large it may be, and remembers the rules of the sites that were
+asked last. What the rules mean is left to redirect_rules.py."""
 
 from collections.abc import Sequence
 from contextlib import aclosing
