@@ -25,7 +25,7 @@ from tests.waiting import eventually
 from tests.world.browser import running_browser, window
 from tests.world.peers import Process, free_port, require_peer
 
-PAGE = b"""<!doctype html><html lang="en"><title>A site</title>
+PAGE = b"""<!doctype html><html lang="en"><title>A site</title><link rel="icon" href="data:,">
 <link rel="stylesheet" href="style.css"><h1>Of a name</h1><p id="said"></p>
 <img alt="a dot" src="dot.svg"><script src="scripts/main.js"></script>"""
 SCRIPT = b"""fetch("data.json").then(answer => answer.json()).then(async found => {
@@ -132,7 +132,7 @@ async def _caddy(stack: AsyncExitStack, folder: Path, upstream: str) -> Sites:
     changes = {
         "{\n\ton_demand_tls": f"{{\n\tadmin off\n\tskip_install_trust\n\thttps_port {port}\n"
         f"\thttp_port {free_port()}\n\ton_demand_tls",
-        "tls {\n": "tls {\n\t\tissuer internal\n",
+        "\ttls {\n": "\ttls {\n\t\tissuer internal\n",
     }
     for is_there, becomes in changes.items():
         assert text.count(is_there) == 1, is_there
@@ -140,7 +140,12 @@ async def _caddy(stack: AsyncExitStack, folder: Path, upstream: str) -> Sites:
     text = text.replace("{$CONTENT_GATEWAY_UPSTREAM:127.0.0.1:8080}", upstream)
     (folder / "Caddyfile").write_text(text)
     home = {"HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
-    command = [require_peer("caddy"), "run", "--config", folder / "Caddyfile"]
+    command: list[str | Path] = [
+        require_peer("caddy"),
+        "run",
+        "--config",
+        str(folder / "Caddyfile"),
+    ]
     process = Process(command, log=folder / "log", env=home)
     stack.push_async_callback(process.stop)
 

@@ -27,7 +27,7 @@ WAYS = [
     ("chunker=rabin-512-1024-2048",),
     ("chunker=buzhash",),
     ("inline=true", "inline-limit=64"),
-    ("hash=blake3",),
+    ("hash=blake2b-256",),
     ("hash=sha2-512", "chunker=size-1000"),
     ("max-file-links=3", "chunker=size-500"),
 ]
