@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 from content_gateway.errors import Blocked, ContentUnavailable
 from content_gateway.model.cid import Cid
-from content_gateway.unixfs.reader import Entry, UnixFs
+from content_gateway.unixfs.reader import UnixFs, UnixFsEntry
 
 
 class Blocks:
@@ -40,7 +40,7 @@ class Blocks:
             self.at_once -= 1
 
 
-async def read(files: UnixFs, entry: Entry, start: int = 0, stop: int | None = None) -> bytes:
+async def read(files: UnixFs, entry: UnixFsEntry, start: int = 0, stop: int | None = None) -> bytes:
     """The bytes of *entry* from *start* to before *stop*, or its end."""
     pieces = files.read(entry, start, entry.size if stop is None else stop, "me")
     return b"".join([piece async for piece in pieces])

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
+from content_gateway.backends.embedded.gateway_blocks import GatewayBlocks
 from content_gateway.backends.embedded.gateways import TrustlessGateways
-from content_gateway.backends.embedded.given_blocks import GivenBlocks
 from content_gateway.errors import PathNotFound
 from content_gateway.model.cid import Cid
 from content_gateway.net.http_client import HttpClient
@@ -41,7 +41,7 @@ async def kubo(tmp_path: Path) -> AsyncIterator[Kubo]:
 
 @pytest.fixture
 async def files(kubo: Kubo, outbound: HttpClient) -> AsyncIterator[UnixFs]:
-    blocks = BlockReader(None, GivenBlocks(TrustlessGateways(outbound, [kubo.gateway_url])))
+    blocks = BlockReader(None, GatewayBlocks(TrustlessGateways(outbound, [kubo.gateway_url])))
     yield UnixFs(blocks)
     await blocks.close()
 

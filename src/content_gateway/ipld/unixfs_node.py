@@ -21,7 +21,7 @@ _MURMUR3: Final = 0x22
 _VARINT, _BYTES = 0, 2  # wire types
 
 
-class Kind(IntEnum):
+class NodeKind(IntEnum):
     """What a node is."""
 
     RAW = 0  # a part of a file, from before there were raw blocks
@@ -39,7 +39,7 @@ class UnixFsNode:
     Of a file *size* is its length in bytes: first its own *data*, then its parts, each as long as
     *part_sizes* says. Of a symbolic link *data* is the target. *fanout* is that of a shard."""
 
-    kind: Kind
+    kind: NodeKind
     links: Sequence[tuple[bytes, Cid]]
     data: bytes = b""
     size: int = 0
@@ -53,20 +53,20 @@ def parse_node(block: bytes) -> UnixFsNode:
     links = named_links(block)
     if len(links) > MAX_LINKS:
         raise ValueError(f"it has more than {MAX_LINKS} links")
-    if 1 not in numbers or numbers[1] not in set(Kind):
+    if 1 not in numbers or numbers[1] not in set(NodeKind):
         raise ValueError("it has no type that UnixFS knows")
-    kind = Kind(numbers[1])
-    if kind in (Kind.FILE, Kind.RAW):
+    kind = NodeKind(numbers[1])
+    if kind in (NodeKind.FILE, NodeKind.RAW):
         return _file(kind, links, data, sizes, numbers.get(3))
-    if kind is Kind.SHARD:
+    if kind is NodeKind.SHARD:
         return UnixFsNode(kind, links, fanout=_fanout(numbers))
-    if kind is Kind.METADATA:
+    if kind is NodeKind.METADATA:
         raise ValueError("metadata is not content")
     return UnixFsNode(kind, links, data, len(data))
 
 
 def _file(
-    kind: Kind,
+    kind: NodeKind,
     links: Sequence[tuple[bytes, Cid]],
     data: bytes,
     sizes: Sequence[int],

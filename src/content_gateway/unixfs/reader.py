@@ -23,7 +23,7 @@ from typing import Final, Protocol, TypeVar
 
 from content_gateway.errors import ContentMalformed, PathNotFound
 from content_gateway.ipld.hamt import HashedName
-from content_gateway.ipld.unixfs_node import Kind, UnixFsNode, parse_node
+from content_gateway.ipld.unixfs_node import NodeKind, UnixFsNode, parse_node
 from content_gateway.model.cid import CODECS, DAG_PB, RAW, Cid
 
 MAX_SEGMENTS: Final = 128
@@ -47,7 +47,7 @@ class Blocks(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class UnixFsEntry:
     """What is at a path: *node* is its UnixFS node, None for a file that is one raw block.
 
     *size* is a file's length in bytes; *roots* are the CIDs of the path so far, this one last."""
@@ -60,12 +60,12 @@ class Entry:
     @property
     def is_directory(self) -> bool:
         """Whether there may be something below it."""
-        return self.node is not None and self.node.kind in (Kind.DIRECTORY, Kind.SHARD)
+        return self.node is not None and self.node.kind in (NodeKind.DIRECTORY, NodeKind.SHARD)
 
     @property
     def is_symlink(self) -> bool:
         """Whether it is a symbolic link, whose bytes are its target."""
-        return self.node is not None and self.node.kind is Kind.SYMLINK
+        return self.node is not None and self.node.kind is NodeKind.SYMLINK
 
 
 class UnixFs:
@@ -77,7 +77,7 @@ class UnixFs:
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
 
-    async def find(self, root: Cid, segments: Sequence[str], requestor: str) -> Entry:
+    async def find(self, root: Cid, segments: Sequence[str], requestor: str) -> UnixFsEntry:
         """What is at the path *segments* below *root*; symbolic links are not followed."""
         if len(segments) > MAX_SEGMENTS:
             raise PathNotFound(f"The path has more than {MAX_SEGMENTS} segments.")
@@ -89,7 +89,7 @@ class UnixFs:
             entry = below
         return entry
 
-    async def child(self, entry: Entry, name: str, requestor: str) -> Entry | None:
+    async def child(self, entry: UnixFsEntry, name: str, requestor: str) -> UnixFsEntry | None:
         """What *entry* has under *name*; None where it has nothing, or is no directory."""
         if not entry.is_directory or entry.node is None:
             return None
@@ -97,14 +97,14 @@ class UnixFs:
             encoded = name.encode()
         except UnicodeEncodeError:  # a lone surrogate: no such name can be written
             return None
-        if entry.node.kind is Kind.DIRECTORY:
+        if entry.node.kind is NodeKind.DIRECTORY:
             cid = next((cid for linked, cid in entry.node.links if linked == encoded), None)
         else:
             cid = await self._in_shards(entry.cid, entry.node, encoded, requestor)
         return None if cid is None else await self._entry(cid, entry.roots, requestor)
 
     async def read(
-        self, entry: Entry, start: int, stop: int, requestor: str
+        self, entry: UnixFsEntry, start: int, stop: int, requestor: str
     ) -> AsyncGenerator[bytes, None]:
         """The bytes of the file *entry* from *start* to before *stop*, piece by piece."""
         ahead = deque([_Part(entry.cid, entry.size, start, stop, 0)] if start < stop else [])
@@ -126,16 +126,16 @@ class UnixFs:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _entry(self, cid: Cid, roots: tuple[Cid, ...], requestor: str) -> Entry:
+    async def _entry(self, cid: Cid, roots: tuple[Cid, ...], requestor: str) -> UnixFsEntry:
         if cid.codec not in (RAW, DAG_PB):
             raise PathNotFound(
                 f"{cid} is neither a file nor a directory; it is {CODECS[cid.codec]}."
             )
         data = await self._blocks.block(cid, requestor)
         if cid.codec == RAW:
-            return Entry(cid, None, len(data), (*roots, cid))
+            return UnixFsEntry(cid, None, len(data), (*roots, cid))
         node = await self._node(cid, data)
-        return Entry(cid, node, node.size, (*roots, cid))
+        return UnixFsEntry(cid, node, node.size, (*roots, cid))
 
     async def _node(self, cid: Cid, data: bytes) -> UnixFsNode:
         """The node in a block, whose parts, if it is a file, were asked of the denylist."""
@@ -144,7 +144,7 @@ class UnixFs:
         def read() -> UnixFsNode:
             with _reading(cid):
                 node = parse_node(data)
-            if node.kind is Kind.FILE:
+            if node.kind is NodeKind.FILE:
                 for _, part in node.links:
                     check(part)
             return node
@@ -171,7 +171,7 @@ class UnixFs:
             fanout = node.fanout
             node = await self._node(cid, await self._blocks.block(cid, requestor))
             with _reading(cid):
-                if node.kind is not Kind.SHARD or node.fanout != fanout:
+                if node.kind is not NodeKind.SHARD or node.fanout != fanout:
                     raise ValueError("it is no shard as the one above it is")
 
     def _begin(self, ahead: "deque[_Part]", requestor: str) -> None:
@@ -201,7 +201,9 @@ class UnixFs:
                 raise ValueError(f"the file has more than {MAX_LEVELS} levels")
         node = await self._node(part.cid, data)
         with _reading(part.cid):
-            is_part = node.kind in (Kind.FILE, Kind.RAW) or (not part.level and not node.links)
+            is_part = node.kind in (NodeKind.FILE, NodeKind.RAW) or (
+                not part.level and not node.links
+            )
             if not is_part:
                 raise ValueError("it is no part of a file")
             if node.size != part.size:

@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final
 
+from content_gateway.backends.embedded.gateway_blocks import GatewayBlocks
 from content_gateway.backends.embedded.gateways import TrustlessGateways
-from content_gateway.backends.embedded.given_blocks import GivenBlocks
 from content_gateway.backends.embedded.store import EmbeddedStore
 from content_gateway.concurrency.fair_semaphore import FairSemaphore
 from content_gateway.denylist.denylist import Denylist
@@ -67,7 +67,7 @@ async def wire_content(
     )
     blocks = BlockReader(
         store,
-        GivenBlocks(gateways) if chosen.gateways else None,
+        GatewayBlocks(gateways) if chosen.gateways else None,
         checker=denylist.checker,
         policy=ReadPolicy(
             at_once=chosen.parallel,

@@ -32,7 +32,7 @@ from content_gateway.http.ranges import Span, asked_span
 from content_gateway.http.redirect_rules import Target
 from content_gateway.model.domain import DomainName
 from content_gateway.names.content import ContentNames, NameContent
-from content_gateway.unixfs.reader import Entry, UnixFs
+from content_gateway.unixfs.reader import UnixFs, UnixFsEntry
 
 Mode: TypeAlias = Literal["off", "verified", "redirect"]
 
@@ -90,7 +90,7 @@ class _Asked:
 class _Found:
     """A file or directory, and its *name* in the one above it, empty for the root."""
 
-    entry: Entry
+    entry: UnixFsEntry
     name: str
 
 
@@ -244,7 +244,7 @@ class ContentHandlers:
         beginning = Span(0, min(entry.size, media_types.SNIFFED), entry.size)
         return media_types.by_content(await self._whole(entry, beginning, request))
 
-    async def _whole(self, entry: Entry, span: Span, request: Request) -> bytes:
+    async def _whole(self, entry: UnixFsEntry, span: Span, request: Request) -> bytes:
         pieces: AsyncIterator[bytes]
         async with aclosing(
             self._files.read(entry, span.start, span.stop, request.charged)
@@ -291,7 +291,7 @@ def _cache_control(face: Face, content: NameContent) -> bytes:
     )
 
 
-def _of_entry(entry: Entry) -> Headers:
+def _of_entry(entry: UnixFsEntry) -> Headers:
     return [
         (b"etag", _etag(entry)),
         (b"accept-ranges", b"bytes"),
@@ -299,7 +299,7 @@ def _of_entry(entry: Entry) -> Headers:
     ]
 
 
-def _etag(entry: Entry) -> bytes:
+def _etag(entry: UnixFsEntry) -> bytes:
     return b'"%b"' % str(entry.cid).encode()
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from content_gateway.errors import ContentMalformed
 from content_gateway.http.redirect_rules import MAX_BYTES, Rule, Target, parse_rules, target_of
 from content_gateway.model.cid import Cid
-from content_gateway.unixfs.reader import Entry, UnixFs
+from content_gateway.unixfs.reader import UnixFs, UnixFsEntry
 
 _FILE: Final = "_redirects"
 _REMEMBERED: Final = 100
@@ -23,7 +23,7 @@ class SiteRules:
         self._files = files
         self._parsed: dict[Cid, list[Rule]] = {}
 
-    async def target(self, root: Entry, path: Sequence[str], requestor: str) -> Target | None:
+    async def target(self, root: UnixFsEntry, path: Sequence[str], requestor: str) -> Target | None:
         """Where *path*, by its segments, leads on the site at *root*; None where no rule says.
 
         Raises ContentMalformed for rules that cannot be read, and what reading raises."""
@@ -38,7 +38,7 @@ class SiteRules:
             self._parsed[file.cid] = rules
         return target_of(rules, list(path))
 
-    async def _read(self, file: Entry, requestor: str) -> list[Rule]:
+    async def _read(self, file: UnixFsEntry, requestor: str) -> list[Rule]:
         if file.size > MAX_BYTES:
             raise ContentMalformed(f"The _redirects of this site have more than {MAX_BYTES} bytes.")
         async with aclosing(self._files.read(file, 0, file.size, requestor)) as pieces:

@@ -20,7 +20,7 @@ from content_gateway.model.cid import Cid
 _SCORED: Final = 10_000  # requests until the gateways begin anew: one that failed may be mended
 
 
-class GivenBlocks:
+class GatewayBlocks:
     """The blocks that *gateways* give. They are asked in the order in which they served all."""
 
     def __init__(self, gateways: TrustlessGateways) -> None:
