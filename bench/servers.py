@@ -94,6 +94,7 @@ def _settings(data: Path) -> dict[str, str]:
         "CONTENT_GATEWAY_IPNS__ROUTERS": "[]",
         "CONTENT_GATEWAY_IPNS__GATEWAYS": "[]",
         "CONTENT_GATEWAY_EMBEDDED__GATEWAYS": "[]",
+        "CONTENT_GATEWAY_CONTENT__GATEWAYS": "[]",
     }
 
 

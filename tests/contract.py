@@ -23,6 +23,9 @@ PROBLEM = "application/problem+json"
 TEXTS = ("text/html", "text/css", "text/javascript", "image/svg+xml")
 BINARY = ("application/vnd.ipld.raw", "application/vnd.ipld.car", "application/dns-message")
 DNS_JSON = "application/dns-json"
+# The files of domains, whose path is the last parameter, with its slashes.
+FILES = "/domain/ipfs/"
+FILE = "application/octet-stream"
 
 
 @dataclass(frozen=True)
@@ -63,10 +66,11 @@ class _Response:
     """A response in openapi-core's words."""
 
     answer: Answer
+    is_file: bool = False  # of a domain: whatever its type, it is bytes
 
     @property
     def data(self) -> bytes | None:
-        if self.content_type.startswith(BINARY):
+        if self.is_file or self.content_type.startswith(BINARY):
             return _Block(self.answer.body)
         return self.answer.body or None
 
@@ -76,6 +80,8 @@ class _Response:
 
     @property
     def content_type(self) -> str:
+        if self.is_file:
+            return FILE
         return self.answer.headers.get("content-type", "")
 
     @property
@@ -98,7 +104,7 @@ class ContractCheck:
             media_type: lambda value, **_: msgspec.json.decode(value)
             for media_type in (PROBLEM, DNS_JSON)
         }
-        readers |= {media_type: lambda value, **_: value for media_type in BINARY}
+        readers |= {media_type: lambda value, **_: value for media_type in (*BINARY, FILE)}
         readers |= {media_type: lambda value, **_: value.decode() for media_type in TEXTS}
         self._openapi = OpenAPI.from_dict(
             self.tree, config=Config(extra_media_type_deserializers=readers)
@@ -124,9 +130,13 @@ class ContractCheck:
             self.check_failure(answer)
         elif answer.status >= 400:
             self.check_problem(answer)
+        is_file = path.startswith(FILES) and answer.status < 400
+        if path.startswith(FILES):
+            domain, _, below = path.removeprefix(FILES).partition("/")
+            path = f"{FILES}{domain}/{below.replace('/', '%2F') or '%2F'}"
         request: Any = _Request(method.lower(), path)
         try:
-            self._openapi.validate_response(request, _Response(answer))
+            self._openapi.validate_response(request, _Response(answer, is_file))
         except PathError:
             assert answer.status in (404, 405) or method == "OPTIONS", (
                 f"{method} {path} is not described"
@@ -134,6 +144,8 @@ class ContractCheck:
 
     def _item(self, path: str) -> Mapping[str, Any]:
         """The path item of *path*; none for what is not described."""
+        if path.startswith(FILES):
+            path = f"{FILES}{{domain}}/{{path}}"
         beginning = path.rpartition("/")[0]
         for template, item in self.tree["paths"].items():
             if template == path or template.startswith(beginning + "/{"):

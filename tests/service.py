@@ -29,6 +29,7 @@ OFFLINE: dict[str, Any] = {
     "ipns.gateways": [],
     "ipns.dns_servers": ["127.0.0.1"],
     "embedded.gateways": [],
+    "content.gateways": [],
     "log.level": "error",
 }
 
@@ -104,7 +105,12 @@ async def running_service(data_dir: Path, **chosen: Any) -> AsyncIterator[Servic
         listener = listen(loaded.settings.host, loaded.settings.port)
         # Without a drain: nobody connects while a test stops its service.
         is_local = loaded.settings.keys.mode == "open"
-        bounds = ClientLimits(drain=0, is_local=is_local, connections=most_connections(0))
+        bounds = ClientLimits(
+            drain=0,
+            is_local=is_local,
+            sites=gateway.hosts.suffixes,
+            connections=most_connections(0),
+        )
         server = make_server(gateway.api, bounds)
         server.owns_signals = False
         serving = asyncio.create_task(server.serve(sockets=[listener]))

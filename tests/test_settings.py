@@ -298,3 +298,13 @@ def test_a_trusted_proxy_is_an_address_or_a_network() -> None:
     for wrong in ("proxy.example", "10.0.0.1/8", ""):
         with pytest.raises(WrongSettings, match="a network"):
             load(environ={}, command_line={"trusted_proxies": [wrong]})
+
+
+@pytest.mark.parametrize("url", ["https://node.example", "ws://", "wss://:1", "ws://h:0", "node"])
+def test_a_chain_is_listened_to_by_websocket(url: str) -> None:
+    """What is no address of one is refused, by name; and the addresses are secrets."""
+    with pytest.raises(WrongSettings, match=r"ens\.ws_urls.*\n?.*ws:// or wss://"):
+        load(environ={}, command_line={"ens.ws_urls": [url]})
+    good = load(environ={}, command_line={"ens.ws_urls": ["wss://node.example/KEY"]})
+    assert good.settings.ens.ws_urls == ("wss://node.example/KEY",)
+    assert "KEY" not in "".join(str(value) for _, value, _ in good.shown())

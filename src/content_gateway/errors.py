@@ -97,6 +97,10 @@ class PinNotFound(NotFound):
     """The requestor holds no pin of that CID."""
 
 
+class PathNotFound(NotFound):
+    """The content was read, and it has nothing at that path that could be served."""
+
+
 class UpstreamError(GatewayError):
     """A server we depend on failed us; nothing is known about what was asked."""
 
@@ -133,6 +137,16 @@ class PinFailed(UpstreamError):
 
 class PinDeferred(UpstreamError):
     """The pin backend is well, but did not take that content this time; *detail* says why."""
+
+
+class ContentUnavailable(UpstreamError):
+    """Nobody that we ask has a block of the content; somebody else may."""
+
+
+class ContentMalformed(UpstreamError):
+    """A block of the content is what its CID says, and is no part of a file or directory.
+
+    A fact about the content, of its maker's making: whoever asks again hears it again."""
 
 
 class OwnFault(GatewayError):

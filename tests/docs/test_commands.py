@@ -24,6 +24,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "examples/README.md": ("go", "tsc", "jq"),
     "docs/tasks/show-a-site.md": ("ipfs", "jq"),
     "docs/tasks/resolve-names-in-kubo.md": ("ipfs", "jq"),
+    "docs/tasks/serve-sites-of-names.md": (),
     "docs/tasks/pin-from-ci.md": ("jq",),
     "docs/tasks/move-from-another-service.md": ("ipfs", "jq"),
     "docs/tasks/ipfs-pin-remote.md": ("ipfs",),

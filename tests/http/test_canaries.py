@@ -15,6 +15,7 @@ from tests.world.peers import free_port
 # Each is planted in one setting, and is a word that nothing else contains.
 SECRETS = {
     "ENS__RPC_URLS": '["http://127.0.0.1:{port}/v3/canary-chain-1b7f"]',
+    "ENS__WS_URLS": '["ws://user:canary-socket-7ae3@127.0.0.1:{port}/canary-stream-24d8"]',
     "IPNS__ROUTERS": '["http://user:canary-router-93aa@127.0.0.1:{port}"]',
     "IPFS_CLUSTER__URLS": '["http://127.0.0.1:{port}/canary-path-55c0"]',
     "IPFS_CLUSTER__PASSWORD": "canary-password-0d2e",

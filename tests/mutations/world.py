@@ -21,7 +21,8 @@ from content_gateway.names.directory import Directory, IpnsLookup
 from content_gateway.net.ssrf_guard import Guard
 from content_gateway.settings.model import Settings
 from content_gateway.settings.sources import load
-from content_gateway.wiring.names import Chains, name_services
+from content_gateway.wiring.chains import Chains
+from content_gateway.wiring.names import name_services
 from tests.fakes.miniature import Miniature
 from tests.mutations.cases import ERRORS, Case, Wrong
 from tests.mutations.contents import UNREADABLE, Unreadable

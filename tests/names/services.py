@@ -14,6 +14,7 @@ from content_gateway.model.records import Records, Resolved
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.cache import Cache, CachePolicy
 from content_gateway.names.cached_services import LookupPolicy, NameService
+from content_gateway.names.changes import Changes
 from content_gateway.names.directory import Directory
 from content_gateway.names.local import LocalNames
 from tests.clock import Clock
@@ -171,6 +172,7 @@ def directory_of(
     clock: Clock | None = None,
     ages: CachePolicy | None = None,
     policy: LookupPolicy | None = None,
+    changes: Changes | None = None,
 ) -> Directory:
     """A directory over *services*; parts that a test does not care about are new and empty."""
     clock = clock or Clock()
@@ -179,7 +181,7 @@ def directory_of(
         services=services,
         ipns=ipns or Ipns(),
         denylist=blocks or Blocks(),
-        cache=Cache(memory or Memory(), ages=ages, clock=clock, today=clock.today),
+        cache=Cache(memory or Memory(), ages=ages, changes=changes, clock=clock, today=clock.today),
         policy=policy,
         clock=clock,
     )

@@ -92,12 +92,12 @@ class Window:
 
 
 @asynccontextmanager
-async def running_browser() -> AsyncIterator[Browser]:
-    """Chromium, without a window on the screen."""
+async def running_browser(*switches: str) -> AsyncIterator[Browser]:
+    """Chromium, without a window on the screen, and with *switches* beside the usual ones."""
     program = require_peer("chromium")
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
-            executable_path=program, args=_SWITCHES, timeout=_PATIENCE
+            executable_path=program, args=[*_SWITCHES, *switches], timeout=_PATIENCE
         )
         try:
             yield browser

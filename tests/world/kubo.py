@@ -120,13 +120,16 @@ class Kubo:
         """Stop, keeping ports and blocks."""
         await self._daemon.stop()
 
-    async def add_directory(self, files: Mapping[str, bytes]) -> str:
-        """The CIDv1 of a UnixFS directory of *files*, by path; nothing is pinned."""
+    async def add_directory(self, files: Mapping[str, bytes], *more: str) -> str:
+        """The CIDv1 of a UnixFS directory of *files*, by path; nothing is pinned.
+
+        *more* are options of `ipfs add` (`chunker=size-1000`), before those that are usual here."""
         form = aiohttp.FormData()
         for path, content in files.items():
             form.add_field("file", content, filename=path, content_type="application/octet-stream")
-        options = "cid-version=1&raw-leaves=true&wrap-with-directory=true&pin=false"
-        text = await self._ask(f"add?{options}", form)
+        usual = ("cid-version=1", "wrap-with-directory=true", "pin=false")
+        leaves = () if any(one.startswith("raw-leaves") for one in more) else ("raw-leaves=true",)
+        text = await self._ask(f"add?{'&'.join((*more, *leaves, *usual))}", form)
         cid: str = json.loads(text.splitlines()[-1])["Hash"]
         return cid
 

@@ -64,6 +64,9 @@ def _with_demo(chosen: Settings, url: str) -> Settings:
             "embedded": chosen.embedded.model_copy(
                 update={"gateways": (url, *chosen.embedded.gateways)}
             ),
+            "content": chosen.content.model_copy(
+                update={"gateways": (url, *chosen.content.gateways)}
+            ),
             "ipns": chosen.ipns.model_copy(update={"routers": (url, *chosen.ipns.routers)}),
         }
     )

@@ -99,6 +99,7 @@ async def _serve(
                 gateway.api,
                 connections=chosen.connections,
                 is_local=chosen.keys.mode == "open",
+                sites=gateway.hosts.suffixes,
                 slow_rate=chosen.capacity.slow_rate,
                 announce=listening,
                 drain=chosen.admin.drain,

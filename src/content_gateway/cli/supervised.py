@@ -7,8 +7,9 @@ of this, to serving.py."""
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import click
@@ -67,7 +68,8 @@ async def serve(
                 click.echo(without_keys, err=True)
             announce(listeners.url)
             manager.ready(f"Listening on {listeners.url}, {len(said)} workers")
-            await service.until_stopped()
+            async with service.chains_are_heard():
+                await service.until_stopped()
 
 
 class _Service:
@@ -81,6 +83,7 @@ class _Service:
         reread: Callable[[], Settings],
     ) -> None:
         from content_gateway.wiring.all_workers import AllWorkers
+        from content_gateway.wiring.chain_listeners import ListenersOfWorkers
         from content_gateway.wiring.shared_limits import LimitsOfWorkers
 
         self._manager = manager
@@ -94,6 +97,7 @@ class _Service:
             is_inherited=listeners.is_inherited,
             counts=limits.counts,
         )
+        self._chains = chains = ListenersOfWorkers(partial(supervisor.tell, "changed"))
         self.views = AllWorkers(
             supervisor.ask,
             serving=lambda: supervisor.serving,
@@ -101,6 +105,7 @@ class _Service:
             replaced=lambda: supervisor.replaced,
             is_draining=self._stop.is_set,
             store=limits,
+            listeners=lambda: chains.listeners,
         )
 
     def limits_are_shared(self) -> AbstractAsyncContextManager[None]:
@@ -109,6 +114,15 @@ class _Service:
         Raises WrongSettings."""
         supervisor = self._supervisor
         return self._limits.shared(supervisor.settings.limits, supervisor.tell)
+
+    @asynccontextmanager
+    async def chains_are_heard(self) -> AsyncIterator[None]:
+        """While entered, workers are told which names have changed, if the settings say so."""
+        try:
+            await self._chains.listen(self._supervisor.settings)
+            yield
+        finally:
+            await self._chains.close()
 
     async def begun(self) -> list[Any] | None:
         """What the workers say once all of them take requests; None where it was stopped before.
@@ -160,6 +174,7 @@ class _Service:
         if fixed := [name for name in changed if name in _FOR_A_RESTART]:
             raise WrongSettings(f"{', '.join(fixed)}: only a restart can change that")
         await self._supervisor.reload(fresh)
+        await self._chains.listen(fresh)
         log.info("the workers were replaced", workers=fresh.workers, settings=changed)
 
     def _hear(self, worker: WorkerProcess, what: str, value: Any) -> None:

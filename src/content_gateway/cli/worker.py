@@ -8,6 +8,7 @@ import asyncio
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,7 @@ class _Work:
         self._counts: SharedCounts | None = None
         # What others let through before there were counts.
         self._early: list[tuple[str, Any]] = []
+        self._hear_change: Callable[[Any], None] | None = None
         self._views: Views | None = None
 
     async def run(self, ours: socket.socket, listener: socket.socket) -> None:
@@ -85,7 +87,8 @@ class _Work:
             for what, value in self._early:
                 self._hear(self._counts, what, value)
             await gateway.ledger.claim_backend(settings.pins.backend)
-            gateway.start(resyncs_now=charge.is_first)
+            gateway.start(resyncs_now=charge.is_first, listens=False)
+            self._hear_change = gateway.hear
             if settings.ens.rpc_urls:
                 gateway.universal_resolver.start()
             has_keys = settings.keys.mode != "issued" or bool(await gateway.issued_keys.all())
@@ -93,6 +96,7 @@ class _Work:
                 gateway.api,
                 connections=ceil(settings.connections / settings.workers),
                 is_local=settings.keys.mode == "open",
+                sites=gateway.hosts.suffixes,
                 slow_rate=settings.capacity.slow_rate,
                 announce=lambda: channel.tell("ready", {"has_keys": has_keys}),
                 inherited=True,
@@ -119,6 +123,8 @@ class _Work:
                 self._early.append((what, value))
             else:
                 self._hear(self._counts, what, value)
+        elif what == "changed" and self._hear_change is not None:
+            self._hear_change(value)
         elif what == "stop":
             self._listener_stays = value
             self._end()

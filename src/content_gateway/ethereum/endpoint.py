@@ -47,6 +47,10 @@ class NodeRefused(UpstreamUnavailable):
         self.said = said
 
 
+class NodeBehind(UpstreamUnavailable):
+    """The node does not have the block yet that an answer must not be behind."""
+
+
 class Endpoint:
     """The node at *url*, in logs and metrics called *name*; *seconds* bounds one request."""
 
@@ -65,6 +69,7 @@ class Endpoint:
         self.patience = seconds / 4  # a node that takes longer may be unhealthy
         self.clock = clock
         self.answers = 0  # so far, to whatever was asked
+        self.block = 0  # the newest that it has said to have
         self.is_being_checked = False
         self._outbound = outbound
         self._url = url
@@ -147,14 +152,17 @@ class CallAttempt:
         self._check: asyncio.Task[None] | None = None
         self._is_over = False
 
-    async def call(self, request: bytes) -> bytes:
+    async def call(self, request: bytes, at_least: int = 0) -> bytes:
         """What the contract returns to a *request* of `encode_call`; never empty.
 
-        Raises Reverted when the contract refuses, Overloaded where nothing was asked for want of
-        a connection, UpstreamError for any other failure."""
+        Raises NodeBehind where the node does not have the block *at_least*, Reverted when the
+        contract refuses, Overloaded where nothing was asked for want of a connection,
+        UpstreamError for any other failure."""
         if self._attempt.is_probe:
             await self.block_number()
             self._attempt.succeeded()
+        if self.endpoint.block < at_least and await self.block_number() < at_least:
+            raise NodeBehind("The Ethereum endpoint does not have the newest block yet.")
         try:
             return read_call_answer(await self.endpoint.ask(request, self._sent))
         finally:
@@ -166,7 +174,9 @@ class CallAttempt:
 
     async def block_number(self) -> int:
         """The number of the newest block the node knows; raises as `call` does."""
-        return read_block_number(await self.endpoint.ask(_BLOCK_NUMBER, self._begin))
+        number = read_block_number(await self.endpoint.ask(_BLOCK_NUMBER, self._begin))
+        self.endpoint.block = number
+        return number
 
     def _begin(self) -> None:
         self._begun, self._answers = self.endpoint.clock(), self.endpoint.answers
@@ -229,14 +239,15 @@ class CallAttempt:
 
 def encode_call(to: str, data: bytes, block: str = "latest") -> bytes:
     """The JSON-RPC request that calls the contract at *to* with *data*, as of *block*."""
-    return _encode("eth_call", {"to": to, "data": "0x" + data.hex()}, block)
+    return encode("eth_call", {"to": to, "data": "0x" + data.hex()}, block)
 
 
-def _encode(method: str, *params: Any) -> bytes:
+def encode(method: str, *params: Any) -> bytes:
+    """The JSON-RPC request for *method* with *params*."""
     return msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 
 
-_BLOCK_NUMBER: Final = _encode("eth_blockNumber")
+_BLOCK_NUMBER: Final = encode("eth_blockNumber")
 
 
 def understood(returned: bytes, read: Callable[[bytes], T]) -> T:
@@ -270,6 +281,14 @@ def read_block_number(body: bytes) -> int:
     if isinstance(number, str) and _QUANTITY.fullmatch(number):
         return int(number, 16)
     raise InvalidUpstreamResponse("The Ethereum endpoint answered without a block number.")
+
+
+def read_result(body: bytes) -> object:
+    """The result in a JSON-RPC answer to anything but `eth_call`; raises UpstreamError."""
+    try:
+        return _result(body)
+    except Reverted as refused:  # no contract was called that could
+        raise NodeRefused("a revert") from refused
 
 
 def _result(body: bytes) -> object:

@@ -5,7 +5,10 @@ honest ones cannot differ. That block is the highest that at least *k* of them c
 the *k* claims lie close together. So fewer than *k* liars can neither invent a later block, nor
 force an old one, nor prevent an answer by claiming a block that nobody else has. As soon as *k*
 nodes have answered the same, byte for byte, that is the answer, be it a result or a revert. When
-*k* cannot be reached any more the call fails, and the log says which node answered what."""
+*k* cannot be reached any more the call fails, and the log says which node answered what.
+
+The block is looked up every few seconds, and at once where names have changed in a later one
+(required_block.py). Until *k* nodes have that, answers are from before it: that is remembered."""
 
 import asyncio
 import hashlib
@@ -31,6 +34,7 @@ from content_gateway.ethereum.endpoint import (
     endpoints_of,
     understood,
 )
+from content_gateway.ethereum.required_block import RequiredBlock
 from content_gateway.net.http_client import HttpClient
 
 T = TypeVar("T")
@@ -61,6 +65,7 @@ class EthereumQuorum:
         self.endpoints = endpoints_of(
             outbound, list(dict.fromkeys(urls)), seconds=seconds, clock=clock
         )
+        self.required = RequiredBlock(clock)
         self._quorum = quorum
         self._clock = clock
         self._block = 0
@@ -113,11 +118,14 @@ class EthereumQuorum:
         """The block to ask for, refreshed every few seconds; raises UpstreamError."""
         refreshes = self._refreshes
         async with self._refreshing:
-            if self._clock() >= self._block_until:
+            required = self.required.number
+            if self._clock() >= self._block_until or self._block < (required or 0):
                 if self._refreshes > refreshes and self._failure is not None:
                     # The refresh that we have waited for has failed: ours would fail as well.
                     raise type(self._failure)(self._failure.detail)
                 await self._refresh_block()
+                if self._block < (required or 0):
+                    self.required.was_missing()
             return self._block
 
     async def _refresh_block(self) -> None:

@@ -7,6 +7,9 @@ counts. There is one hedge for a call, and one for ten calls in the long run, so
 does not double the load. A node that loses such a race is recorded as having failed: when that
 happens to half of its calls its breaker opens, and the next node comes first.
 
+While names have changed lately, only nodes are asked that have the block in which that was
+(required_block.py). Where none has it yet, the first that is well will do, and that is remembered.
+
 A revert is the contract's answer and ends the call. What the bytes mean is left to `names/`."""
 
 import asyncio
@@ -22,7 +25,14 @@ from content_gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from content_gateway.ethereum.endpoint import CallAttempt, encode_call, endpoints_of, understood
+from content_gateway.ethereum.endpoint import (
+    CallAttempt,
+    NodeBehind,
+    encode_call,
+    endpoints_of,
+    understood,
+)
+from content_gateway.ethereum.required_block import RequiredBlock
 from content_gateway.net.http_client import HttpClient
 
 T = TypeVar("T")
@@ -45,6 +55,7 @@ class EthereumRpc:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.endpoints = endpoints_of(outbound, urls, seconds=seconds, clock=clock)
+        self.required = RequiredBlock(clock)
         self._calls_saved = _MOST_HEDGES_SAVED * _CALLS_PER_HEDGE
 
     async def call(
@@ -56,8 +67,19 @@ class EthereumRpc:
         reverts. Where no node gave a valid answer: AnswerTooLarge if one of them did, Overloaded
         when no connection was free, else the UpstreamError of the last one. Nodes are the
         operator's own: *requestor* is not charged."""
+        request, at_least = encode_call(to, data), self.required.number
+        if at_least is not None:
+            try:
+                return await self._call(request, read, at_least)
+            except NodeBehind:
+                self.required.was_missing()
+        return await self._call(request, read)
+
+    async def _call(self, request: bytes, read: Callable[[bytes], T], at_least: int = 0) -> T:
+        """What *read* returns for the result of *request*; raises as `call` does, and NodeBehind
+        where one of the nodes does not have the block *at_least* and the others failed."""
         self._calls_saved = min(self._calls_saved + 1, _MOST_HEDGES_SAVED * _CALLS_PER_HEDGE)
-        endpoints, request = iter(self.endpoints), encode_call(to, data)
+        endpoints = iter(self.endpoints)
         running: dict[asyncio.Task[T], CallAttempt] = {}
         doubtful: list[CallAttempt] = []
 
@@ -65,7 +87,7 @@ class EthereumRpc:
             """Ask the next node whose breaker allows it; False if there is none."""
             attempt = next((attempt for one in endpoints if (attempt := one.enter())), None)
             if attempt is not None:
-                running[asyncio.create_task(_ask(attempt, request, read))] = attempt
+                running[asyncio.create_task(_ask(attempt, request, read, at_least))] = attempt
             return attempt is not None
 
         failure: UpstreamError | Overloaded = UpstreamUnavailable("No endpoint may be asked.")
@@ -88,9 +110,12 @@ class EthereumRpc:
                     if not isinstance(error, UpstreamError | Overloaded):
                         return task.result()
                     attempt = running.pop(task)
-                    if not isinstance(failure, AnswerTooLarge):
+                    if not isinstance(failure, AnswerTooLarge | NodeBehind):
                         failure = error
-                    if not attempt.failed(error):
+                    if isinstance(error, NodeBehind):
+                        failure = error
+                        attempt.abandoned()
+                    elif not attempt.failed(error):
                         # Perhaps the call's fault: it is the node's if another node answers.
                         doubtful.append(attempt)
                     start()
@@ -99,8 +124,10 @@ class EthereumRpc:
             await _end(running, doubtful)
 
 
-async def _ask(attempt: CallAttempt, request: bytes, read: Callable[[bytes], T]) -> T:
-    return understood(await attempt.call(request), read)
+async def _ask(
+    attempt: CallAttempt, request: bytes, read: Callable[[bytes], T], at_least: int
+) -> T:
+    return understood(await attempt.call(request, at_least), read)
 
 
 def _in_all(failure: UpstreamError | Overloaded, count: int) -> UpstreamError | Overloaded:

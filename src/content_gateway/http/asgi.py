@@ -51,6 +51,7 @@ from content_gateway.http.overload import Refusals
 from content_gateway.http.problems import HttpRefusal
 from content_gateway.http.request_turns import RequestTurns
 from content_gateway.http.route import Admission, Route, Scope
+from content_gateway.http.site_route import SiteRoute
 from content_gateway.http.streams import Send, large_answers, send_stream
 from content_gateway.http.traffic import Exchange, RouteTraffic, Traffic
 from content_gateway.http.trusted_proxies import TrustedProxies
@@ -58,6 +59,8 @@ from content_gateway.telemetry.request_ids import request_ids, sent_request_id
 
 # In the table of routes, stands for a last segment that is a parameter.
 _PARAMETER: Final = "/{}"
+# And for two: the last of them is a path of any length.
+_PATH: Final = "/{}/{}"
 _NO_STATE: Final[dict[str, Any]] = {}
 # What a good key may not do, or not now; of 401 the keys themselves know whose key it was.
 _REFUSED: Final = frozenset({403, 409, 429, 451})
@@ -83,10 +86,12 @@ class Api:
         limits: KeyLimits | None = None,
         turns: RequestTurns | None = None,
         proxies: TrustedProxies | None = None,
+        sites: SiteRoute | None = None,
         refused: Callable[[str, str], None] = lambda requestor, code: None,
     ) -> None:
-        """*answers* limits how many large answers are sent at the same time. *refused* is told of
-        each requestor that was refused something, and with which code.
+        """*answers* limits how many large answers are sent at the same time. *sites* answers what
+        is for hosts of its own. *refused* is told of each requestor that was refused something, and
+        with which code.
 
         Raises WrongSettings unless operations and handlers match one to one."""
         answers = answers or large_answers()
@@ -113,7 +118,15 @@ class Api:
                     admission=self._admission,
                 )
                 self._table.setdefault(_key(operation.path), {})[operation.method] = route
+        self._paths = {
+            key.removesuffix("{}/{}"): routes
+            for key, routes in self._table.items()
+            if key.endswith(_PATH)
+        }
         self._every_method = set[str]().union(*self._table.values())
+        self._sites = sites
+        if sites is not None:
+            sites.join(self.traffic.route(sites.traffic.route), self._admission)
         self._request_ids = request_ids()
         self._refused = refused
 
@@ -125,11 +138,16 @@ class Api:
         exchange = self.traffic.begin(sent_request_id(headers) or next(self._request_ids), headers)
         # The lines of the fields that are added to those of the answer.
         shared = b"x-request-id: %b\r\n" % exchange.request_id.encode()
-        if self._cors.is_on:
+        shown = None if self._sites is None else self._sites.hosts.shown_by(headers)
+        if self._cors.is_on and shown is None:
             shared += self._cors.block(headers)
         try:
             try:
-                route, argument = self._find(scope["path"], scope["method"])
+                route: Route | SiteRoute | _Aside
+                if self._sites is not None and shown is not None:
+                    route, argument = self._sites, shown
+                else:
+                    route, argument = self._find(scope["path"], scope["method"])
                 exchange.route = route.traffic
                 response = await route.answer(scope, exchange, argument, receive)
                 if isinstance(response, ResponseStream):
@@ -213,9 +231,12 @@ class Api:
         """The routes of *path* by method, and its parameter; raises HttpRefusal for 404."""
         beginning, _, argument = path.rpartition("/")
         found = self._table.get(path) or (argument and self._table.get(beginning + _PARAMETER))
-        if not found:
-            raise HttpRefusal(UNKNOWN_PATH)
-        return found, argument
+        if found:
+            return found, argument
+        for prefix, routes in self._paths.items():
+            if path.startswith(prefix) and path != prefix:
+                return routes, path.removeprefix(prefix)
+        raise HttpRefusal(UNKNOWN_PATH)
 
     async def _options(self, scope: Scope) -> Response:
         """The answer to OPTIONS, which needs no key (RFC 9110 section 9.3.7).
@@ -267,6 +288,8 @@ def _methods(routes: Collection[str]) -> bytes:
 def _key(path: str) -> str:
     """The key of a *path* in the table of routes; WrongSettings if more than its end is a
     parameter."""
+    if path.endswith("/{path}") and path.count("{") == 2:
+        return path[: path.index("/{")] + _PATH
     beginning, _, last = path.rpartition("/")
     if "{" in beginning or ("{" in last and not (last[0] == "{" and last[-1] == "}")):
         raise WrongSettings(f"spec_file: {path}: only the last segment can be a parameter")

@@ -17,13 +17,16 @@ ALLOWED: Final = (
     b"cache-control",
     b"content-type",
     b"if-none-match",
+    b"if-range",
+    b"range",
     b"x-api-key",
 )
 # The answer fields of ours that a page may read besides the safelisted ones; `*` would leave out
 # none today, but older browsers take it for a name.
 EXPOSED: Final = (
     *(b"accept-ranges", b"age", b"cache-status", b"content-disposition", b"content-gateway-failed"),
-    *(b"content-gateway-wallet", b"etag", b"ratelimit", b"ratelimit-policy", b"retry-after"),
+    *(b"content-gateway-wallet", b"content-range", b"content-security-policy", b"etag"),
+    *(b"location", b"ratelimit", b"ratelimit-policy", b"retry-after"),
     *(b"www-authenticate", b"x-content-type-options", b"x-dailylimit-limit"),
     *(b"x-dailylimit-remaining", b"x-dailylimit-reset", b"x-ipfs-path", b"x-ipfs-roots"),
     *(b"x-ratelimit-limit", b"x-ratelimit-remaining", b"x-ratelimit-reset", b"x-request-id"),

@@ -84,8 +84,18 @@ ADVICE: Final = {
     ),
     "task-not-found": "Tasks are told of for an hour. Start the resolution again.",
     "pin-not-found": "This key has no pin of that CID, or none with that request id. Add it.",
+    "path-not-found": (
+        "The detail says what is missing: the file, an `index.html`, or any content of the domain."
+    ),
+    "no-certificate": (
+        "For a proxy that asks before it gets a certificate: the domain is below none of"
+        " `gateway.hosts`, or has no content now, or that could not be found out."
+    ),
+    "range-not-satisfiable": f"`Content-Range` has the length. {_NEVER}",
     "blocked": f"The operator's denylist names it. {_NEVER}",
     "upstream-unavailable": f"A server behind this one is down or refuses. {_RETRY}",
+    "content-unavailable": f"It may be pinned nowhere, or not be announced yet. {_RETRY}",
+    "content-malformed": f"Its blocks are what their CIDs say, and contradict each other. {_NEVER}",
     "upstream-timeout": f"A server behind this one is too slow. {_RETRY}",
     "upstream-nonsense": (
         "A server behind this one, or the name's own resolver, gave an answer that cannot be"

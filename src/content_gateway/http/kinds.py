@@ -277,6 +277,24 @@ NOT_HELD: Final = Kind(
     "Not held",
     "This content is not held here.",
 )
+PATH_NOT_FOUND: Final = Kind(
+    404,
+    "path-not-found",
+    "Path not found",
+    "The content has nothing at this path.",
+)
+NO_CERTIFICATE: Final = Kind(
+    404,
+    "no-certificate",
+    "No certificate",
+    "No certificate is wanted for this domain: it shows no content here, or that is not certain.",
+)
+RANGE_NOT_SATISFIABLE: Final = Kind(
+    416,
+    "range-not-satisfiable",
+    "Range not satisfiable",
+    "The range begins behind the end; Content-Range says how long it is.",
+)
 BLOCKED: Final = Kind(
     451,
     "blocked",
@@ -292,6 +310,19 @@ UPSTREAM_UNAVAILABLE: Final = Kind(
     "Upstream unavailable",
     "The name service cannot be reached.",
     _later(5),
+)
+CONTENT_UNAVAILABLE: Final = Kind(
+    502,
+    "content-unavailable",
+    "Content unavailable",
+    "No gateway that is asked has the content.",
+    _later(30),
+)
+CONTENT_MALFORMED: Final = Kind(
+    502,
+    "content-malformed",
+    "Content malformed",
+    "The content cannot be read as files and directories.",
 )
 UPSTREAM_TIMEOUT: Final = Kind(
     504,

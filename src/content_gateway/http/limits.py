@@ -12,7 +12,8 @@ class ClientLimits:
     *idle* is how long a connection may send and read nothing; *linger* how long a client may still
     read after we have closed our side. At a stop, requests that arrive within *drain* are answered,
     and all under way have *stop* to finish. *connections* limits all clients together; with
-    *is_local* only requests for hosts of this machine are answered. The kernel's send buffer has
+    *is_local* only requests for hosts of this machine are answered, and for those below *sites*
+    (`.example.limo`), where there is nothing but sites. The kernel's send buffer has
     *send_bytes*, or *large_send_bytes* during a large answer. Such an answer may wait for its
     client for *slow_seconds*, and a second more for each *slow_rate* bytes that are read."""
 
@@ -27,6 +28,7 @@ class ClientLimits:
     stop: int = 15
     connections: int = 1_000_000
     is_local: bool = False
+    sites: tuple[str, ...] = ()
     send_bytes: int = 16 * 1024
     large_send_bytes: int = 256 * 1024
     slow_seconds: float = 10.0

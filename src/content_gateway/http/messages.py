@@ -140,3 +140,11 @@ def has_current_etag(headers: Iterable[tuple[bytes, bytes]], etag: bytes) -> boo
             if etag in known or b"*" in known:
                 return True
     return False
+
+
+def demands_refresh(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """True where the caller sent `Cache-Control: no-cache` (RFC 9111 section 5.2.1.4)."""
+    for name, value in headers:
+        if name == b"cache-control" and b"no-cache" in listed(value.lower()):
+            return True
+    return False

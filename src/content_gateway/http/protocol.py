@@ -156,7 +156,9 @@ class HardenedProtocol(HttpToolsProtocol):
             raise self._refuse(kinds.BAD_REQUEST)
         # Clients send the same few hosts, so those that passed are remembered, a hundred at most.
         if host is not None and host not in self.server_state.hosts:
-            if (wrong := wrong_host(host, is_local=self._bounds.is_local)) is not None:
+            bounds = self._bounds
+            wrong = wrong_host(host, is_local=bounds.is_local, sites=bounds.sites)
+            if wrong is not None:
                 raise self._refuse(wrong)
             if len(self.server_state.hosts) < _KNOWN_HOSTS:
                 self.server_state.hosts.add(host)

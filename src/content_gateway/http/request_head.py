@@ -40,11 +40,14 @@ def version_of(head: bytes) -> str | Kind:
     return UNKNOWN_HTTP if _ANY_HTTP.fullmatch(protocol) else BAD_REQUEST
 
 
-def wrong_host(value: bytes, *, is_local: bool) -> Kind | None:
-    """What is wrong with a Host field; if the service *is_local*, it is for local hosts only."""
-    if host_of(value) is None:
+def wrong_host(value: bytes, *, is_local: bool, sites: tuple[str, ...] = ()) -> Kind | None:
+    """What is wrong with a Host field; if the service *is_local*, it is for local hosts only, and
+    for those whose end is one of *sites*."""
+    host = host_of(value)
+    if host is None:
         return BAD_REQUEST
-    return FOREIGN_HOST if is_local and not is_loopback(value) else None
+    is_foreign = is_local and not is_loopback(value) and not host.endswith(sites)
+    return FOREIGN_HOST if is_foreign else None
 
 
 def host_of(value: bytes) -> str | None:

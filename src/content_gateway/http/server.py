@@ -160,6 +160,7 @@ def make_server(
     *,
     connections: int = 0,
     is_local: bool = False,
+    sites: tuple[str, ...] = (),
     slow_rate: int = ClientLimits().slow_rate,
     announce: Callable[[], None] = lambda: None,
     drain: float = 0.0,
@@ -169,14 +170,18 @@ def make_server(
     """A server for the ASGI application *app*; run it with `serve(sockets=[listen(...)])`.
 
     *connections* is the limit of open connections; 0 means as many as RLIMIT_NOFILE allows. With
-    *is_local* only requests for hosts of this machine are answered. *slow_rate* is that of
-    ClientLimits. These three are unused with *bounds*. *announce* is called once requests are
-    accepted, and signals heard. *drain*, *on_drain* and *inherited* are those of Server."""
+    *is_local* only requests for hosts of this machine are answered, and for those below *sites*.
+    *slow_rate* is that of ClientLimits. These four are unused with *bounds*. *announce* is called
+    once requests are accepted, and signals heard. *drain*, *on_drain* and *inherited* are those of
+    Server."""
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
     if bounds is None:
         bounds = ClientLimits(
-            connections=most_connections(connections), is_local=is_local, slow_rate=slow_rate
+            connections=most_connections(connections),
+            is_local=is_local,
+            sites=sites,
+            slow_rate=slow_rate,
         )
     config = uvicorn.Config(
         app,

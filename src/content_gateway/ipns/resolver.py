@@ -127,6 +127,13 @@ class IpnsResolver:
         """The last path that *name* resolved to, if it is still valid; asks no source."""
         return (await self._walk(name, ask=False)).found
 
+    async def fresh_for(self, name: IpnsName) -> timedelta | None:
+        """How much longer every entry on the way from *name* is fresh, without asking any source;
+        None where one is not, or the end is not known."""
+        chain = await self._walk(name, ask=False)
+        left = min(entry.fresh_until for entry in chain.entries) - self._cache.clock()
+        return timedelta(seconds=left) if chain.found is not None and left > 0 else None
+
     async def begin(self, name: IpnsName, *, requestor: str = "") -> TaskProgress:
         """Begin a resolution, unless one was begun just before, and return its task.
 

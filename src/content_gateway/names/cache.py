@@ -3,7 +3,8 @@
 Evicts the least recently used names, loads what it does not hold from the last known answers in the
 database, and stores whole answers there; but in memory only what was asked beside wallet and
 content, and the names of addresses (docs/adr/0022). Knows the four ages of an entry (see the theory
-of operation in cached_services.py, which looks names up)."""
+of operation in cached_services.py, which looks names up), and that an entry is stale from the time
+on at which its name was heard to have changed on a chain."""
 
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import structlog
 from content_gateway.model.record_keys import RecordKey
 from content_gateway.model.records import Records, Resolved, Staleness
 from content_gateway.model.wallet import CoinType
+from content_gateway.names.changes import Changes, nodes_behind
 
 # A normalised domain, and the coin whose address is wanted.
 PlainQuestion: TypeAlias = tuple[str, CoinType]
@@ -41,6 +43,15 @@ class PrimaryQuestion(NamedTuple):
 Question: TypeAlias = PlainQuestion | WideQuestion | PrimaryQuestion
 
 log = structlog.get_logger(__name__)
+
+
+# Look-ups that changes of one name may cause: so many at once, and then one in so many seconds, as
+# callers may demand (LookupPolicy.between_refreshes). Whoever emits events gets no more.
+_CHANGES_AT_ONCE: Final = 8
+_BETWEEN_CHANGES: Final = 5.0
+_BEHIND_SECONDS: Final = 1.0  # until a node is asked again that was behind the change
+_FARTHEST_BEHIND: Final = 60.0  # a node behind by more does not follow the chain
+_LONGEST_LOOKUP: Final = 60.0  # of an answer that another process may have stored
 
 
 class LastKnown(Protocol):
@@ -70,8 +81,9 @@ class CachePolicy:
 class CachedName:
     """What is known of one question: its records, None for known absence.
 
-    *unread* says why the service does not read addresses of that coin. *stored_at*, *asked_at* and
-    *ask_again_at* are monotonic, *resolved* is the time in UTC."""
+    *unread* says why the service does not read addresses of that coin. *stored_at*, *asked_at*,
+    *ask_again_at*, and the times of changes are monotonic, *resolved* is the time in UTC. It holds
+    all that was heard of its name up to *as_of*; *changed_at* is what was heard later."""
 
     records: Records | None
     resolved: datetime
@@ -79,6 +91,11 @@ class CachedName:
     asked_at: float
     ask_again_at: float
     unread: str = ""
+    as_of: float = float("-inf")
+    changed_at: float | None = None
+    changes_seen: int = 0  # Changes.count when it was last compared with them
+    changes_paced: float = float("-inf")  # until when look-ups for changes are used up
+    nodes: tuple[bytes, ...] = ()
 
 
 class Cache:
@@ -89,10 +106,13 @@ class Cache:
         last_known: LastKnown,
         *,
         ages: CachePolicy | None = None,
+        changes: Changes | None = None,
         clock: Callable[[], float] = time.monotonic,
         today: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        """*changes* is what is heard of the chains; without it, clocks alone decide."""
         self._last_known = last_known
+        self._changes = changes
         self._ages = ages or CachePolicy()
         self._clock = clock
         self._today = today
@@ -106,6 +126,8 @@ class Cache:
         entry = self._entries.pop(question, None)
         if entry is not None:
             self._put(question, entry)
+            if self._changes is not None and entry.changes_seen != self._changes.count:
+                self._compare(question, entry, self._changes)
         return entry
 
     async def load(self, question: Question) -> CachedName | None:
@@ -117,7 +139,7 @@ class Cache:
             entry = self.get(question)
             if entry is None and loaded is not None:
                 self._put(question, loaded)
-                return loaded
+                return self.get(question)
         return entry
 
     async def last(self, question: PlainQuestion) -> Resolved | None:
@@ -142,8 +164,8 @@ class Cache:
         A partial answer is not stored in the database, where it would outlive the failure."""
         now, today = self._clock(), self._today()
         entry = CachedName(records, today, now, asked_at, now + self._freshness(records), unread)
-        self._entries.pop(question, None)
-        self._put(question, entry)
+        entry.as_of = asked_at
+        self._put_in_place(question, entry, self._entries.pop(question, None))
         if _is_plain(question) and (records is None or records.is_whole):
             self._last_known.store(*question, None if records is None else Resolved(records, today))
         return entry
@@ -175,12 +197,19 @@ class Cache:
             # Nobody may get the old answer past its time because of a pause in asking, and a
             # fresh answer stays one although somebody has demanded a fresher one in vain.
             pause_ends = min(self._clock() + hold_back, entry.stored_at + self._ages.if_error)
-            entry.ask_again_at = max(pause_ends, entry.stored_at + self._freshness(entry.records))
+            entry.ask_again_at = max(pause_ends, self._fresh_until(entry))
 
     def serves_while_revalidating(self, entry: CachedName) -> bool:
         """Whether *entry* may be served while a look-up runs in the background (RFC 5861)."""
-        # A partial answer may not: the caller waits for the whole one.
-        return _is_whole(entry) and self._serves(entry, self._ages.while_revalidating)
+        # A partial answer may not, nor one that is known to have changed: the caller waits for the
+        # new one.
+        is_right = _is_whole(entry) and entry.changed_at is None
+        return is_right and self._serves(entry, self._ages.while_revalidating)
+
+    def has_changed(self, question: Question, entry: CachedName) -> bool:
+        """Whether the name is to be looked up again, for what was heard since *entry* was."""
+        is_changed = self.get(question) is entry and entry.changed_at is not None
+        return is_changed and self._clock() >= entry.ask_again_at
 
     def serves_if_error(self, entry: CachedName) -> bool:
         """Whether *entry* may be served when the look-up fails (RFC 5861)."""
@@ -188,14 +217,21 @@ class Cache:
 
     def staleness(self, entry: CachedName, *, even_fresh: bool = False) -> Staleness | None:
         """How stale *entry* is; None while it is fresh, unless its age is asked for anyway."""
-        age, fresh = self._clock() - entry.stored_at, self._freshness(entry.records)
-        if age < fresh and not even_fresh:
+        now, fresh_until = self._clock(), self._fresh_until(entry)
+        if now < fresh_until and not even_fresh:
             return None
-        return Staleness(timedelta(seconds=age), timedelta(seconds=age - fresh))
+        return Staleness(
+            timedelta(seconds=now - entry.stored_at), timedelta(seconds=now - fresh_until)
+        )
+
+    def _fresh_until(self, entry: CachedName) -> float:
+        """The end of its freshness: by its age, or the change that was heard of."""
+        by_age = entry.stored_at + self._freshness(entry.records)
+        return by_age if entry.changed_at is None else min(by_age, entry.changed_at)
 
     def fresh_for(self, entry: CachedName) -> timedelta | None:
         """How much longer *entry* is fresh; None where it is stale."""
-        left = entry.stored_at + self._freshness(entry.records) - self._clock()
+        left = self._fresh_until(entry) - self._clock()
         return timedelta(seconds=left) if left > 0 else None
 
     def _freshness(self, records: Records | None) -> float:
@@ -217,9 +253,45 @@ class Cache:
         if not 0 <= age < max(self._ages.if_error, self._ages.fresh):
             return None  # too old, or from a clock that was wrong
         stored_at = self._clock() - age
-        return CachedName(
+        entry = CachedName(
             resolved.records, resolved.at, stored_at, stored_at, stored_at + self._ages.fresh
         )
+        entry.as_of = stored_at - _LONGEST_LOOKUP
+        return entry
+
+    def _put_in_place(
+        self, question: Question, entry: CachedName, former: CachedName | None
+    ) -> None:
+        """Put *entry*, looked up just now, in the place of the *former* one."""
+        self._put(question, entry)
+        if former is not None:
+            entry.nodes, entry.changes_paced = former.nodes, former.changes_paced
+        changes = self._changes
+        if changes is None or not changes.is_behind(entry.as_of):
+            return
+        entry.nodes = entry.nodes or nodes_behind(question[0])
+        at = changes.last(entry.nodes)
+        if at is not None and 0 <= entry.as_of - at < _FARTHEST_BEHIND:
+            # It may be from before the change, though it was asked for after that.
+            self._change(entry, at, entry.stored_at + _BEHIND_SECONDS)
+
+    def _compare(self, question: Question, entry: CachedName, changes: Changes) -> None:
+        """Note in *entry* whether its name was heard to have changed since it was looked up."""
+        entry.changes_seen = changes.count
+        if not entry.nodes:
+            entry.nodes = nodes_behind(question[0])
+        at = changes.last(entry.nodes)
+        if at is not None and at > entry.as_of and entry.changed_at is None:
+            self._change(entry, at, self._clock())
+
+    @staticmethod
+    def _change(entry: CachedName, at: float, again_at: float) -> None:
+        """*entry* is stale since *at*, and looked up again at *again_at* if its share allows it."""
+        paced = entry.changes_paced
+        again_at = max(again_at, paced - (_CHANGES_AT_ONCE - 1) * _BETWEEN_CHANGES)
+        entry.changed_at = at
+        entry.changes_paced = max(paced, again_at) + _BETWEEN_CHANGES
+        entry.ask_again_at = min(entry.ask_again_at, again_at)
 
     def _put(self, question: Question, entry: CachedName) -> None:
         self._entries[question] = entry

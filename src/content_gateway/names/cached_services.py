@@ -24,7 +24,9 @@ never refused. Its result replaces the entry, absence included. When it fails an
 served instead, that entry is served at once from then on, and look-ups in the background, a few
 seconds apart, find out when the outage is over. Without such an entry a request fails as fast as
 the service does. A caller may demand a refresh. Each name gets one every five seconds, whoever
-demands it; all others get the age of the answer.
+demands it; all others get the age of the answer. Where a chain is listened to (changes.py) an entry
+is stale from the block on that changed its name, whatever the five minutes say: the next caller
+waits for a look-up, as if the entry were ten minutes old.
 
 A question is a name, the coin of its wallet, and what is wanted more than wallet and content, if
 anything. The primary name of an address is asked for in the same ways: its question has the address
@@ -216,7 +218,10 @@ class CachedServices:
         Raises UpstreamError, Overloaded and TooManyAtOnce."""
         try:
             # Shielded: other callers wait for the same task.
-            return await asyncio.shield(self._in_flight_request(question, ask, requestor))
+            entry = await asyncio.shield(self._in_flight_request(question, ask, requestor))
+            if self._cache.has_changed(question, entry):  # while it was looked up
+                entry = await asyncio.shield(self._in_flight_request(question, ask, requestor))
+            return entry
         except (UpstreamError, Overloaded, TooManyAtOnce):
             known = await self._cache.load(question)
             if known is None or not self._cache.serves_if_error(known):

@@ -11,7 +11,7 @@ resolved by `ipns/`."""
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from content_gateway.errors import InvalidCoinType, NameNotFound, PrimaryNameNotFound
@@ -205,6 +205,12 @@ class Directory:
         elif isinstance(content, IpnsContent):
             cached = await self._ipns.known(content.name)
         return resolved, cached
+
+    def fresh_for(self, name: DomainName) -> timedelta | None:
+        """How much longer what is in memory of *name* is fresh; None where it is stale, or nothing
+        is, as of the names of local zones."""
+        entry = self._cache.get((name.text, ETHEREUM))
+        return None if entry is None else self._cache.fresh_for(entry)
 
     async def close(self) -> None:
         """Cancel every in-flight request and wait until it has ended."""

@@ -13,15 +13,18 @@ from content_gateway.settings.values import (
     Address,
     Bytes,
     DatabaseUrl,
+    HostPattern,
     HttpUrl,
     IpAddress,
     LocalOrigin,
     Multiaddr,
     OptionalHttpUrl,
     Origin,
+    RedirectTemplate,
     Replicas,
     Seconds,
     StoreUrl,
+    WebSocketUrl,
 )
 
 SECRET: Final[dict[str, Any]] = {"secret": True}
@@ -37,6 +40,15 @@ def _endpoints(chain: str) -> Any:
     return Field(
         (),
         description=f"JSON-RPC endpoints of {chain}; empty: not asked",
+        json_schema_extra=SECRET,
+    )
+
+
+def _sockets(chain: str) -> Any:
+    return Field(
+        (),
+        description=f"WebSocket endpoints of {chain}, of which one is listened to: a name that has"
+        " changed there is looked up again at once; empty: after `names.fresh`",
         json_schema_extra=SECRET,
     )
 
@@ -86,6 +98,14 @@ class NameSettings(Group):
     absent: Seconds = Field(
         30.0, gt=0, le=3600, description="seconds that a name is known not to exist"
     )
+    poll_interval: Seconds = Field(
+        0,
+        ge=0,
+        le=3600,
+        description="seconds between questions for a new block of each chain, through its rpc_urls,"
+        " where none of its WebSocket endpoints is heard: a call each time, and one for each block;"
+        " 0: it is not asked for, and names that change are looked up again after `names.fresh`",
+    )
     cache_entries: int = Field(100_000, ge=1, le=10_000_000, description="answers kept in memory")
     stale_limit: Seconds = Field(
         3600.0,
@@ -103,6 +123,7 @@ class EnsSettings(Group):
         description="Ethereum JSON-RPC endpoints, asked in this order; empty: ENS is off",
         json_schema_extra=SECRET,
     )
+    ws_urls: tuple[WebSocketUrl, ...] = _sockets("Ethereum")
     quorum: int = Field(
         1,
         ge=1,
@@ -133,6 +154,7 @@ class BasenamesSettings(Group):
         description="JSON-RPC endpoints of Base; empty: only what ENS says of them",
         json_schema_extra=SECRET,
     )
+    ws_urls: tuple[WebSocketUrl, ...] = _sockets("Base")
     registry: Address = Field(
         "0xB94704422c2a1E396835A571837Aa5AE53285a95", description="their registry on Base"
     )
@@ -142,12 +164,16 @@ class UnstoppableSettings(Group):
     """Unstoppable Domains; asked on the chains that have endpoints here, all at once."""
 
     polygon_rpc_urls: tuple[HttpUrl, ...] = _endpoints("Polygon")
+    polygon_ws_urls: tuple[WebSocketUrl, ...] = _sockets("Polygon")
     polygon_proxy_reader: Address = _proxy_reader("polygon")
     base_rpc_urls: tuple[HttpUrl, ...] = _endpoints("Base")
+    base_ws_urls: tuple[WebSocketUrl, ...] = _sockets("Base")
     base_proxy_reader: Address = _proxy_reader("base")
     sonic_rpc_urls: tuple[HttpUrl, ...] = _endpoints("Sonic")
+    sonic_ws_urls: tuple[WebSocketUrl, ...] = _sockets("Sonic")
     sonic_proxy_reader: Address = _proxy_reader("sonic")
     ethereum_rpc_urls: tuple[HttpUrl, ...] = _endpoints("Ethereum")
+    ethereum_ws_urls: tuple[WebSocketUrl, ...] = _sockets("Ethereum")
     ethereum_proxy_reader: Address = _proxy_reader("ethereum")
     tlds: tuple[str, ...] = Field(TLDS, description="endings that are theirs, asked before ENS")
     shared_tlds: tuple[str, ...] = Field(
@@ -306,6 +332,51 @@ class EmbeddedSettings(Group):
     max_depth: int = Field(1_000, ge=1, le=100_000, description="levels that one pin may have")
     serve: bool = Field(
         False, description="serve what is held at /ipfs/{cid}?format=raw|car, without a key"
+    )
+
+
+class ContentSettings(Group):
+    """The content of domains, at /domain/ipfs and on the hosts of `gateway.hosts`."""
+
+    mode: Literal["verified", "redirect", "off"] = Field(
+        "verified",
+        description="files, each block verified; or a redirect to another gateway; or nothing",
+    )
+    gateways: tuple[HttpUrl, ...] = Field(
+        ("https://trustless-gateway.link",),
+        description="trustless gateways that are asked for blocks that are not held here",
+        json_schema_extra=SECRET,
+    )
+    redirect_to: RedirectTemplate = Field(
+        "https://{cid}.ipfs.dweb.link{path}",
+        description="where mode redirect leads: {cid} or {domain}, and {path}, are filled in",
+    )
+    deadline: Seconds = Field(
+        30.0, gt=0, le=600, description="seconds until an answer with content has begun"
+    )
+    timeout: Seconds = Field(15.0, gt=0, le=600, description="seconds one block may take")
+    parallel: int = Field(
+        64, ge=3, le=1_000, description="blocks fetched from gateways at once, shared fairly"
+    )
+    memory: Bytes = Field(
+        32 * 1024 * 1024, ge=0, description="bytes of blocks that are kept in memory, by process"
+    )
+
+
+class GatewaySettings(Group):
+    """Sites on hosts of their own."""
+
+    hosts: tuple[HostPattern, ...] = Field(
+        (),
+        max_length=100,
+        description="hosts that show a name's content without a key: with `*.example.limo`"
+        " vitalik.eth.example.limo and vitalik-eth.example.limo are that of vitalik.eth",
+    )
+    certificates_per_minute: int = Field(
+        600,
+        ge=1,
+        le=1_000_000,
+        description="names that /tls/ask looks up in any 60 seconds, by process",
     )
 
 

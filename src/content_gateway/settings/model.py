@@ -17,12 +17,14 @@ from content_gateway.settings.groups import (
     BasenamesSettings,
     CapacitySettings,
     ClusterSettings,
+    ContentSettings,
     CorsSettings,
     DatabaseSettings,
     DenylistSettings,
     DohSettings,
     EmbeddedSettings,
     EnsSettings,
+    GatewaySettings,
     Group,
     IpnsSettings,
     KeySettings,
@@ -78,6 +80,8 @@ class Settings(Group):
     ipfs_cluster: ClusterSettings = ClusterSettings()
     kubo: KuboSettings = KuboSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
+    content: ContentSettings = ContentSettings()
+    gateway: GatewaySettings = GatewaySettings()
     limits: LimitSettings = LimitSettings()
     capacity: CapacitySettings = CapacitySettings()
     admin: AdminSettings = AdminSettings()
@@ -136,6 +140,12 @@ class Settings(Group):
     def _only_what_is_embedded_is_served(self) -> "Settings":
         if self.embedded.serve and self.pins.backend != "embedded":
             raise ValueError('embedded.serve needs pins.backend "embedded"')
+        return self
+
+    @model_validator(mode="after")
+    def _sites_have_content(self) -> "Settings":
+        if self.gateway.hosts and self.content.mode == "off":
+            raise ValueError('gateway.hosts shows content: content.mode must not be "off"')
         return self
 
     @property

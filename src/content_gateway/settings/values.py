@@ -24,6 +24,13 @@ def _http_url(text: str) -> str:
     return text
 
 
+def _ws_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("ws", "wss") or not parts.hostname or parts.port == 0:
+        raise ValueError("must be a ws:// or wss:// address")
+    return text
+
+
 def _address(text: str) -> str:
     try:
         if text.startswith("0x") and len(bytes.fromhex(text[2:])) == 20:
@@ -119,6 +126,30 @@ def _origin(text: str) -> str:
     raise ValueError("must be an origin, as https://app.example or http://localhost:3000, or *")
 
 
+_HOST_PATTERN: Final = re.compile(r"\*(?:\.(?!-)[a-z0-9-]{1,63}(?<!-))+", re.ASCII)
+
+
+def _host_pattern(text: str) -> str:
+    lowered = text.lower()
+    if not _HOST_PATTERN.fullmatch(lowered) or len(lowered) > 200:
+        raise ValueError("must be a wildcard and a domain, as *.example.limo")
+    return lowered
+
+
+def _redirect_template(text: str) -> str:
+    try:
+        filled = text.format(cid="cid", domain="domain.example", path="/path")
+    except (LookupError, ValueError, AttributeError):
+        filled = ""
+    parts = urlsplit(filled)
+    names_content = "{cid}" in text or "{domain}" in text
+    if not (names_content and "{path}" in text and text.isascii() and filled.isprintable()):
+        raise ValueError("must have {path} in it, and {cid} or {domain}, and no other braces")
+    if parts.scheme not in ("http", "https") or not parts.hostname or " " in filled:
+        raise ValueError("must be an http:// or https:// address")
+    return text
+
+
 def _is_port(text: str | None) -> bool:
     return text is None or 0 < int(text) < 65536
 
@@ -154,9 +185,12 @@ BYTES: Final = BeforeValidator(_bytes)
 Seconds = Annotated[float, SECONDS]
 Bytes = Annotated[int, BYTES]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
+WebSocketUrl = Annotated[str, AfterValidator(_ws_url)]
 LocalOrigin = Annotated[str, AfterValidator(_local_origin)]
 OptionalHttpUrl = Annotated[str, AfterValidator(lambda text: text and _http_url(text))]
 Origin = Annotated[str, AfterValidator(_origin)]
+HostPattern = Annotated[str, AfterValidator(_host_pattern)]
+RedirectTemplate = Annotated[str, AfterValidator(_redirect_template)]
 Replicas = Annotated[int, AfterValidator(_replicas)]
 Multiaddr = Annotated[str, AfterValidator(_multiaddr)]
 IpAddress = Annotated[str, AfterValidator(_ip_address)]

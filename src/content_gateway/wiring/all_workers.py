@@ -13,7 +13,13 @@ from content_gateway.http.admin import Report
 from content_gateway.http.status_page import EndpointRow, KeyRow, ServiceStatus
 from content_gateway.telemetry.merged import lasting, merged
 from content_gateway.telemetry.numbers import Family
-from content_gateway.wiring.metrics import LimitStore, of_limit_store, of_workers
+from content_gateway.wiring.metrics import (
+    HeardChain,
+    LimitStore,
+    of_limit_store,
+    of_listeners,
+    of_workers,
+)
 
 # That one page waits for a worker: a check of readiness has 2, counting the contents 5.
 _SECONDS: Final = 2.5
@@ -39,7 +45,8 @@ class Ask(Protocol):
 class AllWorkers:
     """The views of as many workers as are *wanted*, which *ask* asks.
 
-    *replaced* is how many have ended by themselves so far; *store* shares their limits."""
+    *replaced* is how many have ended by themselves so far; *store* shares their limits, and
+    *listeners* hear the chains for them."""
 
     def __init__(
         self,
@@ -50,6 +57,7 @@ class AllWorkers:
         replaced: Callable[[], int],
         is_draining: Callable[[], bool],
         store: LimitStore | None = None,
+        listeners: Callable[[], Sequence[HeardChain]] = lambda: (),
     ) -> None:
         self._ask = ask
         self._serving = serving
@@ -57,6 +65,7 @@ class AllWorkers:
         self._replaced = replaced
         self._is_draining = is_draining
         self._store = store
+        self._listeners = listeners
         self._started = datetime.now(UTC)
         self._last: dict[Worker, Sequence[Family]] = {}
         self._ended: list[Family] = []
@@ -103,6 +112,7 @@ class AllWorkers:
                 wanted=self._wanted(), serving=len(self._serving()), replaced=self._replaced()
             ),
             *of_limit_store(self._store),
+            *of_listeners(self._listeners()),
         )
         known = {family.name: family for family in ours}
         families = merged((*self._last.values(), self._ended, ours))

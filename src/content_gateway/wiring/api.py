@@ -16,6 +16,7 @@ from content_gateway.errors import ContractBroken
 from content_gateway.http.asgi import Api
 from content_gateway.http.auth import KeyVerifier
 from content_gateway.http.cors import Cors
+from content_gateway.http.gateway_hosts import GatewayHosts
 from content_gateway.http.key_limits import KeyLimits
 from content_gateway.http.openapi import Contract, Operation
 from content_gateway.http.operations.addresses import AddressHandlers
@@ -32,7 +33,9 @@ from content_gateway.http.streams import large_answers
 from content_gateway.http.traffic import Traffic, access_log
 from content_gateway.http.trusted_proxies import TrustedProxies
 from content_gateway.settings.model import PACKAGED_SPEC, Settings
+from content_gateway.telemetry.numbers import Outcomes
 from content_gateway.telemetry.tracing import Tracer
+from content_gateway.wiring.content import wire_content
 from content_gateway.wiring.dns import dns_handlers
 from content_gateway.wiring.ledgers import Activity, Ledger
 from content_gateway.wiring.limits import (
@@ -51,9 +54,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WiredApi:
-    """What answers requests, and what it knows of them."""
+    """What answers requests, those for *hosts* of sites too, and what it knows of them."""
 
     api: Api
+    hosts: GatewayHosts
     keys: KeyVerifier
     issued_keys: IssuedKeys
     activity: Activity
@@ -70,6 +74,7 @@ async def wire_api(
     names: WiredNames,
     pins: WiredPins,
     limits: KeyLimits,
+    upstreams: Outcomes,
     tracer: Tracer | None,
 ) -> WiredApi:
     """All operations of the description, for those whose keys allow them. Raises WrongSettings."""
@@ -92,6 +97,16 @@ async def wire_api(
     answers = large_answers(
         settings.capacity.large_answers, lambda one: limits.allowance_of(one).streams
     )
+    content = await wire_content(
+        stack,
+        settings,
+        names,
+        pins.store,
+        denylist,
+        answers=answers,
+        upstreams=upstreams,
+        tracer=tracer,
+    )
     lag = LoopLag()
     stack.callback(lag.close)
     turns = RequestTurns(
@@ -109,6 +124,7 @@ async def wire_api(
         **PinHandlers(pins.pinning).by_id,
         **psa.by_id,
         **TrustlessHandlers(store, denylist, answers).by_id,
+        **content.handlers,
     }
     access = access_log(settings.log.access, settings.log.format, _STDERR)
     traffic = Traffic(access, tracer)
@@ -122,10 +138,11 @@ async def wire_api(
         traffic=traffic,
         limits=limits,
         turns=turns,
+        sites=content.sites,
         proxies=TrustedProxies(settings.trusted_proxies),
         refused=activity.refused,
     )
-    return WiredApi(api, keys, issued_keys, activity, traffic, lag)
+    return WiredApi(api, content.hosts, keys, issued_keys, activity, traffic, lag)
 
 
 def operations_of(contract: Contract) -> Sequence[Operation]:

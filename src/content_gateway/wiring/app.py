@@ -3,7 +3,7 @@
 Opens from top to bottom and closes from bottom to top. Knows every part and decides nothing
 that a part could; commands and tests get the same objects from here."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -12,8 +12,10 @@ from content_gateway.backends.embedded.blockstore import Blockstore
 from content_gateway.backends.embedded.store import EmbeddedStore
 from content_gateway.concurrency.loop_lag import LoopLag
 from content_gateway.denylist.denylist import Denylist
+from content_gateway.ethereum.chain_listener import ChainListener
 from content_gateway.http.asgi import Api
 from content_gateway.http.auth import KeyVerifier
+from content_gateway.http.gateway_hosts import GatewayHosts
 from content_gateway.http.key_limits import KeyLimits
 from content_gateway.http.traffic import Traffic
 from content_gateway.ipns.resolver import IpnsResolver
@@ -27,6 +29,8 @@ from content_gateway.pins.resync import Resync
 from content_gateway.settings.model import Settings
 from content_gateway.telemetry.numbers import Outcomes
 from content_gateway.wiring.api import wire_api
+from content_gateway.wiring.chain_listeners import HeardChange, chain_listeners
+from content_gateway.wiring.chains import Chains
 from content_gateway.wiring.ledgers import (
     Activity,
     Health,
@@ -35,7 +39,7 @@ from content_gateway.wiring.ledgers import (
     Resyncs,
     ledger_of,
 )
-from content_gateway.wiring.names import Chains, wire_names
+from content_gateway.wiring.names import wire_names
 from content_gateway.wiring.pins import wire_pins
 from content_gateway.wiring.traces import open_tracer
 
@@ -45,6 +49,7 @@ class Application:
     """The open parts that commands and the server work with."""
 
     api: Api
+    hosts: GatewayHosts
     ledger: Ledger
     directory: Directory
     ipns: IpnsResolver
@@ -66,10 +71,16 @@ class Application:
     lag: LoopLag
     upstreams: Outcomes
     chains: Chains
+    hear: Callable[[HeardChange], None]
+    listeners: Sequence[ChainListener]
 
-    def start(self, *, resyncs_now: bool = True) -> None:
-        """Begin to keep what was promised; for whoever stays."""
+    def start(self, *, resyncs_now: bool = True, listens: bool = True) -> None:
+        """Begin to keep what was promised; for whoever stays.
+
+        It *listens* to chains itself, or what was heard is brought to `hear`."""
         self.lag.start()
+        for listener in self.listeners if listens else ():
+            listener.start()
         self.ledger.listen(self.reconciler.wake)
         self.reconcile()
         self.resync.start(now=resyncs_now)
@@ -114,11 +125,23 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             tracer=tracer,
             lookups_of=lambda requestor: limits.allowance_of(requestor).lookups,
         )
+        listeners = chain_listeners(settings, names.chains, names.hear)
+        for listener in listeners:
+            stack.push_async_callback(listener.close)
         api = await wire_api(
-            stack, settings, ledger, denylist, names=names, pins=pins, limits=limits, tracer=tracer
+            stack,
+            settings,
+            ledger,
+            denylist,
+            names=names,
+            pins=pins,
+            limits=limits,
+            upstreams=upstreams,
+            tracer=tracer,
         )
         yield Application(
             api=api.api,
+            hosts=api.hosts,
             ledger=ledger,
             directory=names.directory,
             ipns=names.ipns,
@@ -140,4 +163,6 @@ async def opened(settings: Settings, zones: Sequence[ZoneFile] = ()) -> AsyncIte
             lag=api.lag,
             upstreams=upstreams,
             chains=names.chains,
+            hear=names.hear,
+            listeners=listeners,
         )

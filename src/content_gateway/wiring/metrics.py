@@ -7,7 +7,7 @@ about each."""
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -66,6 +66,25 @@ class LimitStore(Protocol):
     @property
     def rounds(self) -> Mapping[str, int]:
         """How many rounds had which outcome."""
+
+
+class HeardChain(Protocol):
+    """A listener to the chain *kind*."""
+
+    @property
+    def kind(self) -> str:
+        """The word for the chain."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it hears the chain."""
+
+    @property
+    def events(self) -> Mapping[str, int]:
+        """How much of what was heard."""
+
+    def silent_seconds(self) -> float | None:
+        """Since when no new block was heard of; None where none ever was."""
 
 
 class Metrics:
@@ -187,6 +206,8 @@ class Metrics:
             across="min",
         )
 
+        yield from of_listeners([one for one in gateway.listeners if one.is_started])
+
     def _of_pins(self) -> Iterator[Family]:
         clock, now = self._clock(), datetime.now(UTC)
         if self._health.is_told(clock):
@@ -255,6 +276,23 @@ def of_limit_store(store: LimitStore | None) -> Iterator[Family]:
     yield _gauge("limits_store_up", "1 while limits are shared through it.", up)
     rounds = {} if store is None else _by(store.rounds)
     yield _counter("limits_store_rounds", "Exchanges with it.", rounds, "outcome")
+
+
+def of_listeners(listeners: Sequence[HeardChain]) -> Iterator[Family]:
+    """The listeners to chains, by the process that has them; no numbers where there is none."""
+    up = {(one.kind,): one.is_up for one in listeners}
+    yield _gauge("chain_listener_up", "1 while a chain is listened to.", up, "chain")
+    silent = {(one.kind,): one.silent_seconds() for one in listeners}
+    yield _gauge(
+        "chain_listener_silent_seconds",
+        "Since when no new block was heard of.",
+        {labels: seconds for labels, seconds in silent.items() if seconds is not None},
+        "chain",
+    )
+    events = {
+        (one.kind, event): number for one in listeners for event, number in one.events.items()
+    }
+    yield _counter("chain_listener_events", "What was heard.", events, "chain", "event")
 
 
 def _outcomes(name: str, text: str, outcomes: Outcomes, label: str) -> Iterator[Family]:

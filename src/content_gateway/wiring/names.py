@@ -10,8 +10,6 @@ from typing import Final
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.ethereum.ccip import CcipRead
 from content_gateway.ethereum.gateways import OffchainGateways
-from content_gateway.ethereum.quorum import EthereumQuorum
-from content_gateway.ethereum.rpc import EthereumRpc
 from content_gateway.ipns.cache_entry import IpnsPolicy
 from content_gateway.ipns.link_cache import IpnsStore, LinkCache, RecordSource
 from content_gateway.ipns.resolver import IpnsResolver
@@ -21,6 +19,7 @@ from content_gateway.ipns.sources.kubo import KuboSource
 from content_gateway.names.basenames import Basenames
 from content_gateway.names.cache import Cache, CachePolicy
 from content_gateway.names.cached_services import LookupPolicy, NameService, PrimaryNames
+from content_gateway.names.changes import Changes
 from content_gateway.names.directory import Directory
 from content_gateway.names.ens import EnsNames
 from content_gateway.names.primary import EnsPrimaryNames
@@ -34,32 +33,11 @@ from content_gateway.net.ssrf_guard import Guard
 from content_gateway.settings.model import Settings
 from content_gateway.telemetry.numbers import Outcomes
 from content_gateway.telemetry.tracing import Tracer
+from content_gateway.wiring.chain_listeners import ENS, HeardChange, listened_chains
+from content_gateway.wiring.chains import Chains
 from content_gateway.wiring.ledgers import Ledger
 
-ENS: Final = "ens"  # its chain, in metrics
 _SERVERS: Final = 4  # that all look-ups may ask at the same time
-
-
-class Chains:
-    """The chains that may be asked, each through endpoints of its own.
-
-    *by_kind* has those that were asked for, by the word for them in metrics."""
-
-    def __init__(self, settings: Settings, outbound: HttpClient) -> None:
-        self._seconds, self._quorum = settings.ens.timeout, settings.ens.quorum
-        self._outbound = outbound
-        self.by_kind: dict[str, EthereumRpc | EthereumQuorum] = {}
-
-    def through(self, urls: Sequence[str], kind: str) -> EthereumRpc | EthereumQuorum:
-        """The chain *kind* through *urls*: the first that answers, or as many as must agree."""
-        if kind not in self.by_kind:
-            self.by_kind[kind] = self._made(urls)
-        return self.by_kind[kind]
-
-    def _made(self, urls: Sequence[str]) -> EthereumRpc | EthereumQuorum:
-        if self._quorum > 1:
-            return EthereumQuorum(self._outbound, urls, seconds=self._seconds, quorum=self._quorum)
-        return EthereumRpc(self._outbound, urls, seconds=self._seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +48,13 @@ class WiredNames:
     ipns: IpnsResolver
     universal_resolver: UniversalResolverCheck
     chains: Chains
+    changes: Changes | None
+
+    def hear(self, change: HeardChange) -> None:
+        """Take what a listener has heard."""
+        if self.changes is not None:
+            self.chains.require(change.kind, change.block)
+            self.changes.hear(change.nodes)
 
 
 async def wire_names(
@@ -115,18 +100,19 @@ async def wire_names(
     address = settings.ens.universal_resolver
     check = UniversalResolverCheck(chains.through(settings.ens.rpc_urls, ENS), address)
     stack.push_async_callback(check.close)
+    changes = Changes(is_behind=chains.were_behind) if listened_chains(settings) else None
     directory = Directory(
         local=[*own_zones, *zones],
         services=name_services(settings, chains, gateways, check),
         primary=primary_names(settings, chains, gateways, check),
         ipns=ipns,
         denylist=denylist,
-        cache=Cache(last_known, ages=ages(settings)),
+        cache=Cache(last_known, ages=ages(settings), changes=changes),
         policy=LookupPolicy(lookup=settings.names.deadline, max_in_flight=capacity.lookups),
         limit_of=lookups_of,
     )
     stack.push_async_callback(directory.close)
-    return WiredNames(directory, ipns, check, chains)
+    return WiredNames(directory, ipns, check, chains, changes)
 
 
 def connections(lookups: int) -> PoolLimits:

@@ -3,9 +3,16 @@
 Turns a path parameter and a coin type into the bytes of an address, asks the directory, and renders
 its answer (spec.yaml). What a primary name is, is left to names/primary.py."""
 
-from content_gateway.http.messages import Handler, Handlers, Request, Response, confirmed
+from content_gateway.http.messages import (
+    Handler,
+    Handlers,
+    Request,
+    Response,
+    confirmed,
+    demands_refresh,
+)
 from content_gateway.http.operations.domain_answers import stale_headers
-from content_gateway.http.operations.domains import coin_type_asked, demands_refresh
+from content_gateway.http.operations.domains import coin_type_asked
 from content_gateway.model.wallet import address_text, parse_address
 from content_gateway.names.directory import Directory
 

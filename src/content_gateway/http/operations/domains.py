@@ -5,12 +5,11 @@ may ask is left to route.py, what an error looks like to asgi.py."""
 
 import asyncio
 import re
-from collections.abc import Iterable
 from typing import Final
 from urllib.parse import parse_qs
 
 from content_gateway.errors import InvalidCoinType, InvalidQuery
-from content_gateway.http.messages import Handler, Handlers, Request, Response, listed
+from content_gateway.http.messages import Handler, Handlers, Request, Response, demands_refresh
 from content_gateway.http.operations.domain_answers import (
     RenderedResolutions,
     ipns_progress,
@@ -110,11 +109,3 @@ def coin_type(given: dict[str, list[str]]) -> CoinType:
     if len(values) > 1 or any(_COIN_TYPE.fullmatch(name) for name in given):
         raise InvalidCoinType("The parameter is coinType, spelt so and given once.")
     return parse_coin_type(values[0]) if values else ETHEREUM
-
-
-def demands_refresh(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """True where the caller sent `Cache-Control: no-cache` (RFC 9111 section 5.2.1.4)."""
-    for name, value in headers:
-        if name == b"cache-control" and b"no-cache" in listed(value.lower()):
-            return True
-    return False

@@ -15,9 +15,16 @@ from content_gateway.concurrency.gather import each_of
 from content_gateway.errors import GatewayError, InvalidBody, InvalidCoinType, UpstreamError
 from content_gateway.http.auth import Principal
 from content_gateway.http.key_limits import KeyLimits
-from content_gateway.http.messages import Handler, Handlers, Request, Response, keyed
+from content_gateway.http.messages import (
+    Handler,
+    Handlers,
+    Request,
+    Response,
+    demands_refresh,
+    keyed,
+)
 from content_gateway.http.operations.domain_answers import age_and_ttl, resolution_members
-from content_gateway.http.operations.domains import demands_refresh, domain_of
+from content_gateway.http.operations.domains import domain_of
 from content_gateway.http.problems import HttpRefusal, kind_of
 from content_gateway.http.query import parse_query
 from content_gateway.http.request_turns import RequestTurns

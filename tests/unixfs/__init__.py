@@ -1,0 +1,1 @@
+"""Tests of files and directories, read block by block."""
