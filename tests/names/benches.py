@@ -10,6 +10,7 @@ from content_gateway.model.domain import DomainName
 from content_gateway.model.records import IpfsContent
 from content_gateway.names.basenames import Basenames
 from content_gateway.names.ens import EnsNames
+from content_gateway.names.registry import Registry
 from content_gateway.names.unstoppable import (
     CONTENT_KEYS,
     WALLET_KEYS,
@@ -52,7 +53,7 @@ class BasenamesBench:
         rpc = EthereumRpc(outbound, [ethereum.url], seconds=SECONDS)
         ens = EnsNames(rpc, universal_resolver=UNIVERSAL_RESOLVER, registry=REGISTRY)
         to_base = EthereumRpc(outbound, [base.url], seconds=SECONDS)
-        self.service = Basenames(ens, to_base, registry=BASE_REGISTRY)
+        self.service = Basenames(ens, Registry(to_base, BASE_REGISTRY, title="Basenames"))
         self.name, self.foreign = DomainName.parse("alice.base.eth"), None
         self._ethereum, self._base = ethereum, base
 

@@ -23,6 +23,7 @@ from content_gateway.names.changes import Changes
 from content_gateway.names.directory import Directory
 from content_gateway.names.ens import EnsNames
 from content_gateway.names.primary import EnsPrimaryNames
+from content_gateway.names.registry import Registry
 from content_gateway.names.universal_resolver import UniversalResolverCheck
 from content_gateway.names.unstoppable import Chain, UnstoppableNames
 from content_gateway.names.zone import ZoneFile
@@ -172,8 +173,10 @@ def ens_names(
         name_wrapper=chosen.name_wrapper,
         require=check.require if check else lambda: None,
     )
-    base = chains.through(basenames.rpc_urls, "basenames") if basenames.rpc_urls else None
-    return Basenames(ens, base, registry=basenames.registry)
+    if not basenames.rpc_urls:
+        return Basenames(ens, None)
+    base = chains.through(basenames.rpc_urls, "basenames")
+    return Basenames(ens, Registry(base, basenames.registry, title="Basenames"))
 
 
 def primary_names(
