@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from content_gateway.http.operations.dns_answers import DnsAnswers
 
 _OF_ENS: Final = "eth"
+_OF_GNOSIS: Final = "gno"
 
 
 def dns_handlers(settings: Settings, directory: Directory, denylist: Denylist) -> DnsHandlers:
@@ -50,5 +51,6 @@ def endings(settings: Settings) -> list[str]:
     is_on = any(urls for name, urls in theirs if name.endswith("rpc_urls"))
     return [
         *([_OF_ENS] if settings.ens.rpc_urls else []),
+        *([_OF_GNOSIS] if settings.gnosis.rpc_urls else []),
         *(theirs.tlds if is_on else ()),
     ]
