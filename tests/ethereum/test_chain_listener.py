@@ -179,6 +179,18 @@ async def test_blocks_that_were_missed_cost_one_call(node: ChainNode, how: str) 
 
 
 @pytest.mark.parametrize("how", HEARD_BY)
+async def test_the_one_block_that_was_missed_is_asked_for(node: ChainNode, how: str) -> None:
+    """It stands upon the last one, as one that is pushed does; but nobody has pushed its logs."""
+    async with listening(how, node) as ear:
+        node.go_dark()
+        await node.hang_up()
+        await until(lambda: not ear.listener.is_up)
+        block = await node.mine(changed(ALICE))
+        node.come_back()
+        await until(lambda: ear.told == [(block.number, ALICE)])
+
+
+@pytest.mark.parametrize("how", HEARD_BY)
 async def test_a_longer_gap_leaves_the_clocks(node: ChainNode, how: str) -> None:
     """Nothing is told of blocks that are too many to ask for; what comes then is heard again."""
     async with listening(how, node) as ear:
@@ -309,15 +321,16 @@ async def test_a_dead_node_is_left_for_the_next(mood: Mood, how: str) -> None:
 
 
 async def test_a_node_that_says_nothing_is_asked(node: ChainNode) -> None:
-    """It may have forgotten whom it was to tell: the newest block is asked for after a while."""
+    """It may have forgotten whom it was to tell: the newest block is asked for after a while, and
+    what changed in it."""
     ear = ear_of(Subscription(node.ws_url, topics=ENS_EVENTS, seconds=LONG, silence=0.05))
     ear.listener.start()
     try:
         await until(lambda: ear.listener.is_up)
         node.is_silent = True
-        node.pushes_logs = False
-        await node.mine()
+        await node.mine(changed(ALICE))
         await ear.has_blocks(2)
+        assert ear.nodes == [ALICE]
     finally:
         await ear.listener.close()
     assert ear.listener.events["failed"] == 0

@@ -1,10 +1,10 @@
 """A listener on one chain: tells in which names something has changed, block by block.
 
 Theory of operation. A source (subscription.py, polling.py) brings the newest block, and logs where
-the node pushes those. A block upon the last one costs nothing where logs are pushed, else one
-`eth_getLogs` for that block, by its hash. It names the events and no names: the node's answer has
-the few events of all names, which are matched here, so that ten thousand names cost what one does.
-Blocks that were missed, up to 64, cost one `eth_getLogs` for all of them.
+the node pushes those. A block upon the last one costs nothing where its logs are pushed with it,
+else one `eth_getLogs` for that block, by its hash. It names the events and no names: the node's
+answer has the few events of all names, which are matched here, so that ten thousand names cost what
+one does. Blocks that were missed, up to 64, cost one `eth_getLogs` for all of them.
 
 A block upon an older one orphans what was above that, and one whose parent is not known may orphan
 all that is remembered: names that changed there are told again, as are those that a node takes
@@ -37,10 +37,6 @@ log = structlog.get_logger(__name__)
 
 class ChainReader(Protocol):
     """A node that is heard. Each raises UpstreamError."""
-
-    @property
-    def pushes_logs(self) -> bool:
-        """Whether logs of new blocks come by themselves."""
 
     async def header(self, number: int | None) -> BlockHeader:
         """The block with that number; None: the newest one."""
@@ -131,17 +127,20 @@ class ChainListener:
         elif node is not None:
             self._note(told.number, [told])
 
-    async def block(self, block: BlockHeader, reader: ChainReader) -> None:
+    async def block(
+        self, block: BlockHeader, reader: ChainReader, *, pushes_logs: bool = False
+    ) -> None:
         """Take a block that a node says is its newest; raises UpstreamError.
 
-        Where it raises, nothing of that block is taken: it is heard of again."""
+        With *pushes_logs* its logs come by themselves. Where it raises, nothing of that block is
+        taken: it is heard of again."""
         place = self._recent.place(block)
         if place is Place.KNOWN:
             return
         if place in (Place.FIRST, Place.FAR):
             await self._begin_at(block, reader)
         elif place in (Place.NEXT, Place.BRANCH):
-            logs = [] if reader.pushes_logs else await self._logs(block, reader.logs(block.hash))
+            logs = [] if pushes_logs else await self._logs(block, reader.logs(block.hash))
             if place is Place.BRANCH:
                 self._orphan(block, self._recent.cut(block.parent))
             self._note(block.number, logs)

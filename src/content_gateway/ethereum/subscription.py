@@ -60,9 +60,11 @@ class Subscription:
                 try:
                     told = await node.told(self._silence)
                 except UpstreamTimeout:
-                    told = await node.header(None)
+                    # As with the first block: whoever was not told of it has no logs of it either.
+                    await listener.block(await node.header(None), node)
+                    continue
                 if isinstance(told, BlockHeader):
-                    await listener.block(told, node)
+                    await listener.block(told, node, pushes_logs=node.pushes_logs)
                 else:
                     listener.pushed(told)
                 await asyncio.sleep(0)  # what has come already is read without waiting
