@@ -1,5 +1,6 @@
 """Listeners to a chain: what they hear, what that costs a node, and nodes that fail or lie."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -334,6 +335,23 @@ async def test_a_node_that_says_nothing_is_asked(node: ChainNode) -> None:
     finally:
         await ear.listener.close()
     assert ear.listener.events["failed"] == 0
+
+
+async def test_a_node_that_tells_and_does_not_answer_is_left(node: ChainNode) -> None:
+    """A question has its seconds, however often the node tells of new blocks meanwhile."""
+    ear = ear_of(Subscription(node.ws_url, topics=ENS_EVENTS, seconds=0.3))
+    ear.listener.start()
+    try:
+        await until(lambda: ear.listener.is_up)
+        node.is_unanswering = node.is_silent = True
+        await node.mine()  # it is missed, so that the next one makes the listener ask
+        node.is_silent = False
+        for _ in range(20):
+            await node.mine()
+            await asyncio.sleep(0.05)
+        assert ear.listener.events["failed"] >= 1
+    finally:
+        await ear.listener.close()
 
 
 async def test_a_node_that_is_behind_says_nothing_new(node: ChainNode) -> None:

@@ -126,9 +126,11 @@ class _Node:
     async def _ask(self, method: str, params: list[Any], read: Callable[[object], T]) -> T:
         self._number += 1
         asked = {"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}
+        now = asyncio.get_running_loop().time
+        end = now() + self._seconds  # for all that comes: a node may tell of blocks, and not answer
         await self._socket.send(asked, seconds=self._seconds)
         while len(self._early) < _MOST_EARLY:
-            message = await self._socket.receive(seconds=self._seconds)
+            message = await self._socket.receive(seconds=end - now())
             if "method" in message:
                 self._early.append(message)
             elif message.get("id") != self._number:
