@@ -209,6 +209,26 @@ async def test_a_longer_gap_leaves_the_clocks(node: ChainNode, how: str) -> None
 
 
 @pytest.mark.parametrize("how", HEARD_BY)
+async def test_a_node_that_refuses_so_many_blocks_is_heard_all_the_same(
+    node: ChainNode, how: str
+) -> None:
+    """Nothing is told of blocks that it tells nobody of at once; what comes then is heard."""
+    async with listening(how, node) as ear:
+        node.most_blocks = 10
+        node.go_dark()
+        await node.hang_up()
+        await until(lambda: not ear.listener.is_up)
+        for number in range(11):
+            await node.mine(changed(bytes([number]) * 32))
+        node.come_back()
+        await until(lambda: ear.listener.is_up)
+        assert ear.told == []
+        assert ear.listener.events["missed"] == 1
+        await node.mine(changed(ALICE))
+        await until(lambda: ear.nodes == [ALICE])
+
+
+@pytest.mark.parametrize("how", HEARD_BY)
 async def test_the_blocks_before_the_start_are_heard(node: ChainNode, how: str) -> None:
     """Answers that outlived a restart may be older than they: 64 are asked for, in one call."""
     await node.mine(changed(BOB))

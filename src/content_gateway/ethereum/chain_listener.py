@@ -27,6 +27,7 @@ import structlog
 
 from content_gateway.errors import InvalidUpstreamResponse, Overloaded, UpstreamError
 from content_gateway.ethereum.blocks import MOST_LOGS, BlockHeader, BlockLog
+from content_gateway.ethereum.endpoint import NodeRefused
 from content_gateway.ethereum.recent_blocks import MOST_BLOCKS, Place, RecentBlocks
 
 _FIRST_BACKOFF: Final = 0.5
@@ -159,8 +160,7 @@ class ChainListener:
         if self._wants_past:
             self._wants_past = False
             first = max(0, block.number - MOST_BLOCKS + 1)
-            logs = await self._logs(block, reader.logs_between(first, block.number))
-            self._note(block.number, logs)
+            self._note(block.number, await self._logs_since(first, block, reader))
 
     async def _catch_up(self, block: BlockHeader, place: Place, reader: ChainReader) -> None:
         """Take the blocks below *block* that are not known, with it; raises UpstreamError."""
@@ -168,13 +168,23 @@ class ChainListener:
         assert first is not None  # noqa: S101 - else it is the first one
         assert last is not None  # noqa: S101
         if place is Place.AHEAD and (await reader.header(last.number + 1)).parent == last.hash:
-            missed = reader.logs_between(last.number + 1, block.number)
-            self._note(block.number, await self._logs(block, missed))
+            self._note(block.number, await self._logs_since(last.number + 1, block, reader))
             return
         begin = min(block.number, max(first.number, block.number - MOST_BLOCKS + 1))
-        logs = await self._logs(block, reader.logs_between(begin, block.number))
+        logs = await self._logs_since(begin, block, reader)
         self._orphan(block, self._recent.cut())
         self._note(block.number, logs)
+
+    async def _logs_since(
+        self, first: int, block: BlockHeader, reader: ChainReader
+    ) -> list[BlockLog]:
+        """The logs from the block *first* to *block*; none where the node refuses so many blocks,
+        as some do more than ten. Raises as _logs."""
+        try:
+            return await self._logs(block, reader.logs_between(first, block.number))
+        except NodeRefused as refused:
+            self._miss(block, refused.detail)
+            return []
 
     async def _logs(
         self, block: BlockHeader, asked: Coroutine[Any, Any, list[BlockLog]]

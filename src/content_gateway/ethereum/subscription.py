@@ -9,11 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from content_gateway.errors import (
-    InvalidUpstreamResponse,
-    UpstreamTimeout,
-    UpstreamUnavailable,
-)
+from content_gateway.errors import InvalidUpstreamResponse, UpstreamTimeout
 from content_gateway.ethereum.blocks import (
     BlockHeader,
     BlockLog,
@@ -23,6 +19,7 @@ from content_gateway.ethereum.blocks import (
     read_logs,
 )
 from content_gateway.ethereum.chain_listener import ChainListener
+from content_gateway.ethereum.endpoint import NodeRefused
 from content_gateway.net.http_client import host_of
 from content_gateway.net.websocket import WebSocket, connected
 
@@ -89,7 +86,7 @@ class _Node:
                 read_log
             )
             self.pushes_logs = True
-        except NotTaken:
+        except NodeRefused:
             pass  # it is asked for those of each block
         self._readers[await self._ask("eth_subscribe", ["newHeads"], _read_id)] = read_header
 
@@ -136,14 +133,10 @@ class _Node:
             elif message.get("id") != self._number:
                 raise InvalidUpstreamResponse("The node answers what nobody has asked.")
             elif message.get("error") is not None:
-                raise NotTaken("The node refuses the question.")
+                raise NodeRefused(str(message["error"])[:200])
             else:
                 return _understood(message.get("result"), read)
         raise InvalidUpstreamResponse("The node tells too much, and does not answer.")
-
-
-class NotTaken(UpstreamUnavailable):
-    """The node says itself that it does not do what it is asked for."""
 
 
 def _understood(value: object, read: Callable[[object], T]) -> T:
