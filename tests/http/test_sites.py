@@ -153,6 +153,22 @@ async def test_a_site_says_where_its_paths_lead(
     assert (answer.status, answer.json["code"]) == (404, "path-not-found")
 
 
+async def test_a_rule_may_lead_to_a_directory(
+    service: Service, ethereum: Ethereum, origin: Origin
+) -> None:
+    """Its page stands there; a slash behind it would be a path to which the rule applies again."""
+    files = {
+        "docs": made.directory({"index.html": made.raw(PAGE)}),
+        "_redirects": made.raw(b"/v1/* /docs 200"),
+    }
+    root, blocks = made.directory(files)
+    origin.blocks |= blocks
+    ethereum.names["docs.eth"] = Name(contenthash=contenthash(root))
+    answer = await visit(service, "docs.eth.example.limo", "/v1/some/where")
+    assert (answer.status, answer.body) == (200, PAGE)
+    assert answer.headers["x-ipfs-path"] == "/ipns/docs.eth/docs"
+
+
 async def test_rules_that_cannot_be_read_are_told(
     service: Service, ethereum: Ethereum, origin: Origin
 ) -> None:

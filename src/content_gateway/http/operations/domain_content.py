@@ -159,8 +159,10 @@ class ContentHandlers:
                         raise missing from None
                     if target.is_redirect:
                         return _redirected(asked, content, target, request)
-                    asked = replace(asked, path=target.place)
-                    found, status = await self._found(asked, content, request), target.status
+                    # The place stands in for what was asked for, with no slash to be sent to.
+                    in_its_place = replace(asked, path=f"{target.place}/")
+                    found = await self._found(in_its_place, content, request)
+                    asked, status = replace(asked, path=target.place), target.status
                 if found.entry.is_directory:
                     return _with_slash(asked, content, request)
                 body = await self._body(asked, content, request, found, status)
