@@ -103,7 +103,12 @@ async def test_other_hosts_are_the_service(service: Service) -> None:
     for other in ("example.limo", "site.eth.example.com", "site.ethexample.limo"):
         # With open keys the service answers to local hosts only, and sites to theirs.
         assert (await visit(service, other, "/version")).status == 421
-    for wrong in ("site.example.limo", "eth.example.limo", "a..eth.example.limo"):
+    for wrong in (
+        "site.example.limo",
+        "eth.example.limo",
+        "a..eth.example.limo",
+        "xn--site-.eth.example.limo",
+    ):
         answer = await visit(service, wrong)
         assert (answer.status, answer.json["code"]) == (400, "invalid-domain")
     assert (await visit(service, "nobody.eth.example.limo")).json["code"] == "domain-not-found"
@@ -205,6 +210,8 @@ NO = [
     "?domain=bad.eth.example.limo",
     "?domain=a..eth.example.limo",
     "?domain=xn--.eth.example.limo",
+    "?domain=xn--site-.eth.example.limo",
+    "?domain=xn--rksmrgs-upao1o.eth.example.limo",  # RÄKSMÖRGÅS
     "?domain=xn--99999999.eth.example.limo",
     "?domain=%00.eth.example.limo",
     "?domain=*.eth.example.limo",
@@ -216,8 +223,14 @@ NO = [
 
 
 async def test_a_certificate_is_for_a_name_that_has_content(service: Service) -> None:
-    """Yes for a host that shows a site; no for what is not ours, blocked, empty or no name."""
-    for host in (HOST, "SITE.eth.example.LIMO", "site-eth.example.limo"):
+    """Yes for a host that shows a site; no for what is not ours, blocked, empty or no name, and for
+    other spellings of a name, each of which would have a certificate of its own."""
+    for host in (
+        HOST,
+        "SITE.eth.example.LIMO",
+        "site-eth.example.limo",
+        "xn--rksmrgs-5wao1o.eth.example.limo",
+    ):
         assert await ask(service, f"?domain={host}") == 200
     for query in NO:
         with case(query):
