@@ -38,6 +38,7 @@ Mode: TypeAlias = Literal["off", "verified", "redirect"]
 
 _INDEX: Final = "index.html"
 _WHILE_REVALIDATE: Final = 60  # seconds that a cache may serve what it asks about meanwhile
+_DOTS: Final = frozenset((".", ".."))  # which clients resolve, encoded or not (WHATWG URL)
 _SAFE: Final = "/:@!$&'()*+,;=-._~"  # what a path may have unescaped (RFC 3986 section 3.3)
 
 
@@ -254,7 +255,9 @@ class ContentHandlers:
             return b"".join([piece async for piece in pieces])
 
     def _elsewhere(self, asked: _Asked, content: NameContent) -> Response:
-        """Where the content is, on a gateway that the operator names."""
+        """Where the content is, on a gateway that the operator names; raises PathNotFound."""
+        if _DOTS.intersection(asked.segments):
+            raise PathNotFound("A path with the segment . or .. would lead to other content there.")
         place = self._redirect_to.format(
             cid=content.path.cid,
             domain=quote(asked.domain, safe=""),
