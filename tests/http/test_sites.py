@@ -84,7 +84,14 @@ async def test_a_site_has_files_parts_and_directories(service: Service) -> None:
 
 async def test_nothing_of_the_api_is_on_the_host_of_a_site(service: Service) -> None:
     """No console and no description stands beside a page of somebody else; keys change nothing."""
-    for path in ("/version", "/spec", "/console", "/tls/ask", "/domain/resolve/site.eth"):
+    for path in (
+        "/version",
+        "/spec",
+        "/console",
+        "/tls/ask",
+        "/domain/resolve/site.eth",
+        "/psa/pins",
+    ):
         with case(path):
             answer = await visit(service, HOST, path, x_api_key="me")
             assert (answer.status, answer.json["code"]) == (404, "path-not-found")
