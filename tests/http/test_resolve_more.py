@@ -84,6 +84,7 @@ BAD_COIN_TYPES = [
     "&".join(f"x{number}=1" for number in range(40)),
     # Whoever wants an address on another chain is not told the one on Ethereum.
     *(f"{misspelt}=0" for misspelt in ("cointype", "CoinType", "coin_type", "coin-type", "coin")),
+    *(f"{misspelt}=0" for misspelt in ("coinType[]", "coinType%5B0%5D", "coinTypes", "coinType+")),
 ]
 
 
