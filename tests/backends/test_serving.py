@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from content_gateway.backends.embedded.blockstore import Blockstore
-from content_gateway.backends.embedded.serving import Scope
 from content_gateway.backends.embedded.store import EmbeddedStore
 from content_gateway.backends.embedded.wantlist import DagLimits, Wantlist
 from content_gateway.demo.publisher import directory
 from content_gateway.errors import NotFound
 from content_gateway.ipld.car import CarReader, Section, header
+from content_gateway.ipld.selection import Scope, Selection
 from content_gateway.model.cid import DAG_PB, RAW, Cid
 from content_gateway.model.content_state import TrackerStatus
 from tests.backends.backends import status
@@ -24,7 +24,7 @@ LEAF = raw(b"leaf")
 
 async def served(store: EmbeddedStore, cid: Cid, scope: Scope = "all") -> list[Section]:
     reader, sections = CarReader(), []
-    async for piece in store.car(cid, scope):
+    async for piece in store.car(cid, Selection(scope)):
         sections += reader.feed(piece)
     reader.finish()
     return sections

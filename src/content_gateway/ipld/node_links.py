@@ -28,7 +28,8 @@ _LARGE: Final = 1024
 class NodeLinks:
     """The links of one block: their *number*, and the CIDs to follow, canonical, in one string.
 
-    *distinct* is how many those are; each stands once, in the order of a depth-first walk."""
+    *distinct* is how many those are; each stands once, unless repeats were asked for, in the order
+    of a depth-first walk."""
 
     number: int = 0
     distinct: int = 0
@@ -60,13 +61,14 @@ def one_link(cid: Cid, most: int) -> NodeLinks:
     return found.links()
 
 
-def read_links(cid: Cid, data: bytes, most: int) -> NodeLinks:
+def read_links(cid: Cid, data: bytes, most: int, *, repeats: bool = False) -> NodeLinks:
     """The links of the block *cid* with the bytes *data*, those inside of CIDs included.
 
-    ValueError, with the reason, for more than *most*, malformed ones, and any we cannot keep."""
+    With *repeats* each CID is there as often as it is linked to. ValueError, with the reason, for
+    more than *most*, malformed ones, and any we cannot keep."""
     if cid.codec in LEAVES:
         return NO_LINKS
-    found = _LinkCount(most)
+    found = _LinkCount(most, repeats=repeats)
     found.take(spelt_links(cid, data))
     return found.links()
 
@@ -87,8 +89,9 @@ def codec_in(cid: bytes) -> int:
 class _LinkCount:
     """The links that were read so far, of a block and of those inside of its CIDs."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, *, repeats: bool = False) -> None:
         self._most = most
+        self._repeats = repeats
         self._number = 0
         self._seen: set[bytes] = set()
         self._targets: list[bytes] = []
@@ -109,7 +112,7 @@ class _LinkCount:
                 raise ValueError(f"it has more than {self._most} links")
             if each[:3] == _RAW_INSIDE and len(each) > 3 and each[3] == len(each) - 4 < _ONE_BYTE:
                 continue
-            if each in seen:
+            if each in seen and not self._repeats:
                 continue
             seen.add(each)
             if len(each) == USUAL_LENGTH and each[:4] in _USUAL_HEADS:
