@@ -16,6 +16,9 @@ from content_gateway.model.cid import DAG_PB, RAW, Cid
 # Most links: version 1, raw or dag-pb, sha2-256, 32 bytes.
 USUAL_LENGTH: Final = 36
 _USUAL_HEADS: Final = frozenset(bytes((1, codec, SHA2_256, 32)) for codec in (RAW, DAG_PB))
+_V0_HEAD: Final = bytes((SHA2_256, 32))
+_V0_LENGTH: Final = 34
+_V0_CODEC: Final = bytes((1, DAG_PB))
 # A raw block inside its CID, up to the length of its digest.
 _RAW_INSIDE: Final = bytes((1, RAW, IDENTITY))
 _ONE_BYTE: Final = 0x80
@@ -26,7 +29,7 @@ _LARGE: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class NodeLinks:
-    """The links of one block: their *number*, and the CIDs to follow, canonical, in one string.
+    """The links of one block: their *number*, and the CIDs to follow, as spelt, in one string.
 
     *distinct* is how many those are; each stands once, unless repeats were asked for, in the order
     of a depth-first walk."""
@@ -43,7 +46,11 @@ class NodeLinks:
         return codec != DAG_PB and size >= _LARGE and 2 * len(self.packed) < size
 
     def __iter__(self) -> Iterator[bytes]:
-        """The binary CIDs, one after the other."""
+        """The binary CIDs, canonical, one after the other."""
+        return map(canonical, self.spelt())
+
+    def spelt(self) -> Iterator[bytes]:
+        """The binary CIDs as the block spells them, one after the other."""
         at, packed = 0, self.packed
         while at < len(packed):
             length, at = read_varint(packed, at)
@@ -57,7 +64,7 @@ NO_LINKS: Final = NodeLinks()
 def one_link(cid: Cid, most: int) -> NodeLinks:
     """A link to *cid* alone, or what is inside of it."""
     found = _LinkCount(most)
-    found.take([bytes(cid)])
+    found.take([cid.spelt])
     return found.links()
 
 
@@ -71,6 +78,15 @@ def read_links(cid: Cid, data: bytes, most: int, *, repeats: bool = False) -> No
     found = _LinkCount(most, repeats=repeats)
     found.take(spelt_links(cid, data))
     return found.links()
+
+
+def canonical(cid: bytes) -> bytes:
+    """The binary *cid* in version 1."""
+    return _V0_CODEC + cid if _is_v0(cid) else cid
+
+
+def _is_v0(cid: bytes) -> bool:
+    return len(cid) == _V0_LENGTH and cid[:2] == _V0_HEAD
 
 
 def multihash_in(cid: bytes) -> bytes:
@@ -115,7 +131,7 @@ class _LinkCount:
             if each in seen and not self._repeats:
                 continue
             seen.add(each)
-            if len(each) == USUAL_LENGTH and each[:4] in _USUAL_HEADS:
+            if (len(each) == USUAL_LENGTH and each[:4] in _USUAL_HEADS) or _is_v0(each):
                 targets.append(each)
             else:
                 self._take_unusual(Cid.from_bytes(each))

@@ -15,7 +15,7 @@ Scope: TypeAlias = Literal["all", "block", "entity"]
 class FilePart(NamedTuple):
     """A file, or a part of one, of which the bytes from *start* to before *stop* are wanted.
 
-    *cid* is binary and canonical. The bytes are counted from the part's own first one."""
+    *cid* is binary, as it is spelt. The bytes are counted from the part's own first one."""
 
     cid: bytes
     start: int

@@ -44,9 +44,9 @@ def span_links(part: FilePart, data: bytes) -> Iterator[bytes | FilePart]:
 
     ValueError when the block is malformed, or no part of a file."""
     for cid, size, start, stop in parts_within(parse_node(data), part.start, part.stop):
-        below = FilePart(bytes(cid), start, stop)
+        below = FilePart(cid.spelt, start, stop)
         if cid.hash_code != IDENTITY:
-            yield below if cid.codec == DAG_PB and stop - start < size else bytes(cid)
+            yield below if cid.codec == DAG_PB and stop - start < size else cid.spelt
         elif cid.codec == DAG_PB:  # as deep as 128 bytes can hold CIDs inside of CIDs
             yield from span_links(below, cid.digest)
 

@@ -18,6 +18,7 @@ from content_gateway.ipld.node_links import (
     NO_LINKS,
     USUAL_LENGTH,
     NodeLinks,
+    canonical,
     codec_in,
     multihash_in,
     one_link,
@@ -38,8 +39,8 @@ _FIND: Final = "SELECT id FROM blocks WHERE multihash = ?"
 _DATA: Final = "SELECT data FROM blocks WHERE id = ?"
 
 _Link: TypeAlias = bytes | FilePart
-"""A binary CID whose DAG is selected by the scope, or a part of a file: of one without bytes the
-block alone."""
+"""A binary CID, as it is spelt, whose DAG the scope selects, or a part of a file: of one without
+bytes the block alone."""
 
 
 class FoundCorrupt(Exception):
@@ -110,20 +111,21 @@ class CarWalk:
 
     def _begun(self) -> list[tuple[Iterator[_Link], int]]:
         self._levels = []
-        spelt, span = bytes(self.root), self._selected.span
+        spelt, span = self.root.spelt, self._selected.span
         link = spelt if span is None else FilePart(spelt, *span)
         if self.root.hash_code != IDENTITY:
             self._go_below(one_link(self.root, self._most) if span is None else [link])
         elif self.root.codec not in LEAVES:
             self._go_below(self._below(link, self.root, self.root.digest))
         # What is added last is sent first.
-        self._go_below([FilePart(bytes(cid), 0, 0) for cid in self._selected.way])
+        self._go_below([FilePart(cid.spelt, 0, 0) for cid in self._selected.way])
         return self._levels
 
     def _section(self, connection: sqlite3.Connection, link: _Link) -> bytes:
         """The section of a block, and its links are next; empty if it was sent already."""
         spelt = link if isinstance(link, bytes) else link.cid
-        multihash, codec = multihash_in(spelt), codec_in(spelt)
+        binary = canonical(spelt)
+        multihash, codec = multihash_in(binary), codec_in(binary)
         found = connection.execute(_FIND, (multihash,)).fetchone()
         if found is None:
             raise NotFound(f"The block {Cid.from_bytes(spelt)} is not here.")
@@ -141,7 +143,7 @@ class CarWalk:
             raise FoundCorrupt(row, cid)
         if codec not in LEAVES:
             self._go_below(self._links_of(connection, row, link, cid, data))
-        return b"" if is_sent else car.section(cid, data)
+        return b"" if is_sent else car.section(spelt, data)
 
     def _count(self, link: _Link, codec: int, row: int) -> tuple[bool, bool]:
         """Whether the block was sent before, and whether so was all that is wanted of it."""
@@ -194,12 +196,13 @@ class CarWalk:
 
     def _go_below(self, links: NodeLinks | list[_Link]) -> None:
         assert self._levels is not None  # noqa: S101 - since `_begun`
+        ahead: Iterator[_Link]
         if isinstance(links, NodeLinks):
-            number, size = links.number, len(links.packed)
+            ahead, number, size = links.spelt(), links.number, len(links.packed)
         else:
-            number, size = len(links), len(links) * USUAL_LENGTH
+            ahead, number, size = iter(links), len(links), len(links) * USUAL_LENGTH
         self._links += number
         self._ahead += size
         if self._links > self._most or self._ahead > _MOST_AHEAD:
             raise NotFound("It is too large for a CAR: ask for its parts.")
-        self._levels.append((iter(links), size))
+        self._levels.append((ahead, size))
