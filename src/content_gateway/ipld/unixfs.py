@@ -7,16 +7,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from content_gateway.codecs.multiformats import IDENTITY, read_varint
-from content_gateway.ipld.links import named_links, node_data
-from content_gateway.ipld.node_links import NodeLinks, one_link, read_links
+from content_gateway.ipld.links import node_data
+from content_gateway.ipld.node_links import NO_LINKS, NodeLinks, one_link, read_links
 from content_gateway.ipld.selection import FilePart
 from content_gateway.ipld.unixfs_node import parse_node, parts_within
 from content_gateway.model.cid import DAG_PB, Cid
 
-_DIRECTORY: Final = 1
 _FILE: Final = 2
 _SHARDS: Final = 5
-_SHARD_NAME: Final = 2  # a link of a shard to another has a name of two hexadecimal digits
 
 
 def entity_links(cid: Cid, data: bytes, most: int, *, repeats: bool = False) -> NodeLinks:
@@ -27,12 +25,14 @@ def entity_links(cid: Cid, data: bytes, most: int, *, repeats: bool = False) -> 
     kind = _kind(node_data(data))
     if kind == _FILE:
         return read_links(cid, data, most, repeats=repeats)
-    named = named_links(data)
-    shards = [
-        _shard(link, most) for name, link in named if kind == _SHARDS and len(name) == _SHARD_NAME
-    ]
+    if kind != _SHARDS:
+        return NO_LINKS
+    node = parse_node(data)
+    # A link to another shard has the digits of its slot as its name, and nothing behind them.
+    digits = len(f"{node.fanout - 1:X}")
+    shards = [_shard(link, most) for name, link in node.links if len(name) == digits]
     return NodeLinks(
-        max(len(named), sum(each.number for each in shards)),
+        max(len(node.links), sum(each.number for each in shards)),
         sum(each.distinct for each in shards),
         b"".join(each.packed for each in shards),
     )

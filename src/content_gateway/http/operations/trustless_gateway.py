@@ -54,7 +54,7 @@ class Store(Protocol):
         Raises NotFound where a block is missing, and Blocked."""
 
 
-class Denylist(Protocol):
+class ContentDenylist(Protocol):
     """The operator's denylist."""
 
     def check_cid(self, cid: Cid) -> None:
@@ -65,7 +65,7 @@ class Denylist(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _ContentRequest:
     """A request for what is at *segments* below *root*, in *form*."""
 
     root: Cid
@@ -83,7 +83,9 @@ class TrustlessHandlers:
 
     Each answer is one of the *answers* sent at once, until its client has taken it."""
 
-    def __init__(self, store: Store | None, denylist: Denylist, answers: FairSemaphore) -> None:
+    def __init__(
+        self, store: Store | None, denylist: ContentDenylist, answers: FairSemaphore
+    ) -> None:
         self._store = store
         self._denylist = denylist
         self._answers = answers
@@ -147,15 +149,15 @@ class TrustlessHandlers:
                 return Response(b"", headers)
         return Response(b"", [*headers, length_of(block)])
 
-    def _asked(self, request: Request) -> _Asked:
+    def _asked(self, request: Request) -> _ContentRequest:
         """What is asked for; raises InvalidCid, Blocked, InvalidQuery and HttpRefusal."""
         root, _, path = request.argument.partition("/")
         segments = tuple(segment for segment in path.split("/") if segment)
         cid = Cid.parse(root)
         self._denylist.check_cid(cid)
-        return _Asked(cid, segments, asked_form(request, has_path=bool(segments)))
+        return _ContentRequest(cid, segments, asked_form(request, has_path=bool(segments)))
 
-    async def _found(self, asked: _Asked, request: Request) -> tuple[WayEnd, bytes]:
+    async def _found(self, asked: _ContentRequest, request: Request) -> tuple[WayEnd, bytes]:
         """Where the path ends, and the block there; raises NotFound and HttpRefusal."""
         try:
             end = await self._ways.find(asked.root, asked.segments, request.charged)
@@ -198,7 +200,7 @@ def _wants_only_cached(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     )
 
 
-def _headers(asked: _Asked, end: WayEnd) -> Headers:
+def _headers(asked: _ContentRequest, end: WayEnd) -> Headers:
     """The header fields of what is at *end*, in the form that was asked for, except a length."""
     form = asked.form
     headers = [
