@@ -305,9 +305,12 @@ def _etag(entry: UnixFsEntry) -> bytes:
 
 def _with_slash(asked: _Asked, content: NameContent, request: Request) -> Response:
     """To the same place with a slash behind it, from where a page's links lead into it."""
-    last = (asked.segments or [asked.domain])[-1]
-    # Relative to the last segment: a proxy may have put something before the path.
-    place = f"./{quote(last, safe=PATH_SAFE)}/".encode()
+    if asked.face is SITE:
+        to = "/".join(("", *asked.segments))
+    else:
+        # Relative to the last segment: a proxy may have put something before the path.
+        to = f"./{(asked.segments or [asked.domain])[-1]}"
+    place = f"{quote(to, safe=PATH_SAFE)}/".encode()
     if request.query:
         place += b"?" + request.query
     headers = [*_common(asked, content), (b"location", place), (b"content-length", b"0")]
