@@ -333,7 +333,8 @@ async def test_blocked_content_is_451_at_every_block(
 async def test_redirects_lead_to_another_gateway(
     tmp_path: Path, ethereum: Ethereum, origin: Origin
 ) -> None:
-    """Where the operator wants no content to pass through; nobody is asked for blocks."""
+    """Where the operator wants no content to pass through; nobody is asked for blocks. No path
+    leads out of the content, whatever browsers make of it."""
     ethereum.names["site.eth"] = Name(contenthash=contenthash(SITE[0]))
     async with running_service(
         tmp_path,
@@ -346,6 +347,10 @@ async def test_redirects_lead_to_another_gateway(
         place = f"https://{SITE[0]}.ipfs.example/about%20us/%E2%9C%93"
         assert (answer.status, answer.headers["location"]) == (307, place)
         assert (await get(service, "site.eth")).headers["location"].endswith(".example/")
+        for path in ("..", "a/..%2F..%2F..%2Fipfs%2Fother", "%2e%2e/x", "./x"):
+            with case(path):
+                answer = await get(service, f"site.eth/{path}")
+                assert (answer.status, answer.json["code"]) == (404, "path-not-found")
         assert origin.requests == []
 
 

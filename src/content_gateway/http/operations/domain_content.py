@@ -39,6 +39,7 @@ Mode: TypeAlias = Literal["off", "verified", "redirect"]
 
 _INDEX: Final = "index.html"
 _WHILE_REVALIDATE: Final = 60  # seconds that a cache may serve what it asks about meanwhile
+_DOTS: Final = frozenset((".", ".."))  # which clients resolve, encoded or not (WHATWG URL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +160,10 @@ class ContentHandlers:
                         raise missing from None
                     if target.is_redirect:
                         return _redirected(asked, content, target, request)
-                    asked = replace(asked, path=target.place)
-                    found, status = await self._found(asked, content, request), target.status
+                    # The place stands in for what was asked for, with no slash to be sent to.
+                    in_its_place = replace(asked, path=f"{target.place}/")
+                    found = await self._found(in_its_place, content, request)
+                    asked, status = replace(asked, path=target.place), target.status
                 if found.entry.is_directory:
                     return _with_slash(asked, content, request)
                 body = await self._body(asked, content, request, found, status)
@@ -252,7 +255,9 @@ class ContentHandlers:
             return b"".join([piece async for piece in pieces])
 
     def _elsewhere(self, asked: _Asked, content: NameContent) -> Response:
-        """Where the content is, on a gateway that the operator names."""
+        """Where the content is, on a gateway that the operator names; raises PathNotFound."""
+        if _DOTS.intersection(asked.segments):
+            raise PathNotFound("A path with the segment . or .. would lead to other content there.")
         place = self._redirect_to.format(
             cid=content.path.cid,
             domain=quote(asked.domain, safe=""),
