@@ -23,7 +23,7 @@ from typing import Final, Protocol, TypeVar
 
 from content_gateway.errors import ContentMalformed, PathNotFound
 from content_gateway.ipld.hamt import HashedName
-from content_gateway.ipld.unixfs_node import NodeKind, UnixFsNode, parse_node
+from content_gateway.ipld.unixfs_node import NodeKind, UnixFsNode, parse_node, parts_within
 from content_gateway.model.cid import CODECS, DAG_PB, RAW, Cid
 
 MAX_SEGMENTS: Final = 128
@@ -81,7 +81,7 @@ class UnixFs:
         """What is at the path *segments* below *root*; symbolic links are not followed."""
         if len(segments) > MAX_SEGMENTS:
             raise PathNotFound(f"The path has more than {MAX_SEGMENTS} segments.")
-        entry = await self._entry(root, (), requestor)
+        entry = await self.open(root, (), requestor)
         for segment in segments:
             below = await self.child(entry, segment, requestor)
             if below is None:
@@ -91,6 +91,11 @@ class UnixFs:
 
     async def child(self, entry: UnixFsEntry, name: str, requestor: str) -> UnixFsEntry | None:
         """What *entry* has under *name*; None where it has nothing, or is no directory."""
+        cid = await self.link(entry, name, requestor)
+        return None if cid is None else await self.open(cid, entry.roots, requestor)
+
+    async def link(self, entry: UnixFsEntry, name: str, requestor: str) -> Cid | None:
+        """As `child`, its CID alone: its block is not read."""
         if not entry.is_directory or entry.node is None:
             return None
         try:
@@ -98,10 +103,8 @@ class UnixFs:
         except UnicodeEncodeError:  # a lone surrogate: no such name can be written
             return None
         if entry.node.kind is NodeKind.DIRECTORY:
-            cid = next((cid for linked, cid in entry.node.links if linked == encoded), None)
-        else:
-            cid = await self._in_shards(entry.cid, entry.node, encoded, requestor)
-        return None if cid is None else await self._entry(cid, entry.roots, requestor)
+            return next((cid for linked, cid in entry.node.links if linked == encoded), None)
+        return await self._in_shards(entry.cid, entry.node, encoded, requestor)
 
     async def read(
         self, entry: UnixFsEntry, start: int, stop: int, requestor: str
@@ -126,7 +129,8 @@ class UnixFs:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _entry(self, cid: Cid, roots: tuple[Cid, ...], requestor: str) -> UnixFsEntry:
+    async def open(self, cid: Cid, roots: tuple[Cid, ...], requestor: str) -> UnixFsEntry:
+        """What *cid* is, at a path that led over *roots*."""
         if cid.codec not in (RAW, DAG_PB):
             raise PathNotFound(
                 f"{cid} is neither a file nor a directory; it is {CODECS[cid.codec]}."
@@ -149,7 +153,7 @@ class UnixFs:
                     check(part)
             return node
 
-        return await _in_a_thread(read, len(data))
+        return await in_a_thread(read, len(data))
 
     async def _in_shards(
         self, cid: Cid, node: UnixFsNode, name: bytes, requestor: str
@@ -209,12 +213,7 @@ class UnixFs:
             if node.size != part.size:
                 raise ValueError(f"it has {node.size} bytes, and {part.size} were announced")
         pieces = [node.data[start:stop]] if start < len(node.data) else []
-        parts, at = [], len(node.data)
-        for (_, cid), size in zip(node.links, node.part_sizes, strict=True):
-            if size and at < stop and at + size > start:
-                below = max(0, start - at), min(size, stop - at)
-                parts.append(_Part(cid, size, *below, part.level + 1))
-            at += size
+        parts = [_Part(*below, part.level + 1) for below in parts_within(node, start, stop)]
         return pieces, parts
 
 
@@ -241,7 +240,7 @@ def _reading(cid: Cid) -> Iterator[None]:
         raise ContentMalformed(f"The block {cid} cannot be read: {wrong}.") from wrong
 
 
-async def _in_a_thread(read: Callable[[], _T], size: int) -> _T:
+async def in_a_thread(read: Callable[[], _T], size: int) -> _T:
     """What *read* returns; beside the event loop where *size* bytes make it slow."""
     return await asyncio.to_thread(read) if size > _IN_PLACE_BYTES else read()
 
