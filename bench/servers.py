@@ -91,6 +91,7 @@ def _settings(data: Path) -> dict[str, str]:
         "CONTENT_GATEWAY_PORT": "0",
         "CONTENT_GATEWAY_ENS__RPC_URLS": "[]",
         "CONTENT_GATEWAY_BASENAMES__RPC_URLS": "[]",
+        "CONTENT_GATEWAY_GNOSIS__RPC_URLS": "[]",
         "CONTENT_GATEWAY_IPNS__ROUTERS": "[]",
         "CONTENT_GATEWAY_IPNS__GATEWAYS": "[]",
         "CONTENT_GATEWAY_EMBEDDED__GATEWAYS": "[]",

@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from tests.cli.command import run
 from tests.deploy.proxies import COMMANDS, Proxy, logged_ids, running_proxy
@@ -51,7 +52,11 @@ class Behind:
                 connector=aiohttp.TCPConnector(local_addr=(address, 0))
             ) as session,
             session.request(
-                method, self.proxy.url + path, ssl=self.proxy.trust, headers=headers, **options
+                method,
+                URL(self.proxy.url + path, encoded=True),
+                ssl=self.proxy.trust,
+                headers=headers,
+                **options,
             ) as answer,
         ):
             return answer.status, await answer.read(), answer.headers
@@ -139,6 +144,10 @@ async def test_the_admin_listener_is_not_there(behind: Behind, path: str) -> Non
     assert (await behind.ask("GET", path, behind.key))[0] == 404
 
 
+# A path means the same however it is encoded (RFC 3986 section 6.2.2); the last one is a mistake.
+SPELT = ["dns-query", "dns%2Dquery", "%64ns-query", "%64%6e%73-query", "DNS-query"]
+
+
 async def test_a_key_is_in_no_log(behind: Behind) -> None:
     """Neither the proxy's nor the service's, and not when the service is away; and the id of each
     answer is in the proxy's."""
@@ -147,15 +156,16 @@ async def test_a_key_is_in_no_log(behind: Behind) -> None:
     _, _, other = await behind.ask("GET", "/key", headers=bearer)
 
     question = "?name=_dnslink.site.demo&type=TXT"
-    _, _, third = await behind.ask("GET", f"/dns-query/{behind.key}{question}")
+    paths = [f"/{spelt}/{behind.key}{question}" for spelt in SPELT]
+    rest = [(await behind.ask("GET", path))[2] for path in paths]
 
     async def are_logged() -> bool:
-        ids = {answer["x-request-id"] for answer in (one, other, third)}
+        ids = {answer["x-request-id"] for answer in (one, other, *rest)}
         return ids <= logged_ids(behind.proxy)
 
     await eventually(are_logged)
     assert await behind.service.stop() == 0
-    for path in (f"/dns-query/{behind.key}{question}", "/key"):
+    for path in (*paths, "/key"):
         assert (await behind.ask("GET", path, behind.key))[0] == 502
     for log in (behind.proxy.log, *behind.proxy.log.parents[1].glob("*.log")):
         assert behind.key not in log.read_text()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from itertools import count
@@ -47,6 +48,25 @@ async def test_every_request_has_its_line(tmp_path: Path) -> None:
     assert first["ms"] > 0
     assert first["key"] is None
     assert len({line["request_id"] for line in lines}) == 250
+
+
+async def test_its_lines_are_as_the_others(tmp_path: Path) -> None:
+    """As text too: the same timestamp (RFC 3339, UTC), so that both sort together."""
+    chosen = {"CONTENT_GATEWAY_KEYS__MODE": "open", "CONTENT_GATEWAY_LOG__FORMAT": "text"}
+    async with (
+        running(
+            "serve", tmp_path / "data", chosen | {"CONTENT_GATEWAY_LOG__ACCESS": "on"}
+        ) as service,
+        aiohttp.ClientSession() as session,
+    ):
+        async with session.get(f"{service.url}/key") as answer:  # a refusal has a line of its own
+            assert answer.status == 401
+        assert await service.stop() == 0
+    lines = (tmp_path / "data.log").read_text().splitlines()
+    told = [line for line in lines if "[info     ]" in line]
+    assert {"key", "request"} <= {line.split("] ")[1].split()[0] for line in told}
+    for line in told:
+        assert re.match(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z \[", line), line
 
 
 async def test_a_sample_is_one_of_a_hundred(tmp_path: Path) -> None:

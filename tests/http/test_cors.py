@@ -86,6 +86,8 @@ async def test_a_preflight_needs_no_key(open_to_one: Service, path: str, methods
     assert answer.headers["access-control-max-age"] == "86400"
     allowed = answer.headers["access-control-allow-headers"].split(", ")
     assert {"x-api-key", "authorization", "content-type", "cache-control"} <= set(allowed)
+    # The page's own id of a request, and its trace (W3C Trace Context).
+    assert {"x-request-id", "traceparent", "tracestate"} <= set(allowed)
 
 
 async def test_a_preflight_of_another_origin_is_told_nothing(open_to_one: Service) -> None:

@@ -82,6 +82,7 @@ def test_a_host_is_one(wire: Wire, host: str) -> None:
     [
         *(("127.0.0.1", True), ("127.0.0.1:8080", True), ("127.9.9.9:1", True), ("[::1]", True)),
         *(("[::1]:8080", True), ("localhost", True), ("LOCALHOST:9", True)),
+        *(("localhost.", True), ("localhost.:8080", True), ("localhost..", False)),
         *(("[0:0:0:0:0:0:0:1]", True), ("evil.example", False), ("localhost.evil.example", False)),
         *(("evil.localhost", False), ("127.0.0.1.evil.example", False), ("0.0.0.0", False)),
         *(("192.168.0.1", False), ("[::]", False), ("[::ffff:127.0.0.1]", False)),

@@ -59,6 +59,7 @@ async def test_a_host_shows_the_site_of_its_name(service: Service) -> None:
         "a-site.eth.example.limo",
         "xn--rksmrgs-5wao1o.eth.example.limo",
         "site.eth.localhost:8080",
+        "site.eth.localhost.:8080",
     ):
         with case(host):
             answer = await visit(service, host)
@@ -242,6 +243,8 @@ async def test_a_certificate_is_for_a_name_that_has_content(service: Service) ->
     for query in NO:
         with case(query):
             assert await ask(service, query) == 404
+    odd = await service.ask("GET", f"/tls/ask?domain={HOST}", key=None, body=b"x")
+    assert (odd.status, odd.json["code"]) == (400, "unexpected-body")
 
 
 async def test_no_certificate_when_unsure(service: Service, ethereum: Ethereum) -> None:

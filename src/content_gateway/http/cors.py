@@ -19,7 +19,9 @@ ALLOWED: Final = (
     b"if-none-match",
     b"if-range",
     b"range",
+    *(b"traceparent", b"tracestate"),  # W3C Trace Context: pages that are traced send it with all
     b"x-api-key",
+    b"x-request-id",
 )
 # The answer fields of ours that a page may read besides the safelisted ones; `*` would leave out
 # none today, but older browsers take it for a name.

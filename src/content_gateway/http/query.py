@@ -44,9 +44,8 @@ def parse_query(
     parameters: dict[str, str] = {}
     for name, value in given:
         if name not in known:
-            raise InvalidQuery(
-                f"There is no parameter '{name[:40]}' here; there are: {', '.join(sorted(known))}."
-            )
+            there_are = f"; there are: {', '.join(sorted(known))}" if known else ""
+            raise InvalidQuery(f"There is no parameter '{name[:40]}' here{there_are}.")
         if name in parameters and name not in lists:
             raise InvalidQuery(f"The parameter '{name}' is given twice.")
         parameters[name] = f"{parameters[name]},{value}" if name in parameters else value

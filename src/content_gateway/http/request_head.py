@@ -46,7 +46,7 @@ def wrong_host(value: bytes, *, is_local: bool, sites: tuple[str, ...] = ()) -> 
     host = host_of(value)
     if host is None:
         return BAD_REQUEST
-    is_foreign = is_local and not is_loopback(value) and not host.endswith(sites)
+    is_foreign = is_local and not is_loopback(value) and not host.removesuffix(".").endswith(sites)
     return FOREIGN_HOST if is_foreign else None
 
 
@@ -68,7 +68,8 @@ def is_loopback(value: bytes) -> bool:
 
     DNS rebinding sends a browser here under another name, but not under these."""
     host = host_of(value)
-    if host is None or host == "localhost":
+    # A dot behind a name says that nothing follows it (RFC 1034 section 3.1).
+    if host is None or host.removesuffix(".") == "localhost":
         return host is not None
     try:
         return ip_address(host).is_loopback

@@ -159,7 +159,6 @@ class AccessLog:
         their rate allows, with how many of them were left out."""
         self._writer = writer
         self._line = _JSON if is_json else _TEXT
-        self._moment = _JSON_MOMENT if is_json else _TEXT_MOMENT
         self._no_key = "null" if is_json else "None"
         self._key = '"%s"' if is_json else "%s"
         self._held_ms = ',"held_ms":%.2f' if is_json else " held_ms=%.2f"
@@ -197,7 +196,7 @@ class AccessLog:
     def _line_of(self, exchange: Exchange, now: float) -> bytes:
         second = int(now)
         if second != self._second:
-            self._second, self._prefix = second, time.strftime(self._moment, time.gmtime(second))
+            self._second, self._prefix = second, time.strftime(_SECOND, time.gmtime(second))
         requestor = exchange.requestor
         # Every text of it is one that needs no escape: names of keys and request ids are checked
         # when they come in, routes and methods are ours. Made by one format, a line costs a
@@ -235,14 +234,13 @@ class AccessLog:
         self._writer.close()
 
 
-_JSON_MOMENT: Final = "%Y-%m-%dT%H:%M:%S"
+_SECOND: Final = "%Y-%m-%dT%H:%M:%S"
 _JSON: Final = (
     '{"timestamp":"%s.%03dZ","level":"info","event":"request","method":"%s","route":"%s",'
     '"status":%d,"ms":%.2f,"key":%s,"request_id":"%s"%s}\n'
 )
-_TEXT_MOMENT: Final = "%Y-%m-%d %H:%M:%S"
 _TEXT: Final = (
-    "%s.%03d [info     ] request                        method=%s route=%s status=%d ms=%.2f"
+    "%s.%03dZ [info     ] request                        method=%s route=%s status=%d ms=%.2f"
     " key=%s request_id=%s%s\n"
 )
 

@@ -159,7 +159,7 @@ def _bitcoin_script(kind: _Bitcoin, text: str) -> bytes:
     if kind.witness is not None and lowered.startswith(kind.witness + "1"):
         if text not in (lowered, text.upper()):
             raise ValueError("it mixes upper and lower case (BIP-173)")
-        values = [_BECH32_LETTERS.index(char) for char in lowered[len(kind.witness) + 1 : -6]]
+        values = [_bech32_value(char) for char in lowered[len(kind.witness) + 1 : -6]]
         if not values:
             raise ValueError("it is cut short")
         program = _eights(values[1:])
@@ -211,6 +211,14 @@ def _eights(values: list[int]) -> bytes:
     number = reduce(lambda before, value: before << 5 | value, values, 0)
     count = len(values) * 5 // 8
     return (number >> (len(values) * 5 - count * 8)).to_bytes(count, "big")
+
+
+def _bech32_value(char: str) -> int:
+    """The five bits that *char* stands for; ValueError."""
+    value = _BECH32_LETTERS.find(char)
+    if value < 0:
+        raise ValueError(f"{char!r} is not a letter of this base")
+    return value
 
 
 def _bech32(prefix: str, values: list[int], residue: int) -> str:

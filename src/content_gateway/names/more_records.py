@@ -16,6 +16,7 @@ _ADDR_OF_COIN: Final = bytes.fromhex("f1cb7e06")  # addr(bytes32,uint256)
 _TEXT: Final = bytes.fromhex("59d1d43c")  # text(bytes32,string)
 MAX_TEXT_BYTES: Final = 8 * 1024  # of one value; an avatar may be a data URL
 
+SILENT: Final = Failed(ResolverFailed, "The name's resolver said nothing.")
 # One record's return data; empty where the resolver said nothing at all, None where it says that it
 # has no such record.
 Element = bytes | Failed | None
@@ -42,7 +43,7 @@ def read_record(key: RecordKey, element: Element) -> str | Failed | None:
         # `addr` is what every resolver has: whoever fails without a word does not say that it is
         # unset. Other functions are missing in many.
         is_silent = key.coin == ETHEREUM and element is not None
-        return Failed(ResolverFailed, "The name's resolver said nothing.") if is_silent else None
+        return SILENT if is_silent else None
     try:
         return read_text(element) if key.coin is None else _address(key.coin, element)
     except ValueError as wrong:

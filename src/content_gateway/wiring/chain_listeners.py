@@ -17,7 +17,10 @@ from content_gateway.net.http_client import HttpClient
 from content_gateway.settings.model import Settings
 from content_gateway.wiring.chains import Chains
 
-ENS: Final = "ens"  # its chain, in metrics
+# The chains that are one each, in metrics.
+ENS: Final = "ens"
+BASENAMES: Final = "basenames"
+GNOSIS: Final = "gnosis"
 # Polling gives way after that: a WebSocket endpoint may be back, which costs no calls.
 _POLLING_SPELL: Final = 300.0
 
@@ -92,9 +95,11 @@ class ListenersOfWorkers:
 
 
 def _chains(settings: Settings) -> Iterator[ListenedChain]:
-    ens, basenames, theirs = settings.ens, settings.basenames, settings.unstoppable
+    ens, basenames, gnosis = settings.ens, settings.basenames, settings.gnosis
     yield ListenedChain(ENS, ens.rpc_urls, ens.ws_urls, ENS_EVENTS)
-    yield ListenedChain("basenames", basenames.rpc_urls, basenames.ws_urls, ENS_EVENTS)
+    yield ListenedChain(BASENAMES, basenames.rpc_urls, basenames.ws_urls, ENS_EVENTS)
+    yield ListenedChain(GNOSIS, gnosis.rpc_urls, gnosis.ws_urls, ENS_EVENTS)
+    theirs = settings.unstoppable
     for name in ("polygon", "base", "sonic", "ethereum"):
         yield ListenedChain(
             f"unstoppable-{name}",

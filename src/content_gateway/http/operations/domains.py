@@ -23,7 +23,8 @@ from content_gateway.model.record_keys import RecordKey, parse_record_keys
 from content_gateway.model.wallet import ETHEREUM, CoinType, parse_coin_type
 from content_gateway.names.directory import Directory
 
-_COIN_TYPE: Final = re.compile(r"coin[-_]?(type)?", re.IGNORECASE)  # and what is meant for it
+# The parameter, and what is meant for it: `coin_type`, `coinTypes`, `coinType[]` (a list in PHP).
+_COIN_TYPE: Final = re.compile(r"\s*coin[-_ ]?(types?)?(\[\w*\])?\s*", re.IGNORECASE)
 
 
 class NameHandlers:

@@ -130,6 +130,8 @@ def parse_many(body: bytes) -> tuple[list[str], CoinType]:
     try:
         many = _MANY.decode(body)
         coin = parse_coin_type(str(many.coin))
+    except UnicodeDecodeError as wrong:  # msgspec raises it as it is
+        raise InvalidBody("The body is not what this takes: it is not UTF-8.") from wrong
     except (msgspec.DecodeError, RecursionError) as wrong:
         raise InvalidBody(f"The body is not what this takes: {wrong}.") from wrong
     except InvalidCoinType as wrong:
