@@ -10,6 +10,7 @@ from random import Random
 import pytest
 from aiohttp import ClientError
 
+from content_gateway.errors import PathNotFound
 from content_gateway.model.cid import Cid
 from content_gateway.unixfs.reader import UnixFs
 from tests.cases import case
@@ -172,14 +173,27 @@ async def test_a_path_has_cars_alone(service: Service) -> None:
     assert answer.headers["content-location"] == f"/ipfs/{WAY}?format=car"
 
 
-async def test_a_path_that_leads_nowhere_is_404(service: Service) -> None:
-    """At once, before anything is sent."""
-    for path in ("no", "dir/no", "dir/same/no", "data/no", "names/301.txt", "dir/file"):
-        with case(path):
-            answer = await get(
-                service, f"{ROOT[0]}/{path}?format=car", Cache_Control="only-if-cached"
-            )
-            assert (answer.status, answer.json["code"]) == (404, "path-not-found")
+async def test_that_a_path_leads_nowhere_is_proven(service: Service) -> None:
+    """A 404 would have to be believed: the CAR has the blocks in which there is nothing."""
+    for path, way in (
+        ("no", [ROOT[0]]),
+        ("dir/no", [ROOT[0], DIRECTORY]),
+        ("dir/same/no", [ROOT[0], DIRECTORY, SAME[0]]),
+        ("data/no", [ROOT[0], DATA[0]]),
+        ("dir/file", [ROOT[0], DIRECTORY]),
+    ):
+        for query in ("", "&entity-bytes=0:5", "&dag-scope=block&car-dups=y"):
+            with case(path, query):
+                answer, cids = await car(service, f"{ROOT[0]}/{path}", query)
+                assert cids == way
+                files = UnixFs(Blocks(dict(read_car(answer.body)[1])))
+                with pytest.raises(PathNotFound):
+                    await files.find(ROOT[0], path.split("/"), "me")
+    _, cids = await car(service, f"{ROOT[0]}/names/301.txt")
+    assert set(cids) < {ROOT[0], *SHARDED[1]}
+    long = "/".join("a" * 129)
+    answer = await get(service, f"{ROOT[0]}/{long}?format=car")
+    assert (answer.status, answer.json["code"]) == (404, "path-not-found")
     missing = dags.raw(b"nobody has it")[0]
     answer = await get(service, f"{missing}/a?format=car")
     assert (answer.status, answer.json["code"]) == (404, "not-held")

@@ -78,10 +78,28 @@ async def test_a_block_inside_of_a_cid_is_no_block_on_the_way() -> None:
 @pytest.mark.parametrize(
     "path", ["no", "inner/no", "raw/no", "inner/link/no", "inner/file/no", "in", "INNER", "\udc80"]
 )
-async def test_what_is_not_there_is_not_found(path: str) -> None:
-    """Also below files and links, which are not followed."""
-    with pytest.raises(PathNotFound):
-        await way(ROOT, path)
+async def test_that_nothing_is_there_is_proven(path: str) -> None:
+    """By every block that was read; also below files and links, which are not followed."""
+    blocks = Blocks(ROOT[1])
+    end = await way(ROOT, path, blocks)
+    assert not end.is_there
+    assert [*end.blocks, end.cid] == blocks.asked
+    offline = Blocks({cid: ROOT[1][cid] for cid in blocks.asked})
+    assert await way(ROOT, path, offline) == end
+
+
+async def test_that_nothing_is_in_shards_or_data_is_proven() -> None:
+    """By the shard in whose slot it would be, by the map that has it not, and inside of a CID."""
+    dag = made.sharded({f"{number}": made.raw(b"x") for number in range(900)}, fanout=8)
+    end = await way(dag, "nobody")
+    assert (end.is_there, list(end.roots), end.blocks[0]) == (False, [dag[0]], dag[0])
+    data = dags.cbor({"a": 1})
+    for path in ("b", "a/b"):
+        end = await way(data, path)
+        assert (end.is_there, end.cid, list(end.blocks)) == (False, data[0], [])
+    inline = Cid(DAG_PB, 0, next(iter(made.directory({})[1].values())))
+    end = await way((inline, {}), "a")
+    assert (end.is_there, end.cid, list(end.blocks)) == (False, inline, [])
 
 
 async def test_long_paths_are_refused() -> None:

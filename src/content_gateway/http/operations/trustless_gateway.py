@@ -171,7 +171,12 @@ class TrustlessHandlers:
             raise NotFound from None
 
     async def _selection(self, form: ContentForm, end: WayEnd, charged: str) -> Selection:
-        """Which blocks the CAR has; raises InvalidQuery where the bytes of a file are outside."""
+        """Which blocks the CAR has; raises InvalidQuery where the bytes of a file are outside.
+
+        Where there is nothing at the path these are what proves it: a client that believes nobody
+        has no use for a 404."""
+        if not end.is_there:
+            return Selection("block", way=end.blocks)
         span = None
         if form.entity_bytes is not None:
             size = await self._ways.size(end.cid, charged)
