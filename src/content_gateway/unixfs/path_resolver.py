@@ -1,8 +1,8 @@
-"""The way of a path: where it ends, and which blocks prove that it leads there.
+"""Resolving a path: where it ends, and which blocks prove that it leads there.
 
 Knows that paths lead through directories and shards (reader.py), and through maps and lists of data
-(ipld/data_path.py), and that a client needs every block which was read on the way, also to know
-that there is nothing. Whether a block is here, and may be served, is left to whoever gives them."""
+(ipld/data_path.py), and that a client needs every block which was read for that, also to know that
+there is nothing. Whether a block is here, and may be served, is left to whoever gives them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +15,8 @@ from content_gateway.unixfs.reader import MAX_SEGMENTS, Blocks, UnixFs, in_a_thr
 
 
 @dataclass(frozen=True, slots=True)
-class WayEnd:
-    """Where a path ends: at *cid*. *blocks* were read on the way, in order, without that one;
+class ResolvedPath:
+    """Where a path ends: at *cid*. *blocks* were read before that one, in order, to get there;
     *roots* are the CIDs of its segments, as far as there are any.
 
     Where there is nothing at the path, *is_there* is false and *cid* is the last block that was
@@ -28,8 +28,8 @@ class WayEnd:
     is_there: bool = True
 
 
-class ContentWays:
-    """The ways of paths through *blocks*.
+class PathResolver:
+    """Resolves paths through *blocks*.
 
     Methods raise ContentMalformed, and what blocks raise; what they cost is charged to
     *requestor*."""
@@ -37,7 +37,7 @@ class ContentWays:
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
 
-    async def find(self, root: Cid, segments: Sequence[str], requestor: str) -> WayEnd:
+    async def resolve(self, root: Cid, segments: Sequence[str], requestor: str) -> ResolvedPath:
         """Where the path *segments* below *root* ends; one that ends within a block ends at it.
 
         The block at the end itself is not read, unless it was needed to know that. Raises
@@ -62,8 +62,8 @@ class ContentWays:
                 roots.append(cid)
         except PathNotFound:
             *before, last = blocks.read or [root]
-            return WayEnd(last, before, roots, is_there=False)
-        return WayEnd(cid, [each for each in blocks.read if each != cid], roots)
+            return ResolvedPath(last, before, roots, is_there=False)
+        return ResolvedPath(cid, [each for each in blocks.read if each != cid], roots)
 
     async def size(self, cid: Cid, requestor: str) -> int | None:
         """How many bytes the file *cid* has; None where it is something else."""
