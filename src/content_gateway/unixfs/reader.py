@@ -18,7 +18,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeVar
 
 from content_gateway.errors import ContentMalformed, PathNotFound
@@ -50,12 +50,14 @@ class Blocks(Protocol):
 class UnixFsEntry:
     """What is at a path: *node* is its UnixFS node, None for a file that is one raw block.
 
-    *size* is a file's length in bytes; *roots* are the CIDs of the path so far, this one last."""
+    *size* is a file's length in bytes; *roots* are the CIDs of the path so far, this one last, and
+    *segments* the names between them."""
 
     cid: Cid
     node: UnixFsNode | None
     size: int
     roots: tuple[Cid, ...]
+    segments: tuple[str, ...] = ()
 
     @property
     def is_directory(self) -> bool:
@@ -69,21 +71,28 @@ class UnixFsEntry:
 
 
 class UnixFs:
-    """The files and directories in *blocks*.
+    """The files and directories in *blocks*; *check_path* raises Blocked for segments below a root.
 
     Methods raise PathNotFound, ContentMalformed, and what blocks raise; what they cost is charged
     to *requestor*."""
 
-    def __init__(self, blocks: Blocks) -> None:
+    def __init__(
+        self,
+        blocks: Blocks,
+        *,
+        check_path: Callable[[Cid, Sequence[str]], None] = lambda root, segments: None,
+    ) -> None:
         self._blocks = blocks
+        self._check_path = check_path
 
     async def find(self, root: Cid, segments: Sequence[str], requestor: str) -> UnixFsEntry:
         """What is at the path *segments* below *root*; symbolic links are not followed."""
         if len(segments) > MAX_SEGMENTS:
             raise PathNotFound(f"The path has more than {MAX_SEGMENTS} segments.")
+        self._check_path(root, segments)
         entry = await self.open(root, (), requestor)
         for segment in segments:
-            below = await self.child(entry, segment, requestor)
+            below = await self._below(entry, segment, requestor)
             if below is None:
                 raise PathNotFound(f"There is no {segment!r} in {entry.cid}.")
             entry = below
@@ -91,11 +100,19 @@ class UnixFs:
 
     async def child(self, entry: UnixFsEntry, name: str, requestor: str) -> UnixFsEntry | None:
         """What *entry* has under *name*; None where it has nothing, or is no directory."""
+        self._check_path(entry.roots[0], (*entry.segments, name))
+        return await self._below(entry, name, requestor)
+
+    async def _below(self, entry: UnixFsEntry, name: str, requestor: str) -> UnixFsEntry | None:
+        """As `child`, of a path that was checked."""
         cid = await self.link(entry, name, requestor)
-        return None if cid is None else await self.open(cid, entry.roots, requestor)
+        if cid is None:
+            return None
+        below = await self.open(cid, entry.roots, requestor)
+        return replace(below, segments=(*entry.segments, name))
 
     async def link(self, entry: UnixFsEntry, name: str, requestor: str) -> Cid | None:
-        """As `child`, its CID alone: its block is not read."""
+        """The CID of a `child`, whose path is not checked and whose block is not read."""
         if not entry.is_directory or entry.node is None:
             return None
         try:

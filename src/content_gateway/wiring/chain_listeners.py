@@ -4,6 +4,7 @@ A service has one listener for a chain, however many workers it has: its supervi
 tells them what it hears. Which chains there are, and which events say that a name has changed, meet
 here; what follows from a change is left to the names of each process."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ BASENAMES: Final = "basenames"
 GNOSIS: Final = "gnosis"
 # Polling gives way after that: a WebSocket endpoint may be back, which costs no calls.
 _POLLING_SPELL: Final = 300.0
+# Changes that a worker is told of as it begins: what it finds in the database may be older. A block
+# of Ethereum has one of them at most where its logs are asked for, and three where they are pushed.
+_LATELY: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +72,11 @@ def chain_listeners(
 
 class ListenersOfWorkers:
     """The listeners of a service of several processes, in its supervisor; *heard* is told to all of
-    its workers."""
+    its workers, and *lately* has what those missed that began since."""
 
     def __init__(self, heard: Callable[[HeardChange], None]) -> None:
         self.listeners: Sequence[ChainListener] = ()
+        self.lately: deque[HeardChange] = deque(maxlen=_LATELY)  # the oldest first
         self._heard = heard
         self._stack = AsyncExitStack()
 
@@ -83,7 +88,7 @@ class ListenersOfWorkers:
         if not listened_chains(settings):
             return
         outbound = await self._stack.enter_async_context(HttpClient(kind="chain"))
-        self.listeners = chain_listeners(settings, Chains(settings, outbound), self._heard)
+        self.listeners = chain_listeners(settings, Chains(settings, outbound), self._hear)
         for listener in self.listeners:
             self._stack.push_async_callback(listener.close)
             listener.start()
@@ -92,6 +97,10 @@ class ListenersOfWorkers:
         """Listen no more."""
         self.listeners = ()
         await self._stack.aclose()
+
+    def _hear(self, change: HeardChange) -> None:
+        self.lately.append(change)
+        self._heard(change)
 
 
 def _chains(settings: Settings) -> Iterator[ListenedChain]:

@@ -6,7 +6,7 @@ of its own content is a site, for browsers; below our own paths it is data, whic
 (ADR 23). What a name shows is left to names/, what is at a path to unixfs/."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
@@ -31,11 +31,14 @@ from content_gateway.http.operations.site_rules import SiteRules
 from content_gateway.http.problems import Headers
 from content_gateway.http.ranges import Span, asked_span
 from content_gateway.http.redirect_rules import Target
+from content_gateway.model.cid import Cid
 from content_gateway.model.domain import DomainName
+from content_gateway.model.ipns_name import IpnsName
 from content_gateway.names.content import ContentNames, NameContent
 from content_gateway.unixfs.reader import UnixFs, UnixFsEntry
 
 Mode: TypeAlias = Literal["off", "verified", "redirect"]
+CheckPath: TypeAlias = Callable[[Cid | IpnsName | DomainName, Sequence[str]], None]
 
 _INDEX: Final = "index.html"
 _WHILE_REVALIDATE: Final = 60  # seconds that a cache may serve what it asks about meanwhile
@@ -99,7 +102,7 @@ class ContentHandlers:
     """Serves what *names* show, from *files*; in the mode "redirect" it says where else that is.
 
     A large answer is one of the *answers* sent at once. *seconds* may pass until an answer
-    begins."""
+    begins. *check_path* raises Blocked for segments below a name, or a CID."""
 
     def __init__(
         self,
@@ -110,6 +113,7 @@ class ContentHandlers:
         mode: Mode = "verified",
         redirect_to: str = "",
         seconds: float = 30.0,
+        check_path: CheckPath = lambda root, segments: None,
     ) -> None:
         self._names = names
         self._files = files
@@ -118,6 +122,7 @@ class ContentHandlers:
         self._mode = mode
         self._redirect_to = redirect_to
         self._seconds = seconds
+        self._check_path = check_path
 
     @property
     def by_id(self) -> Handlers:
@@ -220,14 +225,21 @@ class ContentHandlers:
 
     async def _found(self, asked: _Asked, content: NameContent, request: Request) -> _Found:
         """What is at the path; a directory only where its slash is missing."""
+        self._check_names(content, asked.segments)
         segments = [*content.segments, *asked.segments]
         entry = await self._files.find(content.path.cid, segments, request.charged)
         if not entry.is_directory or not asked.path.endswith("/"):
             return _Found(entry, segments[-1] if segments else "")
+        self._check_names(content, [*asked.segments, _INDEX])
         index = await self._files.child(entry, _INDEX, request.charged)
         if index is None or index.is_directory:
             raise PathNotFound("This is a directory without an index.html; nothing is listed.")
         return _Found(index, _INDEX)
+
+    def _check_names(self, content: NameContent, segments: Sequence[str]) -> None:
+        """Raise Blocked for *segments* that are not served below a name of the *content*."""
+        for name in content.names:
+            self._check_path(name, segments)
 
     async def _target(self, asked: _Asked, content: NameContent, request: Request) -> Target | None:
         """Where the site says that a path leads which is not there; only where it has a host of
@@ -255,9 +267,13 @@ class ContentHandlers:
             return b"".join([piece async for piece in pieces])
 
     def _elsewhere(self, asked: _Asked, content: NameContent) -> Response:
-        """Where the content is, on a gateway that the operator names; raises PathNotFound."""
+        """Where the content is, on a gateway that the operator names.
+
+        Raises PathNotFound, and Blocked."""
         if _DOTS.intersection(asked.segments):
             raise PathNotFound("A path with the segment . or .. would lead to other content there.")
+        self._check_names(content, asked.segments)
+        self._check_path(content.path.cid, [*content.segments, *asked.segments])
         place = self._redirect_to.format(
             cid=content.path.cid,
             domain=quote(asked.domain, safe=""),
