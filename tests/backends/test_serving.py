@@ -97,13 +97,13 @@ async def test_the_scope_entity_is_the_thing_itself(
     assert len(await served(store, LEAF[0], Selection("entity"))) == 1
 
 
-async def test_blocks_on_the_way_come_first(store: EmbeddedStore, blocks: Blockstore) -> None:
-    """Each alone, whatever else they link to; the header names where the way ends."""
+async def test_blocks_of_the_path_come_first(store: EmbeddedStore, blocks: Blockstore) -> None:
+    """Each alone, whatever else they link to; the header names where the path ends."""
     end = pb(LEAF)
     dag = pb(pb(raw(b"beside")), pb(end, raw(b"beside")))
     await put(blocks, dag)
     below = next(cid for cid, data in dag[1].items() if bytes(end[0]) in data)
-    selection = Selection(way=(dag[0], below))
+    selection = Selection(path=(dag[0], below))
     assert [data for _, data in await served(store, end[0], selection)] == [
         dag[1][cid] for cid in (dag[0], below, end[0], LEAF[0])
     ]
@@ -118,7 +118,7 @@ async def test_blocks_are_repeated_where_that_is_wanted(
     await put(blocks, (dag[0], {cid: data for cid, data in dag[1].items() if cid != tiny}))
     inner = pb(LEAF, LEAF)
     for scope in ("all", "entity"):
-        found = await served(store, dag[0], Selection(scope, repeats=True))
+        found = await served(store, dag[0], Selection(scope, duplicates=True))
         each = [inner[1][inner[0]], b"leaf", b"leaf"]
         whole = [dag[1][dag[0]], *each, *each, b"leaf"]
         # Of a directory the entity is its list of names.
@@ -166,7 +166,7 @@ async def test_a_span_brings_what_its_bytes_need(store: EmbeddedStore, blocks: B
             entry = await files.find(dag[0], [], "me")
             assert await read(files, entry, start, stop) == whole[start:stop]
             assert set(offline.asked) == set(held)
-            often = await served(store, dag[0], Selection("entity", (start, stop), repeats=True))
+            often = await served(store, dag[0], Selection("entity", (start, stop), duplicates=True))
             assert list(dict(often)) == [multihash for multihash, _ in once]
             assert len(often) >= len(once)
 

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 from aiohttp import ClientError
 
+from content_gateway.errors import PathNotFound
 from content_gateway.model.cid import Cid
 from content_gateway.unixfs.reader import UnixFs
 from tests.cases import case
@@ -32,7 +33,7 @@ DATA = dags.cbor({"list": [dags.link(FILE)], "text": "x"}, FILE)
 ROOT = made.directory({"dir": made.directory({"file ä?": FILE, "same": SAME}), "names": SHARDED,
                        "data": DATA})  # fmt: skip
 DIRECTORY = made.directory({"file ä?": FILE, "same": SAME})[0]
-WAY = f"{ROOT[0]}/dir/file%20%C3%A4%3F"
+PATH = f"{ROOT[0]}/dir/file%20%C3%A4%3F"
 
 
 @pytest.fixture
@@ -61,11 +62,11 @@ async def offline(answer: Answer, segments: Sequence[str], start: int, stop: int
     return await read(files, entry, start, stop)
 
 
-async def test_a_car_by_path_begins_with_the_way(service: Service) -> None:
+async def test_a_car_of_a_path_begins_with_its_blocks(service: Service) -> None:
     """Then what the scope says of the DAG at its end, which the header names."""
     for scope, below in (("all", FILE[1]), ("entity", FILE[1]), ("block", {FILE[0]: b""})):
         with case(scope):
-            answer, cids = await car(service, WAY, f"&dag-scope={scope}")
+            answer, cids = await car(service, PATH, f"&dag-scope={scope}")
             assert cids[:3] == [ROOT[0], DIRECTORY, FILE[0]]
             assert set(cids[2:]) == set(below)
             assert len(cids) == 2 + len(below)
@@ -76,12 +77,12 @@ async def test_a_car_by_path_begins_with_the_way(service: Service) -> None:
                 "etag": f'"{FILE[0]}.car.{scope}"',
                 "accept-ranges": "none",
                 "x-content-type-options": "nosniff",
-                "x-ipfs-path": f"/ipfs/{WAY}",
+                "x-ipfs-path": f"/ipfs/{PATH}",
                 "x-ipfs-roots": f"{ROOT[0]},{DIRECTORY},{FILE[0]}",
             }
             assert {name: answer.headers.get(name) for name in expected} == expected
             assert read_car(answer.body)[0]["roots"][0].value == b"\0" + bytes(FILE[0])
-    assert await offline((await car(service, WAY))[0], ["dir", "file ä?"], 0, 9_999) == CONTENT
+    assert await offline((await car(service, PATH))[0], ["dir", "file ä?"], 0, 9_999) == CONTENT
 
 
 async def test_a_directory_is_its_names_or_all_below(service: Service) -> None:
@@ -113,7 +114,7 @@ async def test_paths_lead_through_shards_and_data(service: Service) -> None:
 
 
 async def test_bytes_of_a_file_bring_the_blocks_they_need(service: Service) -> None:
-    """The first and the last of them, as drawn; with the way before them where there is one."""
+    """The first and the last of them, as drawn; with those of the path before them."""
     random = Random(SEED)
     for _ in range(20):
         first = random.randint(0, 9_998)
@@ -121,7 +122,7 @@ async def test_bytes_of_a_file_bring_the_blocks_they_need(service: Service) -> N
         from_end = random.random() < 0.3
         text = f"{first - 9_999}:{last - 9_999}" if from_end else f"{first}:{last}"
         with case(text):
-            answer, cids = await car(service, WAY, f"&entity-bytes={text}")
+            answer, cids = await car(service, PATH, f"&entity-bytes={text}")
             assert answer.headers["etag"] == f'"{FILE[0]}.car.entity.{text}"'
             segments = ["dir", "file ä?"]
             read = await offline(answer, segments, first, last + 1)
@@ -134,12 +135,12 @@ async def test_bytes_of_a_file_bring_the_blocks_they_need(service: Service) -> N
 
 async def test_bytes_that_are_none_bring_the_root_or_an_error(service: Service) -> None:
     """None between: the root alone. All outside: 400. Of what is no file the bytes are ignored."""
-    _, cids = await car(service, WAY, "&entity-bytes=9000:-9000")
+    _, cids = await car(service, PATH, "&entity-bytes=9000:-9000")
     assert cids == [ROOT[0], DIRECTORY, FILE[0]]
     for text in ("9999:*", "-20000:-10000"):
-        answer = await get(service, f"{WAY}?format=car&entity-bytes={text}")
+        answer = await get(service, f"{PATH}?format=car&entity-bytes={text}")
         assert (answer.status, answer.json["code"]) == (400, "invalid-query")
-        head = await service.ask("HEAD", f"/ipfs/{WAY}?format=car&entity-bytes={text}", key=None)
+        head = await service.ask("HEAD", f"/ipfs/{PATH}?format=car&entity-bytes={text}", key=None)
         assert head.status == 400
     for path in (f"{ROOT[0]}/dir", f"{ROOT[0]}/data"):
         _, cids = await car(service, path, "&entity-bytes=5:10")
@@ -164,22 +165,35 @@ async def test_blocks_come_again_where_that_is_asked_for(service: Service) -> No
 
 async def test_a_path_has_cars_alone(service: Service) -> None:
     """A raw block is its CID's (ipfs/specs trustless-gateway.md); of two forms the CAR is taken."""
-    assert (await get(service, f"{WAY}?format=raw")).status == 406
-    assert (await get(service, WAY, RAW)).status == 406
-    assert (await get(service, WAY)).status == 400
-    answer = await get(service, WAY, f"{RAW}, {CAR};q=0.5")
+    assert (await get(service, f"{PATH}?format=raw")).status == 406
+    assert (await get(service, PATH, RAW)).status == 406
+    assert (await get(service, PATH)).status == 400
+    answer = await get(service, PATH, f"{RAW}, {CAR};q=0.5")
     assert answer.headers["content-type"] == CAR_TYPE
-    assert answer.headers["content-location"] == f"/ipfs/{WAY}?format=car"
+    assert answer.headers["content-location"] == f"/ipfs/{PATH}?format=car"
 
 
-async def test_a_path_that_leads_nowhere_is_404(service: Service) -> None:
-    """At once, before anything is sent."""
-    for path in ("no", "dir/no", "dir/same/no", "data/no", "names/301.txt", "dir/file"):
-        with case(path):
-            answer = await get(
-                service, f"{ROOT[0]}/{path}?format=car", Cache_Control="only-if-cached"
-            )
-            assert (answer.status, answer.json["code"]) == (404, "path-not-found")
+async def test_that_a_path_leads_nowhere_is_proven(service: Service) -> None:
+    """A 404 would have to be believed: the CAR has the blocks in which there is nothing."""
+    for path, blocks in (
+        ("no", [ROOT[0]]),
+        ("dir/no", [ROOT[0], DIRECTORY]),
+        ("dir/same/no", [ROOT[0], DIRECTORY, SAME[0]]),
+        ("data/no", [ROOT[0], DATA[0]]),
+        ("dir/file", [ROOT[0], DIRECTORY]),
+    ):
+        for query in ("", "&entity-bytes=0:5", "&dag-scope=block&car-dups=y"):
+            with case(path, query):
+                answer, cids = await car(service, f"{ROOT[0]}/{path}", query)
+                assert cids == blocks
+                files = UnixFs(Blocks(dict(read_car(answer.body)[1])))
+                with pytest.raises(PathNotFound):
+                    await files.find(ROOT[0], path.split("/"), "me")
+    _, cids = await car(service, f"{ROOT[0]}/names/301.txt")
+    assert set(cids) < {ROOT[0], *SHARDED[1]}
+    long = "/".join("a" * 129)
+    answer = await get(service, f"{ROOT[0]}/{long}?format=car")
+    assert (answer.status, answer.json["code"]) == (404, "path-not-found")
     missing = dags.raw(b"nobody has it")[0]
     answer = await get(service, f"{missing}/a?format=car")
     assert (answer.status, answer.json["code"]) == (404, "not-held")
@@ -191,7 +205,7 @@ async def test_a_path_that_leads_nowhere_is_404(service: Service) -> None:
 async def test_head_and_conditional_requests(service: Service) -> None:
     """The same fields without a body, and nothing for who has it already."""
     for query in ("", "&entity-bytes=5:10", "&dag-scope=block&car-dups=y"):
-        path = f"{WAY}?format=car{query}"
+        path = f"{PATH}?format=car{query}"
         full = await get(service, path)
         head = await service.ask("HEAD", f"/ipfs/{path}", key=None)
         assert (head.status, head.body) == (200, b"")
@@ -202,7 +216,7 @@ async def test_head_and_conditional_requests(service: Service) -> None:
 
 
 async def test_a_name_for_the_file_can_be_chosen(service: Service) -> None:
-    answer = await get(service, f"{WAY}?format=car&filename=%D1%82.car")
+    answer = await get(service, f"{PATH}?format=car&filename=%D1%82.car")
     expected = "attachment; filename=\"_.car\"; filename*=UTF-8''%D1%82.car"
     assert answer.headers["content-disposition"] == expected
     answer = await get(service, f"{ROOT[0]}?format=raw&filename={'x' * 256}")
@@ -210,7 +224,7 @@ async def test_a_name_for_the_file_can_be_chosen(service: Service) -> None:
 
 
 async def test_what_is_blocked_is_served_in_no_car(tmp_path: Path, origin: Origin) -> None:
-    """On the way, at its end, and below it; what does not need the block is served."""
+    """In the path, at its end, and below it; what does not need the block is served."""
     origin.blocks |= ROOT[1]
     listed = tmp_path / "list.deny"
     listed.write_text("# nothing\n")
@@ -236,13 +250,13 @@ async def test_what_is_blocked_is_served_in_no_car(tmp_path: Path, origin: Origi
         for blocked in (ROOT[0], DIRECTORY, FILE[0]):
             await block(blocked)
             for query in ("", "&dag-scope=block", "&entity-bytes=0:5"):
-                answer = await get(service, f"{WAY}?format=car{query}")
+                answer = await get(service, f"{PATH}?format=car{query}")
                 assert (answer.status, answer.json["code"]) == (451, "blocked")
         await block(last)
-        await car(service, WAY, "&entity-bytes=0:99")
+        await car(service, PATH, "&entity-bytes=0:99")
         for query in ("", "&entity-bytes=-1:*"):
             try:
-                answer = await get(service, f"{WAY}?format=car{query}")
+                answer = await get(service, f"{PATH}?format=car{query}")
                 assert answer.status == 451
             except ClientError:  # it had begun
                 pass

@@ -31,8 +31,8 @@ _LARGE: Final = 1024
 class NodeLinks:
     """The links of one block: their *number*, and the CIDs to follow, as spelt, in one string.
 
-    *distinct* is how many those are; each stands once, unless repeats were asked for, in the order
-    of a depth-first walk."""
+    *distinct* is how many those are; each stands once, unless duplicates were asked for, in the
+    order of a depth-first walk."""
 
     number: int = 0
     distinct: int = 0
@@ -68,14 +68,14 @@ def one_link(cid: Cid, most: int) -> NodeLinks:
     return found.links()
 
 
-def read_links(cid: Cid, data: bytes, most: int, *, repeats: bool = False) -> NodeLinks:
+def read_links(cid: Cid, data: bytes, most: int, *, duplicates: bool = False) -> NodeLinks:
     """The links of the block *cid* with the bytes *data*, those inside of CIDs included.
 
-    With *repeats* each CID is there as often as it is linked to. ValueError, with the reason, for
-    more than *most*, malformed ones, and any we cannot keep."""
+    With *duplicates* each CID is there as often as it is linked to. ValueError, with the reason,
+    for more than *most*, malformed ones, and any we cannot keep."""
     if cid.codec in LEAVES:
         return NO_LINKS
-    found = _LinkCount(most, repeats=repeats)
+    found = _LinkCount(most, duplicates=duplicates)
     found.take(spelt_links(cid, data))
     return found.links()
 
@@ -105,9 +105,9 @@ def codec_in(cid: bytes) -> int:
 class _LinkCount:
     """The links that were read so far, of a block and of those inside of its CIDs."""
 
-    def __init__(self, most: int, *, repeats: bool = False) -> None:
+    def __init__(self, most: int, *, duplicates: bool = False) -> None:
         self._most = most
-        self._repeats = repeats
+        self._repeats = duplicates
         self._number = 0
         self._seen: set[bytes] = set()
         self._targets: list[bytes] = []

@@ -24,15 +24,15 @@ class FilePart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The blocks on the *way* to the root, then what *scope* says of the DAG below it.
+    """The blocks of the *path* to the root, then what *scope* says of the DAG below it.
 
     *span*, from a byte to before another, narrows the scope "entity" to what these bytes of the
-    file at the root need. With *repeats* a block is there as often as it is linked to."""
+    file at the root need. With *duplicates* a block is there as often as it is linked to."""
 
     scope: Scope = "all"
     span: tuple[int, int] | None = None
-    repeats: bool = False
-    way: Sequence[Cid] = ()
+    duplicates: bool = False
+    path: Sequence[Cid] = ()
 
 
 WHOLE: Final = Selection()

@@ -17,14 +17,14 @@ _FILE: Final = 2
 _SHARDS: Final = 5
 
 
-def entity_links(cid: Cid, data: bytes, most: int, *, repeats: bool = False) -> NodeLinks:
-    """The links of a dag-pb block that belong to the file or directory it is, *repeats* as in
+def entity_links(cid: Cid, data: bytes, most: int, *, duplicates: bool = False) -> NodeLinks:
+    """The links of a dag-pb block that belong to the file or directory it is, *duplicates* as in
     `read_links`.
 
     ValueError when the block is malformed or has more than *most*."""
     kind = _kind(node_data(data))
     if kind == _FILE:
-        return read_links(cid, data, most, repeats=repeats)
+        return read_links(cid, data, most, duplicates=duplicates)
     if kind != _SHARDS:
         return NO_LINKS
     node = parse_node(data)

@@ -83,7 +83,7 @@ class CarWalk:
         self._selected = selection
         self._levels: list[tuple[Iterator[_Link], int]] | None = None
         self._sent = _SentBlocks()
-        # Blocks on the way, and nodes at the two edges of a span, which may come again as a whole.
+        # Blocks of the path, and nodes at the two edges of a span, which may come again as a whole.
         self._sent_for_a_part: set[tuple[int, int]] = set()
         self._links = 0
         self._ahead = 0  # bytes of links that were not followed yet, at most
@@ -118,7 +118,7 @@ class CarWalk:
         elif self.root.codec not in LEAVES:
             self._go_below(self._below(link, self.root, self.root.digest))
         # What is added last is sent first.
-        self._go_below([FilePart(cid.spelt, 0, 0) for cid in self._selected.way])
+        self._go_below([FilePart(cid.spelt, 0, 0) for cid in self._selected.path])
         return self._levels
 
     def _section(self, connection: sqlite3.Connection, link: _Link) -> bytes:
@@ -147,7 +147,7 @@ class CarWalk:
 
     def _count(self, link: _Link, codec: int, row: int) -> tuple[bool, bool]:
         """Whether the block was sent before, and whether so was all that is wanted of it."""
-        if self._selected.repeats:
+        if self._selected.duplicates:
             return False, False
         key = codec, row
         was_part = key in self._sent_for_a_part
@@ -162,7 +162,7 @@ class CarWalk:
         self, connection: sqlite3.Connection, row: int, link: _Link, cid: Cid, data: bytes
     ) -> NodeLinks | list[_Link]:
         """As `_below`, from what was stored beside the block if it was."""
-        is_stored = isinstance(link, bytes) and not self._selected.repeats
+        is_stored = isinstance(link, bytes) and not self._selected.duplicates
         if not is_stored or self._selected.scope == "block":
             return self._below(link, cid, data)
         kind = cid.codec if self._selected.scope == "all" else _ENTITY
@@ -184,13 +184,13 @@ class CarWalk:
 
     def _read(self, cid: Cid, data: bytes) -> NodeLinks:
         """The links to follow from a block whose DAG the scope selects."""
-        scope, repeats = self._selected.scope, self._selected.repeats
+        scope, duplicates = self._selected.scope, self._selected.duplicates
         if scope == "block" or (scope == "entity" and cid.codec != DAG_PB):
             return NO_LINKS
         try:
             if scope == "entity":
-                return entity_links(cid, data, self._most, repeats=repeats)
-            return read_links(cid, data, self._most, repeats=repeats)
+                return entity_links(cid, data, self._most, duplicates=duplicates)
+            return read_links(cid, data, self._most, duplicates=duplicates)
         except ValueError as wrong:  # held under another codec, or of one we do not walk
             raise NotFound(f"What is below {cid} is not here: {wrong}.") from wrong
 

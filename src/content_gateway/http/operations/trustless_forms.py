@@ -34,14 +34,14 @@ _BLOCK_AT_PATH: Final = "A raw block has no path: ask for its CID, or for a CAR 
 
 @dataclass(frozen=True, slots=True)
 class ContentForm:
-    """A raw block, or a CAR of *scope*, *entity_bytes* and *repeats*, to be kept as *filename*.
+    """A raw block, or a CAR of *scope*, *entity_bytes* and *duplicates*, to be kept as *filename*.
 
     *is_named* by the query alone, and not by Accept."""
 
     is_car: bool
     scope: Scope = "all"
     entity_bytes: EntityBytes | None = None
-    repeats: bool = False
+    duplicates: bool = False
     filename: str | None = None
     is_named: bool = True
 
@@ -50,7 +50,7 @@ class ContentForm:
         """As in `Content-Type`."""
         if not self.is_car:
             return RAW
-        return CAR + b"; version=1; order=dfs; dups=" + (b"y" if self.repeats else b"n")
+        return CAR + b"; version=1; order=dfs; dups=" + (b"y" if self.duplicates else b"n")
 
     @property
     def suffix(self) -> str:
@@ -58,7 +58,7 @@ class ContentForm:
         if not self.is_car:
             return ".raw"
         part = f".{self.entity_bytes}" if self.entity_bytes else ""
-        return f".car.{self.scope}{part}{'.dups' if self.repeats else ''}"
+        return f".car.{self.scope}{part}{'.dups' if self.duplicates else ''}"
 
     @property
     def query(self) -> str:
@@ -70,7 +70,7 @@ class ContentForm:
             named.append(f"entity-bytes={self.entity_bytes}")
         elif self.scope != "all":
             named.append(f"dag-scope={self.scope}")
-        return "&".join([*named, "car-dups=y"] if self.repeats else named)
+        return "&".join([*named, "car-dups=y"] if self.duplicates else named)
 
 
 def asked_form(request: Request, *, has_path: bool) -> ContentForm:

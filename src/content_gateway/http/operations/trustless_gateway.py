@@ -32,8 +32,8 @@ from content_gateway.http.operations.trustless_forms import ContentForm, asked_f
 from content_gateway.http.problems import Headers, HttpRefusal
 from content_gateway.ipld.selection import Selection
 from content_gateway.model.cid import Cid
-from content_gateway.unixfs.content_way import ContentWays, WayEnd
 from content_gateway.unixfs.local_blocks import LocalBlocks
+from content_gateway.unixfs.path_resolver import PathResolver, ResolvedPath
 
 # What is read from the store at once, in turn by client: its threads take one after the other.
 _READS: Final = 2
@@ -100,7 +100,7 @@ class TrustlessHandlers:
         )
         if store is not None:
             self._blocks = LocalBlocks(store, self._reads, denylist.checker)
-            self._ways = ContentWays(self._blocks)
+            self._paths = PathResolver(self._blocks)
 
     @property
     def by_id(self) -> Handlers:
@@ -161,10 +161,10 @@ class TrustlessHandlers:
         self._denylist.check_path(cid, segments)
         return _ContentRequest(cid, segments, asked_form(request, has_path=bool(segments)))
 
-    async def _found(self, asked: _ContentRequest, request: Request) -> tuple[WayEnd, bytes]:
+    async def _found(self, asked: _ContentRequest, request: Request) -> tuple[ResolvedPath, bytes]:
         """Where the path ends, and the block there; raises NotFound and HttpRefusal."""
         try:
-            end = await self._ways.find(asked.root, asked.segments, request.charged)
+            end = await self._paths.resolve(asked.root, asked.segments, request.charged)
             self._denylist.check_cid(end.cid)
             return end, await self._blocks.block(end.cid, request.charged)
         except PathNotFound:
@@ -174,13 +174,18 @@ class TrustlessHandlers:
                 raise HttpRefusal(ONLY_IF_CACHED) from None
             raise NotFound from None
 
-    async def _selection(self, form: ContentForm, end: WayEnd, charged: str) -> Selection:
-        """Which blocks the CAR has; raises InvalidQuery where the bytes of a file are outside."""
+    async def _selection(self, form: ContentForm, end: ResolvedPath, charged: str) -> Selection:
+        """Which blocks the CAR has; raises InvalidQuery where the bytes of a file are outside.
+
+        Where there is nothing at the path these are what proves it: a client that believes nobody
+        has no use for a 404."""
+        if not end.is_there:
+            return Selection("block", path=end.blocks)
         span = None
         if form.entity_bytes is not None:
-            size = await self._ways.size(end.cid, charged)
+            size = await self._paths.size(end.cid, charged)
             span = None if size is None else form.entity_bytes.within(size)
-        return Selection(form.scope, span, form.repeats, end.blocks)
+        return Selection(form.scope, span, form.duplicates, end.blocks)
 
     async def _car(
         self, cid: Cid, selection: Selection, charged: str
@@ -204,7 +209,7 @@ def _wants_only_cached(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     )
 
 
-def _headers(asked: _ContentRequest, end: WayEnd) -> Headers:
+def _headers(asked: _ContentRequest, end: ResolvedPath) -> Headers:
     """The header fields of what is at *end*, in the form that was asked for, except a length."""
     form = asked.form
     headers = [

@@ -1,8 +1,8 @@
-"""The way of a path: where it ends, and which blocks prove that it leads there.
+"""Resolving a path: where it ends, and which blocks prove that it leads there.
 
 Knows that paths lead through directories and shards (reader.py), and through maps and lists of data
-(ipld/data_path.py), and that a client needs every block which was read on the way. Whether a block
-is here, and may be served, is left to whoever gives them."""
+(ipld/data_path.py), and that a client needs every block which was read for that, also to know that
+there is nothing. Whether a block is here, and may be served, is left to whoever gives them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,47 +15,55 @@ from content_gateway.unixfs.reader import MAX_SEGMENTS, Blocks, UnixFs, in_a_thr
 
 
 @dataclass(frozen=True, slots=True)
-class WayEnd:
-    """Where a path ends: at *cid*. *blocks* were read on the way, in order, without that one;
-    *roots* are the CIDs of its segments, that one last."""
+class ResolvedPath:
+    """Where a path ends: at *cid*. *blocks* were read before that one, in order, to get there;
+    *roots* are the CIDs of its segments, as far as there are any.
+
+    Where there is nothing at the path, *is_there* is false and *cid* is the last block that was
+    read: those before it and it prove that."""
 
     cid: Cid
     blocks: Sequence[Cid]
     roots: Sequence[Cid]
+    is_there: bool = True
 
 
-class ContentWays:
-    """The ways of paths through *blocks*.
+class PathResolver:
+    """Resolves paths through *blocks*.
 
-    Methods raise PathNotFound, ContentMalformed, and what blocks raise; what they cost is charged
-    to *requestor*."""
+    Methods raise ContentMalformed, and what blocks raise; what they cost is charged to
+    *requestor*."""
 
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
 
-    async def find(self, root: Cid, segments: Sequence[str], requestor: str) -> WayEnd:
+    async def resolve(self, root: Cid, segments: Sequence[str], requestor: str) -> ResolvedPath:
         """Where the path *segments* below *root* ends; one that ends within a block ends at it.
 
-        The block at the end itself is not read, unless it was needed to know that."""
+        The block at the end itself is not read, unless it was needed to know that. Raises
+        PathNotFound for a path that is too long to be followed."""
         if len(segments) > MAX_SEGMENTS:
             raise PathNotFound(f"The path has more than {MAX_SEGMENTS} segments.")
         blocks = _ReadBlocks(self._blocks)
         files = UnixFs(blocks)
-        cid, ahead = root, list(segments)
-        roots: tuple[Cid, ...] = (root,)
-        while ahead:
-            if cid.codec in DATA:
-                below, used = await self._in_data(blocks, cid, ahead, requestor)
-            else:
-                entry = await files.open(cid, roots[:-1], requestor)
-                below, used = await files.link(entry, ahead[0], requestor), 1
+        cid, ahead, roots = root, list(segments), [root]
+        try:
+            while ahead:
+                if cid.codec in DATA:
+                    below, used = await self._in_data(blocks, cid, ahead, requestor)
+                else:
+                    entry = await files.open(cid, (), requestor)
+                    below, used = await files.link(entry, ahead[0], requestor), 1
+                    if below is None:
+                        raise PathNotFound
                 if below is None:
-                    raise PathNotFound(f"There is no {ahead[0]!r} in {cid}.")
-            if below is None:
-                break
-            cid, ahead = below, ahead[used:]
-            roots = (*roots, cid)
-        return WayEnd(cid, [each for each in blocks.read if each != cid], roots)
+                    break
+                cid, ahead = below, ahead[used:]
+                roots.append(cid)
+        except PathNotFound:
+            *before, last = blocks.read or [root]
+            return ResolvedPath(last, before, roots, is_there=False)
+        return ResolvedPath(cid, [each for each in blocks.read if each != cid], roots)
 
     async def size(self, cid: Cid, requestor: str) -> int | None:
         """How many bytes the file *cid* has; None where it is something else."""
@@ -73,7 +81,7 @@ class ContentWays:
         try:
             return await in_a_thread(lambda: link_on_path(cid, data, segments), len(data))
         except LookupError as missing:
-            raise PathNotFound(f"There is no {missing.args[0]!r} in {cid}.") from missing
+            raise PathNotFound from missing
         except ValueError as wrong:
             raise ContentMalformed(f"The block {cid} cannot be read: {wrong}.") from wrong
 
