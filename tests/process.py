@@ -17,6 +17,7 @@ COMMAND = [sys.executable, "-m", "content_gateway"]
 QUIET = {
     "CONTENT_GATEWAY_ENS__RPC_URLS": "[]",
     "CONTENT_GATEWAY_BASENAMES__RPC_URLS": "[]",
+    "CONTENT_GATEWAY_GNOSIS__RPC_URLS": "[]",
     "CONTENT_GATEWAY_IPNS__ROUTERS": "[]",
     "CONTENT_GATEWAY_IPNS__GATEWAYS": "[]",
     "CONTENT_GATEWAY_EMBEDDED__GATEWAYS": "[]",

@@ -25,6 +25,7 @@ from tests.contract import Answer, ContractCheck, contract
 OFFLINE: dict[str, Any] = {
     "ens.rpc_urls": [],
     "basenames.rpc_urls": [],
+    "gnosis.rpc_urls": [],
     "ipns.routers": [],
     "ipns.gateways": [],
     "ipns.dns_servers": ["127.0.0.1"],

@@ -77,7 +77,7 @@ def test_a_database_that_is_away_is_named(tmp_path: Path, settings: dict[str, st
     assert "hush" not in refused.stderr
 
 
-OPEN = {"KEYS__MODE": "open"}
+OPEN = {"KEYS__MODE": "open", "PORT": "0"}
 KUBO = {"PINS__BACKEND": "kubo", "KUBO__URL": "http://127.0.0.1:9"}
 
 

@@ -95,7 +95,8 @@ async def test_a_wrong_url_ends_the_start(workers: str, tmp_path: Path) -> None:
     """With words that say which setting, and nothing of the password."""
     async with running_store("redis", tmp_path / "store", requirepass="right") as store:
         url = f"redis://:hush-hush@127.0.0.1:{store.port}"
-        ended = run(tmp_path / "data", "serve", "--workers", workers, LIMITS__URL=url)
+        settings = {"LIMITS__URL": url, "PORT": "0"}
+        ended = run(tmp_path / "data", "serve", "--workers", workers, **settings)
         told = ended.stdout + ended.stderr
         assert ended.returncode == 2, told
         assert "limits.url: it refuses the user or the password" in told

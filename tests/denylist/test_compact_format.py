@@ -76,12 +76,12 @@ def test_all_paths_below_a_cid_include_itself(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/path", "/path/", "/path*", "/a/b/*", "/a%20b", "/%2A", "/1*2"])
 def test_a_rule_for_a_path_blocks_only_the_path(path: str) -> None:
-    """We serve whole CIDs and names, so a rule for a path has no effect, nor has its exception."""
+    """It says nothing of the whole, nor does its exception."""
     rules = denylist(f"/ipfs/{DAG}{path}", f"/ipns/{KEY}{path}", f"/ipns/domain.example{path}")
     assert not blocks_cid(rules, DAG)
     assert not blocks_ipns(rules, KEY)
     assert not blocks_ipns(rules, "domain.example")
-    assert len(rules) == 0
+    assert len(rules) == 3
     assert blocks_cid(denylist(f"/ipfs/{DAG}", f"!/ipfs/{DAG}{path}"), DAG)
 
 
@@ -219,3 +219,66 @@ def test_the_last_rule_decides_for_names_too() -> None:
     rules = denylist("!/ipns/my.domain", "/ipns/my.domain", f"/ipns/{KEY}", f"!/ipns/{PEER}")
     assert blocks_ipns(rules, "my.domain")
     assert not blocks_ipns(rules, KEY)
+
+
+PATHS = [
+    ("test", "test", True),
+    ("test/", "test", True),
+    ("test", "test/deeper", False),
+    ("test", "tests", False),
+    ("test*", "test", True),
+    ("test*", "tests/deeper", True),
+    ("test*", "atest", False),
+    ("test/*", "test", True),
+    ("test/*", "test/deeper", True),
+    ("a%20b/c", "a b/c", True),
+    ("a%20b/c", "a%20b/c", False),
+    ("r%C3%A4ksm%C3%B6rg%C3%A5s", "räksmörgås", True),
+    ("%2A", "*", True),
+    ("%2A", "anything", False),
+]
+
+
+@pytest.mark.parametrize(("rule", "path", "is_blocked"), PATHS)
+def test_a_rule_for_a_path_blocks_it_below_every_spelling(
+    rule: str, path: str, is_blocked: bool
+) -> None:
+    """Of the CID, whatever its version and codec, and of the key; and below nothing else."""
+    rules = denylist(*(f"/{root}/{rule}" for root in (f"ipfs/{DAG}", f"ipns/{KEY}", "ipns/a.eth")))
+    for cid in (DAG, RAW, V0):
+        assert rules.blocks_path(Cid.parse(cid), path) is is_blocked
+    for key in (KEY, KEY_BASE32, PEER, "a.eth"):
+        assert rules.blocks_path(IpnsName.parse(key), path) is is_blocked
+    assert rules.blocks_path(DomainName.parse("a.eth"), path) is is_blocked
+    assert not rules.blocks_path(Cid.parse(OTHER), path)
+    assert not rules.blocks_path(IpnsName.parse(OTHER_KEY), path)
+    assert not rules.blocks_path(DomainName.parse("b.eth"), path)
+    assert len(rules) == 3
+
+
+def test_of_several_rules_for_a_path_the_last_decides() -> None:
+    """As in the specification's example."""
+    exceptions = ("blockednot", "blocked/not", "blocked/exceptions*")
+    rules = denylist(f"/ipfs/{V0}/blocked*", *(f"!/ipfs/{V0}/{one}" for one in exceptions))
+    cid = Cid.parse(V0)
+    for path in ("blocked", "blocked2", "blocked/x", "blocked/not/x"):
+        assert rules.blocks_path(cid, path)
+    for path in ("blockednot", "blocked/not", "blocked/exceptions", "blocked/exceptions/x", "x"):
+        assert not rules.blocks_path(cid, path)
+
+
+def test_a_double_hash_may_be_of_a_path() -> None:
+    """In each form, of a CID, a key and a domain (test.deny, rule 11; issue 40)."""
+    base = "bafybeiefwqslmf6zyyrxodaxx4vwqircuxpza5ri45ws3y5a62ypxti42e"
+    published = "//3f8b9febd851873b3774b937cce126910699ceac56e72e64b866f8e258d09572"
+    assert denylist(published).blocks_path(Cid.parse(base), "path")
+    assert not denylist(published).blocks_path(Cid.parse(base), "path2")
+    for rule, item in (
+        (modern(f"{bare_multihash(DAG)}/a b"), Cid.parse(RAW)),
+        (legacy(f"{DAG}/a b"), Cid.parse(V0)),
+        (modern("/ipns/a.eth/a b"), DomainName.parse("a.eth")),
+        (legacy("a.eth/a b"), IpnsName.parse("a.eth")),
+        (legacy(f"{KEY_BASE32}/a b"), IpnsName.parse(PEER)),
+    ):
+        assert denylist(rule).blocks_path(item, "a b")
+        assert not denylist(rule).blocks_path(item, "a")

@@ -1,5 +1,6 @@
 """Listeners to a chain: what they hear, what that costs a node, and nodes that fail or lie."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -179,6 +180,18 @@ async def test_blocks_that_were_missed_cost_one_call(node: ChainNode, how: str) 
 
 
 @pytest.mark.parametrize("how", HEARD_BY)
+async def test_the_one_block_that_was_missed_is_asked_for(node: ChainNode, how: str) -> None:
+    """It stands upon the last one, as one that is pushed does; but nobody has pushed its logs."""
+    async with listening(how, node) as ear:
+        node.go_dark()
+        await node.hang_up()
+        await until(lambda: not ear.listener.is_up)
+        block = await node.mine(changed(ALICE))
+        node.come_back()
+        await until(lambda: ear.told == [(block.number, ALICE)])
+
+
+@pytest.mark.parametrize("how", HEARD_BY)
 async def test_a_longer_gap_leaves_the_clocks(node: ChainNode, how: str) -> None:
     """Nothing is told of blocks that are too many to ask for; what comes then is heard again."""
     async with listening(how, node) as ear:
@@ -186,6 +199,26 @@ async def test_a_longer_gap_leaves_the_clocks(node: ChainNode, how: str) -> None
         await node.hang_up()
         await until(lambda: not ear.listener.is_up)
         for number in range(MOST_BLOCKS + 1):
+            await node.mine(changed(bytes([number]) * 32))
+        node.come_back()
+        await until(lambda: ear.listener.is_up)
+        assert ear.told == []
+        assert ear.listener.events["missed"] == 1
+        await node.mine(changed(ALICE))
+        await until(lambda: ear.nodes == [ALICE])
+
+
+@pytest.mark.parametrize("how", HEARD_BY)
+async def test_a_node_that_refuses_so_many_blocks_is_heard_all_the_same(
+    node: ChainNode, how: str
+) -> None:
+    """Nothing is told of blocks that it tells nobody of at once; what comes then is heard."""
+    async with listening(how, node) as ear:
+        node.most_blocks = 10
+        node.go_dark()
+        await node.hang_up()
+        await until(lambda: not ear.listener.is_up)
+        for number in range(11):
             await node.mine(changed(bytes([number]) * 32))
         node.come_back()
         await until(lambda: ear.listener.is_up)
@@ -309,18 +342,36 @@ async def test_a_dead_node_is_left_for_the_next(mood: Mood, how: str) -> None:
 
 
 async def test_a_node_that_says_nothing_is_asked(node: ChainNode) -> None:
-    """It may have forgotten whom it was to tell: the newest block is asked for after a while."""
+    """It may have forgotten whom it was to tell: the newest block is asked for after a while, and
+    what changed in it."""
     ear = ear_of(Subscription(node.ws_url, topics=ENS_EVENTS, seconds=LONG, silence=0.05))
     ear.listener.start()
     try:
         await until(lambda: ear.listener.is_up)
         node.is_silent = True
-        node.pushes_logs = False
-        await node.mine()
+        await node.mine(changed(ALICE))
         await ear.has_blocks(2)
+        assert ear.nodes == [ALICE]
     finally:
         await ear.listener.close()
     assert ear.listener.events["failed"] == 0
+
+
+async def test_a_node_that_tells_and_does_not_answer_is_left(node: ChainNode) -> None:
+    """A question has its seconds, however often the node tells of new blocks meanwhile."""
+    ear = ear_of(Subscription(node.ws_url, topics=ENS_EVENTS, seconds=0.3))
+    ear.listener.start()
+    try:
+        await until(lambda: ear.listener.is_up)
+        node.is_unanswering = node.is_silent = True
+        await node.mine()  # it is missed, so that the next one makes the listener ask
+        node.is_silent = False
+        for _ in range(20):
+            await node.mine()
+            await asyncio.sleep(0.05)
+        assert ear.listener.events["failed"] >= 1
+    finally:
+        await ear.listener.close()
 
 
 async def test_a_node_that_is_behind_says_nothing_new(node: ChainNode) -> None:

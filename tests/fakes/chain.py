@@ -58,6 +58,8 @@ class ChainNode(Ethereum):
         self.pushes_logs = True  # else that subscription is refused
         self.tells_of_removal = True
         self.is_silent = False  # nobody is told of new blocks
+        self.is_unanswering = False  # questions for blocks and logs are passed over
+        self.most_blocks: int | None = None  # that logs may be asked for at once
         self.logs_answer: Any = None  # what eth_getLogs says, in place of the truth
         self.head_answer: Any = None  # what eth_getBlockByNumber says
         self.forks = 0
@@ -134,7 +136,8 @@ class ChainNode(Ethereum):
                 if message.type is WSMsgType.TEXT:
                     asked = json.loads(message.data)
                     self.methods.append(asked["method"])
-                    await self._send(socket, self._said(asked, socket))
+                    if not (self.is_unanswering and asked["method"].startswith("eth_get")):
+                        await self._send(socket, self._said(asked, socket))
         finally:
             del self.sockets[socket]
         return socket
@@ -150,6 +153,8 @@ class ChainNode(Ethereum):
             self.sockets[socket][said["result"]] = params[0]
         elif method == "eth_getBlockByNumber":
             said["result"] = self._header(params[0])
+        elif method == "eth_getLogs" and self._is_too_much(params[0]):
+            said["error"] = {"code": -32600, "message": f"{self.most_blocks} blocks at most"}
         elif method == "eth_getLogs":
             self.filters.append(params[0])
             said["result"] = self._logs(params[0])
@@ -175,6 +180,11 @@ class ChainNode(Ethereum):
             for topics in block.logs
             if set((told := block.told(topics))["topics"][:1]) & wanted
         ]
+
+    def _is_too_much(self, asked: dict[str, Any]) -> bool:
+        if self.most_blocks is None or "blockHash" in asked:
+            return False
+        return int(asked["toBlock"], 16) - int(asked["fromBlock"], 16) >= self.most_blocks
 
     @staticmethod
     def _is_in(block: Mined, asked: dict[str, Any]) -> bool:

@@ -1,5 +1,6 @@
 """The TTL of DNS answers, on a virtual clock; and names that are forwarded to another resolver."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import dns.message
@@ -7,7 +8,12 @@ import dns.rrset
 import pytest
 
 from content_gateway.codecs.dns_message import DnsReply, parse_question
-from content_gateway.errors import InvalidUpstreamResponse, ResolverFailed, UpstreamTimeout
+from content_gateway.errors import (
+    InvalidUpstreamResponse,
+    Overloaded,
+    ResolverFailed,
+    UpstreamTimeout,
+)
 from content_gateway.http.address_limits import MAX_ADDRESSES, AddressLimits
 from content_gateway.http.operations.dns_answers import DnsAnswers
 from content_gateway.http.problems import HttpRefusal
@@ -19,6 +25,7 @@ from tests.dns_questions import wire_of
 from tests.fakes.dns import Nameserver, running_nameserver
 from tests.names.services import BOB, Blocks, Service, directory_of
 from tests.samples import CONTENT, WALLET
+from tests.waiting import until
 
 NOERROR, SERVFAIL, NXDOMAIN, REFUSED = 0, 2, 3, 5
 
@@ -46,8 +53,10 @@ async def nameserver() -> AsyncIterator[Nameserver]:
         yield nameserver
 
 
-async def reply_to(answers: DnsAnswers, name: str, kind: str = "TXT") -> DnsReply:
-    return await answers.answer(parse_question(wire_of(name, kind)), "somebody")
+async def reply_to(
+    answers: DnsAnswers, name: str, kind: str = "TXT", requestor: str = "somebody"
+) -> DnsReply:
+    return await answers.answer(parse_question(wire_of(name, kind)), requestor)
 
 
 async def test_the_ttl_is_the_time_until_the_next_look_up(
@@ -178,6 +187,25 @@ async def test_a_resolver_that_fails_is_an_outage(
     answers = DnsAnswers(directory, Blocks(), endings=["eth"], forwarder=dns_server)
     reply = await reply_to(answers, "example.com", "A")
     assert (reply.code, reply.ttl) == (SERVFAIL, None)
+
+
+async def test_so_many_questions_wait_for_another_resolver(
+    directory: Directory, nameserver: Nameserver
+) -> None:
+    """Each has a socket: who asks for more is refused, and leaves room for somebody else."""
+    nameserver.mood = "silent"
+    dns_server = Dns([nameserver.address[0]], seconds=3, port=nameserver.address[1])
+    answers = DnsAnswers(directory, Blocks(), endings=["eth"], forwarder=dns_server, at_once=6)
+    flood = [asyncio.create_task(reply_to(answers, f"x{n}.example")) for n in range(50)]
+    await until(lambda: len(nameserver.heard) == 4)
+    other = asyncio.create_task(reply_to(answers, "other.example", requestor="somebody else"))
+    await until(lambda: ("other.example.", "TXT") in nameserver.heard)
+    refused = [one for one in flood if one.done()]
+    assert {type(one.exception()) for one in refused} == {Overloaded}
+    assert len(refused) > 30
+    for task in [*flood, other]:
+        task.cancel()
+    await asyncio.gather(*flood, other, return_exceptions=True)
 
 
 async def test_a_blocked_name_is_not_forwarded(

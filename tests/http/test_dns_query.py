@@ -150,6 +150,7 @@ async def test_what_is_not_ours_or_blocked_is_refused(service: Service) -> None:
     """REFUSED with the extended error that says why; NXDOMAIN would be a lie."""
     for name, why in (
         *(("example.com", 18), ("www.example.net", 18), (".", 18), ("com", 18)),
+        ("site.gno", 18),  # Gnosis is not asked
         *(("blocked.eth", 15), ("_dnslink.blocked.eth", 15)),
     ):
         with case(name):

@@ -330,10 +330,46 @@ async def test_blocked_content_is_451_at_every_block(
         assert part.status == 451
 
 
+@pytest.mark.parametrize("mode", ["verified", "redirect"])
+async def test_blocked_paths_are_451(
+    tmp_path: Path, ethereum: Ethereum, origin: Origin, mode: str
+) -> None:
+    """Below the CID, or the name; also as the page of a directory. All other paths are served."""
+    origin.blocks |= SITE[1]
+    for name in ("site.eth", "other.eth"):
+        ethereum.names[name] = Name(contenthash=contenthash(SITE[0]))
+    denylist = tmp_path / "content.deny"
+    denylist.write_text(
+        f"/ipfs/{SITE[0]}/about%20us/index.html\n/ipfs/{SITE[0]}/li*\n/ipns/site.eth/style.css\n"
+    )
+    async with running_service(
+        tmp_path,
+        ens__rpc_urls=[ethereum.url],
+        content__mode=mode,
+        content__gateways=[origin.url],
+        denylist__content_file=denylist,
+    ) as service:
+        served = 200 if mode == "verified" else 307
+        for path, status in (
+            ("site.eth/", served),
+            ("site.eth/about%20us/index.html", 451),
+            ("site.eth/about%20us//index.html/", 451),
+            ("site.eth/link", 451),
+            ("site.eth/style.css", 451),
+            ("other.eth/style.css", served),
+            ("other.eth/link", 451),
+        ):
+            with case(path):
+                assert (await get(service, path)).status == status
+        if mode == "verified":  # elsewhere it is not known what is a directory
+            assert (await get(service, "site.eth/about%20us/")).status == 451
+
+
 async def test_redirects_lead_to_another_gateway(
     tmp_path: Path, ethereum: Ethereum, origin: Origin
 ) -> None:
-    """Where the operator wants no content to pass through; nobody is asked for blocks."""
+    """Where the operator wants no content to pass through; nobody is asked for blocks. No path
+    leads out of the content, whatever browsers make of it."""
     ethereum.names["site.eth"] = Name(contenthash=contenthash(SITE[0]))
     async with running_service(
         tmp_path,
@@ -346,6 +382,10 @@ async def test_redirects_lead_to_another_gateway(
         place = f"https://{SITE[0]}.ipfs.example/about%20us/%E2%9C%93"
         assert (answer.status, answer.headers["location"]) == (307, place)
         assert (await get(service, "site.eth")).headers["location"].endswith(".example/")
+        for path in ("..", "a/..%2F..%2F..%2Fipfs%2Fother", "%2e%2e/x", "./x"):
+            with case(path):
+                answer = await get(service, f"site.eth/{path}")
+                assert (answer.status, answer.json["code"]) == (404, "path-not-found")
         assert origin.requests == []
 
 

@@ -263,6 +263,8 @@ async def test_a_refresh_that_fails_takes_nothing_away(
         ({"ens.quorum": 0}, "quorum"),
         ({"names.stale_limit": -1}, "stale_limit"),
         ({"basenames.registry": "0x12"}, "registry"),
+        ({"gnosis.registry": "0x12"}, "registry"),
+        ({"ens.quorum": 2, "gnosis.rpc_urls": ["http://127.0.0.1:1"]}, "gnosis.rpc_urls"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(values: dict[str, Any], reason: str) -> None:

@@ -74,7 +74,7 @@ async def test_a_site_has_files_parts_and_directories(service: Service) -> None:
     part = await visit(service, HOST, "/large.bin", Range="bytes=-9")
     assert (part.status, part.body) == (206, LARGE[-9:])
     answer = await visit(service, HOST, "/about%20us?x=1")
-    assert (answer.status, answer.headers["location"]) == (301, "./about%20us/?x=1")
+    assert (answer.status, answer.headers["location"]) == (301, "/about%20us/?x=1")
     assert (await visit(service, HOST, "/about%20us/?x=1")).body == ABOUT
     head = await visit(service, HOST, "/large.bin", "HEAD")
     assert (head.status, head.headers["content-length"], head.body) == (200, "200000", b"")
@@ -85,7 +85,14 @@ async def test_a_site_has_files_parts_and_directories(service: Service) -> None:
 
 async def test_nothing_of_the_api_is_on_the_host_of_a_site(service: Service) -> None:
     """No console and no description stands beside a page of somebody else; keys change nothing."""
-    for path in ("/version", "/spec", "/console", "/tls/ask", "/domain/resolve/site.eth"):
+    for path in (
+        "/version",
+        "/spec",
+        "/console",
+        "/tls/ask",
+        "/domain/resolve/site.eth",
+        "/psa/pins",
+    ):
         with case(path):
             answer = await visit(service, HOST, path, x_api_key="me")
             assert (answer.status, answer.json["code"]) == (404, "path-not-found")
@@ -104,7 +111,12 @@ async def test_other_hosts_are_the_service(service: Service) -> None:
     for other in ("example.limo", "site.eth.example.com", "site.ethexample.limo"):
         # With open keys the service answers to local hosts only, and sites to theirs.
         assert (await visit(service, other, "/version")).status == 421
-    for wrong in ("site.example.limo", "eth.example.limo", "a..eth.example.limo"):
+    for wrong in (
+        "site.example.limo",
+        "eth.example.limo",
+        "a..eth.example.limo",
+        "xn--site-.eth.example.limo",
+    ):
         answer = await visit(service, wrong)
         assert (answer.status, answer.json["code"]) == (400, "invalid-domain")
     assert (await visit(service, "nobody.eth.example.limo")).json["code"] == "domain-not-found"
@@ -154,6 +166,22 @@ async def test_a_site_says_where_its_paths_lead(
     assert (answer.status, answer.json["code"]) == (404, "path-not-found")
 
 
+async def test_a_rule_may_lead_to_a_directory(
+    service: Service, ethereum: Ethereum, origin: Origin
+) -> None:
+    """Its page stands there; a slash behind it would be a path to which the rule applies again."""
+    files = {
+        "docs": made.directory({"index.html": made.raw(PAGE)}),
+        "_redirects": made.raw(b"/v1/* /docs 200"),
+    }
+    root, blocks = made.directory(files)
+    origin.blocks |= blocks
+    ethereum.names["docs.eth"] = Name(contenthash=contenthash(root))
+    answer = await visit(service, "docs.eth.example.limo", "/v1/some/where")
+    assert (answer.status, answer.body) == (200, PAGE)
+    assert answer.headers["x-ipfs-path"] == "/ipns/docs.eth/docs"
+
+
 async def test_rules_that_cannot_be_read_are_told(
     service: Service, ethereum: Ethereum, origin: Origin
 ) -> None:
@@ -166,7 +194,8 @@ async def test_rules_that_cannot_be_read_are_told(
         host = f"r{number}.eth.example.limo"
         assert (await visit(service, host)).status == 200
         answer = await visit(service, host, "/nothing")
-        assert (answer.status, answer.json["code"]) == (502, "content-malformed")
+        assert (answer.status, answer.json["code"]) == (500, "redirects-malformed")
+        assert "could not parse _redirects: " in answer.json["detail"]
 
 
 async def ask(service: Service, query: str) -> int:
@@ -190,6 +219,8 @@ NO = [
     "?domain=bad.eth.example.limo",
     "?domain=a..eth.example.limo",
     "?domain=xn--.eth.example.limo",
+    "?domain=xn--site-.eth.example.limo",
+    "?domain=xn--rksmrgs-upao1o.eth.example.limo",  # RÄKSMÖRGÅS
     "?domain=xn--99999999.eth.example.limo",
     "?domain=%00.eth.example.limo",
     "?domain=*.eth.example.limo",
@@ -201,8 +232,14 @@ NO = [
 
 
 async def test_a_certificate_is_for_a_name_that_has_content(service: Service) -> None:
-    """Yes for a host that shows a site; no for what is not ours, blocked, empty or no name."""
-    for host in (HOST, "SITE.eth.example.LIMO", "site-eth.example.limo"):
+    """Yes for a host that shows a site; no for what is not ours, blocked, empty or no name, and for
+    other spellings of a name, each of which would have a certificate of its own."""
+    for host in (
+        HOST,
+        "SITE.eth.example.LIMO",
+        "site-eth.example.limo",
+        "xn--rksmrgs-5wao1o.eth.example.limo",
+    ):
         assert await ask(service, f"?domain={host}") == 200
     for query in NO:
         with case(query):

@@ -19,10 +19,11 @@ TOTAL: Final = int(os.environ.get("MUTATIONS", "100000"))
 SHARES: Final = {
     "ens": 380,
     "basenames": 40,
+    "space-id": 40,
     "unstoppable": 60,
     "off-chain": 160,
     "quorum": 80,
-    "ipns": 250,
+    "ipns": 210,
     "http": 30,
 }
 ERRORS: Final = (502, 503, 504)

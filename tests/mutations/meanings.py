@@ -10,7 +10,7 @@ from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.net.http_client import Answer
 from tests.fakes.ethereum import NAME_WRAPPER
 from tests.mutations.cases import Wrong
-from tests.mutations.contents import Unreadable
+from tests.mutations.contents import Unreadable, content_of
 from tests.mutations.oracle import (
     HTTP_ERROR,
     LOOKUP,
@@ -140,3 +140,25 @@ def account(heard: Heard, role: Role, *, may_refuse: bool = True) -> str | None:
             return None
         raise Unreadable("a registry that refuses") from refused
     return checksummed(address) if any(address) else None
+
+
+def registered(heard: Heard, server: str, what: str) -> Wallet:
+    """The `owner` or `resolver` that a registry of ENS's shape names, which never refuses."""
+    try:
+        return account(heard, Role(server, what), may_refuse=False) or Mark.NONE
+    except Unreadable:
+        return Mark.FAILED
+
+
+def content_there(heard: Heard, server: str) -> Content:
+    """The content as a resolver that was asked directly told it."""
+    answer = heard.get(Role(server, "contenthash"))
+    if answer is None:
+        return Mark.FAILED
+    try:
+        return content_of(Abi(returned(answer.status, answer.body)).string()) or Mark.NONE
+    except Unreadable:
+        return Mark.FAILED
+    except Refused as refused:
+        # A contract without the function refuses without a word.
+        return refusal(refused.data) if refused.data else Mark.NONE

@@ -9,17 +9,19 @@ from content_gateway.net.http_client import Answer
 from tests.fakes.ethereum import Name
 from tests.mutations.cases import Case, run, share
 from tests.mutations.chain import Base, Chain
-from tests.mutations.contents import Unreadable, content_of
-from tests.mutations.meanings import Heard, account, wallet_alone, with_owner
+from tests.mutations.contents import Unreadable
+from tests.mutations.meanings import (
+    Heard,
+    content_there,
+    registered,
+    wallet_alone,
+    with_owner,
+)
 from tests.mutations.oracle import (
-    Abi,
     Content,
     Mark,
-    Refused,
     Said,
     Wallet,
-    refusal,
-    returned,
 )
 from tests.mutations.rpc import spoil_rpc
 from tests.mutations.standin import Role
@@ -73,30 +75,10 @@ def both(heard: Heard) -> Said | Unreadable:
 
 def _on_base(heard: Heard) -> tuple[Content, Wallet]:
     """The content, and who stands in for a wallet that is unset: each by itself."""
-    resolver, owner = _registered(heard, "resolver"), _registered(heard, "owner")
+    resolver, owner = registered(heard, "base", "resolver"), registered(heard, "base", "owner")
     if resolver is Mark.NONE:
         return Mark.NONE, Mark.NONE
-    return (Mark.FAILED if resolver is Mark.FAILED else _content(heard)), owner
-
-
-def _registered(heard: Heard, what: str) -> Wallet:
-    try:
-        return account(heard, Role("base", what), may_refuse=False) or Mark.NONE
-    except Unreadable:
-        return Mark.FAILED
-
-
-def _content(heard: Heard) -> Content:
-    answer = heard.get(Role("base", "contenthash"))
-    if answer is None:
-        return Mark.FAILED
-    try:
-        return content_of(Abi(returned(answer.status, answer.body)).string()) or Mark.NONE
-    except Unreadable:
-        return Mark.FAILED
-    except Refused as refused:
-        # A contract without the function refuses without a word.
-        return refusal(refused.data) if refused.data else Mark.NONE
+    return (Mark.FAILED if resolver is Mark.FAILED else content_there(heard, "base")), owner
 
 
 @pytest.mark.parametrize("name", TRUTHS)

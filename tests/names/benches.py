@@ -10,6 +10,8 @@ from content_gateway.model.domain import DomainName
 from content_gateway.model.records import IpfsContent
 from content_gateway.names.basenames import Basenames
 from content_gateway.names.ens import EnsNames
+from content_gateway.names.registry import Registry
+from content_gateway.names.space_id import SpaceIdNames
 from content_gateway.names.unstoppable import (
     CONTENT_KEYS,
     WALLET_KEYS,
@@ -21,6 +23,7 @@ from content_gateway.settings.unstoppable_defaults import TLDS
 from tests.fakes import unstoppable
 from tests.fakes.base import BASE_REGISTRY, Base
 from tests.fakes.ethereum import REGISTRY, UNIVERSAL_RESOLVER, Ethereum, Name, running_ethereum
+from tests.fakes.gnosis import GNO_REGISTRY, Gnosis
 from tests.fakes.miniature import Mood, running
 from tests.names.promises import Bench
 
@@ -52,7 +55,7 @@ class BasenamesBench:
         rpc = EthereumRpc(outbound, [ethereum.url], seconds=SECONDS)
         ens = EnsNames(rpc, universal_resolver=UNIVERSAL_RESOLVER, registry=REGISTRY)
         to_base = EthereumRpc(outbound, [base.url], seconds=SECONDS)
-        self.service = Basenames(ens, to_base, registry=BASE_REGISTRY)
+        self.service = Basenames(ens, Registry(to_base, BASE_REGISTRY, title="Basenames"))
         self.name, self.foreign = DomainName.parse("alice.base.eth"), None
         self._ethereum, self._base = ethereum, base
 
@@ -63,6 +66,23 @@ class BasenamesBench:
     def misbehave(self, mood: Mood) -> None:
         self._ethereum.misbehave(mood)
         self._base.misbehave(mood)
+
+
+class SpaceIdBench:
+    """`.gno` before a node of Gnosis."""
+
+    def __init__(self, outbound: HttpClient, gnosis: Gnosis) -> None:
+        chain = EthereumRpc(outbound, [gnosis.url], seconds=SECONDS)
+        self.service = SpaceIdNames(Registry(chain, GNO_REGISTRY, title=".gno"))
+        self.name, self.foreign = DomainName.parse("alice.gno"), DomainName.parse("site.eth")
+        self._gnosis = gnosis
+
+    def put(self, wallet: str | None, content: IpfsContent | None) -> None:
+        binary = IPFS_NS + bytes(content.cid) if content else None
+        self._gnosis.names[self.name.text] = Name(address=wallet, contenthash=binary)
+
+    def misbehave(self, mood: Mood) -> None:
+        self._gnosis.misbehave(mood)
 
 
 class UnstoppableBench:
@@ -115,6 +135,13 @@ async def basenames_bench() -> AsyncIterator[Bench]:
 
 
 @asynccontextmanager
+async def space_id_bench() -> AsyncIterator[Bench]:
+    """Gnosis, without names."""
+    async with running(Gnosis()) as gnosis, HttpClient() as outbound:
+        yield SpaceIdBench(outbound, gnosis)
+
+
+@asynccontextmanager
 async def unstoppable_bench() -> AsyncIterator[Bench]:
     """Two chains without names."""
     async with (
@@ -128,5 +155,6 @@ async def unstoppable_bench() -> AsyncIterator[Bench]:
 BENCHES: dict[str, Callable[[], AbstractAsyncContextManager[Bench]]] = {
     "ENS": ens_bench,
     "Basenames": basenames_bench,
+    "SPACE ID": space_id_bench,
     "Unstoppable Domains": unstoppable_bench,
 }

@@ -20,6 +20,7 @@ from content_gateway.model.records import Failed, OtherContent, Records
 from content_gateway.model.wallet import ETHEREUM
 from content_gateway.names.basenames import Basenames
 from content_gateway.names.ens import EnsNames
+from content_gateway.names.registry import Registry
 from content_gateway.net.http_client import HttpClient
 from tests.ethereum.nodes import work_of_ours
 from tests.fakes.base import BASE_REGISTRY, RESOLVER, Base
@@ -51,7 +52,8 @@ def names(outbound: HttpClient, ethereum: Ethereum, base: Base) -> Basenames:
         universal_resolver=UNIVERSAL_RESOLVER,
         registry=REGISTRY,
     )
-    return Basenames(ens, EthereumRpc(outbound, [base.url], seconds=3), registry=BASE_REGISTRY)
+    to_base = EthereumRpc(outbound, [base.url], seconds=3)
+    return Basenames(ens, Registry(to_base, BASE_REGISTRY, title="Basenames"))
 
 
 async def test_it_costs_one_call_to_ens_and_three_to_base(
@@ -282,7 +284,7 @@ async def test_without_base_texts_are_told(outbound: HttpClient, ethereum: Ether
         universal_resolver=UNIVERSAL_RESOLVER,
         registry=REGISTRY,
     )
-    names, more = Basenames(ens, None, registry=BASE_REGISTRY), parse_record_keys("text.avatar")
+    names, more = Basenames(ens, None), parse_record_keys("text.avatar")
     ethereum.names["alice.base.eth"] = Name(texts={"avatar": "x"})
     records = await names.resolve(ALICE, more=more)
     assert isinstance(records.content, OtherContent)

@@ -328,7 +328,7 @@ async def test_more_records_are_kept_in_memory_only(clock: Clock, memory: Memory
 
 def test_more_records_have_a_bound_of_bytes(clock: Clock) -> None:
     """The least recently used of them give way, and nothing else does."""
-    cache, size = cache_of(clock), 1024 * 1024
+    cache, size = cache_of(clock), 1024 * 1024 - 1024
     fit = MAX_WIDE_BYTES // size
     cache.store(name(0), ALICE, clock())
     for number in range(fit):
@@ -339,6 +339,18 @@ def test_more_records_have_a_bound_of_bytes(clock: Clock) -> None:
     kept = [number for number in range(fit + 1) if cache.get(wide(number)) is not None]
     assert kept == [number for number in range(fit + 1) if number != 1]
     assert cache.get(name(0)) is not None
-    cache.store(wide(2), None, clock())  # what is absent has none
+    cache.store(wide(2), None, clock())  # what is absent has no value
     cache.store(wide(fit + 1), Records(more=(("text.avatar", "x" * size),)), clock())
     assert cache.get(wide(3)) is not None
+
+
+@pytest.mark.parametrize("value", [None, "\N{GRINNING FACE}" + "x" * 2_000])
+def test_the_bound_is_of_memory(clock: Clock, value: str | None) -> None:
+    """Keys under which there is nothing count as well, and values as they are kept: in a text with
+    one letter of a wide script each letter has four bytes."""
+    cache, texts = cache_of(clock), ",".join(f"text.{'x' * 240}{key}" for key in range(20))
+    more = parse_record_keys(texts if value is None else "text.avatar")
+    records = None if value is None else Records(more=(("text.avatar", value),))
+    for number in range(MAX_WIDE_BYTES // 8_000 + 1):
+        cache.store(WideQuestion(f"name{number}.eth", ETHEREUM, more), records, clock())
+    assert cache.get(WideQuestion("name0.eth", ETHEREUM, more)) is None

@@ -14,6 +14,7 @@ from content_gateway.names.changes import Changes, nodes_behind
 from content_gateway.names.directory import Directory
 from tests.clock import Clock, let_tasks_run
 from tests.fakes.ethereum import namehash
+from tests.fakes.gnosis import gno_node
 from tests.names.services import ALICE, BOB, Memory, Service, directory_of
 from tests.samples import BASE, SITE
 
@@ -147,6 +148,22 @@ async def test_names_below_a_name_change_with_it(  # noqa: PLR0917 - each is a f
     changes.hear([namehash(changed)])
     await directory.resolve(name)
     assert len(service.asked) == (2 if is_asked else 1)
+
+
+async def test_a_change_on_gnosis_is_in_the_next_answer(
+    directory: Directory, service: Service, changes: Changes, clock: Clock
+) -> None:
+    """Where a name has a node of another rule."""
+    name = DomainName("site.gno")
+    service.names[name.text] = ALICE
+    await directory.resolve(name)
+    clock.pass_(1)
+    changes.hear([gno_node("other.gno")])
+    await directory.resolve(name)
+    assert len(service.asked) == 1
+    changes.hear([gno_node("site.gno")])
+    await directory.resolve(name)
+    assert len(service.asked) == 2
 
 
 def test_the_nodes_of_a_name_are_few() -> None:

@@ -1,7 +1,7 @@
 """An unmodified Kubo that knows names through us alone, by DNS over HTTPS.
 
-ENS, Basenames and Unstoppable Domains are their own contracts on a real node; TLS, which Kubo
-demands of a resolver, ends before the service as in production."""
+Name services are contracts on a real node, as in tests/world; TLS, which Kubo demands of a
+resolver, ends before the service as in production."""
 
 import asyncio
 import ssl
@@ -17,6 +17,7 @@ from tests.service import running_service
 from tests.world.ens import REGISTRY, EnsWorld
 from tests.world.ethereum import Anvil
 from tests.world.kubo import Kubo, KuboError
+from tests.world.space_id import SpaceIdWorld
 from tests.world.unstoppable import UnstoppableWorld
 
 CID = "bafybeibj6lixxzqtsb45ysdjnupvqkufgdvzqbnvmhw2kf7cfkesy7r7d4"
@@ -30,7 +31,7 @@ content = "ipfs://{CID}"
 [names."moving.demo"]
 content = "ipns://{IPNS}"
 """
-ENDINGS = ("eth.", "crypto.", "demo.")
+ENDINGS = ("eth.", "gno.", "crypto.", "demo.")
 
 
 @asynccontextmanager
@@ -62,6 +63,9 @@ async def kubo(tmp_path: Path, anvil: Anvil, ens: EnsWorld) -> AsyncIterator[Kub
     await ens.name("site.eth", address=OWNER, contenthash=CONTENTHASH)
     await ens.name("wallet.eth", address=OWNER)
     await ens.name("site.base.eth", address=OWNER, contenthash=CONTENTHASH)
+    gnosis = await SpaceIdWorld.deploy(anvil)
+    await gnosis.name("site.gno", contenthash=CONTENTHASH)
+    await gnosis.name("wallet.gno", address=OWNER)
     unstoppable = await UnstoppableWorld.deploy(anvil)
     await unstoppable.name("brad.crypto", owner=OWNER, records={"dweb.ipfs.hash": CID})
     zone = tmp_path / "zone.toml"
@@ -75,6 +79,7 @@ async def kubo(tmp_path: Path, anvil: Anvil, ens: EnsWorld) -> AsyncIterator[Kub
                 ens__rpc_urls=[anvil.url],
                 basenames__rpc_urls=[anvil.url],
                 basenames__registry=REGISTRY,
+                gnosis__rpc_urls=[anvil.url],
                 unstoppable__polygon_rpc_urls=[anvil.url],
                 unstoppable__polygon_proxy_reader=unstoppable.proxy_reader,
             )
@@ -91,14 +96,16 @@ async def kubo(tmp_path: Path, anvil: Anvil, ens: EnsWorld) -> AsyncIterator[Kub
 
 
 async def test_kubo_resolves_a_site_in_every_namespace(kubo: Kubo) -> None:
-    """With `DNS.Resolvers` set to us, Kubo resolves a site of ENS, Basenames, Unstoppable Domains
-    and the zone file, and hears of a name in IPNS where that is its content."""
-    for name in ("site.eth", "site.base.eth", "brad.crypto", "site.demo"):
+    """With `DNS.Resolvers` set to us, Kubo resolves a site of ENS, Basenames, SPACE ID, Unstoppable
+    Domains and the zone file, and hears of a name in IPNS where that is its content."""
+    for name in ("site.eth", "site.base.eth", "site.gno", "brad.crypto", "site.demo"):
         assert await kubo.resolve_name(name) == f"/ipfs/{CID}", name
     assert await kubo.resolve_name("moving.demo") == f"/ipns/{IPNS}"
 
 
-@pytest.mark.parametrize("name", ["nobody.eth", "wallet.eth", "nobody.demo"])
+@pytest.mark.parametrize(
+    "name", ["nobody.eth", "wallet.eth", "nobody.gno", "wallet.gno", "nobody.demo"]
+)
 async def test_kubo_hears_that_there_is_no_site(kubo: Kubo, name: str) -> None:
     """Of a name that does not exist, or has no content, Kubo says that it has no DNSLink."""
     with pytest.raises(KuboError, match=r"DNSLink|not found|could not resolve|no such host"):

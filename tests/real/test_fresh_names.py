@@ -16,6 +16,7 @@ from tests.service import Service, running_service
 from tests.waiting import eventually, until
 from tests.world.ens import EnsWorld
 from tests.world.ethereum import Anvil, CountingProxy
+from tests.world.space_id import SpaceIdWorld
 from tests.world.unstoppable import UnstoppableWorld
 
 DAY = 86_400.0
@@ -127,6 +128,27 @@ async def test_unstoppable_names_are_heard(
         assert await wallet(service, "brad.crypto") is None
         await world.name("brad.crypto", owner=OWNER, records={key: WALLET})
         await shows(service, "brad.crypto", WALLET)
+
+
+@pytest.mark.parametrize("how", HOW)
+async def test_names_of_gnosis_are_heard(
+    tmp_path: Path, anvil: Anvil, proxy: CountingProxy, how: str
+) -> None:
+    """On their chain, by ENS's events and nodes of their own."""
+    world = await SpaceIdWorld.deploy(anvil)
+    name, ws = f"update-{how}.gno", anvil.url.replace("http:", "ws:")
+    chosen = {
+        "gnosis__rpc_urls": [proxy.url],
+        "gnosis__ws_urls": [ws] if how == "pushed" else [],
+        "ens__rpc_urls": [],
+    }
+    async with listening(tmp_path, how, anvil, proxy, **chosen) as service:
+        assert [one.kind for one in service.gateway.listeners] == ["gnosis"]
+        assert await wallet(service, name) is None
+        await world.name(name, address=WALLET)
+        await shows(service, name, WALLET)
+        await world.name(name, address=OTHER)
+        await shows(service, name, OTHER)
 
 
 async def test_a_dead_listener_leaves_the_clocks(

@@ -1,5 +1,6 @@
 """The cases that ENS publishes for libraries (github.com/ensdomains/resolution-tests), each against
-contracts of the same kind on a local node: forward, texts, off-chain, reverse and DNS."""
+contracts of the same kind on a local node: forward, texts, off-chain, reverse and DNS; and names of
+a registry on another chain, of which Ethereum knows one name."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,6 +23,8 @@ WILD = "0x51050ec063d393217B436747617aD1C2285Aeeee"
 OFFCHAIN = "0x779981590E7Ccc0CFAe8040Ce7151324747cDb97"
 IN_DNS = "0x534631Bcf33BDb069fB20A93d2fdb9e4D4dD42CF"
 REVERSED_BY_UR = "0x3AF5CFc7C7f29Da9d7758339b8eaB6a78550Cbed"
+ON_LINEA = "0x1111111111111111111111111111111111111111"
+LINEA = 0x80000000 | 59144
 REVERSED = "0xeE9eeaAB0Bb7D9B969D701f6f8212609EDeA252E"
 
 
@@ -114,3 +117,36 @@ async def test_the_cases_of_ens(service: Service) -> None:
         "reverse-l2": "coins.integration-tests.eth",
         "forward-dns-offchain": IN_DNS,
     }
+
+
+@pytest.mark.parametrize("name", ["alice.linea.eth", "blog.alice.linea.eth"])
+async def test_a_registry_on_another_chain_comes_through_a_wildcard(
+    service: Service, ens: EnsWorld, gateway: Gateway, name: str
+) -> None:
+    """With a resolver at `linea.eth` alone, whose gateways know the rest (docs/facts/names.md): all
+    records of a name below it are told, by DNS too; one that is empty there is 404, and one whose
+    gateway is away is an outage."""
+    await ens.set_resolver("linea.eth", await ens.offchain_resolver(gateway.by_get))
+    node, nobody = namehash(name), namehash("nobody.linea.eth")
+    gateway.answers |= {
+        calldata("addr(bytes32)", node): encode(["address"], [WILD]),
+        calldata("addr(bytes32,uint256)", node, LINEA): encode(
+            ["bytes"], [bytes.fromhex(ON_LINEA[2:])]
+        ),
+        calldata("contenthash(bytes32)", node): encode(["bytes"], [IPFS]),
+        calldata("text(bytes32,string)", node, "avatar"): encode(["string"], [AVATAR]),
+        calldata("addr(bytes32)", nobody): encode(["address"], ["0x" + "00" * 20]),
+        calldata("contenthash(bytes32)", nobody): encode(["bytes"], [b""]),
+    }
+    answer = (await service.resolve(f"{name}?records=text.avatar,addr.{LINEA}")).json
+    assert answer["walletAddress"]["addr"] == WILD
+    assert answer["content"] == {"type": "ipfs", "cid": CID_TEXT}
+    assert {key: one["value"] for key, one in answer["records"].items()} == {
+        "text.avatar": AVATAR,
+        f"addr.{LINEA}": ON_LINEA,
+    }
+    told = (await service.ask("GET", f"/dns-query?name=_dnslink.{name}&type=TXT")).json
+    assert [one["data"] for one in told["Answer"]] == [f'"dnslink=/ipfs/{CID_TEXT}"']
+    assert (await service.resolve("nobody.linea.eth")).status == 404
+    gateway.go_dark()
+    assert (await service.resolve("bob.linea.eth")).status == 503

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 from eth_abi.abi import encode
 from eth_utils.address import to_checksum_address
@@ -68,20 +68,30 @@ class EnsWorld:
         self._contracts = contracts
 
     @classmethod
-    async def deploy(cls, anvil: Anvil) -> "EnsWorld":
+    async def deploy(cls, anvil: Anvil) -> Self:
         """Put the contracts on *anvil*'s chain; its first account owns the root."""
+        world = await cls._with_registry(anvil)
+        universal = world._contracts["UniversalResolver"] + encode(["address"], [REGISTRY])
+        await _deploy(anvil, universal, at=UNIVERSAL_RESOLVER)
+        await _deploy(anvil, world._contracts["NameWrapper"], at=NAME_WRAPPER)
+        return world
+
+    @classmethod
+    async def _with_registry(cls, anvil: Anvil) -> Self:
+        """The registry, where it is to be, and a public resolver of its names."""
         contracts = await _compiled()
-        registry = _truffle("@ensdomains/ens", "ENSRegistry")
-        await _deploy(anvil, registry, at=REGISTRY)
+        await _deploy(anvil, _truffle("@ensdomains/ens", "ENSRegistry"), at=cls.registry)
         # The constructor's one write, repeated: slot 0 maps the root node to its record.
         slot, owner = keccak256(bytes(64)), encode(["address"], [anvil.account])
-        await anvil.rpc("anvil_setStorageAt", REGISTRY, "0x" + slot.hex(), "0x" + owner.hex())
-        of_registry = encode(["address"], [REGISTRY])
-        universal = contracts["UniversalResolver"] + of_registry
-        await _deploy(anvil, universal, at=UNIVERSAL_RESOLVER)
-        await _deploy(anvil, contracts["NameWrapper"], at=NAME_WRAPPER)
+        await anvil.rpc("anvil_setStorageAt", cls.registry, "0x" + slot.hex(), "0x" + owner.hex())
         resolver = _truffle("@ensdomains/resolver", "PublicResolver")
-        return cls(anvil, await _deploy(anvil, resolver + of_registry), contracts)
+        resolver += encode(["address"], [cls.registry])
+        return cls(anvil, await _deploy(anvil, resolver), contracts)
+
+    @staticmethod
+    def node_of(name: str) -> bytes:
+        """The node of *name*; the root's where that is empty."""
+        return namehash(name)
 
     async def name(
         self,
@@ -208,12 +218,12 @@ class EnsWorld:
         return await _deploy(self._anvil, self._contracts["OldUniversalResolver"])
 
     async def _owner(self, node: bytes) -> str:
-        answer = await self._anvil.call(REGISTRY, calldata("owner(bytes32)", node))
+        answer = await self._anvil.call(self.registry, calldata("owner(bytes32)", node))
         return to_checksum_address("0x" + answer[12:].hex())
 
     async def _node(self, name: str) -> bytes:
         """The node of *name*, created with its ancestors where they are missing."""
-        node = namehash(name)
+        node = self.node_of(name)
         if name and await self._owner(node) == NOBODY:
             label, _, rest = name.partition(".")
             parent = await self._node(rest)
@@ -223,7 +233,7 @@ class EnsWorld:
         return node
 
     async def _register(self, node: bytes, data: bytes) -> None:
-        await self._anvil.send(REGISTRY, data, sender=await self._owner(node))
+        await self._anvil.send(self.registry, data, sender=await self._owner(node))
 
     async def _record(self, node: bytes, data: bytes) -> None:
         await self._anvil.send(self.public_resolver, data, sender=await self._owner(node))

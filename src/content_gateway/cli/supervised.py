@@ -180,6 +180,9 @@ class _Service:
     def _hear(self, worker: WorkerProcess, what: str, value: Any) -> None:
         if what == "taken":
             self._limits.hear(value)
+        elif what == "hears":
+            for change in self._chains.lately:
+                worker.channel.tell("changed", change)
         elif what == "last":
             self.views.has_last(worker, value)
         elif what == "ended":

@@ -89,6 +89,7 @@ class _Work:
             await gateway.ledger.claim_backend(settings.pins.backend)
             gateway.start(resyncs_now=charge.is_first, listens=False)
             self._hear_change = gateway.hear
+            channel.tell("hears")
             if settings.ens.rpc_urls:
                 gateway.universal_resolver.start()
             has_keys = settings.keys.mode != "issued" or bool(await gateway.issued_keys.all())

@@ -1,15 +1,15 @@
 """The IPFS compact denylist (IPIP-383): rules in, "is this blocked?" out.
 
-Knows the file format of ipfs/specs `compact-denylist-format.md` and which of its rules speak of
-whole CIDs and names, which is all that this service serves; rules for paths below them are read and
-have no effect. When the file is read, and what follows, is left to denylist.py.
+Knows the file format of ipfs/specs `compact-denylist-format.md`, and which of its rules speak of
+whole CIDs and names and which of paths below them (path_rules.py). When the file is read, and what
+follows, is left to denylist.py.
 
     version: 1                      # an optional YAML header, ended by ---
     ---
     /ipfs/CID                       # that content, whatever the version and codec of the CID
     /ipfs/CID/*                     # the same, and every path below it
-    /ipfs/CID/path*                 # paths only: no effect here
-    /ipns/NAME                      # a key in any spelling, or a domain
+    /ipfs/CID/path*                 # paths below it that begin so; without the *, that path
+    /ipns/NAME                      # a key in any spelling, or a domain; also with a path
     //HASH                          # what hashes to HASH: see double_hashes
     !/ipfs/CID                      # an exception: of all rules that match, the last decides
     /ipfs/CID key:value             # hints may follow; none has a meaning here"""
@@ -32,6 +32,7 @@ from content_gateway.codecs.multiformats import (
     read_varint,
     varint,
 )
+from content_gateway.denylist.path_rules import PathRules
 from content_gateway.denylist.rules import RuleSet, denies, next_run
 from content_gateway.errors import CallerError
 from content_gateway.files.watched_file import lines
@@ -47,17 +48,19 @@ Item = Cid | IpnsName | DomainName
 
 
 class CompactDenylist:
-    """The rules of one file that can block whole CIDs, IPNS names and domains."""
+    """The rules of one file."""
 
     def __init__(self) -> None:
         self._contents = RuleSet()  # by multihash
         self._names = RuleSet()  # by the multihash of the key, or by the text of the domain
+        self._content_paths, self._name_paths = PathRules(), PathRules()  # by the same keys
         self._hashed: dict[int, RuleSet] = defaultdict(RuleSet)  # hash function -> by digest
         self._run = 0
 
     def __len__(self) -> int:
         """How many different things the rules speak of."""
-        return sum(map(len, (self._contents, self._names, *self._hashed.values())))
+        paths = len(self._content_paths) + len(self._name_paths)
+        return paths + sum(map(len, (self._contents, self._names, *self._hashed.values())))
 
     def add(self, rule: str) -> None:
         """Put *rule*, without hints, behind all others; raises ValueError if it is none."""
@@ -67,12 +70,16 @@ class CompactDenylist:
             function, digest = _parse_double_hash(plain[2:])
             self._hashed[function].put(digest, self._run)
             return
-        namespace, subject, is_whole = _split_path(plain)
-        table, parse = (
-            (self._contents, _parse_content) if namespace == "ipfs" else (self._names, _parse_name)
+        namespace, subject, path = _split_path(plain)
+        table, paths, parse = (
+            (self._contents, self._content_paths, _parse_content)
+            if namespace == "ipfs"
+            else (self._names, self._name_paths, _parse_name)
         )
         key = parse(subject)
-        if is_whole:
+        if path:
+            paths.put(key, path, self._run)
+        else:
             table.put(key, self._run)
 
     def blocks_cid(self, cid: Cid) -> bool:
@@ -94,11 +101,23 @@ class CompactDenylist:
 
     def blocks_ipns(self, name: IpnsName) -> bool:
         """True if the IPNS key or the DNSLink domain *name* is blocked."""
-        return self._blocks(name, self._names.last(name.multihash or name.text.encode()))
+        return self._blocks(name, self._names.last(_key_of(name)))
 
     def blocks_domain(self, name: DomainName) -> bool:
         """True if the domain *name* is blocked: gateways serve ENS names as `/ipns/NAME` too."""
-        return self._blocks(name, self._names.last(name.text.encode()))
+        return self._blocks(name, self._names.last(_key_of(name)))
+
+    def blocks_path(self, item: Item, path: str) -> bool:
+        """True if rules about paths block *path*, decoded and without slashes around it, below
+        *item*; whether *item* is blocked as a whole is left to the others."""
+        if isinstance(item, Cid):
+            run = self._content_paths.last(item.multihash, path)
+        else:
+            run = self._name_paths.last(_key_of(item), path)
+        for function, rules in self._hashed.items():
+            for digest in _double_hashes(item, function, path):
+                run = max(run, rules.last(digest))
+        return denies(run)
 
     def _blocks(self, item: Item, run: int) -> bool:
         """Whether *item*, which a rule of *run* names in clear, is blocked in the end."""
@@ -108,16 +127,23 @@ class CompactDenylist:
         return denies(run)
 
 
-def _double_hashes(item: Item, function: int) -> tuple[bytes, ...]:
-    """As double_hashes, computed again."""
+def _key_of(name: IpnsName | DomainName) -> bytes:
+    """The key under which rules about *name* are kept."""
+    multihash = name.multihash if isinstance(name, IpnsName) else None
+    return multihash or name.text.encode()
+
+
+def _double_hashes(item: Item, function: int, path: str = "") -> tuple[bytes, ...]:
+    """As double_hashes, computed again; of the *path* below *item*, if there is one."""
     if isinstance(item, Cid):
-        texts = (BASE58BTC.encode(item.multihash), f"{item}/")
+        modern, legacy = BASE58BTC.encode(item.multihash), f"{item}/"
     elif isinstance(item, IpnsName) and not item.is_dnslink:
         cid = b"\x01" + varint(LIBP2P_KEY) + item.multihash
-        texts = (BASE58BTC.encode(item.multihash), f"b{BASE32.encode(cid)}/")
+        modern, legacy = BASE58BTC.encode(item.multihash), f"b{BASE32.encode(cid)}/"
     else:
-        texts = (f"/ipns/{item}", f"{item}/")
-    digests = (digest_of(function, text.encode()) for text in texts)
+        modern, legacy = f"/ipns/{item}", f"{item}/"
+    texts = (f"{modern}/{path}" if path else modern, legacy + path)
+    digests = (digest_of(function, text.encode(errors="replace")) for text in texts)
     return tuple(digest for digest in digests if digest is not None)
 
 
@@ -190,14 +216,15 @@ def _parse_line(line: bytes) -> str:
     return fields[0].decode()
 
 
-def _split_path(rule: str) -> tuple[str, str, bool]:
-    """Namespace, CID or name, and whether the rule speaks of that as a whole."""
+def _split_path(rule: str) -> tuple[str, str, str]:
+    """Namespace, CID or name, and the path below it, empty where the rule is about the whole."""
     start, _, rest = rule.removeprefix("/").partition("/")
     if not rule.startswith("/") or start not in ("ipfs", "ipns"):
         raise ValueError("a rule begins with /ipfs/, /ipns/ or //, and ! may stand before it")
     subject, _, path = rest.partition("/")
+    path = path.strip("/")
     # `/` behind the CID means nothing, and `/*` includes the empty path.
-    return start, subject, not path.strip("/*")
+    return start, subject, path if path.strip("/*") else ""
 
 
 def _parse_content(text: str) -> bytes:

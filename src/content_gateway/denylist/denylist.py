@@ -1,10 +1,10 @@
-"""The denylist: is this name, content or key one that the operator does not serve?
+"""The denylist: is this name, content, key or path one that the operator does not serve?
 
 Asks the operator's files, a denylist and a list of names, and says no when either of them does.
 What is answered to whoever asked is left to the callers."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -62,6 +62,13 @@ class Denylist:
         """Raises Blocked if the content *cid* is not to be served or pinned."""
         if self._denylist and self._denylist.current().blocks_cid(cid):
             raise Blocked("This content is blocked by the operator.")
+
+    def check_path(self, root: Cid | IpnsName | DomainName, segments: Sequence[str]) -> None:
+        """Raises Blocked if the path *segments* below *root* is not to be served; whether *root*
+        itself is, is left to the other checks."""
+        path = "/".join(segments)
+        if path and self._denylist and self._denylist.current().blocks_path(root, path):
+            raise Blocked("This path is blocked by the operator.")
 
     def checker(self) -> Callable[[Cid], None] | None:
         """What raises Blocked for a block that is blocked, by the list as it is now: for walks of

@@ -1,10 +1,10 @@
 """A listener on one chain: tells in which names something has changed, block by block.
 
 Theory of operation. A source (subscription.py, polling.py) brings the newest block, and logs where
-the node pushes those. A block upon the last one costs nothing where logs are pushed, else one
-`eth_getLogs` for that block, by its hash. It names the events and no names: the node's answer has
-the few events of all names, which are matched here, so that ten thousand names cost what one does.
-Blocks that were missed, up to 64, cost one `eth_getLogs` for all of them.
+the node pushes those. A block upon the last one costs nothing where its logs are pushed with it,
+else one `eth_getLogs` for that block, by its hash. It names the events and no names: the node's
+answer has the few events of all names, which are matched here, so that ten thousand names cost what
+one does. Blocks that were missed, up to 64, cost one `eth_getLogs` for all of them.
 
 A block upon an older one orphans what was above that, and one whose parent is not known may orphan
 all that is remembered: names that changed there are told again, as are those that a node takes
@@ -27,6 +27,7 @@ import structlog
 
 from content_gateway.errors import InvalidUpstreamResponse, Overloaded, UpstreamError
 from content_gateway.ethereum.blocks import MOST_LOGS, BlockHeader, BlockLog
+from content_gateway.ethereum.endpoint import NodeRefused
 from content_gateway.ethereum.recent_blocks import MOST_BLOCKS, Place, RecentBlocks
 
 _FIRST_BACKOFF: Final = 0.5
@@ -37,10 +38,6 @@ log = structlog.get_logger(__name__)
 
 class ChainReader(Protocol):
     """A node that is heard. Each raises UpstreamError."""
-
-    @property
-    def pushes_logs(self) -> bool:
-        """Whether logs of new blocks come by themselves."""
 
     async def header(self, number: int | None) -> BlockHeader:
         """The block with that number; None: the newest one."""
@@ -131,17 +128,20 @@ class ChainListener:
         elif node is not None:
             self._note(told.number, [told])
 
-    async def block(self, block: BlockHeader, reader: ChainReader) -> None:
+    async def block(
+        self, block: BlockHeader, reader: ChainReader, *, pushes_logs: bool = False
+    ) -> None:
         """Take a block that a node says is its newest; raises UpstreamError.
 
-        Where it raises, nothing of that block is taken: it is heard of again."""
+        With *pushes_logs* its logs come by themselves. Where it raises, nothing of that block is
+        taken: it is heard of again."""
         place = self._recent.place(block)
         if place is Place.KNOWN:
             return
         if place in (Place.FIRST, Place.FAR):
             await self._begin_at(block, reader)
         elif place in (Place.NEXT, Place.BRANCH):
-            logs = [] if reader.pushes_logs else await self._logs(block, reader.logs(block.hash))
+            logs = [] if pushes_logs else await self._logs(block, reader.logs(block.hash))
             if place is Place.BRANCH:
                 self._orphan(block, self._recent.cut(block.parent))
             self._note(block.number, logs)
@@ -160,8 +160,7 @@ class ChainListener:
         if self._wants_past:
             self._wants_past = False
             first = max(0, block.number - MOST_BLOCKS + 1)
-            logs = await self._logs(block, reader.logs_between(first, block.number))
-            self._note(block.number, logs)
+            self._note(block.number, await self._logs_since(first, block, reader))
 
     async def _catch_up(self, block: BlockHeader, place: Place, reader: ChainReader) -> None:
         """Take the blocks below *block* that are not known, with it; raises UpstreamError."""
@@ -169,13 +168,23 @@ class ChainListener:
         assert first is not None  # noqa: S101 - else it is the first one
         assert last is not None  # noqa: S101
         if place is Place.AHEAD and (await reader.header(last.number + 1)).parent == last.hash:
-            missed = reader.logs_between(last.number + 1, block.number)
-            self._note(block.number, await self._logs(block, missed))
+            self._note(block.number, await self._logs_since(last.number + 1, block, reader))
             return
         begin = min(block.number, max(first.number, block.number - MOST_BLOCKS + 1))
-        logs = await self._logs(block, reader.logs_between(begin, block.number))
+        logs = await self._logs_since(begin, block, reader)
         self._orphan(block, self._recent.cut())
         self._note(block.number, logs)
+
+    async def _logs_since(
+        self, first: int, block: BlockHeader, reader: ChainReader
+    ) -> list[BlockLog]:
+        """The logs from the block *first* to *block*; none where the node refuses so many blocks,
+        as some do more than ten. Raises as _logs."""
+        try:
+            return await self._logs(block, reader.logs_between(first, block.number))
+        except NodeRefused as refused:
+            self._miss(block, refused.detail)
+            return []
 
     async def _logs(
         self, block: BlockHeader, asked: Coroutine[Any, Any, list[BlockLog]]

@@ -29,8 +29,6 @@ class Polling:
 
     It gives way to better sources after *spell* seconds."""
 
-    pushes_logs = False
-
     def __init__(
         self,
         endpoints: Sequence[Endpoint],

@@ -9,11 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from content_gateway.errors import (
-    InvalidUpstreamResponse,
-    UpstreamTimeout,
-    UpstreamUnavailable,
-)
+from content_gateway.errors import InvalidUpstreamResponse, UpstreamTimeout
 from content_gateway.ethereum.blocks import (
     BlockHeader,
     BlockLog,
@@ -23,6 +19,7 @@ from content_gateway.ethereum.blocks import (
     read_logs,
 )
 from content_gateway.ethereum.chain_listener import ChainListener
+from content_gateway.ethereum.endpoint import NodeRefused
 from content_gateway.net.http_client import host_of
 from content_gateway.net.websocket import WebSocket, connected
 
@@ -60,9 +57,11 @@ class Subscription:
                 try:
                     told = await node.told(self._silence)
                 except UpstreamTimeout:
-                    told = await node.header(None)
+                    # As with the first block: whoever was not told of it has no logs of it either.
+                    await listener.block(await node.header(None), node)
+                    continue
                 if isinstance(told, BlockHeader):
-                    await listener.block(told, node)
+                    await listener.block(told, node, pushes_logs=node.pushes_logs)
                 else:
                     listener.pushed(told)
                 await asyncio.sleep(0)  # what has come already is read without waiting
@@ -87,7 +86,7 @@ class _Node:
                 read_log
             )
             self.pushes_logs = True
-        except NotTaken:
+        except NodeRefused:
             pass  # it is asked for those of each block
         self._readers[await self._ask("eth_subscribe", ["newHeads"], _read_id)] = read_header
 
@@ -124,22 +123,20 @@ class _Node:
     async def _ask(self, method: str, params: list[Any], read: Callable[[object], T]) -> T:
         self._number += 1
         asked = {"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}
+        now = asyncio.get_running_loop().time
+        end = now() + self._seconds  # for all that comes: a node may tell of blocks, and not answer
         await self._socket.send(asked, seconds=self._seconds)
         while len(self._early) < _MOST_EARLY:
-            message = await self._socket.receive(seconds=self._seconds)
+            message = await self._socket.receive(seconds=end - now())
             if "method" in message:
                 self._early.append(message)
             elif message.get("id") != self._number:
                 raise InvalidUpstreamResponse("The node answers what nobody has asked.")
             elif message.get("error") is not None:
-                raise NotTaken("The node refuses the question.")
+                raise NodeRefused(str(message["error"])[:200])
             else:
                 return _understood(message.get("result"), read)
         raise InvalidUpstreamResponse("The node tells too much, and does not answer.")
-
-
-class NotTaken(UpstreamUnavailable):
-    """The node says itself that it does not do what it is asked for."""
 
 
 def _understood(value: object, read: Callable[[object], T]) -> T:

@@ -181,8 +181,9 @@ class Api:
 
     async def _problem(self, scope: Scope, exchange: Exchange, error: Exception) -> Response:
         """The answer that tells *error*, once it may be sent, in the form of the face that the path
-        belongs to."""
+        belongs to; on hosts of sites all paths are theirs."""
         path, requestor = scope["path"], exchange.requestor
+        is_site = self._sites is not None and exchange.route is self._sites.traffic
         kind, detail = problems.kind_of(error)
         if kind in _PACED:
             charged = requestor.id if requestor else network_of(address_of(scope))
@@ -196,7 +197,7 @@ class Api:
             elif isinstance(error, KeyRefused):  # revoked while this was under way
                 self._refused(requestor.id, f"key-{error.detail}")
         self.traffic.problems[kind.code] += 1
-        if psa_errors.is_below(path):
+        if psa_errors.is_below(path) and not is_site:
             body = psa_errors.body_of(kind, detail)
             fields = psa_errors.headers_of(kind)
         else:

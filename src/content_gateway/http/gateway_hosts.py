@@ -54,10 +54,13 @@ def _name(labels: str) -> str:
 
 
 def _label(label: str) -> str:
-    """A *label* as people write it; one that is no IDNA stays as it is, and is no valid name."""
+    """A *label* as people write it; one that is no IDNA stays as it is, and is no valid name.
+
+    Nor is it IDNA where nothing needs it: else each name would have a second host."""
     if not label.startswith("xn--"):
         return label
     try:
-        return label[4:].encode().decode("punycode")
+        decoded = label[4:].encode().decode("punycode")
     except UnicodeError:
         return label
+    return label if decoded.isascii() else decoded

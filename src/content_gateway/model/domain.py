@@ -83,9 +83,13 @@ class DomainName:
     @property
     def namehash(self) -> bytes:
         """EIP-137's node: 32 bytes."""
+        return self.node_below(bytes(32))
+
+    def node_below(self, root: bytes) -> bytes:
+        """The node (32 bytes), as EIP-137 has it, where the root node is *root*."""
         from Crypto.Hash import keccak  # noqa: PLC0415 - 60 ms to import; a cached name needs none
 
-        node = bytes(32)
+        node = root
         for label in reversed(self.labels):
             hashed = keccak.new(digest_bits=256, data=label.encode()).digest()
             node = keccak.new(digest_bits=256, data=node + hashed).digest()

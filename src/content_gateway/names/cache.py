@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from sys import getsizeof
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 import structlog
@@ -22,6 +23,7 @@ from content_gateway.names.changes import Changes, nodes_behind
 # A normalised domain, and the coin whose address is wanted.
 PlainQuestion: TypeAlias = tuple[str, CoinType]
 MAX_WIDE_BYTES: Final = 32 * 1024 * 1024  # of records beside wallet and content, of all names
+_KEY_BYTES: Final = 200  # of the objects around the text of a key
 
 
 class WideQuestion(NamedTuple):
@@ -299,7 +301,7 @@ class Cache:
             self._forget(next(iter(self._entries)))
         if not _is_plain(question):
             self._wide_bytes -= self._wide.pop(question, 0)
-            self._wide[question] = size = 0 if entry.records is None else _size(entry.records)
+            self._wide[question] = size = _size(question, entry.records)
             self._wide_bytes += size
             while self._wide_bytes > MAX_WIDE_BYTES:
                 self._forget(next(iter(self._wide)))
@@ -314,9 +316,14 @@ def _is_plain(question: Question) -> TypeGuard[PlainQuestion]:
     return len(question) == 2
 
 
-def _size(records: Records) -> int:
-    """About how many bytes the records have that were asked for beside wallet and content."""
-    return sum(len(value) if isinstance(value, str) else 0 for _, value in records.more)
+def _size(question: Question, records: Records | None) -> int:
+    """About how many bytes are kept of what was asked for beside wallet and content: its keys, be
+    there nothing under them, and its values."""
+    keys = question.more if isinstance(question, WideQuestion) else ()
+    values = () if records is None else (value for _, value in records.more)
+    return sum(_KEY_BYTES + getsizeof(key.text) for key in keys) + sum(
+        getsizeof(value) for value in values if isinstance(value, str)
+    )
 
 
 def _is_whole(entry: CachedName) -> bool:

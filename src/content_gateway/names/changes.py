@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from content_gateway.model.domain import DomainName
+from content_gateway.names.nodes import nodes_of
 
 # 150 bytes each; ENS has some three events a block, so that this is the memory of a day.
 _MOST_NODES: Final = 20_000
@@ -58,4 +59,5 @@ def nodes_behind(domain: str) -> tuple[bytes, ...]:
     the names above it."""
     labels = domain.split(".")
     lengths = {len(labels), *range(_FEWEST_LABELS, min(len(labels), _MOST_LABELS + 1))}
-    return tuple(DomainName(".".join(labels[-length:])).namehash for length in lengths)
+    names = (DomainName(".".join(labels[-length:])) for length in lengths)
+    return tuple(node for name in names for node in nodes_of(name))

@@ -32,11 +32,13 @@ class IpnsFreshness(Protocol):
 @dataclass(frozen=True, slots=True)
 class NameContent:
     """What a name shows: content at *path*, known to be so *fresh_for* so long; None: it is stale,
-    or nobody says for how long. *is_stale* where an answer has outlived its freshness."""
+    or nobody says for how long. *is_stale* where an answer has outlived its freshness. *names* are
+    the name, and the IPNS name that it leads to, if it does."""
 
     path: IpfsPath
     fresh_for: timedelta | None
     is_stale: bool
+    names: tuple[DomainName | IpnsName, ...]
 
     @property
     def segments(self) -> list[str]:
@@ -67,14 +69,15 @@ class ContentNames:
             name, force_refresh=force_refresh, requestor=requestor
         )
         path = path_of(resolution)
+        content = resolution.records.content
+        names = (name, content.name) if isinstance(content, IpnsContent) else (name,)
         fresh_for = None
         if resolution.stale is None:
             fresh_for = self._directory.fresh_for(name)
-            content = resolution.records.content
             if fresh_for is not None and isinstance(content, IpnsContent):
                 of_ipns = await self._ipns.fresh_for(content.name)
                 fresh_for = None if of_ipns is None else min(fresh_for, of_ipns)
-        return NameContent(path, fresh_for, resolution.stale is not None)
+        return NameContent(path, fresh_for, resolution.stale is not None, names)
 
 
 def path_of(resolution: Resolution) -> IpfsPath:

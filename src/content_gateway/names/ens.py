@@ -16,7 +16,6 @@ from content_gateway.codecs.abi import Reverted
 from content_gateway.concurrency.gather import both, each_of
 from content_gateway.errors import (
     AnswerTooLarge,
-    GatewayError,
     NameNotFound,
     ResolverFailed,
     UpstreamError,
@@ -33,13 +32,14 @@ from content_gateway.model.records import (
 )
 from content_gateway.model.wallet import ETHEREUM, CoinType, address_text
 from content_gateway.names import contenthash
+from content_gateway.names.ethereum_calls import EthereumCalls
 from content_gateway.names.more_records import Element, address_call, read_record, record_call
-from content_gateway.names.reverts import read_refusal, read_resolver_error
+from content_gateway.names.registry import OWNER, account
+from content_gateway.names.reverts import read_refusal, read_resolver_error, refused
 
 _RESOLVE: Final = bytes.fromhex("9061b923")  # resolve(bytes,bytes)
 _MULTICALL: Final = bytes.fromhex("ac9650d8")  # multicall(bytes[])
 CONTENTHASH: Final = bytes.fromhex("bc1c58d1")  # contenthash(bytes32)
-OWNER: Final = bytes.fromhex("02571be3")  # owner(bytes32)
 _OWNER_OF: Final = bytes.fromhex("6352211e")  # ownerOf(uint256)
 
 _ALONE_AT_ONCE: Final = 4  # calls for records of one name that are asked for one by one
@@ -65,16 +65,6 @@ class Address:
 
     text: str | Failed | None
     is_zero: bool = False
-
-
-class EthereumCalls(Protocol):
-    """Reads of one chain."""
-
-    async def call(self, to: str, data: bytes, read: Callable[[bytes], T]) -> T:
-        """What *read* makes of the contract's answer, which is never empty.
-
-        *read* raises ValueError for what cannot be right: then another endpoint is asked. Raises
-        Reverted when the contract refuses, UpstreamError when nobody gave a good answer."""
 
 
 class EnsCalls(EthereumCalls, Protocol):
@@ -239,12 +229,9 @@ class EnsNames:
 
     async def _account(self, contract: str, query: bytes) -> str | Failed | None:
         try:
-            account = await self._ethereum.call(contract, query, abi.read_address)
+            return await account(self._ethereum, contract, query)
         except Reverted:
             return None  # an expired wrapped name has no owner
-        except UpstreamError as failed:
-            return Failed.of(failed)
-        return address_text(ETHEREUM, account) if any(account) else None
 
 
 def records_of(
@@ -308,11 +295,6 @@ def read_element(element: bytes) -> Element:
     if len(element) % abi.WORD:
         return refused(read_resolver_error(element))
     return element
-
-
-def refused(refusal: GatewayError) -> Failed | None:
-    """A record whose reading was refused: None where that says that there is none."""
-    return Failed.of(refusal) if isinstance(refusal, UpstreamError) else None
 
 
 def read_address(element: Element, coin: CoinType) -> Address:

@@ -16,6 +16,7 @@ _ADDR_OF_COIN: Final = bytes.fromhex("f1cb7e06")  # addr(bytes32,uint256)
 _TEXT: Final = bytes.fromhex("59d1d43c")  # text(bytes32,string)
 MAX_TEXT_BYTES: Final = 8 * 1024  # of one value; an avatar may be a data URL
 
+SILENT: Final = Failed(ResolverFailed, "The name's resolver said nothing.")
 # One record's return data; empty where the resolver said nothing at all, None where it says that it
 # has no such record.
 Element = bytes | Failed | None
@@ -24,7 +25,12 @@ Element = bytes | Failed | None
 def address_call(node: bytes, coin: CoinType) -> bytes:
     """The call for the address of *node*."""
     # addr(node) is older than addr(node, coin), and there are resolvers that know only that.
-    return _ADDR + node if coin == ETHEREUM else _ADDR_OF_COIN + node + abi.uint(coin)
+    return _ADDR + node if coin == ETHEREUM else coin_call(node, coin)
+
+
+def coin_call(node: bytes, coin: CoinType) -> bytes:
+    """The call for the address of *node* that is kept under the number of the *coin* (ENSIP-9)."""
+    return _ADDR_OF_COIN + node + abi.uint(coin)
 
 
 def record_call(node: bytes, key: RecordKey) -> bytes:
@@ -42,7 +48,7 @@ def read_record(key: RecordKey, element: Element) -> str | Failed | None:
         # `addr` is what every resolver has: whoever fails without a word does not say that it is
         # unset. Other functions are missing in many.
         is_silent = key.coin == ETHEREUM and element is not None
-        return Failed(ResolverFailed, "The name's resolver said nothing.") if is_silent else None
+        return SILENT if is_silent else None
     try:
         return read_text(element) if key.coin is None else _address(key.coin, element)
     except ValueError as wrong:

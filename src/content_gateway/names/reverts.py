@@ -13,9 +13,11 @@ from content_gateway.errors import (
     InvalidUpstreamResponse,
     NameNotFound,
     ResolverFailed,
+    UpstreamError,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from content_gateway.model.records import Failed
 
 RESOLVER_ERROR: Final = bytes.fromhex("95c0c752")  # ResolverError(bytes), ENSIP-23
 MAX_QUOTED: Final = 100  # characters of what a resolver's owner had to say
@@ -77,6 +79,11 @@ def read_resolver_error(data: bytes) -> GatewayError:
     if selector == abi.OFFCHAIN_LOOKUP:
         return UpstreamUnavailable("The name is held off-chain, out of reach.")
     return ResolverFailed(f"The name's resolver reverted {_cause(data)}.")
+
+
+def refused(refusal: GatewayError) -> Failed | None:
+    """A record whose reading met this *refusal*: None where that says that there is none."""
+    return Failed.of(refusal) if isinstance(refusal, UpstreamError) else None
 
 
 def _gateway_failure(status: int) -> GatewayError:

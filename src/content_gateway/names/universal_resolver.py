@@ -12,7 +12,7 @@ import structlog
 from content_gateway.codecs import abi
 from content_gateway.codecs.abi import Reverted
 from content_gateway.errors import InvalidUpstreamResponse, NoContract, Overloaded, UpstreamError
-from content_gateway.names.ens import EthereumCalls
+from content_gateway.names.ethereum_calls import EthereumCalls
 
 _SUPPORTS_INTERFACE: Final = bytes.fromhex("01ffc9a7")  # supportsInterface(bytes4), ERC-165
 _ENSIP_23: Final = bytes.fromhex("cd191b34")

@@ -39,7 +39,8 @@ from content_gateway.model.records import (
     Records,
 )
 from content_gateway.model.wallet import ETHEREUM, CoinType, checksummed, parse_evm_address
-from content_gateway.names.ens import Address, EthereumCalls, records_of
+from content_gateway.names.ens import Address, records_of
+from content_gateway.names.ethereum_calls import EthereumCalls
 from content_gateway.names.more_records import MAX_TEXT_BYTES
 
 WALLET_KEYS: Final = (

@@ -160,6 +160,24 @@ class BasenamesSettings(Group):
     )
 
 
+class GnosisSettings(Group):
+    """Names below .gno (SPACE ID), which are kept on Gnosis."""
+
+    rpc_urls: tuple[HttpUrl, ...] = Field(
+        (
+            "https://rpc.gnosischain.com",
+            "https://gnosis-rpc.publicnode.com",
+            "https://gnosis.drpc.org",
+        ),
+        description="JSON-RPC endpoints of Gnosis; empty: the names are unavailable",
+        json_schema_extra=SECRET,
+    )
+    ws_urls: tuple[WebSocketUrl, ...] = _sockets("Gnosis")
+    registry: Address = Field(
+        "0x5dC881dDA4e4a8d312be3544AD13118D1a04Cb17", description="their registry on Gnosis"
+    )
+
+
 class UnstoppableSettings(Group):
     """Unstoppable Domains; asked on the chains that have endpoints here, all at once."""
 

@@ -25,6 +25,7 @@ from content_gateway.settings.groups import (
     EmbeddedSettings,
     EnsSettings,
     GatewaySettings,
+    GnosisSettings,
     Group,
     IpnsSettings,
     KeySettings,
@@ -72,6 +73,7 @@ class Settings(Group):
     names: NameSettings = NameSettings()
     ens: EnsSettings = EnsSettings()
     basenames: BasenamesSettings = BasenamesSettings()
+    gnosis: GnosisSettings = GnosisSettings()
     unstoppable: UnstoppableSettings = UnstoppableSettings()
     ipns: IpnsSettings = IpnsSettings()
     doh: DohSettings = DohSettings()
@@ -97,7 +99,7 @@ class Settings(Group):
 
     @model_validator(mode="after")
     def _a_quorum_can_be_reached(self) -> "Settings":
-        for group in ("ens", "basenames", "unstoppable"):
+        for group in ("ens", "basenames", "gnosis", "unstoppable"):
             for name, urls in getattr(self, group):
                 # The same endpoint twice is one voice.
                 if name.endswith("rpc_urls") and 0 < len(set(urls)) < self.ens.quorum:

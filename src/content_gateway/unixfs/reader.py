@@ -18,12 +18,12 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeVar
 
 from content_gateway.errors import ContentMalformed, PathNotFound
 from content_gateway.ipld.hamt import HashedName
-from content_gateway.ipld.unixfs_node import NodeKind, UnixFsNode, parse_node
+from content_gateway.ipld.unixfs_node import NodeKind, UnixFsNode, parse_node, parts_within
 from content_gateway.model.cid import CODECS, DAG_PB, RAW, Cid
 
 MAX_SEGMENTS: Final = 128
@@ -50,12 +50,14 @@ class Blocks(Protocol):
 class UnixFsEntry:
     """What is at a path: *node* is its UnixFS node, None for a file that is one raw block.
 
-    *size* is a file's length in bytes; *roots* are the CIDs of the path so far, this one last."""
+    *size* is a file's length in bytes; *roots* are the CIDs of the path so far, this one last, and
+    *segments* the names between them."""
 
     cid: Cid
     node: UnixFsNode | None
     size: int
     roots: tuple[Cid, ...]
+    segments: tuple[str, ...] = ()
 
     @property
     def is_directory(self) -> bool:
@@ -69,21 +71,28 @@ class UnixFsEntry:
 
 
 class UnixFs:
-    """The files and directories in *blocks*.
+    """The files and directories in *blocks*; *check_path* raises Blocked for segments below a root.
 
     Methods raise PathNotFound, ContentMalformed, and what blocks raise; what they cost is charged
     to *requestor*."""
 
-    def __init__(self, blocks: Blocks) -> None:
+    def __init__(
+        self,
+        blocks: Blocks,
+        *,
+        check_path: Callable[[Cid, Sequence[str]], None] = lambda root, segments: None,
+    ) -> None:
         self._blocks = blocks
+        self._check_path = check_path
 
     async def find(self, root: Cid, segments: Sequence[str], requestor: str) -> UnixFsEntry:
         """What is at the path *segments* below *root*; symbolic links are not followed."""
         if len(segments) > MAX_SEGMENTS:
             raise PathNotFound(f"The path has more than {MAX_SEGMENTS} segments.")
-        entry = await self._entry(root, (), requestor)
+        self._check_path(root, segments)
+        entry = await self.open(root, (), requestor)
         for segment in segments:
-            below = await self.child(entry, segment, requestor)
+            below = await self._below(entry, segment, requestor)
             if below is None:
                 raise PathNotFound(f"There is no {segment!r} in {entry.cid}.")
             entry = below
@@ -91,6 +100,19 @@ class UnixFs:
 
     async def child(self, entry: UnixFsEntry, name: str, requestor: str) -> UnixFsEntry | None:
         """What *entry* has under *name*; None where it has nothing, or is no directory."""
+        self._check_path(entry.roots[0], (*entry.segments, name))
+        return await self._below(entry, name, requestor)
+
+    async def _below(self, entry: UnixFsEntry, name: str, requestor: str) -> UnixFsEntry | None:
+        """As `child`, of a path that was checked."""
+        cid = await self.link(entry, name, requestor)
+        if cid is None:
+            return None
+        below = await self.open(cid, entry.roots, requestor)
+        return replace(below, segments=(*entry.segments, name))
+
+    async def link(self, entry: UnixFsEntry, name: str, requestor: str) -> Cid | None:
+        """The CID of a `child`, whose path is not checked and whose block is not read."""
         if not entry.is_directory or entry.node is None:
             return None
         try:
@@ -98,10 +120,8 @@ class UnixFs:
         except UnicodeEncodeError:  # a lone surrogate: no such name can be written
             return None
         if entry.node.kind is NodeKind.DIRECTORY:
-            cid = next((cid for linked, cid in entry.node.links if linked == encoded), None)
-        else:
-            cid = await self._in_shards(entry.cid, entry.node, encoded, requestor)
-        return None if cid is None else await self._entry(cid, entry.roots, requestor)
+            return next((cid for linked, cid in entry.node.links if linked == encoded), None)
+        return await self._in_shards(entry.cid, entry.node, encoded, requestor)
 
     async def read(
         self, entry: UnixFsEntry, start: int, stop: int, requestor: str
@@ -126,7 +146,8 @@ class UnixFs:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _entry(self, cid: Cid, roots: tuple[Cid, ...], requestor: str) -> UnixFsEntry:
+    async def open(self, cid: Cid, roots: tuple[Cid, ...], requestor: str) -> UnixFsEntry:
+        """What *cid* is, at a path that led over *roots*."""
         if cid.codec not in (RAW, DAG_PB):
             raise PathNotFound(
                 f"{cid} is neither a file nor a directory; it is {CODECS[cid.codec]}."
@@ -149,7 +170,7 @@ class UnixFs:
                     check(part)
             return node
 
-        return await _in_a_thread(read, len(data))
+        return await in_a_thread(read, len(data))
 
     async def _in_shards(
         self, cid: Cid, node: UnixFsNode, name: bytes, requestor: str
@@ -209,12 +230,7 @@ class UnixFs:
             if node.size != part.size:
                 raise ValueError(f"it has {node.size} bytes, and {part.size} were announced")
         pieces = [node.data[start:stop]] if start < len(node.data) else []
-        parts, at = [], len(node.data)
-        for (_, cid), size in zip(node.links, node.part_sizes, strict=True):
-            if size and at < stop and at + size > start:
-                below = max(0, start - at), min(size, stop - at)
-                parts.append(_Part(cid, size, *below, part.level + 1))
-            at += size
+        parts = [_Part(*below, part.level + 1) for below in parts_within(node, start, stop)]
         return pieces, parts
 
 
@@ -241,7 +257,7 @@ def _reading(cid: Cid) -> Iterator[None]:
         raise ContentMalformed(f"The block {cid} cannot be read: {wrong}.") from wrong
 
 
-async def _in_a_thread(read: Callable[[], _T], size: int) -> _T:
+async def in_a_thread(read: Callable[[], _T], size: int) -> _T:
     """What *read* returns; beside the event loop where *size* bytes make it slow."""
     return await asyncio.to_thread(read) if size > _IN_PLACE_BYTES else read()
 

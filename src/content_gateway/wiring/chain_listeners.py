@@ -4,6 +4,7 @@ A service has one listener for a chain, however many workers it has: its supervi
 tells them what it hears. Which chains there are, and which events say that a name has changed, meet
 here; what follows from a change is left to the names of each process."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -17,9 +18,15 @@ from content_gateway.net.http_client import HttpClient
 from content_gateway.settings.model import Settings
 from content_gateway.wiring.chains import Chains
 
-ENS: Final = "ens"  # its chain, in metrics
+# The chains that are one each, in metrics.
+ENS: Final = "ens"
+BASENAMES: Final = "basenames"
+GNOSIS: Final = "gnosis"
 # Polling gives way after that: a WebSocket endpoint may be back, which costs no calls.
 _POLLING_SPELL: Final = 300.0
+# Changes that a worker is told of as it begins: what it finds in the database may be older. A block
+# of Ethereum has one of them at most where its logs are asked for, and three where they are pushed.
+_LATELY: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +72,11 @@ def chain_listeners(
 
 class ListenersOfWorkers:
     """The listeners of a service of several processes, in its supervisor; *heard* is told to all of
-    its workers."""
+    its workers, and *lately* has what those missed that began since."""
 
     def __init__(self, heard: Callable[[HeardChange], None]) -> None:
         self.listeners: Sequence[ChainListener] = ()
+        self.lately: deque[HeardChange] = deque(maxlen=_LATELY)  # the oldest first
         self._heard = heard
         self._stack = AsyncExitStack()
 
@@ -80,7 +88,7 @@ class ListenersOfWorkers:
         if not listened_chains(settings):
             return
         outbound = await self._stack.enter_async_context(HttpClient(kind="chain"))
-        self.listeners = chain_listeners(settings, Chains(settings, outbound), self._heard)
+        self.listeners = chain_listeners(settings, Chains(settings, outbound), self._hear)
         for listener in self.listeners:
             self._stack.push_async_callback(listener.close)
             listener.start()
@@ -90,11 +98,17 @@ class ListenersOfWorkers:
         self.listeners = ()
         await self._stack.aclose()
 
+    def _hear(self, change: HeardChange) -> None:
+        self.lately.append(change)
+        self._heard(change)
+
 
 def _chains(settings: Settings) -> Iterator[ListenedChain]:
-    ens, basenames, theirs = settings.ens, settings.basenames, settings.unstoppable
+    ens, basenames, gnosis = settings.ens, settings.basenames, settings.gnosis
     yield ListenedChain(ENS, ens.rpc_urls, ens.ws_urls, ENS_EVENTS)
-    yield ListenedChain("basenames", basenames.rpc_urls, basenames.ws_urls, ENS_EVENTS)
+    yield ListenedChain(BASENAMES, basenames.rpc_urls, basenames.ws_urls, ENS_EVENTS)
+    yield ListenedChain(GNOSIS, gnosis.rpc_urls, gnosis.ws_urls, ENS_EVENTS)
+    theirs = settings.unstoppable
     for name in ("polygon", "base", "sonic", "ethereum"):
         yield ListenedChain(
             f"unstoppable-{name}",

@@ -80,11 +80,12 @@ async def wire_content(
     shown = ContentNames(names.directory, names.ipns)
     content = ContentHandlers(
         shown,
-        UnixFs(blocks),
+        UnixFs(blocks, check_path=denylist.check_path),
         answers,
         mode=chosen.mode,
         redirect_to=chosen.redirect_to,
         seconds=chosen.deadline,
+        check_path=denylist.check_path,
     )
     hosts = GatewayHosts(settings.gateway.hosts)
     certificates = CertificateHandlers(

@@ -8,6 +8,7 @@ from content_gateway.denylist.denylist import Denylist
 from content_gateway.http.address_limits import AddressLimits
 from content_gateway.http.operations.dns_query import DnsHandlers
 from content_gateway.names.directory import Directory
+from content_gateway.names.nodes import GNO
 from content_gateway.net.dns import Dns
 from content_gateway.settings.model import Settings
 
@@ -50,5 +51,6 @@ def endings(settings: Settings) -> list[str]:
     is_on = any(urls for name, urls in theirs if name.endswith("rpc_urls"))
     return [
         *([_OF_ENS] if settings.ens.rpc_urls else []),
+        *([GNO] if settings.gnosis.rpc_urls else []),
         *(theirs.tlds if is_on else ()),
     ]

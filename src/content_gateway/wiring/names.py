@@ -23,6 +23,8 @@ from content_gateway.names.changes import Changes
 from content_gateway.names.directory import Directory
 from content_gateway.names.ens import EnsNames
 from content_gateway.names.primary import EnsPrimaryNames
+from content_gateway.names.registry import Registry
+from content_gateway.names.space_id import SpaceIdNames
 from content_gateway.names.universal_resolver import UniversalResolverCheck
 from content_gateway.names.unstoppable import Chain, UnstoppableNames
 from content_gateway.names.zone import ZoneFile
@@ -30,10 +32,17 @@ from content_gateway.net.connection_slots import PoolLimits
 from content_gateway.net.dns import Dns
 from content_gateway.net.http_client import HttpClient
 from content_gateway.net.ssrf_guard import Guard
+from content_gateway.settings.groups import BasenamesSettings, GnosisSettings
 from content_gateway.settings.model import Settings
 from content_gateway.telemetry.numbers import Outcomes
 from content_gateway.telemetry.tracing import Tracer
-from content_gateway.wiring.chain_listeners import ENS, HeardChange, listened_chains
+from content_gateway.wiring.chain_listeners import (
+    BASENAMES,
+    ENS,
+    GNOSIS,
+    HeardChange,
+    listened_chains,
+)
 from content_gateway.wiring.chains import Chains
 from content_gateway.wiring.ledgers import Ledger
 
@@ -149,7 +158,10 @@ def name_services(
 ) -> list[NameService]:
     """The configured name services, in the order they are asked."""
     theirs, of_theirs = settings.unstoppable, unstoppable_chains(settings, chains)
-    services: list[NameService] = [UnstoppableNames(of_theirs, theirs.tlds)]
+    services: list[NameService] = [
+        UnstoppableNames(of_theirs, theirs.tlds),
+        SpaceIdNames(registry(chains, settings.gnosis, GNOSIS, title=".gno")),
+    ]
     if settings.ens.rpc_urls:
         services.append(ens_names(settings, chains, gateways, check))
     if of_theirs:
@@ -164,7 +176,7 @@ def ens_names(
     check: UniversalResolverCheck | None,
 ) -> NameService:
     """ENS with its off-chain gateways, and with what Base knows if that may be asked."""
-    chosen, basenames = settings.ens, settings.basenames
+    chosen = settings.ens
     ens = EnsNames(
         CcipRead(chains.through(chosen.rpc_urls, ENS), gateways),
         universal_resolver=chosen.universal_resolver,
@@ -172,8 +184,16 @@ def ens_names(
         name_wrapper=chosen.name_wrapper,
         require=check.require if check else lambda: None,
     )
-    base = chains.through(basenames.rpc_urls, "basenames") if basenames.rpc_urls else None
-    return Basenames(ens, base, registry=basenames.registry)
+    return Basenames(ens, registry(chains, settings.basenames, BASENAMES, title="Basenames"))
+
+
+def registry(
+    chains: Chains, chosen: BasenamesSettings | GnosisSettings, kind: str, *, title: str
+) -> Registry | None:
+    """The registry that is *chosen* on the chain *kind*; None where that may not be asked."""
+    if not chosen.rpc_urls:
+        return None
+    return Registry(chains.through(chosen.rpc_urls, kind), chosen.registry, title=title)
 
 
 def primary_names(

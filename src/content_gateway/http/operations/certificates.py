@@ -1,9 +1,9 @@
 """May a proxy get a certificate for this domain? What Caddy asks before it does (`on_demand_tls`).
 
 Says yes for a host of `gateway.hosts` whose name has content at this moment, and no to everything
-else: a name that is not ours, that is blocked, that has nothing to show, and one of which that
-could not be found out in time. Whoever opens a connection chooses what is asked here, so that only
-so many look-ups are begun at once, and in a minute."""
+else: a name that is not ours, not normalised (ENSIP-15), that is blocked, that has nothing to show,
+and one of which that could not be found out in time. Whoever opens a connection chooses what is
+asked here, so that only so many look-ups are begun at once, and in a minute."""
 
 import asyncio
 import time
@@ -82,6 +82,8 @@ class CertificateHandlers:
         try:
             async with asyncio.timeout(self._policy.seconds):
                 name = await asyncio.to_thread(DomainName.parse, shown)
+                if name.text != shown:  # one certificate is enough, and spellings are many
+                    raise HttpRefusal(NO_CERTIFICATE)
                 if not self._names.is_fresh(name) and not self._window.take(self._clock()):
                     log.warning("certificates were asked for too often", limit=self._window.limit)
                     raise HttpRefusal(NO_CERTIFICATE)

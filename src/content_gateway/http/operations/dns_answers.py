@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from content_gateway.codecs import dns_message
 from content_gateway.codecs.dns_message import DnsQuestion, DnsReply, Name, Record
+from content_gateway.concurrency.fair_semaphore import FairSemaphore
 from content_gateway.errors import (
     Blocked,
     InvalidDomain,
@@ -30,6 +31,8 @@ _DNSLINK: Final = b"_dnslink"
 # Where a resolver names its encrypted forms (RFC 9462 section 6.4). We name none, and those of the
 # one that questions are forwarded to do not know our names: it is never asked.
 _RESOLVER: Final = (b"resolver", b"arpa")
+# Questions that wait for another resolver at once, each with a socket of its own; as many may wait.
+_FORWARDED: Final = 256
 # Extended errors (RFC 8914, section 4).
 _BLOCKED: Final = 15
 _PROHIBITED: Final = 18
@@ -55,7 +58,8 @@ class DnsAnswers:
     """Answers questions about the names that *directory* resolves below *endings*, or has locally.
 
     *addresses* (IPv4 and IPv6) are those of the operator's gateway, the A and AAAA records of every
-    name with content. Any other name goes to *forwarder*, and is refused without one."""
+    name with content. Any other name goes to *forwarder*, which *at_once* questions may wait for,
+    shared fairly by requestor; without one it is refused."""
 
     def __init__(
         self,
@@ -65,6 +69,7 @@ class DnsAnswers:
         endings: Collection[str],
         addresses: Collection[str] = (),
         forwarder: Forwarder | None = None,
+        at_once: int = _FORWARDED,
     ) -> None:
         self._directory = directory
         self._denylist = denylist
@@ -73,6 +78,9 @@ class DnsAnswers:
             Record(dns_message.AAAA if ":" in text else dns_message.A, text) for text in addresses
         ]
         self._forwarder = forwarder
+        self._forwarding = FairSemaphore(
+            at_once, waiting=at_once, detail="Too many names are asked of DNS; ask again soon."
+        )
 
     async def answer(self, question: DnsQuestion, requestor: str) -> DnsReply:
         """The reply; what has to be looked up for it is charged to *requestor*.
@@ -90,7 +98,7 @@ class DnsAnswers:
             if name is not None and self._directory.lists(name):
                 found = await self._directory.records(name, requestor=requestor)
                 return self._known(question, labels[1:], found, is_link=is_link)
-            return await self._foreign(question, name)
+            return await self._foreign(question, name, requestor)
         except Blocked as blocked:
             return dns_message.refused(question, dns_message.REFUSED, _BLOCKED, blocked.detail)
         except UpstreamError as failed:
@@ -134,8 +142,12 @@ class DnsAnswers:
             return dns_message.nothing(question, apex, ttl, exists=True)
         return dns_message.answered(question, records, ttl)
 
-    async def _foreign(self, question: DnsQuestion, name: DomainName | None) -> DnsReply:
-        """The reply about a name that is not ours; raises as Forwarder.forward, and Blocked."""
+    async def _foreign(
+        self, question: DnsQuestion, name: DomainName | None, requestor: str
+    ) -> DnsReply:
+        """The reply about a name that is not ours.
+
+        Raises as Forwarder.forward, Blocked, and TooManyAtOnce."""
         if tuple(map(bytes.lower, question.name[-2:])) == _RESOLVER:
             return dns_message.nothing(question, _RESOLVER, IMPOSSIBLE_TTL, exists=True)
         if self._forwarder is None:
@@ -143,7 +155,8 @@ class DnsAnswers:
             return dns_message.refused(question, dns_message.REFUSED, _PROHIBITED, text)
         if name is not None:
             self._denylist.check_name(name)
-        return await self._forwarder.forward(question)
+        async with self._forwarding.request(requestor):
+            return await self._forwarder.forward(question)
 
 
 def _link(content: IpfsContent | IpnsContent) -> Record:

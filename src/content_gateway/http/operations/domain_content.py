@@ -6,7 +6,7 @@ of its own content is a site, for browsers; below our own paths it is data, whic
 (ADR 23). What a name shows is left to names/, what is at a path to unixfs/."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
@@ -17,6 +17,7 @@ from content_gateway.errors import PathNotFound, UpstreamTimeout
 from content_gateway.http import media_types
 from content_gateway.http.messages import (
     LARGE_BODY,
+    PATH_SAFE,
     Answer,
     Handler,
     Handlers,
@@ -30,15 +31,18 @@ from content_gateway.http.operations.site_rules import SiteRules
 from content_gateway.http.problems import Headers
 from content_gateway.http.ranges import Span, asked_span
 from content_gateway.http.redirect_rules import Target
+from content_gateway.model.cid import Cid
 from content_gateway.model.domain import DomainName
+from content_gateway.model.ipns_name import IpnsName
 from content_gateway.names.content import ContentNames, NameContent
 from content_gateway.unixfs.reader import UnixFs, UnixFsEntry
 
 Mode: TypeAlias = Literal["off", "verified", "redirect"]
+CheckPath: TypeAlias = Callable[[Cid | IpnsName | DomainName, Sequence[str]], None]
 
 _INDEX: Final = "index.html"
 _WHILE_REVALIDATE: Final = 60  # seconds that a cache may serve what it asks about meanwhile
-_SAFE: Final = "/:@!$&'()*+,;=-._~"  # what a path may have unescaped (RFC 3986 section 3.3)
+_DOTS: Final = frozenset((".", ".."))  # which clients resolve, encoded or not (WHATWG URL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ class ContentHandlers:
     """Serves what *names* show, from *files*; in the mode "redirect" it says where else that is.
 
     A large answer is one of the *answers* sent at once. *seconds* may pass until an answer
-    begins."""
+    begins. *check_path* raises Blocked for segments below a name, or a CID."""
 
     def __init__(
         self,
@@ -109,6 +113,7 @@ class ContentHandlers:
         mode: Mode = "verified",
         redirect_to: str = "",
         seconds: float = 30.0,
+        check_path: CheckPath = lambda root, segments: None,
     ) -> None:
         self._names = names
         self._files = files
@@ -117,6 +122,7 @@ class ContentHandlers:
         self._mode = mode
         self._redirect_to = redirect_to
         self._seconds = seconds
+        self._check_path = check_path
 
     @property
     def by_id(self) -> Handlers:
@@ -159,8 +165,10 @@ class ContentHandlers:
                         raise missing from None
                     if target.is_redirect:
                         return _redirected(asked, content, target, request)
-                    asked = replace(asked, path=target.place)
-                    found, status = await self._found(asked, content, request), target.status
+                    # The place stands in for what was asked for, with no slash to be sent to.
+                    in_its_place = replace(asked, path=f"{target.place}/")
+                    found = await self._found(in_its_place, content, request)
+                    asked, status = replace(asked, path=target.place), target.status
                 if found.entry.is_directory:
                     return _with_slash(asked, content, request)
                 body = await self._body(asked, content, request, found, status)
@@ -217,14 +225,21 @@ class ContentHandlers:
 
     async def _found(self, asked: _Asked, content: NameContent, request: Request) -> _Found:
         """What is at the path; a directory only where its slash is missing."""
+        self._check_names(content, asked.segments)
         segments = [*content.segments, *asked.segments]
         entry = await self._files.find(content.path.cid, segments, request.charged)
         if not entry.is_directory or not asked.path.endswith("/"):
             return _Found(entry, segments[-1] if segments else "")
+        self._check_names(content, [*asked.segments, _INDEX])
         index = await self._files.child(entry, _INDEX, request.charged)
         if index is None or index.is_directory:
             raise PathNotFound("This is a directory without an index.html; nothing is listed.")
         return _Found(index, _INDEX)
+
+    def _check_names(self, content: NameContent, segments: Sequence[str]) -> None:
+        """Raise Blocked for *segments* that are not served below a name of the *content*."""
+        for name in content.names:
+            self._check_path(name, segments)
 
     async def _target(self, asked: _Asked, content: NameContent, request: Request) -> Target | None:
         """Where the site says that a path leads which is not there; only where it has a host of
@@ -252,11 +267,17 @@ class ContentHandlers:
             return b"".join([piece async for piece in pieces])
 
     def _elsewhere(self, asked: _Asked, content: NameContent) -> Response:
-        """Where the content is, on a gateway that the operator names."""
+        """Where the content is, on a gateway that the operator names.
+
+        Raises PathNotFound, and Blocked."""
+        if _DOTS.intersection(asked.segments):
+            raise PathNotFound("A path with the segment . or .. would lead to other content there.")
+        self._check_names(content, asked.segments)
+        self._check_path(content.path.cid, [*content.segments, *asked.segments])
         place = self._redirect_to.format(
             cid=content.path.cid,
             domain=quote(asked.domain, safe=""),
-            path=quote(content.path.path.rstrip("/") + (asked.path or "/"), safe=_SAFE),
+            path=quote(content.path.path.rstrip("/") + (asked.path or "/"), safe=PATH_SAFE),
         )
         headers = [*_common(asked, content), (b"location", place.encode())]
         return Response(b"", [*headers, (b"content-length", b"0")], 307)
@@ -270,7 +291,7 @@ def _asked(request: Request, face: Face, *, is_head: bool) -> _Asked:
 
 def _common(asked: _Asked, content: NameContent) -> Headers:
     """The fields that every answer about *content* has."""
-    path = quote(f"/ipns/{asked.domain}{asked.path}", safe=_SAFE)
+    path = quote(f"/ipns/{asked.domain}{asked.path}", safe=PATH_SAFE)
     return [
         (b"cache-control", _cache_control(asked.face, content)),
         (b"x-ipfs-path", path.encode()),
@@ -305,9 +326,12 @@ def _etag(entry: UnixFsEntry) -> bytes:
 
 def _with_slash(asked: _Asked, content: NameContent, request: Request) -> Response:
     """To the same place with a slash behind it, from where a page's links lead into it."""
-    last = (asked.segments or [asked.domain])[-1]
-    # Relative to the last segment: a proxy may have put something before the path.
-    place = f"./{quote(last, safe=_SAFE)}/".encode()
+    if asked.face is SITE:
+        to = "/".join(("", *asked.segments))
+    else:
+        # Relative to the last segment: a proxy may have put something before the path.
+        to = f"./{(asked.segments or [asked.domain])[-1]}"
+    place = f"{quote(to, safe=PATH_SAFE)}/".encode()
     if request.query:
         place += b"?" + request.query
     headers = [*_common(asked, content), (b"location", place), (b"content-length", b"0")]
@@ -316,7 +340,7 @@ def _with_slash(asked: _Asked, content: NameContent, request: Request) -> Respon
 
 def _redirected(asked: _Asked, content: NameContent, target: Target, request: Request) -> Response:
     """To where a rule of the site leads, with the query that was sent."""
-    place = quote(target.place, safe=f"{_SAFE}%?#[]").encode()
+    place = quote(target.place, safe=f"{PATH_SAFE}%?#[]").encode()
     if request.query:
         place += (b"&" if b"?" in place else b"?") + request.query
     headers = [*_common(asked, content), (b"location", place), (b"content-length", b"0")]

@@ -17,6 +17,7 @@ from content_gateway.ledger.postgres.audit import AuditLog, search_audit
 from content_gateway.ledger.postgres.backend_health import PostgresBackendHealth
 from content_gateway.ledger.postgres.backend_kind import claim_backend
 from content_gateway.ledger.postgres.contents import PostgresWorkQueue
+from content_gateway.ledger.postgres.inspection import inspect
 from content_gateway.ledger.postgres.key_activity import PostgresKeyActivity
 from content_gateway.ledger.postgres.last_known import PostgresLastKnown
 from content_gateway.ledger.postgres.pins import PostgresPins
@@ -130,7 +131,7 @@ class PostgresLedger:
 
     async def inspect(self) -> Inspection:
         """All that can be said of it, at one moment; raises StorageUnavailable."""
-        return await whole_ledger.inspect(self.database, self.migrations)
+        return await inspect(self.database, self.migrations)
 
     async def recount(self) -> int:
         """Count the pins of all requestors again; of how many the count was wrong. Raises

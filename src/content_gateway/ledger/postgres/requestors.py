@@ -23,6 +23,7 @@ _CREATE: Final = (
     ' WHERE NOT EXISTS (SELECT 1 FROM requestors WHERE requestor = name) ORDER BY name COLLATE "C"'
     " ON CONFLICT (requestor) DO NOTHING"
 )
+PINS_OF_REQUESTOR: Final = "SELECT count(*) FROM pins WHERE pins.requestor = number"
 LOCK: Final = (
     "SELECT number, pins, last_at, requestor FROM requestors WHERE number = ANY(%s::bigint[])"
     " ORDER BY number FOR NO KEY UPDATE"

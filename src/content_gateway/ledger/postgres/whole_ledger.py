@@ -1,22 +1,19 @@
 """What operators ask of a whole ledger in PostgreSQL: reports that read much of it.
 
-Knows the tables `api_keys`, `pins`, `contents` and `work`, and what must always be true of them."""
+Knows the tables `api_keys`, `requestors`, `pins` and `contents`."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final
 
 from content_gateway.codecs.timestamps import microseconds
-from content_gateway.ledger.inspection import SAMPLE, Finding, Inspection
 from content_gateway.ledger.pin_rows import status_of
 from content_gateway.ledger.postgres.pin_searches import LISTED, TABLES
-from content_gateway.ledger.postgres.requestors import LOCK
-from content_gateway.model.content_state import PIN_STATES
+from content_gateway.ledger.postgres.requestors import LOCK, PINS_OF_REQUESTOR
 from content_gateway.model.pins import Holdings, PinStatus
-from content_gateway.postgres.migrations import Migrations
 from content_gateway.postgres.transactions import Database, Transaction
 
 _SECONDS: Final = 120.0
-_INSPECTION_SECONDS: Final = 3_600.0
+_RECOUNT_SECONDS: Final = 3_600.0
 _PAGE: Final = 1_000
 # A content's size is what the backend told while it brought it in.
 _HOLDINGS: Final = (
@@ -34,41 +31,10 @@ _OLDEST: Final = (
 _NEXT: Final = (
     "SELECT requestor FROM requestors WHERE requestor >= %s AND pins > 0 ORDER BY requestor LIMIT 1"
 )
-_HELD: Final = ", ".join(f"'{state}'" for state in PIN_STATES)
-_PINS: Final = "SELECT count(*) FROM pins WHERE pins.requestor = number"
-# What must not be there: in words, and as a query of what it concerns; and the command that puts
-# it right, where there is one.
-_FACTS: Final = (
-    (
-        "pins without their content",
-        "SELECT requestor || ' ' || content FROM pins"
-        " WHERE NOT EXISTS (SELECT 1 FROM contents WHERE id = pins.content)",
-    ),
-    (
-        "contents that should be pinned, and that nobody holds",
-        f"SELECT cid FROM contents WHERE state IN ({_HELD})"  # noqa: S608 - constants
-        " AND NOT EXISTS (SELECT 1 FROM pins WHERE content = contents.id)",
-    ),
-    (
-        "contents that are being unpinned, and that somebody holds",
-        "SELECT cid FROM contents WHERE state = 'unpinning'"
-        " AND EXISTS (SELECT 1 FROM pins WHERE content = contents.id)",
-    ),
-    (
-        "contents that are not pinned, and that nobody reconciles",
-        "SELECT cid FROM contents WHERE state <> 'pinned'"
-        " AND NOT EXISTS (SELECT 1 FROM work WHERE content = contents.id)",
-    ),
-    (
-        "requestors with a wrong count of their pins",
-        f"SELECT requestor FROM requestors WHERE pins <> ({_PINS})",  # noqa: S608 - constant
-        "content-gateway ledger recount",
-    ),
-)
-_MISCOUNTED: Final = f"SELECT number FROM requestors WHERE pins <> ({_PINS})"  # noqa: S608
+_MISCOUNTED: Final = f"SELECT number FROM requestors WHERE pins <> ({PINS_OF_REQUESTOR})"  # noqa: S608
 _RECOUNT: Final = (
-    f"UPDATE requestors SET pins = ({_PINS}) WHERE number = %s AND pins <> ({_PINS})"  # noqa: S608
-    " RETURNING number"
+    f"UPDATE requestors SET pins = ({PINS_OF_REQUESTOR}) WHERE number = %s"  # noqa: S608
+    f" AND pins <> ({PINS_OF_REQUESTOR}) RETURNING number"
 )
 
 
@@ -101,7 +67,7 @@ async def recount_pins(database: Database) -> int:
         return [number for (number,) in await transaction.ask(_MISCOUNTED)]
 
     corrected = 0
-    for number in await database.search(wrong, seconds=_INSPECTION_SECONDS, is_ours=True):
+    for number in await database.search(wrong, seconds=_RECOUNT_SECONDS, is_ours=True):
 
         async def job(transaction: Transaction, number: int = number) -> int:
             await transaction.ask(LOCK, ([number],))  # from here on nobody changes its pins
@@ -129,27 +95,3 @@ async def oldest_first(database: Database, requestor: str) -> AsyncIterator[Sequ
             return
         yield pins
         last = microseconds(pins[-1].pin.created_at)
-
-
-async def inspect(database: Database, migrations: Migrations) -> Inspection:
-    """All that can be said of the ledger, as it is at one moment; raises StorageUnavailable."""
-    found = await migrations.found(database)
-    if found.version != migrations.current:
-        return Inspection(found.version, migrations.current, None, None, None, (), False)
-
-    async def job(transaction: Transaction) -> Inspection:
-        keys, pins, contents = [
-            (await transaction.ask(f"SELECT count(*) FROM {table}"))[0][0]  # noqa: S608 - ours
-            for table in ("api_keys", "pins", "contents")
-        ]
-        findings = []
-        for words, query, *remedy in _FACTS:
-            ((count,),) = await transaction.ask(f"SELECT count(*) FROM ({query}) found")  # noqa: S608
-            if count:
-                rows = await transaction.ask(f"{query} LIMIT {SAMPLE}")
-                sample = tuple(str(text) for (text,) in rows)
-                findings.append(Finding(words, count, sample, *remedy))
-        version, current = found.version, migrations.current
-        return Inspection(version, current, keys, pins, contents, tuple(findings), False)
-
-    return await database.search(job, seconds=_INSPECTION_SECONDS, is_ours=True)

@@ -1,7 +1,7 @@
 """What a file that should be a ledger is: whether it is one, of which version, and whether it is
 sound.
 
-Knows the tables and what must always be true of them. Reads only, on a connection that it is given;
+Knows the tables. Reads only, on a connection that it is given;
 which file that is, and what follows from the findings, is left to the commands."""
 
 import sqlite3
@@ -9,37 +9,19 @@ from importlib import resources
 from typing import Final
 
 from content_gateway.errors import GatewayError
-from content_gateway.ledger.inspection import SAMPLE, Finding, Inspection
+from content_gateway.ledger.inspection import (
+    CONTRADICTIONS,
+    SAMPLE,
+    Contradiction,
+    Finding,
+    Inspection,
+    miscounted,
+)
 from content_gateway.ledger.sqlite.requestors import PINS_OF_REQUESTOR
-from content_gateway.model.content_state import PIN_STATES
 from content_gateway.sqlite.backup import problems
 
 _TABLES: Final = frozenset({"api_keys", "pins", "contents"})
-_HELD: Final = ", ".join(f"'{state}'" for state in PIN_STATES)
-# What must not be there: in words, and as a query of what it concerns; and the command that puts
-# it right, where there is one.
-_FACTS: Final = (
-    (
-        "pins without their content",
-        "SELECT requestor || ' ' || content FROM pins"
-        " WHERE NOT EXISTS (SELECT 1 FROM contents WHERE id = pins.content)",
-    ),
-    (
-        "contents that should be pinned, and that nobody holds",
-        f"SELECT cid FROM contents WHERE state IN ({_HELD})"  # noqa: S608 - constants
-        " AND NOT EXISTS (SELECT 1 FROM pins WHERE content = contents.id)",
-    ),
-    (
-        "contents that are being unpinned, and that somebody holds",
-        "SELECT cid FROM contents WHERE state = 'unpinning'"
-        " AND EXISTS (SELECT 1 FROM pins WHERE content = contents.id)",
-    ),
-    (
-        "requestors with a wrong count of their pins",
-        f"SELECT requestor FROM requestors WHERE pins <> ({PINS_OF_REQUESTOR})",  # noqa: S608
-        "content-gateway ledger recount",
-    ),
-)
+_CONTRADICTIONS: Final = (*CONTRADICTIONS, miscounted(PINS_OF_REQUESTOR))
 
 
 def version_of(connection: sqlite3.Connection) -> int:
@@ -75,20 +57,19 @@ def inspect(connection: sqlite3.Connection) -> Inspection:
         keys, pins, contents = (
             _count(connection, name) for name in ("api_keys", "pins", "contents")
         )
-        found = tuple(each for fact in _FACTS if (each := _found(connection, *fact)) is not None)
+        findings = (_found(connection, each) for each in _CONTRADICTIONS)
+        found = tuple(finding for finding in findings if finding is not None)
         return Inspection(version, current, keys, pins, contents, broken + found, bool(broken))
     finally:
         connection.execute("ROLLBACK")
 
 
-def _found(
-    connection: sqlite3.Connection, words: str, query: str, remedy: str | None = None
-) -> Finding | None:
-    (count,) = connection.execute(f"SELECT count(*) FROM ({query})").fetchone()  # noqa: S608
+def _found(connection: sqlite3.Connection, wrong: Contradiction) -> Finding | None:
+    (count,) = connection.execute(f"SELECT count(*) FROM ({wrong.query})").fetchone()  # noqa: S608
     if not count:
         return None
-    rows = connection.execute(f"{query} LIMIT {SAMPLE}").fetchall()
-    return Finding(words, count, tuple(str(text) for (text,) in rows), remedy)
+    rows = connection.execute(f"{wrong.query} LIMIT {SAMPLE}").fetchall()
+    return Finding(wrong.words, count, tuple(str(text) for (text,) in rows), wrong.remedy)
 
 
 def _count(connection: sqlite3.Connection, table: str) -> int:
