@@ -104,6 +104,25 @@ def test_a_service_that_takes_any_key_answers_to_this_machine_only(
 
 
 @pytest.mark.parametrize(
+    ("target", "host", "is_here"),
+    [
+        ("http://localhost/", "evil.example", True),
+        ("HTTP://127.0.0.1:8080/?a=http://evil.example", "evil.example", True),
+        ("http://evil.example/", "localhost", False),
+        ("http://evil.example", "localhost", False),
+        ("/http://evil.example/", "localhost", True),
+    ],
+)
+def test_a_target_in_absolute_form_names_the_host(
+    local: Edge, target: str, host: str, is_here: bool
+) -> None:
+    """Whatever the Host field says (RFC 9112, section 3.2.2)."""
+    with local.connect() as wire:
+        answer = wire.ask(f"GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        assert answer.status == 200 if is_here else answer.is_refusal(421)
+
+
+@pytest.mark.parametrize(
     ("target", "said"),
     [
         ("/" + "a" * 3_000, "path"),

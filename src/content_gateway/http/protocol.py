@@ -26,7 +26,7 @@ from content_gateway.http.asgi_extensions import (
 )
 from content_gateway.http.header_block import block_of
 from content_gateway.http.lingering_close import LingeringTransport
-from content_gateway.http.request_head import too_large, version_of, wrong_host
+from content_gateway.http.request_head import authority_of, too_large, version_of, wrong_host
 from content_gateway.http.server_state import SharedState
 
 # In other methods a body has no defined meaning (RFC 9110 section 9.3), and proxies disagree about
@@ -154,6 +154,10 @@ class HardenedProtocol(HttpToolsProtocol):
         host = fields.get(b"host")
         if host is None and version != "1.0":
             raise self._refuse(kinds.BAD_REQUEST)
+        if self.url[:1] != b"/" and (authority := authority_of(self.url)) is not None:
+            host = authority
+            others = [field for field in self.headers if field[0] != b"host"]
+            self.headers[:] = [(b"host", host), *others]
         # Clients send the same few hosts, so those that passed are remembered, a hundred at most.
         if host is not None and host not in self.server_state.hosts:
             bounds = self._bounds

@@ -18,6 +18,7 @@ from content_gateway.http.kinds import (
 )
 
 _SPOKEN: Final = (b"HTTP/1.1", b"HTTP/1.0")
+_ABSOLUTE: Final = re.compile(rb"https?://([^/?#]*)", re.IGNORECASE)
 _ANY_HTTP: Final = re.compile(rb"HTTP/\d+(\.\d+)?")
 # host [":" port]; a registered name has no userinfo, no spaces and no broken escapes.
 _HOST: Final = re.compile(
@@ -61,6 +62,13 @@ def host_of(value: bytes) -> str | None:
         except ValueError:
             return None
     return found[2].decode().lower()
+
+
+def authority_of(target: bytes) -> bytes | None:
+    """The host and port in a *target* in absolute form, which count instead of a Host field
+    (RFC 9112 section 3.2.2); None where it has another form."""
+    found = _ABSOLUTE.match(target)
+    return None if found is None else found[1]
 
 
 def is_loopback(value: bytes) -> bool:
