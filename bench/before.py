@@ -38,7 +38,7 @@ async def main(other: Path) -> None:
         folder = Path(name)
         print(f"start             {await _starts(folder, python):.2f} of the speed before")
         async with (
-            service(folder / "before", _known_to(other), python=python) as before,
+            service(folder / "before", WATCHED, python=python) as before,
             service(folder / "after", WATCHED) as after,
         ):
             await asyncio.sleep(ALONE_AFTER)  # whoever waited for their first answer was another
@@ -49,12 +49,6 @@ async def main(other: Path) -> None:
                     ("repeated pins", _repeated_pins),
                 ):
                     await _compare(what, measure, before, after)
-
-
-def _known_to(other: Path) -> dict[str, str]:
-    """WATCHED, without the settings that the revision in *other* does not have."""
-    settings = (other / "src" / "content_gateway" / "settings" / "groups.py").read_text()
-    return WATCHED if "requests_per_minute" in settings else NOBODY
 
 
 async def _starts(folder: Path, python: str) -> float:

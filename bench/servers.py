@@ -4,6 +4,7 @@ The service is `content-gateway dev`, unchanged; the bare one answers a constant
 size from an ASGI function, under the same server."""
 
 import asyncio
+import json
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -67,11 +69,21 @@ async def service(
     data: Path, more: Mapping[str, str] = MappingProxyType({}), *, python: str = sys.executable
 ) -> AsyncIterator[Started]:
     """`content-gateway dev` with its data in *data*, nobody public to ask, and *more* settings, by
-    the *python* of this checkout or another's."""
-    async with _process(
-        [python, "-m", "content_gateway", "dev"], {**_settings(data), **more}
-    ) as started:
+    the *python* of this checkout or another's, without the settings that it does not have."""
+    settings = {**_settings(data), **more}
+    if python != sys.executable:
+        settings = {name: settings[name] for name in settings if name in _variables(python)}
+    async with _process([python, "-m", "content_gateway", "dev"], settings) as started:
         yield started
+
+
+@cache
+def _variables(python: str) -> frozenset[str]:
+    """The names by which *python*'s checkout takes its settings from the environment."""
+    command = [python, "-m", "content_gateway", "config", "show", "--json"]
+    shown = subprocess.run(command, env={}, capture_output=True, text=True, check=True).stdout
+    settings = (json.loads(line)["setting"] for line in shown.splitlines())
+    return frozenset(f"CONTENT_GATEWAY_{name.upper().replace('.', '__')}" for name in settings)
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ An answer to an operation of the contract must be one that it describes, header 
 included; an answer to anything else must be a problem document, or below /psa a failure in the
 form of the Pinning Service API."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -25,6 +26,8 @@ BINARY = ("application/vnd.ipld.raw", "application/vnd.ipld.car", "application/d
 DNS_JSON = "application/dns-json"
 # The files of domains, whose path is the last parameter, with its slashes.
 FILES = "/domain/ipfs/"
+# Whose last parameter is a path of any length, which OpenAPI cannot say.
+WITH_PATH = re.compile(r"(/domain/ipfs/[^/]*|/ipfs/(?!pin/)[^/]+(?=/.))(.*)")
 FILE = "application/octet-stream"
 
 
@@ -131,9 +134,8 @@ class ContractCheck:
         elif answer.status >= 400:
             self.check_problem(answer)
         is_file = path.startswith(FILES) and answer.status < 400
-        if path.startswith(FILES):
-            domain, _, below = path.removeprefix(FILES).partition("/")
-            path = f"{FILES}{domain}/{below.replace('/', '%2F') or '%2F'}"
+        if found := WITH_PATH.fullmatch(path):
+            path = f"{found[1]}/{found[2][1:].replace('/', '%2F') or '%2F'}"
         request: Any = _Request(method.lower(), path)
         try:
             self._openapi.validate_response(request, _Response(answer, is_file))
@@ -144,8 +146,8 @@ class ContractCheck:
 
     def _item(self, path: str) -> Mapping[str, Any]:
         """The path item of *path*; none for what is not described."""
-        if path.startswith(FILES):
-            path = f"{FILES}{{domain}}/{{path}}"
+        if WITH_PATH.fullmatch(path):
+            path = f"{FILES}{{domain}}/{{path}}" if path.startswith(FILES) else "/ipfs/{cid}/{path}"
         beginning = path.rpartition("/")[0]
         for template, item in self.tree["paths"].items():
             if template == path or template.startswith(beginning + "/{"):

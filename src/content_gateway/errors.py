@@ -149,6 +149,10 @@ class ContentMalformed(UpstreamError):
     A fact about the content, of its maker's making: whoever asks again hears it again."""
 
 
+class SiteRulesMalformed(ContentMalformed):
+    """The rules of a site for paths that are not there cannot be read."""
+
+
 class OwnFault(GatewayError):
     """Something of ours is broken."""
 

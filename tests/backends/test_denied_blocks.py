@@ -13,6 +13,7 @@ from content_gateway.backends.embedded.store import EmbeddedStore
 from content_gateway.backends.embedded.wantlist import Check
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import Blocked, PinFailed
+from content_gateway.ipld.selection import Selection
 from content_gateway.model.cid import RAW, Cid
 from content_gateway.model.content_state import TrackerStatus
 from tests.backends.backends import pin, status
@@ -94,7 +95,7 @@ async def test_a_blocked_block_ends_a_car_of_what_is_above_it(
         for cid in (TREE[0], INNER[0]):
             with pytest.raises(Blocked, match=str(BAD[0])):
                 await served(store, cid)
-        assert len(await served(store, TREE[0], "block")) == 1
+        assert len(await served(store, TREE[0], Selection("block"))) == 1
         assert len(await served(store, raw(b"good")[0])) == 1
     lists.block("/ipfs/" + str(raw(b"something else")[0]))
     assert len(await served(store, TREE[0])) == len(TREE[1])

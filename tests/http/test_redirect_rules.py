@@ -52,11 +52,12 @@ def test_the_first_rule_that_fits_counts() -> None:
         "/** /two",
         "/one two",
         "/one javascript:alert(1)",
+        "/:name/:name /two",
         "/one https://elsewhere.example/ 200",
     ],
 )
 def test_what_is_no_rule_is_told_by_its_line(line: str) -> None:
-    with pytest.raises(ValueError, match="line 2 of _redirects"):
+    with pytest.raises(ValueError, match="line 2: "):
         parse_rules(f"/fine /there\n{line}\n")
 
 

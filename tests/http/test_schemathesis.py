@@ -4,12 +4,14 @@ import asyncio
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from content_gateway.settings.model import PACKAGED_SPEC
 from tests.fakes.ethereum import Name, running_ethereum
+from tests.http.schemathesis_hooks import TYPES, in_a_query, question
 from tests.process import running
 
 pytestmark = pytest.mark.deep
@@ -23,10 +25,14 @@ SHARED = {
     "CONTENT_GATEWAY_IPFS_CLUSTER__URLS": '["http://127.0.0.1:9"]',
 }
 SERVING = {"CONTENT_GATEWAY_EMBEDDED__SERVE": "true"}
+HOOKS = {
+    "SCHEMATHESIS_HOOKS": "tests.http.schemathesis_hooks",
+    "PYTHONPATH": str(Path(__file__).parents[2]),
+}
 # That too long a path was refused is no defect, though it was refused for another reason. And a
 # requestor has one pin of a CID: where two POSTs of it have told the same request id, the second
 # DELETE rightly finds nothing. Links are those of the description: by itself Schemathesis takes the
-# name that an IPNS resolution tells for an address.
+# name that an IPNS resolution tells for an address. Most texts are some DNS name.
 CONFIG = """
 [phases.stateful.inference]
 algorithms = ["location-headers"]
@@ -35,6 +41,9 @@ ensure_resource_availability.enabled = false
 negative_data_rejection.expected-statuses = [
     400, 401, 403, 404, 405, 406, 409, 414, 415, 422, 428, 429, 431, "5xx"
 ]
+[[operations]]
+include-name = "GET /dns-query"
+checks.negative_data_rejection.enabled = false
 """
 # What is drawn of each kind of text: the usual spellings, most of which the service takes. The
 # description itself is as wide as the service.
@@ -68,6 +77,12 @@ SHAPES = {
         r"|/p2p/12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN)?$"
     },
 }
+DNS_PATHS = ("/dns-query", "/dns-query/{key}")
+DNS_NAME = {
+    "type": "string",
+    "maxLength": 250,
+    "pattern": r"^[a-z0-9]{1,63}(\.[a-z0-9]{1,63}){0,2}$",
+}
 WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
 
 
@@ -78,17 +93,12 @@ async def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
         ethereum.names["site.demo"] = Name(address=WALLET)
         settings = {
             "CONTENT_GATEWAY_ENS__RPC_URLS": f'["{ethereum.url}"]',
+            "CONTENT_GATEWAY_GATEWAY__HOSTS": '["*.example.limo"]',
         } | (SHARED if DATABASE else SERVING)
         async with running("serve", tmp_path / "data", settings) as service:
             key = await _key(tmp_path / "data")
             (tmp_path / "schemathesis.toml").write_text(CONFIG)
-            described = yaml.safe_load(PACKAGED_SPEC.read_text())
-            for name, shape in SHAPES.items():
-                described["components"]["schemas"][name] |= shape
-            # An address is one of its chain, which no schema can say: only EVM chains are drawn.
-            of_address = described["paths"]["/address/resolve/{address}"]["get"]["parameters"]
-            of_address[1]["schema"] = {"type": "integer", "minimum": 1 << 31, "maximum": 2**32 - 1}
-            (tmp_path / "spec.yaml").write_text(yaml.safe_dump(described))
+            (tmp_path / "spec.yaml").write_text(yaml.safe_dump(_description(key)))
             child = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "schemathesis.cli", "run", "spec.yaml"),
                 *("--url", service.url),
@@ -97,13 +107,35 @@ async def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
                 *("--phases", "examples,coverage,fuzzing,stateful", "--seed", "1"),
                 *("--no-color", "--continue-on-failure", "--suppress-health-check", "all"),
                 cwd=tmp_path,
+                env=os.environ | HOOKS,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
             )
             report, _ = await child.communicate()
     text = report.decode()
     assert child.returncode == 0, text[-8000:]
-    assert "Tested: 25" in text, text[-2000:]
+    assert "Tested: 32" in " ".join(text.split()), text[-2000:]
+
+
+def _description(key: str) -> dict[str, Any]:
+    """What the service says of itself, of which SHAPES is drawn, and what no schema can say."""
+    described: dict[str, Any] = yaml.safe_load(PACKAGED_SPEC.read_text())
+    for name, shape in SHAPES.items():
+        described["components"]["schemas"][name] |= shape
+    paths, parameters = described["paths"], described["components"]["parameters"]
+    # An address is one of its chain: only EVM chains are drawn.
+    of_address = paths["/address/resolve/{address}"]["get"]["parameters"]
+    of_address[1]["schema"] = {"type": "integer", "minimum": 1 << 31, "maximum": 2**32 - 1}
+    # A question has a name or is a message: one of the two paths is asked in each form.
+    named, whole = (paths[path]["get"]["parameters"] for path in DNS_PATHS)
+    named[:] = [each for each in named if not each["$ref"].endswith("/DnsMessage")]
+    whole[:] = [each for each in whole if each["$ref"].endswith(("/KeyPath", "/DnsMessage"))]
+    parameters["DnsName"] |= {"required": True, "schema": DNS_NAME}
+    parameters["DnsType"]["schema"] = {"type": "string", "enum": list(TYPES)}
+    messages = [in_a_query(question(f"{kind}.eth", kind, 0, -1)) for kind in TYPES]
+    parameters["DnsMessage"] |= {"required": True, "schema": {"enum": messages}}
+    parameters["KeyPath"] |= {"schema": {"enum": [key]}, "example": key}
+    return described
 
 
 async def _key(data: Path) -> str:

@@ -20,6 +20,7 @@ from tests.waiting import eventually
 RAW = "application/vnd.ipld.raw"
 CAR = "application/vnd.ipld.car"
 CAR_TYPE = "application/vnd.ipld.car; version=1; order=dfs; dups=n"
+CAR_WITH_DUPS = CAR_TYPE.replace("dups=n", "dups=y")
 FILE = dags.file(20, 5_000, width=4)
 SHARED = dags.raw(b"twice")
 TREE = dags.pb(SHARED, dags.pb(SHARED, dags.raw(b"once"), data=b"inner"))
@@ -138,7 +139,8 @@ ACCEPTED = [
     (CAR, CAR_TYPE),
     (f"{CAR};version=1;order=dfs;dups=n", CAR_TYPE),
     (f'{CAR}; version="1"; order=unk', CAR_TYPE),
-    (f"{CAR};order=dfs;dups=y, {CAR};dups=n;q=0.5", CAR_TYPE),
+    (f"{CAR};order=foo, {CAR};dups=n;q=0.5", CAR_TYPE),
+    (f"{CAR};order=dfs;dups=y, {CAR};dups=n;q=0.5", CAR_WITH_DUPS),
     (f"text/html, {RAW}", RAW),
     (f"{RAW};q=0.5, {CAR}", CAR_TYPE),
     (f"{RAW}, {CAR};q=0.5", RAW),
@@ -153,15 +155,25 @@ async def test_accept_chooses_the_form(service: Service) -> None:
         with case(accept, media_type):
             answer = await get(service, str(FILE[0]), accept)
             assert answer.headers["content-type"] == media_type
-            form = "raw" if media_type == RAW else "car"
+            form = {RAW: "raw", CAR_TYPE: "car", CAR_WITH_DUPS: "car&car-dups=y"}[media_type]
             assert answer.headers["content-location"] == f"/ipfs/{FILE[0]}?format={form}"
 
 
 async def test_the_query_goes_before_accept(service: Service) -> None:
     """A link means the same wherever it is followed."""
-    answer = await get(service, f"{FILE[0]}?format=raw", CAR)
-    assert answer.headers["content-type"] == RAW
-    assert "content-location" not in answer.headers
+    for query, accept, media_type in (
+        ("format=raw", CAR, RAW),
+        ("format=car", RAW, CAR_TYPE),
+        ("format=car&car-dups=y", f"{CAR};dups=n", CAR_WITH_DUPS),
+        ("format=car&car-order=dfs", f"{CAR};order=foo", CAR_TYPE),
+    ):
+        with case(query, accept):
+            answer = await get(service, f"{FILE[0]}?{query}", accept)
+            assert answer.headers["content-type"] == media_type
+            assert "content-location" not in answer.headers
+    answer = await get(service, f"{FILE[0]}?format=car", f"{CAR};dups=y")
+    assert answer.headers["content-type"] == CAR_WITH_DUPS
+    assert answer.headers["content-location"] == f"/ipfs/{FILE[0]}?format=car&car-dups=y"
 
 
 FORMS_NOT_SERVED = [
@@ -171,7 +183,7 @@ FORMS_NOT_SERVED = [
     ("", "text/html, */*;q=0.8", 406),
     ("", f"{CAR};version=2", 406),
     ("", f"{CAR};order=bfs", 406),
-    ("", f"{CAR};dups=y", 406),
+    ("", f"{CAR};dups=maybe", 406),
     ("", f"{RAW};q=0", 406),
     *[("", f"{RAW};q={weight}", 400) for weight in ("x", "inf", "nan", "-0", "1e0", "2", "")],
     ("?format=json", RAW, 406),
@@ -179,10 +191,16 @@ FORMS_NOT_SERVED = [
     ("?format=RAW", None, 406),
     ("?format=car&car-version=2", None, 406),
     ("?format=car&car-order=bfs", None, 406),
-    ("?format=car&car-dups=y", None, 406),
+    ("?format=car&car-dups=maybe", None, 406),
+    ("/name?format=raw", None, 406),
+    ("/name", RAW, 406),
+    ("/name", None, 400),
     ("?format=car&dag-scope=some", None, 400),
     ("?format=car&dag-scope=all,block", None, 400),
-    ("?format=car&entity-bytes=5:10", None, 400),
+    *[
+        (f"?format=car&entity-bytes={part}", None, 400)
+        for part in ("", "5", "5:4", "-4:-5", "*:5", "0:*:1", "0x1:2", "1.5:2", " 1:2")
+    ],
     ("?format=raw&format=raw", None, 400),
     ("?format=raw&key=1", None, 400),
 ]
@@ -198,7 +216,7 @@ async def test_a_form_that_is_not_served_is_refused(service: Service) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["car-version=1&car-order=dfs&car-dups=n", "filename=x&download=true", "car-order=unk"]
+    "query", ["car-version=1&car-order=dfs&car-dups=n", "download=true", "car-order=unk"]
 )
 async def test_parameters_that_change_nothing_are_taken(service: Service, query: str) -> None:
     """Clients of other gateways send them."""

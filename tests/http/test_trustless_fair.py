@@ -15,6 +15,7 @@ from content_gateway.errors import Overloaded
 from content_gateway.http.messages import Request, ResponseStream, network_of
 from content_gateway.http.operations.trustless_gateway import TrustlessHandlers
 from content_gateway.http.streams import LARGE_ANSWERS, large_answers
+from content_gateway.ipld.selection import Selection
 from content_gateway.model.cid import RAW, Cid
 from tests.virtual import run_virtually
 
@@ -36,7 +37,7 @@ class Store:
             await asyncio.sleep(1)
         return LARGE
 
-    async def car(self, cid: Cid, scope: str) -> AsyncGenerator[bytes, None]:
+    async def car(self, cid: Cid, selection: Selection) -> AsyncGenerator[bytes, None]:
         for _ in range(PIECES):
             yield await self.block(cid)
 

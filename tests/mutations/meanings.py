@@ -162,18 +162,3 @@ def content_there(heard: Heard, server: str) -> Content:
     except Refused as refused:
         # A contract without the function refuses without a word.
         return refusal(refused.data) if refused.data else Mark.NONE
-
-
-def wallet_there(heard: Heard, server: str) -> Wallet:
-    """Ethereum's address as a resolver that was asked directly told it."""
-    answer = heard.get(Role(server, "addr"))
-    if answer is None:
-        return Mark.FAILED
-    try:
-        data = returned(answer.status, answer.body)
-        return wallet_of(data, ETHEREUM, in_multicall=False)
-    except Unreadable:
-        return Mark.FAILED
-    except Refused as refused:
-        # Every resolver has that function: silence is no word.
-        return refusal(refused.data) if refused.data else Mark.FAILED

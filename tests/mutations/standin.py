@@ -189,8 +189,8 @@ def what_is_asked(url: str, sent: bytes) -> str:
 
 
 def _asked_alone(function: str, arguments: bytes) -> list[str]:
-    """The one record that the Universal Resolver is asked for, or how many a ProxyReader; nothing
-    where it is all of them."""
+    """The one record that the Universal Resolver is asked for, or how many a ProxyReader, nothing
+    where it is all of them; or that an address is the one under a coin's number."""
     try:
         if function == "resolve":
             calls = [decode(["bytes", "bytes"], arguments)[1]]
@@ -200,7 +200,7 @@ def _asked_alone(function: str, arguments: bytes) -> list[str]:
             keys = decode(["string[]", "uint256"], arguments)[0]
             return [] if len(keys) == 6 else [str(len(keys))]
         else:
-            return []
+            return ["by number"] if function == "addr" and len(arguments) > 32 else []
     except (DecodingError, OverflowError, UnicodeDecodeError):
         return []
     return (

@@ -10,8 +10,17 @@ from tests.fakes.ethereum import Name
 from tests.fakes.gnosis import Gnosis
 from tests.mutations.cases import Case, run, share
 from tests.mutations.contents import Unreadable
-from tests.mutations.meanings import Heard, content_there, registered, wallet_there, with_owner
-from tests.mutations.oracle import Mark, Said
+from tests.mutations.meanings import Heard, content_there, registered, with_owner
+from tests.mutations.oracle import (
+    Abi,
+    Mark,
+    Refused,
+    Said,
+    Wallet,
+    address_text,
+    refusal,
+    returned,
+)
 from tests.mutations.rpc import spoil_rpc
 from tests.mutations.standin import Role
 from tests.mutations.test_ens import CID, IPFS, KEY, KEY_NAME, OWNER, WALLET
@@ -21,11 +30,13 @@ pytestmark = pytest.mark.deep
 
 TRUTHS: Final = {
     "wallet.gno": Said(WALLET, ("ipfs", CID)),
+    "both.gno": Said(WALLET, ("ipfs", CID)),
     "owned.gno": Said(OWNER, ("ipns", KEY_NAME), by_owner=True),
     "absent.gno": Said(),
 }
 STATUSES: Final = {
     "wallet.gno": (200, 502),
+    "both.gno": (200, 502),
     "owned.gno": (200, 502),
     "absent.gno": (404, 502),
 }
@@ -36,6 +47,9 @@ def world() -> World:
     """Gnosis, which holds all of a name."""
     node = Gnosis()
     node.names["wallet.gno"] = Name(WALLET, contenthash=IPFS, owner=OWNER)
+    node.names["both.gno"] = Name(
+        OWNER, contenthash=IPFS, addresses={ETHEREUM: bytes.fromhex(WALLET[2:])}
+    )
     node.names["owned.gno"] = Name(contenthash=KEY, owner=OWNER)
     return World({"gnosis": node}, gnosis__rpc_urls=["http://127.0.0.1:40001"])
 
@@ -54,11 +68,34 @@ def meaning(heard: Heard) -> Said | Unreadable:
             raise Unreadable("the registry failed")
         return owner if isinstance(owner, str) else None
 
-    wallet, content = wallet_there(heard, "gnosis"), content_there(heard, "gnosis")
     try:
-        return with_owner(wallet, content, ETHEREUM, whose)
+        return with_owner(_wallet(heard), content_there(heard, "gnosis"), ETHEREUM, whose)
     except Unreadable as nothing:
         return nothing
+
+
+def _wallet(heard: Heard) -> Wallet:
+    """The address under Ethereum's number, and where none is there, the one without a number."""
+    by_number = _address(heard, "addr by number")
+    if by_number not in (Mark.NONE, Mark.ZERO, Mark.EMPTY):
+        return by_number
+    plain = _address(heard, "addr")
+    # Every resolver has that function: silence is no word.
+    return Mark.FAILED if plain is Mark.EMPTY else plain
+
+
+def _address(heard: Heard, what: str) -> Wallet:
+    answer = heard.get(Role("gnosis", what))
+    if answer is None:
+        return Mark.FAILED
+    try:
+        data = Abi(returned(answer.status, answer.body))
+        raw = data.address() if what == "addr" else data.string()
+        return address_text(ETHEREUM, raw) or Mark.ZERO
+    except Unreadable:
+        return Mark.FAILED
+    except Refused as refused:
+        return refusal(refused.data) if refused.data else Mark.EMPTY
 
 
 @pytest.mark.parametrize("name", TRUTHS)
@@ -79,5 +116,5 @@ async def test_no_spoilt_answer_becomes_a_wrong_one(world: World, name: str) -> 
         outcome = await world.resolve(name, spoil)
         return judge(case, outcome, meaning(world.outbound.heard()))
 
-    tally = await run("space-id", name, share("space-id", of=3), one)
+    tally = await run("space-id", name, share("space-id", of=4), one)
     tally.check(*STATUSES[name])

@@ -15,7 +15,7 @@ from content_gateway.ethereum.rpc import EthereumRpc
 from content_gateway.model.domain import DomainName
 from content_gateway.model.record_keys import parse_record_keys
 from content_gateway.model.records import Failed, OtherContent, Records
-from content_gateway.model.wallet import CoinType
+from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.nodes import nodes_of, space_id_node
 from content_gateway.names.registry import Registry
 from content_gateway.names.space_id import SpaceIdNames
@@ -50,11 +50,11 @@ def test_the_node_stands_below_the_identifier_of_the_ending() -> None:
     assert nodes_of(DomainName("gno.eth")) == (namehash("gno.eth"),)
 
 
-async def test_it_costs_three_calls(names: SpaceIdNames, gnosis: Gnosis) -> None:
-    """The resolver, and from it address and content at once; nobody asks for the owner."""
+async def test_it_costs_four_calls(names: SpaceIdNames, gnosis: Gnosis) -> None:
+    """The resolver, and from it content and both addresses at once; nobody asks for the owner."""
     gnosis.names["alice.gno"] = Name(address=WALLET, contenthash=IPFS, owner=OWNER)
     assert await names.resolve(ALICE) == Records(WALLET, CONTENT)
-    assert gnosis.eth_calls == 3
+    assert gnosis.eth_calls == 4
 
 
 @pytest.mark.parametrize("text", ["a.b.gno", "ALICE.GNO", "ålice.gno", "gno.gno"])
@@ -90,10 +90,53 @@ async def test_the_owner_stands_in_for_an_address_that_is_unset(
     """Where there is content, as in ENS; then the owner is asked for too."""
     gnosis.names["alice.gno"] = Name(contenthash=IPFS, owner=OWNER)
     assert await names.resolve(ALICE) == Records(OWNER, CONTENT, True)
-    assert gnosis.eth_calls == 4
+    assert gnosis.eth_calls == 5
     gnosis.names["alice.gno"] = Name(owner=OWNER)
     with pytest.raises(NameNotFound):
         await names.resolve(ALICE)
+
+
+async def test_an_address_on_ethereum_comes_before_the_one_on_gnosis(
+    names: SpaceIdNames, gnosis: Gnosis
+) -> None:
+    """What is sent on Ethereum to an account that exists on Gnosis alone is lost; the one without a
+    number stands in where no other is set, as SPACE ID's own clients show it."""
+    on_ethereum: dict[int, bytes] = {ETHEREUM: bytes.fromhex(OTHER[2:])}
+    gnosis.names["alice.gno"] = Name(address=WALLET, addresses=on_ethereum)
+    assert await names.resolve(ALICE) == Records(OTHER)
+    records = await names.resolve(ALICE, ON_GNOSIS, more=parse_record_keys("addr.60"))
+    assert dict(records.more) == {"addr.60": OTHER}
+    gnosis.names["alice.gno"] = Name(addresses=on_ethereum, address_error=b"")
+    assert await names.resolve(ALICE) == Records(OTHER)
+    for old in (Name(WALLET, knows_coins=False), Name(WALLET, addresses={ETHEREUM: bytes(20)})):
+        gnosis.names["alice.gno"] = old
+        assert await names.resolve(ALICE) == Records(WALLET)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [encode(["bytes"], [b"\1" * 32]), b"\xff" * 64, None],
+    ids=["long", "no bytes", "refusal"],
+)
+async def test_nothing_stands_in_for_an_address_that_failed(
+    names: SpaceIdNames, gnosis: Gnosis, answer: bytes | None
+) -> None:
+    """It may be set."""
+    gnosis.names["alice.gno"] = Name(address=WALLET, contenthash=IPFS, owner=OWNER)
+    honest = gnosis.contracts[RESOLVER]
+
+    def resolver(data: bytes) -> bytes:
+        if data[:4] != selector("addr(bytes32,uint256)"):
+            return honest(data)
+        if answer is None:
+            raise Revert(selector("Error(string)") + encode(["string"], ["not today"]))
+        return answer
+
+    gnosis.contracts[RESOLVER] = resolver
+    records = await names.resolve(ALICE)
+    assert records.content == CONTENT
+    assert isinstance(records.wallet, Failed)
+    assert records.wallet.kind is ResolverFailed
 
 
 async def test_other_coins_never_fall_back(names: SpaceIdNames, gnosis: Gnosis) -> None:
@@ -120,7 +163,7 @@ async def test_more_records_are_a_call_each(names: SpaceIdNames, gnosis: Gnosis)
     assert isinstance(broken, Failed)
     assert broken.kind is ResolverFailed
     assert more == {"text.avatar": "x", "text.url": None, "addr.0": None, "addr.60": WALLET}
-    assert gnosis.eth_calls == 7
+    assert gnosis.eth_calls == 8
 
 
 async def test_a_resolver_without_contenthash_has_none(names: SpaceIdNames, gnosis: Gnosis) -> None:

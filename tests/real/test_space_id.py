@@ -51,13 +51,13 @@ PATIENCE: dict[str, Any] = {"ens__timeout": 25.0, "names__deadline": 60.0}
 
 
 async def test_a_name_is_read_from_gnosis(service: Service, proxy: CountingProxy) -> None:
-    """Wallet and content, at three calls."""
+    """Wallet and content, at four calls."""
     assert (await service.resolve("alice.gno")).json == {
         "message": "Domain resolved",
         "content": CONTENT,
         "walletAddress": {"type": "address", "addr": WALLET},
     }
-    assert proxy.eth_calls == 3
+    assert proxy.eth_calls == 4
 
 
 async def test_more_records_and_other_coins(service: Service, gnosis: SpaceIdWorld) -> None:
@@ -143,4 +143,4 @@ async def test_a_quorum_is_asked_on_gnosis_too(
         ) as service:
             answer = (await service.resolve("alice.gno")).json
         assert answer["walletAddress"]["addr"] == WALLET
-        assert one.eth_calls == other.eth_calls == 3
+        assert one.eth_calls == other.eth_calls == 4

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 
@@ -121,17 +122,35 @@ class Kubo:
         await self._daemon.stop()
 
     async def add_directory(self, files: Mapping[str, bytes], *more: str) -> str:
-        """The CIDv1 of a UnixFS directory of *files*, by path; nothing is pinned.
+        """The CID of a UnixFS directory of *files*, by path; nothing is pinned.
 
         *more* are options of `ipfs add` (`chunker=size-1000`), before those that are usual here."""
         form = aiohttp.FormData()
         for path, content in files.items():
             form.add_field("file", content, filename=path, content_type="application/octet-stream")
-        usual = ("cid-version=1", "wrap-with-directory=true", "pin=false")
-        leaves = () if any(one.startswith("raw-leaves") for one in more) else ("raw-leaves=true",)
-        text = await self._ask(f"add?{'&'.join((*more, *leaves, *usual))}", form)
+        usual = {"cid-version": "1", "raw-leaves": "true", "wrap-with-directory": "true"}
+        chosen = usual | dict(one.split("=") for one in more) | {"pin": "false"}
+        query = "&".join(f"{name}={value}" for name, value in chosen.items())
+        text = await self._ask(f"add?{query}", form)
         cid: str = json.loads(text.splitlines()[-1])["Hash"]
         return cid
+
+    async def import_car(self, car: bytes) -> None:
+        """Take the blocks of a CAR, and pin nothing; KuboError where it is not one."""
+        form = aiohttp.FormData()
+        form.add_field("file", car, filename="blocks.car")
+        text = await self._ask("dag/import?pin-roots=false&stats=true", form)
+        if "BlockCount" not in text:
+            raise KuboError(text)
+
+    async def cat(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        """The bytes of the file at *path* from *offset* on, up to the first block that is missing
+        here."""
+        part = f"&offset={offset}" + ("" if length is None else f"&length={length}")
+        url = f"{self.url}/api/v0/cat?offline=true&arg={quote(path)}{part}"
+        async with aiohttp.ClientSession() as session, session.post(url) as response:
+            body = await response.read()
+            return body if response.status == 200 else b""
 
     async def add_raw(self, content: bytes) -> str:
         """The CIDv1 (raw, sha2-256) of a single block; nothing is pinned."""

@@ -95,6 +95,10 @@ ADVICE: Final = {
     "blocked": f"The operator's denylist names it. {_NEVER}",
     "upstream-unavailable": f"A server behind this one is down or refuses. {_RETRY}",
     "content-unavailable": f"It may be pinned nowhere, or not be announced yet. {_RETRY}",
+    "redirects-malformed": (
+        "The site has a file `_redirects` that is not what IPIP-290 says; the detail says in which"
+        f" line. What is there is still shown. {_NEVER}"
+    ),
     "content-malformed": f"Its blocks are what their CIDs say, and contradict each other. {_NEVER}",
     "upstream-timeout": f"A server behind this one is too slow. {_RETRY}",
     "upstream-nonsense": (

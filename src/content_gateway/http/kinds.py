@@ -324,6 +324,13 @@ CONTENT_MALFORMED: Final = Kind(
     "Content malformed",
     "The content cannot be read as files and directories.",
 )
+# IPIP-290 has this status for them, though they are the maker's of the site.
+SITE_RULES_MALFORMED: Final = Kind(
+    500,
+    "redirects-malformed",
+    "Redirects malformed",
+    "The site has broken rules: could not parse _redirects.",
+)
 UPSTREAM_TIMEOUT: Final = Kind(
     504,
     "upstream-timeout",

@@ -17,6 +17,8 @@ from content_gateway.http.problems import Headers
 JSON: Final = (b"content-type", b"application/json")
 # Larger bodies are sent in pieces as the client reads them, and need a permit (streams.py).
 LARGE_BODY: Final = 16 * 1024
+# What the path of a URL may have unescaped (RFC 3986 section 3.3).
+PATH_SAFE: Final = "/:@!$&'()*+,;=-._~"
 _KEYED: Final = [JSON, (b"cache-control", b"no-store")]
 
 

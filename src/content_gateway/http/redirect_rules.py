@@ -73,9 +73,9 @@ def parse_rules(text: str) -> list[Rule]:
         try:
             rules.append(_rule(fields))
         except ValueError as wrong:
-            raise ValueError(f"line {number} of _redirects: {wrong}") from wrong
+            raise ValueError(f"line {number}: {wrong}") from wrong
         if len(rules) > _MOST_RULES:
-            raise ValueError(f"_redirects has more than {_MOST_RULES} rules")
+            raise ValueError(f"there are more than {_MOST_RULES} rules")
     return rules
 
 
@@ -96,6 +96,9 @@ def _rule(fields: list[str]) -> Rule:
     segments = tuple(segment for segment in path.split("/") if segment)
     if "*" in path[:-1]:
         raise ValueError("a splat stands at the end")
+    names = [segment for segment in segments if segment.startswith(":")]
+    if len(set(names)) < len(names):
+        raise ValueError("a placeholder is there twice")
     status = fields[2] if len(fields) == 3 else str(_DEFAULT)
     if not status.isascii() or not status.isdigit():
         raise ValueError(f"{status!r} is no status that a rule can have")

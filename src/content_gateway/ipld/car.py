@@ -88,12 +88,12 @@ class CarReader:
 
 def header(root: Cid) -> bytes:
     """The beginning of a CAR whose root is *root*."""
-    link = cbor2.CBORTag(42, b"\0" + bytes(root))
+    link = cbor2.CBORTag(42, b"\0" + root.spelt)
     return framed(cbor2.dumps({"roots": [link], "version": 1}, canonical=True))
 
 
-def section(cid: Cid, data: bytes) -> bytes:
-    """The block *data* under *cid*, as a CAR holds it."""
+def section(cid: Cid | bytes, data: bytes) -> bytes:
+    """The block *data* under *cid*, canonical or in the bytes that spell it, as a CAR holds it."""
     return framed(bytes(cid), data)
 
 

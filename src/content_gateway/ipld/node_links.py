@@ -16,6 +16,9 @@ from content_gateway.model.cid import DAG_PB, RAW, Cid
 # Most links: version 1, raw or dag-pb, sha2-256, 32 bytes.
 USUAL_LENGTH: Final = 36
 _USUAL_HEADS: Final = frozenset(bytes((1, codec, SHA2_256, 32)) for codec in (RAW, DAG_PB))
+_V0_HEAD: Final = bytes((SHA2_256, 32))
+_V0_LENGTH: Final = 34
+_V0_CODEC: Final = bytes((1, DAG_PB))
 # A raw block inside its CID, up to the length of its digest.
 _RAW_INSIDE: Final = bytes((1, RAW, IDENTITY))
 _ONE_BYTE: Final = 0x80
@@ -26,9 +29,10 @@ _LARGE: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class NodeLinks:
-    """The links of one block: their *number*, and the CIDs to follow, canonical, in one string.
+    """The links of one block: their *number*, and the CIDs to follow, as spelt, in one string.
 
-    *distinct* is how many those are; each stands once, in the order of a depth-first walk."""
+    *distinct* is how many those are; each stands once, unless repeats were asked for, in the order
+    of a depth-first walk."""
 
     number: int = 0
     distinct: int = 0
@@ -42,7 +46,11 @@ class NodeLinks:
         return codec != DAG_PB and size >= _LARGE and 2 * len(self.packed) < size
 
     def __iter__(self) -> Iterator[bytes]:
-        """The binary CIDs, one after the other."""
+        """The binary CIDs, canonical, one after the other."""
+        return map(canonical, self.spelt())
+
+    def spelt(self) -> Iterator[bytes]:
+        """The binary CIDs as the block spells them, one after the other."""
         at, packed = 0, self.packed
         while at < len(packed):
             length, at = read_varint(packed, at)
@@ -56,19 +64,29 @@ NO_LINKS: Final = NodeLinks()
 def one_link(cid: Cid, most: int) -> NodeLinks:
     """A link to *cid* alone, or what is inside of it."""
     found = _LinkCount(most)
-    found.take([bytes(cid)])
+    found.take([cid.spelt])
     return found.links()
 
 
-def read_links(cid: Cid, data: bytes, most: int) -> NodeLinks:
+def read_links(cid: Cid, data: bytes, most: int, *, repeats: bool = False) -> NodeLinks:
     """The links of the block *cid* with the bytes *data*, those inside of CIDs included.
 
-    ValueError, with the reason, for more than *most*, malformed ones, and any we cannot keep."""
+    With *repeats* each CID is there as often as it is linked to. ValueError, with the reason, for
+    more than *most*, malformed ones, and any we cannot keep."""
     if cid.codec in LEAVES:
         return NO_LINKS
-    found = _LinkCount(most)
+    found = _LinkCount(most, repeats=repeats)
     found.take(spelt_links(cid, data))
     return found.links()
+
+
+def canonical(cid: bytes) -> bytes:
+    """The binary *cid* in version 1."""
+    return _V0_CODEC + cid if _is_v0(cid) else cid
+
+
+def _is_v0(cid: bytes) -> bool:
+    return len(cid) == _V0_LENGTH and cid[:2] == _V0_HEAD
 
 
 def multihash_in(cid: bytes) -> bytes:
@@ -87,8 +105,9 @@ def codec_in(cid: bytes) -> int:
 class _LinkCount:
     """The links that were read so far, of a block and of those inside of its CIDs."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, *, repeats: bool = False) -> None:
         self._most = most
+        self._repeats = repeats
         self._number = 0
         self._seen: set[bytes] = set()
         self._targets: list[bytes] = []
@@ -109,10 +128,10 @@ class _LinkCount:
                 raise ValueError(f"it has more than {self._most} links")
             if each[:3] == _RAW_INSIDE and len(each) > 3 and each[3] == len(each) - 4 < _ONE_BYTE:
                 continue
-            if each in seen:
+            if each in seen and not self._repeats:
                 continue
             seen.add(each)
-            if len(each) == USUAL_LENGTH and each[:4] in _USUAL_HEADS:
+            if (len(each) == USUAL_LENGTH and each[:4] in _USUAL_HEADS) or _is_v0(each):
                 targets.append(each)
             else:
                 self._take_unusual(Cid.from_bytes(each))

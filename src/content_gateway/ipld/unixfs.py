@@ -3,35 +3,52 @@
 Knows the types of a node (ipfs/specs `unixfs.md`): a file is all its chunks, a directory is its
 list of names, which a large one has spread over shards, and not the files in it. Does no I/O."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from content_gateway.codecs.multiformats import IDENTITY, read_varint
-from content_gateway.ipld.links import named_links, node_data
-from content_gateway.ipld.node_links import NodeLinks, one_link, read_links
+from content_gateway.ipld.links import node_data
+from content_gateway.ipld.node_links import NO_LINKS, NodeLinks, one_link, read_links
+from content_gateway.ipld.selection import FilePart
+from content_gateway.ipld.unixfs_node import parse_node, parts_within
 from content_gateway.model.cid import DAG_PB, Cid
 
-_DIRECTORY: Final = 1
 _FILE: Final = 2
 _SHARDS: Final = 5
-_SHARD_NAME: Final = 2  # a link of a shard to another has a name of two hexadecimal digits
 
 
-def entity_links(cid: Cid, data: bytes, most: int) -> NodeLinks:
-    """The links of a dag-pb block that belong to the file or directory it is.
+def entity_links(cid: Cid, data: bytes, most: int, *, repeats: bool = False) -> NodeLinks:
+    """The links of a dag-pb block that belong to the file or directory it is, *repeats* as in
+    `read_links`.
 
     ValueError when the block is malformed or has more than *most*."""
     kind = _kind(node_data(data))
     if kind == _FILE:
-        return read_links(cid, data, most)
-    named = named_links(data)
-    shards = [
-        _shard(link, most) for name, link in named if kind == _SHARDS and len(name) == _SHARD_NAME
-    ]
+        return read_links(cid, data, most, repeats=repeats)
+    if kind != _SHARDS:
+        return NO_LINKS
+    node = parse_node(data)
+    # A link to another shard has the digits of its slot as its name, and nothing behind them.
+    digits = len(f"{node.fanout - 1:X}")
+    shards = [_shard(link, most) for name, link in node.links if len(name) == digits]
     return NodeLinks(
-        max(len(named), sum(each.number for each in shards)),
+        max(len(node.links), sum(each.number for each in shards)),
         sum(each.distinct for each in shards),
         b"".join(each.packed for each in shards),
     )
+
+
+def span_links(part: FilePart, data: bytes) -> Iterator[bytes | FilePart]:
+    """Of a dag-pb block, which is *part* of a file, the links that the wanted bytes need, in
+    order: a CID where all of it is wanted.
+
+    ValueError when the block is malformed, or no part of a file."""
+    for cid, size, start, stop in parts_within(parse_node(data), part.start, part.stop):
+        below = FilePart(cid.spelt, start, stop)
+        if cid.hash_code != IDENTITY:
+            yield below if cid.codec == DAG_PB and stop - start < size else cid.spelt
+        elif cid.codec == DAG_PB:  # as deep as 128 bytes can hold CIDs inside of CIDs
+            yield from span_links(below, cid.digest)
 
 
 def _shard(link: Cid, most: int) -> NodeLinks:

@@ -4,7 +4,7 @@ Knows the protobuf of UnixFS (ipfs/specs `unixfs.md`) and which nodes contradict
 must say how long each of its parts is, and as a whole be as long as they are. Does no I/O; which
 block a path needs is left to unixfs/."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -63,6 +63,18 @@ def parse_node(block: bytes) -> UnixFsNode:
     if kind is NodeKind.METADATA:
         raise ValueError("metadata is not content")
     return UnixFsNode(kind, links, data, len(data))
+
+
+def parts_within(node: UnixFsNode, start: int, stop: int) -> Iterator[tuple[Cid, int, int, int]]:
+    """The parts of the file *node* that have bytes from *start* to before *stop*, in order: CID,
+    size, and from where to before where, counted from the part's own first byte."""
+    at = len(node.data)
+    for (_, cid), size in zip(node.links, node.part_sizes, strict=True):
+        if at >= stop:
+            return
+        if size and at + size > start:
+            yield cid, size, max(0, start - at), min(size, stop - at)
+        at += size
 
 
 def _file(

@@ -49,11 +49,14 @@ _USUAL_HASH = bytes((SHA2_256, 32))
 class Cid:
     """A CID in its canonical form: version 1, so that v0 and v1 of one DAG are the same value.
 
-    *codec* and *hash_code* are multicodec numbers, *digest* the bare digest."""
+    *codec* and *hash_code* are multicodec numbers, *digest* the bare digest. *version* tells how it
+    was spelt, and nothing else."""
 
     codec: int
     hash_code: int
     digest: bytes
+    # How it was spelt where it came from; the same CID, and another key in a client's table.
+    version: int = field(default=1, repr=False, compare=False)
     # The canonical text once it was needed: a warm answer writes the same one again and again.
     _text: str = field(default="", init=False, repr=False, compare=False)
 
@@ -65,7 +68,7 @@ class Cid:
             raise InvalidCid("The CID is empty." if not text else "The CID is too long.")
         try:
             if text.startswith("Qm") and len(text) == _V0_LENGTH:
-                return cls._from_multihash(DAG_PB, BASE58BTC.decode(text))
+                return cls._from_multihash(DAG_PB, BASE58BTC.decode(text), version=0)
             data = decode_multibase(text)
             if data[:2] == _USUAL_HASH:
                 raise ValueError("a version 0 CID has no multibase prefix")
@@ -88,7 +91,7 @@ class Cid:
             if codec in CODECS and codec < 0x80:
                 return cls(codec, SHA2_256, data[4:])
         if data[:2] == _USUAL_HASH and len(data) == 34:
-            return cls._from_multihash(DAG_PB, data)
+            return cls(DAG_PB, SHA2_256, data[2:], version=0)
         version, at = read_varint(data)
         if version != 1:
             raise ValueError(f"there is no CID version {version}")
@@ -100,19 +103,24 @@ class Cid:
         return cls._from_multihash(codec, data[at:])
 
     @classmethod
-    def _from_multihash(cls, codec: int, data: bytes) -> Self:
+    def _from_multihash(cls, codec: int, data: bytes, *, version: int = 1) -> Self:
         code, at = read_varint(data)
         length, at = read_varint(data, at)
         digest = data[at:]
         if len(digest) != length:
             raise ValueError(f"the digest should have {length} bytes and has {len(digest)}")
         check_multihash(code, digest)
-        return cls(codec, code, digest)
+        return cls(codec, code, digest, version=version)
 
     @property
     def multihash(self) -> bytes:
         """Hash function, length and digest: what a block is stored under."""
         return varint(self.hash_code) + varint(len(self.digest)) + self.digest
+
+    @property
+    def spelt(self) -> bytes:
+        """The binary form as it was spelt, of version 0 perhaps; `bytes` is the canonical one."""
+        return bytes(self) if self.version else self.multihash
 
     def __bytes__(self) -> bytes:
         return b"\x01" + varint(self.codec) + self.multihash

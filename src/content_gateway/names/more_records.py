@@ -25,7 +25,12 @@ Element = bytes | Failed | None
 def address_call(node: bytes, coin: CoinType) -> bytes:
     """The call for the address of *node*."""
     # addr(node) is older than addr(node, coin), and there are resolvers that know only that.
-    return _ADDR + node if coin == ETHEREUM else _ADDR_OF_COIN + node + abi.uint(coin)
+    return _ADDR + node if coin == ETHEREUM else coin_call(node, coin)
+
+
+def coin_call(node: bytes, coin: CoinType) -> bytes:
+    """The call for the address of *node* that is kept under the number of the *coin* (ENSIP-9)."""
+    return _ADDR_OF_COIN + node + abi.uint(coin)
 
 
 def record_call(node: bytes, key: RecordKey) -> bytes:

@@ -1,28 +1,35 @@
 """SPACE ID: names below `.gno`, whose records are kept on Gnosis Chain.
 
-Knows that their registry and resolvers are of ENS's shape and have neither a Universal Resolver nor
-wildcards. Reading the registry is left to registry.py, the node of a name to nodes.py."""
+Knows that its registry and resolvers are of ENS's shape, without a Universal Resolver or wildcards,
+and which address is whose (docs/facts/names.md, SPACE ID). Reading the registry is left to
+registry.py, the node of a name to nodes.py."""
 
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from content_gateway.concurrency.gather import each_of
-from content_gateway.errors import NameNotFound, UpstreamUnavailable
+from content_gateway.codecs import abi
+from content_gateway.concurrency.gather import both, each_of
+from content_gateway.errors import NameNotFound, ResolverFailed, UpstreamUnavailable
 from content_gateway.model.domain import DomainName
 from content_gateway.model.record_keys import RecordKey
 from content_gateway.model.records import Failed, Records
 from content_gateway.model.wallet import ETHEREUM, CoinType
 from content_gateway.names.ens import (
     CONTENTHASH,
-    Address,
     Said,
     more_of,
     read_address,
     read_content,
     records_of,
 )
-from content_gateway.names.more_records import SILENT, Element, address_call, record_call
+from content_gateway.names.more_records import (
+    SILENT,
+    Element,
+    address_call,
+    coin_call,
+    record_call,
+)
 from content_gateway.names.nodes import GNO, space_id_node
 from content_gateway.names.registry import Registry
 
@@ -49,11 +56,11 @@ class SpaceIdNames:
         more: Sequence[RecordKey] = (),
         requestor: str = "",
     ) -> Records:
-        """What *name* points at, according to SPACE ID. Ethereum's *coin* means the address that
-        its resolver gives where none is named, which is the one on Gnosis.
+        """What *name* points at, according to SPACE ID. The address on Gnosis stands in for one on
+        Ethereum that is unset, as does the owner, where there is content, for both.
 
-        Two round trips, of a call for the resolver and one for each record, and a third for a name
-        that has content and no address. Raises UpstreamError when Gnosis could not be asked."""
+        Two round trips, of a call for the resolver and one for each record, two for an address on
+        Ethereum; a third for an owner. Raises UpstreamError when Gnosis could not be asked."""
         if self._registry is None:
             raise UpstreamUnavailable("The name is kept on Gnosis, which is not asked here.")
         node = space_id_node(name)
@@ -65,9 +72,11 @@ class SpaceIdNames:
         keys = [key for key in more if key.coin != coin]
         calls = [address_call(node, coin), CONTENTHASH + node]
         calls += [record_call(node, key) for key in keys]
-        elements = await each_of(partial(self._registry.record, resolver), calls, at_once=_AT_ONCE)
+        elements = await each_of(
+            partial(_record, self._registry, resolver, node), calls, at_once=_AT_ONCE
+        )
         spoken, content_hash, *others = elements
-        address, content = _address(spoken, coin), read_content(content_hash)
+        address, content = read_address(spoken, coin), read_content(content_hash)
         has_content = content is not None and not isinstance(content, Failed)
         owner: str | Failed | None = None
         if coin == ETHEREUM and address.is_zero and has_content:
@@ -76,8 +85,28 @@ class SpaceIdNames:
         return records_of(address, content, owner, more_of(more, by_key, said, address, coin))
 
 
-def _address(element: Element, coin: CoinType) -> Address:
-    """The address in what the resolver returned."""
-    if element == b"" and coin == ETHEREUM:  # every resolver has that function
-        return Address(SILENT)
-    return read_address(element, coin)
+async def _record(registry: Registry, resolver: str, node: bytes, call: bytes) -> Element:
+    """What the *resolver* returns to the *call* for a record of *node*."""
+    if call != address_call(node, ETHEREUM):
+        return await registry.record(resolver, call)
+    return ethereum_address(
+        *await both(
+            registry.record(resolver, coin_call(node, ETHEREUM)), registry.record(resolver, call)
+        )
+    )
+
+
+def ethereum_address(by_number: Element, plain: Element) -> Element:
+    """The address on Ethereum, as `addr(bytes32)` returns it: the one that is kept under the number
+    of its coin, and where none is, the *plain* one, which is the one on Gnosis."""
+    if isinstance(by_number, Failed):
+        return by_number
+    try:
+        raw = abi.read_bytes(by_number) if by_number else b""
+    except ValueError as wrong:
+        return Failed(ResolverFailed, f"The name's resolver gave no address: {wrong}.")
+    if not any(raw):
+        return SILENT if plain == b"" else plain
+    if len(raw) != 20:
+        return Failed(ResolverFailed, "The name's resolver gave an address of another length.")
+    return abi.uint(int.from_bytes(raw))

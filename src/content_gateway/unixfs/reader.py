@@ -23,7 +23,7 @@ from typing import Final, Protocol, TypeVar
 
 from content_gateway.errors import ContentMalformed, PathNotFound
 from content_gateway.ipld.hamt import HashedName
-from content_gateway.ipld.unixfs_node import NodeKind, UnixFsNode, parse_node
+from content_gateway.ipld.unixfs_node import NodeKind, UnixFsNode, parse_node, parts_within
 from content_gateway.model.cid import CODECS, DAG_PB, RAW, Cid
 
 MAX_SEGMENTS: Final = 128
@@ -90,7 +90,7 @@ class UnixFs:
         if len(segments) > MAX_SEGMENTS:
             raise PathNotFound(f"The path has more than {MAX_SEGMENTS} segments.")
         self._check_path(root, segments)
-        entry = await self._entry(root, requestor)
+        entry = await self.open(root, (), requestor)
         for segment in segments:
             below = await self._below(entry, segment, requestor)
             if below is None:
@@ -103,8 +103,8 @@ class UnixFs:
         self._check_path(entry.roots[0], (*entry.segments, name))
         return await self._below(entry, name, requestor)
 
-    async def _below(self, entry: UnixFsEntry, name: str, requestor: str) -> UnixFsEntry | None:
-        """As `child`, of a path that was checked."""
+    async def link(self, entry: UnixFsEntry, name: str, requestor: str) -> Cid | None:
+        """As `child`, its CID alone: its block is not read, and no path is checked."""
         if not entry.is_directory or entry.node is None:
             return None
         try:
@@ -112,14 +112,16 @@ class UnixFs:
         except UnicodeEncodeError:  # a lone surrogate: no such name can be written
             return None
         if entry.node.kind is NodeKind.DIRECTORY:
-            cid = next((cid for linked, cid in entry.node.links if linked == encoded), None)
-        else:
-            cid = await self._in_shards(entry.cid, entry.node, encoded, requestor)
+            return next((cid for linked, cid in entry.node.links if linked == encoded), None)
+        return await self._in_shards(entry.cid, entry.node, encoded, requestor)
+
+    async def _below(self, entry: UnixFsEntry, name: str, requestor: str) -> UnixFsEntry | None:
+        """As `child`, of a path that was checked."""
+        cid = await self.link(entry, name, requestor)
         if cid is None:
             return None
-        below = await self._entry(cid, requestor)
-        roots, segments = (*entry.roots, cid), (*entry.segments, name)
-        return replace(below, roots=roots, segments=segments)
+        below = await self.open(cid, entry.roots, requestor)
+        return replace(below, segments=(*entry.segments, name))
 
     async def read(
         self, entry: UnixFsEntry, start: int, stop: int, requestor: str
@@ -144,17 +146,17 @@ class UnixFs:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _entry(self, cid: Cid, requestor: str) -> UnixFsEntry:
-        """What *cid* is, as a root."""
+    async def open(self, cid: Cid, roots: tuple[Cid, ...], requestor: str) -> UnixFsEntry:
+        """What *cid* is, at a path that led over *roots*."""
         if cid.codec not in (RAW, DAG_PB):
             raise PathNotFound(
                 f"{cid} is neither a file nor a directory; it is {CODECS[cid.codec]}."
             )
         data = await self._blocks.block(cid, requestor)
         if cid.codec == RAW:
-            return UnixFsEntry(cid, None, len(data), (cid,))
+            return UnixFsEntry(cid, None, len(data), (*roots, cid))
         node = await self._node(cid, data)
-        return UnixFsEntry(cid, node, node.size, (cid,))
+        return UnixFsEntry(cid, node, node.size, (*roots, cid))
 
     async def _node(self, cid: Cid, data: bytes) -> UnixFsNode:
         """The node in a block, whose parts, if it is a file, were asked of the denylist."""
@@ -168,7 +170,7 @@ class UnixFs:
                     check(part)
             return node
 
-        return await _in_a_thread(read, len(data))
+        return await in_a_thread(read, len(data))
 
     async def _in_shards(
         self, cid: Cid, node: UnixFsNode, name: bytes, requestor: str
@@ -228,12 +230,7 @@ class UnixFs:
             if node.size != part.size:
                 raise ValueError(f"it has {node.size} bytes, and {part.size} were announced")
         pieces = [node.data[start:stop]] if start < len(node.data) else []
-        parts, at = [], len(node.data)
-        for (_, cid), size in zip(node.links, node.part_sizes, strict=True):
-            if size and at < stop and at + size > start:
-                below = max(0, start - at), min(size, stop - at)
-                parts.append(_Part(cid, size, *below, part.level + 1))
-            at += size
+        parts = [_Part(*below, part.level + 1) for below in parts_within(node, start, stop)]
         return pieces, parts
 
 
@@ -260,7 +257,7 @@ def _reading(cid: Cid) -> Iterator[None]:
         raise ContentMalformed(f"The block {cid} cannot be read: {wrong}.") from wrong
 
 
-async def _in_a_thread(read: Callable[[], _T], size: int) -> _T:
+async def in_a_thread(read: Callable[[], _T], size: int) -> _T:
     """What *read* returns; beside the event loop where *size* bytes make it slow."""
     return await asyncio.to_thread(read) if size > _IN_PLACE_BYTES else read()
 

@@ -14,7 +14,7 @@ import structlog
 from content_gateway.backends.embedded.blockstore import Blockstore, PinRow
 from content_gateway.backends.embedded.gateways import TrustlessGateways
 from content_gateway.backends.embedded.retrieval import Retrieval
-from content_gateway.backends.embedded.serving import MAX_LINKS, Scope, read_block, read_car
+from content_gateway.backends.embedded.serving import MAX_LINKS, read_block, read_car
 from content_gateway.backends.embedded.verify import verify_some
 from content_gateway.backends.embedded.wantlist import (
     MAX_KNOWN,
@@ -26,6 +26,7 @@ from content_gateway.backends.embedded.wantlist import (
 from content_gateway.errors import Blocked, PinDeferred, PinFailed
 from content_gateway.ipld.block import refusal
 from content_gateway.ipld.car import Section
+from content_gateway.ipld.selection import WHOLE, Selection
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_state import BackendStatus, Listed, Peer, TrackerStatus
 from content_gateway.model.multiaddr import Multiaddr
@@ -212,13 +213,13 @@ class EmbeddedStore:
         dropped, and its pins are retrieved again. Raises StorageUnavailable."""
         return await read_block(self._blocks, cid)
 
-    def car(self, cid: Cid, scope: Scope = "all") -> AsyncGenerator[bytes, None]:
-        """The CAR (version 1, order=dfs, dups=n) of what is below *cid*, piece by piece.
+    def car(self, cid: Cid, selection: Selection = WHOLE) -> AsyncGenerator[bytes, None]:
+        """The CAR (version 1, depth first) of the *selection* at *cid*, piece by piece.
 
-        Raises NotFound for a missing block and Blocked, before the first piece if it is the
-        root."""
+        Raises NotFound for a missing block and Blocked, before the first piece if it is the first
+        block."""
         most = max(MAX_LINKS, self._limits.blocks)
-        return read_car(self._blocks, cid, scope, most, self._checker)
+        return read_car(self._blocks, cid, selection, most, self._checker)
 
 
 def _drop_locals(failed: BaseException) -> None:

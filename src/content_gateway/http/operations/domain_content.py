@@ -17,6 +17,7 @@ from content_gateway.errors import PathNotFound, UpstreamTimeout
 from content_gateway.http import media_types
 from content_gateway.http.messages import (
     LARGE_BODY,
+    PATH_SAFE,
     Answer,
     Handler,
     Handlers,
@@ -42,7 +43,6 @@ CheckPath: TypeAlias = Callable[[Cid | IpnsName | DomainName, Sequence[str]], No
 _INDEX: Final = "index.html"
 _WHILE_REVALIDATE: Final = 60  # seconds that a cache may serve what it asks about meanwhile
 _DOTS: Final = frozenset((".", ".."))  # which clients resolve, encoded or not (WHATWG URL)
-_SAFE: Final = "/:@!$&'()*+,;=-._~"  # what a path may have unescaped (RFC 3986 section 3.3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +277,7 @@ class ContentHandlers:
         place = self._redirect_to.format(
             cid=content.path.cid,
             domain=quote(asked.domain, safe=""),
-            path=quote(content.path.path.rstrip("/") + (asked.path or "/"), safe=_SAFE),
+            path=quote(content.path.path.rstrip("/") + (asked.path or "/"), safe=PATH_SAFE),
         )
         headers = [*_common(asked, content), (b"location", place.encode())]
         return Response(b"", [*headers, (b"content-length", b"0")], 307)
@@ -291,7 +291,7 @@ def _asked(request: Request, face: Face, *, is_head: bool) -> _Asked:
 
 def _common(asked: _Asked, content: NameContent) -> Headers:
     """The fields that every answer about *content* has."""
-    path = quote(f"/ipns/{asked.domain}{asked.path}", safe=_SAFE)
+    path = quote(f"/ipns/{asked.domain}{asked.path}", safe=PATH_SAFE)
     return [
         (b"cache-control", _cache_control(asked.face, content)),
         (b"x-ipfs-path", path.encode()),
@@ -326,9 +326,12 @@ def _etag(entry: UnixFsEntry) -> bytes:
 
 def _with_slash(asked: _Asked, content: NameContent, request: Request) -> Response:
     """To the same place with a slash behind it, from where a page's links lead into it."""
-    last = (asked.segments or [asked.domain])[-1]
-    # Relative to the last segment: a proxy may have put something before the path.
-    place = f"./{quote(last, safe=_SAFE)}/".encode()
+    if asked.face is SITE:
+        to = "/".join(("", *asked.segments))
+    else:
+        # Relative to the last segment: a proxy may have put something before the path.
+        to = f"./{(asked.segments or [asked.domain])[-1]}"
+    place = f"{quote(to, safe=PATH_SAFE)}/".encode()
     if request.query:
         place += b"?" + request.query
     headers = [*_common(asked, content), (b"location", place), (b"content-length", b"0")]
@@ -337,7 +340,7 @@ def _with_slash(asked: _Asked, content: NameContent, request: Request) -> Respon
 
 def _redirected(asked: _Asked, content: NameContent, target: Target, request: Request) -> Response:
     """To where a rule of the site leads, with the query that was sent."""
-    place = quote(target.place, safe=f"{_SAFE}%?#[]").encode()
+    place = quote(target.place, safe=f"{PATH_SAFE}%?#[]").encode()
     if request.query:
         place += (b"&" if b"?" in place else b"?") + request.query
     headers = [*_common(asked, content), (b"location", place), (b"content-length", b"0")]

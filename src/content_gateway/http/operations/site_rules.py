@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Final
 
-from content_gateway.errors import ContentMalformed
+from content_gateway.errors import SiteRulesMalformed
 from content_gateway.http.redirect_rules import MAX_BYTES, Rule, Target, parse_rules, target_of
 from content_gateway.model.cid import Cid
 from content_gateway.unixfs.reader import UnixFs, UnixFsEntry
@@ -26,7 +26,7 @@ class SiteRules:
     async def target(self, root: UnixFsEntry, path: Sequence[str], requestor: str) -> Target | None:
         """Where *path*, by its segments, leads on the site at *root*; None where no rule says.
 
-        Raises ContentMalformed for rules that cannot be read, and what reading raises."""
+        Raises SiteRulesMalformed for rules that cannot be read, and what reading raises."""
         file = await self._files.child(root, _FILE, requestor)
         if file is None or file.is_directory:
             return None
@@ -40,10 +40,15 @@ class SiteRules:
 
     async def _read(self, file: UnixFsEntry, requestor: str) -> list[Rule]:
         if file.size > MAX_BYTES:
-            raise ContentMalformed(f"The _redirects of this site have more than {MAX_BYTES} bytes.")
+            raise _broken(f"redirects file size cannot exceed {MAX_BYTES} bytes")
         async with aclosing(self._files.read(file, 0, file.size, requestor)) as pieces:
             text = b"".join([piece async for piece in pieces])
         try:
             return parse_rules(text.decode())
         except ValueError as wrong:
-            raise ContentMalformed(f"The rules of this site cannot be read: {wrong}.") from wrong
+            raise _broken(wrong) from wrong
+
+
+def _broken(why: object) -> SiteRulesMalformed:
+    # In the words of boxo, for which gateway-conformance looks.
+    return SiteRulesMalformed(f"The site has broken rules: could not parse _redirects: {why}.")

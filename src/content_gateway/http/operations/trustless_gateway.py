@@ -1,18 +1,22 @@
 """The trustless gateway: what the embedded store holds, for clients that verify it themselves.
 
-Knows ipfs/specs trustless-gateway.md: raw blocks and CARs by their CID, how the form is asked for,
-and the header fields of what never changes. Only what is held is served."""
+Knows ipfs/specs trustless-gateway.md: raw blocks by their CID, CARs by a CID or a path below one,
+and the header fields of what never changes. Only what is held is served; which form is asked for is
+left to trustless_forms.py."""
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Protocol
+from urllib.parse import quote
 
 from content_gateway.concurrency.fair_semaphore import FairSemaphore
-from content_gateway.errors import InvalidQuery, NotFound
-from content_gateway.http.kinds import NO_FORMAT, NOT_ACCEPTABLE, ONLY_IF_CACHED
+from content_gateway.errors import NotFound, PathNotFound
+from content_gateway.http.attachment import attachment
+from content_gateway.http.kinds import ONLY_IF_CACHED
 from content_gateway.http.messages import (
     LARGE_BODY,
+    PATH_SAFE,
     Answer,
     Handler,
     Handlers,
@@ -24,28 +28,13 @@ from content_gateway.http.messages import (
     length_of,
     listed,
 )
-from content_gateway.http.negotiation import accepted
+from content_gateway.http.operations.trustless_forms import ContentForm, asked_form
 from content_gateway.http.problems import Headers, HttpRefusal
-from content_gateway.http.query import choice, parse_query
+from content_gateway.ipld.selection import Selection
 from content_gateway.model.cid import Cid
-from content_gateway.pins.pinning import PinDenylist
+from content_gateway.unixfs.content_way import ContentWays, WayEnd
+from content_gateway.unixfs.local_blocks import LocalBlocks
 
-Scope: TypeAlias = Literal["all", "block", "entity"]
-
-_SCOPES: Final[Mapping[str, Scope]] = {"all": "all", "block": "block", "entity": "entity"}
-_RAW: Final = b"application/vnd.ipld.raw"
-_CAR: Final = b"application/vnd.ipld.car"
-# What the store writes: each block once, in the order of a depth-first walk.
-_CAR_TYPE: Final = _CAR + b"; version=1; order=dfs; dups=n"
-_TAKEN: Final = {
-    b"version": (b"1",),
-    b"order": (b"dfs", b"unk", b""),
-    b"dups": (b"n", b""),
-}
-_PARAMETERS: Final = (
-    *("format", "dag-scope", "entity-bytes", "car-version", "car-order", "car-dups"),
-    *("filename", "download"),  # a path gateway's; they change nothing here
-)
 # What is read from the store at once, in turn by client: its threads take one after the other.
 _READS: Final = 2
 _WAITING_READS: Final = 1_000
@@ -59,19 +48,34 @@ class Store(Protocol):
     async def block(self, cid: Cid) -> bytes | None:
         """The block of *cid*, None if it is not held."""
 
-    def car(self, cid: Cid, scope: Scope) -> AsyncGenerator[bytes, None]:
-        """The CAR of what is below *cid*, each block once and depth first.
+    def car(self, cid: Cid, selection: Selection) -> AsyncGenerator[bytes, None]:
+        """The CAR of the *selection* at *cid*, depth first; its header names *cid*.
 
-        Raises NotFound where a block is missing."""
+        Raises NotFound where a block is missing, and Blocked."""
+
+
+class ContentDenylist(Protocol):
+    """The operator's denylist."""
+
+    def check_cid(self, cid: Cid) -> None:
+        """Raises Blocked if the operator does not serve this content."""
+
+    def checker(self) -> Callable[[Cid], None] | None:
+        """What raises Blocked for a block that is blocked now; None where none is."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """The form in which a CID is asked for; *is_named* by the query and not by Accept alone."""
+class _ContentRequest:
+    """A request for what is at *segments* below *root*, in *form*."""
 
-    is_car: bool
-    scope: Scope
-    is_named: bool
+    root: Cid
+    segments: tuple[str, ...]
+    form: ContentForm
+
+    @property
+    def path(self) -> str:
+        """As in a URL."""
+        return quote("/".join(("/ipfs", str(self.root), *self.segments)), safe=PATH_SAFE)
 
 
 class TrustlessHandlers:
@@ -79,7 +83,9 @@ class TrustlessHandlers:
 
     Each answer is one of the *answers* sent at once, until its client has taken it."""
 
-    def __init__(self, store: Store | None, denylist: PinDenylist, answers: FairSemaphore) -> None:
+    def __init__(
+        self, store: Store | None, denylist: ContentDenylist, answers: FairSemaphore
+    ) -> None:
         self._store = store
         self._denylist = denylist
         self._answers = answers
@@ -89,32 +95,42 @@ class TrustlessHandlers:
             patience=_READ_SECONDS,
             detail="Too many blocks are being read; ask again soon.",
         )
+        if store is not None:
+            self._blocks = LocalBlocks(store, self._reads, denylist.checker)
+            self._ways = ContentWays(self._blocks)
 
     @property
     def by_id(self) -> Handlers:
         """Handler by operationId."""
-        if self._store is None:
-            return {"getContent": None, "headContent": None}
-        return {"getContent": Handler(self.get, None), "headContent": Handler(self.head, None)}
+        get = None if self._store is None else Handler(self.get, None)
+        head = None if self._store is None else Handler(self.head, None)
+        return {
+            "getContent": get,
+            "headContent": head,
+            "getContentAtPath": get,
+            "headContentAtPath": head,
+        }
 
     async def get(self, request: Request) -> Answer:
-        """The block, or the CAR of the DAG below it."""
-        cid, wanted, headers = self._asked(request)
+        """The block, or a CAR."""
+        asked = self._asked(request)
         permit = self._answers.request(request.charged)
         await permit.granted()
         answer: Answer | None = None
         try:
-            root = await self._root(cid, request)
+            end, block = await self._found(asked, request)
+            headers = _headers(asked, end)
             if has_current_etag(request.headers, dict(headers)[b"etag"]):
                 answer = Response(b"", headers, 304)
-            elif wanted.is_car:
-                pieces = self._car(cid, wanted.scope, request.charged)
+            elif asked.form.is_car:
+                selection = await self._selection(asked.form, end, request.charged)
+                pieces = self._car(end.cid, selection, request.charged)
                 answer = ResponseStream(pieces, headers, done=permit.release)
-            elif len(root) > LARGE_BODY:
-                whole = [*headers, length_of(root)]
-                answer = ResponseStream(in_one(root), whole, done=permit.release)
+            elif len(block) > LARGE_BODY:
+                whole = [*headers, length_of(block)]
+                answer = ResponseStream(in_one(block), whole, done=permit.release)
             else:
-                answer = Response(root, [*headers, length_of(root)])
+                answer = Response(block, [*headers, length_of(block)])
         finally:
             if not isinstance(answer, ResponseStream):
                 permit.release()
@@ -122,75 +138,58 @@ class TrustlessHandlers:
 
     async def head(self, request: Request) -> Response:
         """As `get`, without a body."""
-        cid, wanted, headers = self._asked(request)
+        asked = self._asked(request)
         async with self._answers.request(request.charged):
-            root = await self._root(cid, request)
-        if has_current_etag(request.headers, dict(headers)[b"etag"]):
-            return Response(b"", headers, 304)
-        return Response(b"", headers if wanted.is_car else [*headers, length_of(root)])
+            end, block = await self._found(asked, request)
+            headers = _headers(asked, end)
+            if has_current_etag(request.headers, dict(headers)[b"etag"]):
+                return Response(b"", headers, 304)
+            if asked.form.is_car:
+                await self._selection(asked.form, end, request.charged)
+                return Response(b"", headers)
+        return Response(b"", [*headers, length_of(block)])
 
-    def _asked(self, request: Request) -> tuple[Cid, _Wanted, Headers]:
-        """What is asked for, in which form, and its header fields."""
-        cid = Cid.parse(request.argument)
+    def _asked(self, request: Request) -> _ContentRequest:
+        """What is asked for; raises InvalidCid, Blocked, InvalidQuery and HttpRefusal."""
+        root, _, path = request.argument.partition("/")
+        segments = tuple(segment for segment in path.split("/") if segment)
+        cid = Cid.parse(root)
         self._denylist.check_cid(cid)
-        wanted = _wanted(request)
-        return cid, wanted, _headers(cid, wanted)
+        return _ContentRequest(cid, segments, asked_form(request, has_path=bool(segments)))
 
-    async def _root(self, cid: Cid, request: Request) -> bytes:
-        """The root block; raises NotFound and HttpRefusal."""
-        assert self._store is not None  # noqa: S101 - else there is no such handler
-        async with self._reads.request(request.charged):
-            root = await self._store.block(cid)
-        if root is None:
-            raise HttpRefusal(ONLY_IF_CACHED) if _wants_only_cached(request.headers) else NotFound()
-        return root
+    async def _found(self, asked: _ContentRequest, request: Request) -> tuple[WayEnd, bytes]:
+        """Where the path ends, and the block there; raises NotFound and HttpRefusal."""
+        try:
+            end = await self._ways.find(asked.root, asked.segments, request.charged)
+            self._denylist.check_cid(end.cid)
+            return end, await self._blocks.block(end.cid, request.charged)
+        except PathNotFound:
+            raise
+        except NotFound:
+            if _wants_only_cached(request.headers):
+                raise HttpRefusal(ONLY_IF_CACHED) from None
+            raise NotFound from None
 
-    async def _car(self, cid: Cid, scope: Scope, charged: str) -> AsyncGenerator[bytes, None]:
+    async def _selection(self, form: ContentForm, end: WayEnd, charged: str) -> Selection:
+        """Which blocks the CAR has; raises InvalidQuery where the bytes of a file are outside."""
+        span = None
+        if form.entity_bytes is not None:
+            size = await self._ways.size(end.cid, charged)
+            span = None if size is None else form.entity_bytes.within(size)
+        return Selection(form.scope, span, form.repeats, end.blocks)
+
+    async def _car(
+        self, cid: Cid, selection: Selection, charged: str
+    ) -> AsyncGenerator[bytes, None]:
         """The CAR, each piece read in its client's turn."""
-        assert self._store is not None  # noqa: S101
-        async with aclosing(self._store.car(cid, scope)) as pieces:
+        assert self._store is not None  # noqa: S101 - else there is no such handler
+        async with aclosing(self._store.car(cid, selection)) as pieces:
             while True:
                 async with self._reads.request(charged):
                     piece = await anext(pieces, None)
                 if piece is None:
                     return
                 yield piece
-
-
-def _wanted(request: Request) -> _Wanted:
-    """The form that *request* asks for; raises InvalidQuery and HttpRefusal."""
-    asked = parse_query(request.query, _PARAMETERS)
-    form = asked.get("format")
-    if form is None:
-        is_car = _accepts_car(request.headers)
-    elif form in ("raw", "car"):
-        is_car = form == "car"
-    else:
-        raise HttpRefusal(NOT_ACCEPTABLE)
-    scope = choice("dag-scope", asked.get("dag-scope", "all"), _SCOPES)
-    if asked.get("entity-bytes", "0:*") != "0:*":
-        raise InvalidQuery("Parts of an entity are not served: entity-bytes can only be 0:*.")
-    if "entity-bytes" in asked:
-        scope = "entity"
-    for name in (b"version", b"order", b"dups"):
-        chosen = asked.get(f"car-{name.decode()}")
-        if is_car and chosen is not None and chosen.encode() not in _TAKEN[name]:
-            raise HttpRefusal(NOT_ACCEPTABLE)
-    return _Wanted(is_car, _SCOPES[scope], form is not None)
-
-
-def _accepts_car(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether Accept asks for a CAR, not a raw block; raises HttpRefusal where for neither."""
-    asked = accepted(headers, b"accept")
-    fitting: list[tuple[float, bool]] = []
-    for media_type, given, weight in asked:
-        fits = all(value.strip(b'"') in _TAKEN.get(name, ()) for name, value in given.items())
-        if weight and (media_type == _RAW or (media_type == _CAR and fits)):
-            fitting.append((weight, media_type == _CAR))
-    if not fitting:
-        is_any = all(one == (b"*/*", {}, 1.0) for one in asked)
-        raise HttpRefusal(NO_FORMAT if is_any else NOT_ACCEPTABLE)
-    return max(fitting, key=lambda wanted: wanted[0])[1]
 
 
 def _wants_only_cached(headers: Iterable[tuple[bytes, bytes]]) -> bool:
@@ -201,25 +200,20 @@ def _wants_only_cached(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     )
 
 
-def _headers(cid: Cid, wanted: _Wanted) -> Headers:
-    """The header fields of *cid* in the form of *wanted*, except a length."""
-    name = str(cid).encode()
-    form = b"car" if wanted.is_car else b"raw"
-    etag = name + b".car." + wanted.scope.encode() if wanted.is_car else name + b".raw"
-    file = name + (b".car" if wanted.is_car else b".bin")
+def _headers(asked: _ContentRequest, end: WayEnd) -> Headers:
+    """The header fields of what is at *end*, in the form that was asked for, except a length."""
+    form = asked.form
     headers = [
-        (b"content-type", _CAR_TYPE if wanted.is_car else _RAW),
-        (b"content-disposition", b'attachment; filename="' + file + b'"'),
+        (b"content-type", form.media_type),
+        attachment(form.filename or f"{end.cid}{'.car' if form.is_car else '.bin'}"),
         (b"cache-control", _FOR_EVER),
-        (b"etag", b'"' + etag + b'"'),
+        (b"etag", f'"{end.cid}{form.suffix}"'.encode()),
         (b"vary", b"accept"),
         (b"accept-ranges", b"none"),
         (b"x-content-type-options", b"nosniff"),
-        (b"x-ipfs-path", b"/ipfs/" + name),
-        (b"x-ipfs-roots", name),
+        (b"x-ipfs-path", asked.path.encode()),
+        (b"x-ipfs-roots", ",".join(map(str, end.roots)).encode()),
     ]
-    if not wanted.is_named:
-        is_part = wanted.is_car and wanted.scope != "all"
-        scope = b"&dag-scope=" + wanted.scope.encode() if is_part else b""
-        headers.append((b"content-location", b"/ipfs/" + name + b"?format=" + form + scope))
+    if not form.is_named:
+        headers.append((b"content-location", f"{asked.path}?{form.query}".encode()))
     return headers
