@@ -246,3 +246,22 @@ async def test_what_is_blocked_is_served_in_no_car(tmp_path: Path, origin: Origi
                 assert answer.status == 451
             except ClientError:  # it had begun
                 pass
+
+
+async def test_a_blocked_path_is_served_in_no_car(tmp_path: Path, origin: Origin) -> None:
+    """A rule about a path below the root; what stands there is served by its own CID."""
+    origin.blocks |= ROOT[1]
+    listed = tmp_path / "list.deny"
+    listed.write_text(f"/ipfs/{WAY}\n")
+    async with running_service(
+        tmp_path / "data",
+        embedded__gateways=[origin.url],
+        embedded__serve=True,
+        denylist__content_file=listed,
+    ) as service:
+        await hold(service, ROOT[0])
+        for method in ("GET", "HEAD"):
+            answer = await service.ask(method, f"/ipfs/{WAY}?format=car")
+            assert answer.status == 451
+        assert (await get(service, f"{FILE[0]}?format=car")).status == 200
+        assert (await get(service, f"{ROOT[0]}?format=car&dag-scope=entity")).status == 200

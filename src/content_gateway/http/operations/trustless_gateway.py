@@ -4,7 +4,7 @@ Knows ipfs/specs trustless-gateway.md: raw blocks by their CID, CARs by a CID or
 and the header fields of what never changes. Only what is held is served; which form is asked for is
 left to trustless_forms.py."""
 
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -59,6 +59,9 @@ class ContentDenylist(Protocol):
 
     def check_cid(self, cid: Cid) -> None:
         """Raises Blocked if the operator does not serve this content."""
+
+    def check_path(self, root: Cid, segments: Sequence[str]) -> None:
+        """Raises Blocked if the operator does not serve the path *segments* below *root*."""
 
     def checker(self) -> Callable[[Cid], None] | None:
         """What raises Blocked for a block that is blocked now; None where none is."""
@@ -155,6 +158,7 @@ class TrustlessHandlers:
         segments = tuple(segment for segment in path.split("/") if segment)
         cid = Cid.parse(root)
         self._denylist.check_cid(cid)
+        self._denylist.check_path(cid, segments)
         return _ContentRequest(cid, segments, asked_form(request, has_path=bool(segments)))
 
     async def _found(self, asked: _ContentRequest, request: Request) -> tuple[WayEnd, bytes]:
