@@ -200,7 +200,8 @@ class ContentHandlers:
         if status == 200:
             if has_current_etag(request.headers, etag):
                 return Response(b"", headers, 304)
-            span = asked_span(request.headers, etag, entry.size)
+            if not asked.is_head:  # Range is for GET alone (RFC 9110 section 14.2)
+                span = asked_span(request.headers, etag, entry.size)
         media_type = await self._media_type(found, request)
         headers += [
             (b"content-type", media_type.encode()),
