@@ -67,7 +67,7 @@ bench: $(VENV)/.dev ## speed against a bare ASGI function, in one run
 bench-before: $(VENV)/.dev ## the service's speed as a part of that of the checkout BEFORE=DIR
 	$(BIN)/python -m bench.before $(BEFORE)
 
-same-answers: $(VENV)/.dev ## whether 700 requests are answered as by the checkout BEFORE=DIR
+same-answers: $(VENV)/.dev ## whether 790 requests are answered as by the checkout BEFORE=DIR
 	$(BIN)/python -m tools.same_answers $(BEFORE)
 
 peers: ## install the real servers that tests use into PEERS_DIR

@@ -78,3 +78,16 @@ def test_everything_is_explained() -> None:
                 if "$ref" not in part and not part.get("description")
             ]
     assert silent == []
+
+
+def test_what_the_protocol_refuses_is_described_everywhere() -> None:
+    """Before any operation is found: no valid HTTP, another version of it, a host that is not ours,
+    a head that is too large or too slow, too many connections."""
+    refused = {"400", "408", "414", "421", "431", "503", "505"}
+    lacking = {
+        operation["operationId"]: sorted(refused - set(operation["responses"]))
+        for item in contract().tree["paths"].values()
+        for operation in item.values()
+        if not refused <= set(operation["responses"])
+    }
+    assert lacking == {}

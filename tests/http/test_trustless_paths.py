@@ -248,11 +248,13 @@ async def test_what_is_blocked_is_served_in_no_car(tmp_path: Path, origin: Origi
                 pass
 
 
-async def test_a_blocked_path_is_served_in_no_car(tmp_path: Path, origin: Origin) -> None:
-    """A rule about a path below the root; what stands there is served by its own CID."""
+async def test_a_rule_about_a_path_holds_for_its_car_and_block(
+    tmp_path: Path, origin: Origin
+) -> None:
+    """IPIP-383: that path, however it is written, and not what is beside it."""
     origin.blocks |= ROOT[1]
     listed = tmp_path / "list.deny"
-    listed.write_text(f"/ipfs/{WAY}\n")
+    listed.write_text(f"/ipfs/{WAY}\n/ipfs/{ROOT[0]}/names/*\n")
     async with running_service(
         tmp_path / "data",
         embedded__gateways=[origin.url],
@@ -260,8 +262,9 @@ async def test_a_blocked_path_is_served_in_no_car(tmp_path: Path, origin: Origin
         denylist__content_file=listed,
     ) as service:
         await hold(service, ROOT[0])
-        for method in ("GET", "HEAD"):
-            answer = await service.ask(method, f"/ipfs/{WAY}?format=car")
-            assert answer.status == 451
-        assert (await get(service, f"{FILE[0]}?format=car")).status == 200
-        assert (await get(service, f"{ROOT[0]}?format=car&dag-scope=entity")).status == 200
+        for path in (WAY, WAY.replace("/dir/", "//%64ir/"), f"{ROOT[0]}/names/7.txt"):
+            for form in ("car", "raw"):
+                with case((path, form)):
+                    answer = await get(service, f"{path}?format={form}")
+                    assert (answer.status, answer.json["code"]) == (451, "blocked")
+        await car(service, f"{ROOT[0]}/dir/same")

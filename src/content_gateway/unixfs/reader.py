@@ -103,8 +103,16 @@ class UnixFs:
         self._check_path(entry.roots[0], (*entry.segments, name))
         return await self._below(entry, name, requestor)
 
+    async def _below(self, entry: UnixFsEntry, name: str, requestor: str) -> UnixFsEntry | None:
+        """As `child`, of a path that was checked."""
+        cid = await self.link(entry, name, requestor)
+        if cid is None:
+            return None
+        below = await self.open(cid, entry.roots, requestor)
+        return replace(below, segments=(*entry.segments, name))
+
     async def link(self, entry: UnixFsEntry, name: str, requestor: str) -> Cid | None:
-        """As `child`, its CID alone: its block is not read, and no path is checked."""
+        """The CID of a `child`, whose path is not checked and whose block is not read."""
         if not entry.is_directory or entry.node is None:
             return None
         try:
@@ -114,14 +122,6 @@ class UnixFs:
         if entry.node.kind is NodeKind.DIRECTORY:
             return next((cid for linked, cid in entry.node.links if linked == encoded), None)
         return await self._in_shards(entry.cid, entry.node, encoded, requestor)
-
-    async def _below(self, entry: UnixFsEntry, name: str, requestor: str) -> UnixFsEntry | None:
-        """As `child`, of a path that was checked."""
-        cid = await self.link(entry, name, requestor)
-        if cid is None:
-            return None
-        below = await self.open(cid, entry.roots, requestor)
-        return replace(below, segments=(*entry.segments, name))
 
     async def read(
         self, entry: UnixFsEntry, start: int, stop: int, requestor: str

@@ -61,7 +61,7 @@ class ContentDenylist(Protocol):
         """Raises Blocked if the operator does not serve this content."""
 
     def check_path(self, root: Cid, segments: Sequence[str]) -> None:
-        """Raises Blocked if the operator does not serve the path *segments* below *root*."""
+        """Raises Blocked if the operator does not serve what is at the path below *root*."""
 
     def checker(self) -> Callable[[Cid], None] | None:
         """What raises Blocked for a block that is blocked now; None where none is."""
