@@ -118,3 +118,25 @@ def test_a_long_query_is_not_called_a_long_path(wire: Wire, target: str, said: s
     answer = wire.ask(get(target))
     assert answer.is_refusal(414)
     assert f"The {said} is" in answer.json["detail"]
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "status"),
+    [
+        ("http://here/version", "here", 200),
+        ("http://HERE:80/version", "here:8080", 200),
+        ("http://[::1]/", "[0::1]", 200),
+        ("http://there/version", "here", 400),
+        ("http://there", "here", 400),
+        ("http://there?http://here", "here", 400),
+        ("http://me@here/", "here", 400),
+        ("/http://there/", "here", 200),
+    ],
+)
+def test_a_target_and_its_host_field_name_one_host(
+    edge: Edge, target: str, host: str, status: int
+) -> None:
+    """Which of two would count is what servers in a row may differ about."""
+    with edge.connect() as wire:
+        answer = wire.ask(f"GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        assert answer.status == status

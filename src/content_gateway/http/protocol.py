@@ -26,7 +26,12 @@ from content_gateway.http.asgi_extensions import (
 )
 from content_gateway.http.header_block import block_of
 from content_gateway.http.lingering_close import LingeringTransport
-from content_gateway.http.request_head import too_large, version_of, wrong_host
+from content_gateway.http.request_head import (
+    names_another_host,
+    too_large,
+    version_of,
+    wrong_host,
+)
 from content_gateway.http.server_state import SharedState
 
 # In other methods a body has no defined meaning (RFC 9110 section 9.3), and proxies disagree about
@@ -162,6 +167,9 @@ class HardenedProtocol(HttpToolsProtocol):
                 raise self._refuse(wrong)
             if len(self.server_state.hosts) < _KNOWN_HOSTS:
                 self.server_state.hosts.add(host)
+        is_absolute = self.url[:1] != b"/"
+        if is_absolute and host is not None and names_another_host(self.url, host):
+            raise self._refuse(kinds.BAD_REQUEST)
         self._call_application(version)
         self._is_idle = False
         self.server_state.open_connections.mark_busy(self)

@@ -50,6 +50,16 @@ def wrong_host(value: bytes, *, is_local: bool, sites: tuple[str, ...] = ()) -> 
     return FOREIGN_HOST if is_foreign else None
 
 
+def names_another_host(target: bytes, host: bytes) -> bool:
+    """Whether a request's *target* in absolute form is for another host than its *host* field.
+
+    The one in the target would count (RFC 9112 section 3.2.2), and proxies that go by the other
+    one exist; clients send the same in both (section 3.2)."""
+    _, mark, rest = target.partition(b"://")
+    authority = re.split(rb"[/?#]", rest, maxsplit=1)[0]
+    return bool(mark) and host_of(authority) != host_of(host)
+
+
 def host_of(value: bytes) -> str | None:
     """The host in a Host field, lower-case, without port; None if invalid (RFC 9110, 4.2.1)."""
     found = _HOST.fullmatch(value)
