@@ -177,6 +177,14 @@ async def test_a_part_of_a_file_is_served(service: Service, origin: Origin) -> N
             assert answer.headers["content-length"] == str(stop - start)
 
 
+async def test_the_header_fields_are_of_the_whole(service: Service) -> None:
+    """HEAD has no ranges (RFC 9110 section 14.2), not even one behind the end."""
+    for sent in ("bytes=0-9", "bytes=200000-"):
+        answer = await get(service, "site.eth/large.bin", "HEAD", Range=sent)
+        assert (answer.status, answer.headers["content-length"]) == (200, str(len(LARGE)))
+        assert "content-range" not in answer.headers
+
+
 @pytest.mark.parametrize(
     "sent", ["bytes=0-1,5-6", "bytes=5-2", "bytes=x", "items=0-1", "bytes=", "bytes=--1", "bytes=-"]
 )

@@ -279,6 +279,27 @@ async def test_who_asks_for_many_names_begins_few_lookups(
         assert await ask(service, f"?domain={HOST}") == 200
 
 
+async def test_a_visitor_has_so_many_names_looked_up(tmp_path: Path, ethereum: Ethereum) -> None:
+    """Nobody has a key here, and each name that does not exist costs a call; names that are known
+    cost nothing, and are served to whoever has used that up."""
+    ethereum.names["site.eth"] = Name(contenthash=contenthash(SITE[0]))
+    async with running_service(
+        tmp_path,
+        ens__rpc_urls=[ethereum.url],
+        content__mode="redirect",
+        gateway__hosts=["*.example.limo"],
+        gateway__lookups_per_minute=10,
+    ) as service:
+        assert (await visit(service, HOST)).status == 307
+        before = ethereum.eth_calls
+        answers = [await visit(service, f"no{n}.eth.example.limo") for n in range(12)]
+        assert [answer.status for answer in answers] == [404] * 9 + [429] * 3
+        assert ethereum.eth_calls - before == 9
+        assert answers[-1].json["code"] == "rate-limited"
+        for host in (HOST, "no1.eth.example.limo"):
+            assert (await visit(service, host)).status in (307, 404)
+
+
 async def test_without_hosts_there_is_nothing_to_ask(tmp_path: Path) -> None:
     async with running_service(tmp_path) as service:
         answer = await service.ask("GET", f"/tls/ask?domain={HOST}", key=None)

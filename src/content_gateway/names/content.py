@@ -57,6 +57,10 @@ class ContentNames:
         """Whether *name* can be answered without asking any name service."""
         return self._directory.fresh_for(name) is not None
 
+    def knows(self, name: DomainName) -> bool:
+        """Whether an answer for *name* is in memory, however old, or in a local zone."""
+        return self._directory.knows(name)
+
     async def find(
         self, name: DomainName, *, force_refresh: bool = False, requestor: str = ""
     ) -> NameContent:

@@ -212,6 +212,10 @@ class Directory:
         entry = self._cache.get((name.text, ETHEREUM))
         return None if entry is None else self._cache.fresh_for(entry)
 
+    def knows(self, name: DomainName) -> bool:
+        """Whether an answer for *name* is in memory, however old, or in a local zone."""
+        return self._cache.get((name.text, ETHEREUM)) is not None or self.lists(name)
+
     async def close(self) -> None:
         """Cancel every in-flight request and wait until it has ended."""
         await self._services.close()

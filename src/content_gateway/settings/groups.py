@@ -390,6 +390,13 @@ class GatewaySettings(Group):
         description="hosts that show a name's content without a key: with `*.example.limo`"
         " vitalik.eth.example.limo and vitalik-eth.example.limo are that of vitalik.eth",
     )
+    lookups_per_minute: int = Field(
+        600,
+        ge=0,
+        le=1_000_000_000,
+        description="names not known yet that are looked up in any 60 seconds for the visitors of"
+        " sites at one address, by process; 0: no limit",
+    )
     certificates_per_minute: int = Field(
         600,
         ge=1,

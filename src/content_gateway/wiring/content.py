@@ -11,6 +11,7 @@ from content_gateway.backends.embedded.gateways import TrustlessGateways
 from content_gateway.backends.embedded.store import EmbeddedStore
 from content_gateway.concurrency.fair_semaphore import FairSemaphore
 from content_gateway.denylist.denylist import Denylist
+from content_gateway.http.address_limits import AddressLimits
 from content_gateway.http.gateway_hosts import GatewayHosts
 from content_gateway.http.messages import Handlers
 from content_gateway.http.operations.certificates import AskPolicy, CertificateHandlers
@@ -86,6 +87,7 @@ async def wire_content(
         redirect_to=chosen.redirect_to,
         seconds=chosen.deadline,
         check_path=denylist.check_path,
+        visitors=AddressLimits(settings.gateway.lookups_per_minute),
     )
     hosts = GatewayHosts(settings.gateway.hosts)
     certificates = CertificateHandlers(

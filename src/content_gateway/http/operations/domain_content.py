@@ -15,6 +15,7 @@ from urllib.parse import quote
 from content_gateway.concurrency.fair_semaphore import FairSemaphore
 from content_gateway.errors import PathNotFound, UpstreamTimeout
 from content_gateway.http import media_types
+from content_gateway.http.address_limits import AddressLimits
 from content_gateway.http.messages import (
     LARGE_BODY,
     PATH_SAFE,
@@ -102,7 +103,8 @@ class ContentHandlers:
     """Serves what *names* show, from *files*; in the mode "redirect" it says where else that is.
 
     A large answer is one of the *answers* sent at once. *seconds* may pass until an answer
-    begins. *check_path* raises Blocked for segments below a name, or a CID."""
+    begins. *check_path* raises Blocked for segments below a name, or a CID. *visitors*
+    limits how many names that are not known yet one address may have looked up by their hosts."""
 
     def __init__(
         self,
@@ -114,6 +116,7 @@ class ContentHandlers:
         redirect_to: str = "",
         seconds: float = 30.0,
         check_path: CheckPath = lambda root, segments: None,
+        visitors: AddressLimits | None = None,
     ) -> None:
         self._names = names
         self._files = files
@@ -123,6 +126,7 @@ class ContentHandlers:
         self._redirect_to = redirect_to
         self._seconds = seconds
         self._check_path = check_path
+        self._visitors = AddressLimits(0) if visitors is None else visitors
 
     @property
     def by_id(self) -> Handlers:
@@ -200,7 +204,8 @@ class ContentHandlers:
         if status == 200:
             if has_current_etag(request.headers, etag):
                 return Response(b"", headers, 304)
-            span = asked_span(request.headers, etag, entry.size)
+            if not asked.is_head:  # Range is for GET alone (RFC 9110 section 14.2)
+                span = asked_span(request.headers, etag, entry.size)
         media_type = await self._media_type(found, request)
         headers += [
             (b"content-type", media_type.encode()),
@@ -219,6 +224,8 @@ class ContentHandlers:
         name = DomainName.parse_plain(asked.domain)
         if name is None:  # one that is not plain loads a large library, once
             name = await asyncio.to_thread(DomainName.parse, asked.domain)
+        if asked.face is SITE and not self._names.knows(name):
+            self._visitors.take(request.charged)
         return await self._names.find(
             name, force_refresh=demands_refresh(request.headers), requestor=request.charged
         )
