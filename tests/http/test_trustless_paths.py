@@ -268,7 +268,7 @@ async def test_a_rule_about_a_path_holds_for_its_car_and_block(
     """IPIP-383: that path, however it is written, and not what is beside it."""
     origin.blocks |= ROOT[1]
     listed = tmp_path / "list.deny"
-    listed.write_text(f"/ipfs/{WAY}\n/ipfs/{ROOT[0]}/names/*\n")
+    listed.write_text(f"/ipfs/{PATH}\n/ipfs/{ROOT[0]}/names/*\n")
     async with running_service(
         tmp_path / "data",
         embedded__gateways=[origin.url],
@@ -276,7 +276,7 @@ async def test_a_rule_about_a_path_holds_for_its_car_and_block(
         denylist__content_file=listed,
     ) as service:
         await hold(service, ROOT[0])
-        for path in (WAY, WAY.replace("/dir/", "//%64ir/"), f"{ROOT[0]}/names/7.txt"):
+        for path in (PATH, PATH.replace("/dir/", "//%64ir/"), f"{ROOT[0]}/names/7.txt"):
             for form in ("car", "raw"):
                 with case((path, form)):
                     answer = await get(service, f"{path}?format={form}")
