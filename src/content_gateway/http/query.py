@@ -71,10 +71,12 @@ def texts(name: str, text: str | None) -> dict[str, str]:
         raise InvalidQuery(f"{name} must be a JSON object whose values are text.") from wrong
 
 
-def name_for_people(text: str | None) -> str | None:
-    """The parameter `name`; raises InvalidQuery."""
+def name_for_people(text: str | None, parameter: str = "name") -> str | None:
+    """The *text* of a *parameter* that is a name; raises InvalidQuery."""
     if text is not None and (len(text) > MAX_NAME or "\0" in text):
-        raise InvalidQuery(f"name has at most {MAX_NAME} characters, and none of them is NUL.")
+        raise InvalidQuery(
+            f"{parameter} has at most {MAX_NAME} characters, and none of them is NUL."
+        )
     return text
 
 

@@ -87,7 +87,7 @@ def asked_form(request: Request, *, has_path: bool) -> ContentForm:
     media_type, parameters = _accepted(request.headers, media_types, is_named=named is not None)
     scope = choice("dag-scope", asked.get("dag-scope", "all"), _SCOPES)
     entity_bytes = parse_entity_bytes(asked.get("entity-bytes", "0:*"))
-    filename = name_for_people(asked.get("filename")) or None
+    filename = name_for_people(asked.get("filename"), "filename") or None
     if named == "raw" or (named is None and media_type == RAW):
         return ContentForm(False, filename=filename, is_named=named is not None)
     for name in ("version", "order", "dups"):
