@@ -6,6 +6,7 @@ from typing import Any, Final
 import click
 
 from content_gateway.cli import common, serving
+from content_gateway.concurrency.garbage_collection import collect_later
 from content_gateway.settings.model import Settings
 
 _PROFILE: Final = {"keys.mode": "open", "cors.origins": ["*"], "admin.port": 0, "log.access": "on"}
@@ -32,6 +33,7 @@ Everything it keeps is in {data_dir}. Ctrl-C stops it."""
 @click.option("--port", type=int, help="Port to listen on.")
 def command(config: Path | None, data: Path | None, host: str | None, port: int | None) -> None:
     """Run the embedded default: open keys, loopback only, a demonstration without internet."""
+    collect_later()
     options: dict[str, Any] = {"host": host, "port": port, "data_dir": data}
     loaded = common.load(config, options, _PROFILE)
     common.run(_serve(loaded.settings))

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from content_gateway.cli import common, serving
+from content_gateway.concurrency.garbage_collection import collect_later
 from content_gateway.settings.model import Settings
 
 
@@ -29,6 +30,7 @@ def command(
     SIGTERM stops it. SIGHUP has workers read the settings again; a single process logs which of
     them a restart would take. It listens on the sockets of a service manager, and tells it how it
     is, where there is one."""
+    collect_later()
     options = {"host": host, "port": port, "data_dir": data, "workers": workers}
 
     def reread() -> Settings:

@@ -47,9 +47,11 @@ async def serve(
 
     At a SIGHUP its workers are replaced by such with what *reread* returns. *without_keys* is said
     at the start where nobody has a key. Raises WrongSettings."""
+    from content_gateway.concurrency.garbage_collection import collect_seldom
     from content_gateway.http import admin
     from content_gateway.wiring.admin import admin_pages
 
+    collect_seldom()
     manager = ServiceManager.take_from(os.environ)
     # First of all: nobody puts another ledger in its place while there are workers.
     with lockfile.held(chosen, has_demo=False):

@@ -71,7 +71,9 @@ class _Work:
         await asyncio.sleep(0)
 
     async def _serve(self, charge: Charge, listener: socket.socket, channel: Channel) -> None:
-        from content_gateway.concurrency.garbage_collection import collect_seldom
+        from content_gateway.concurrency.garbage_collection import collect_later, collect_seldom
+
+        collect_later()
         from content_gateway.http.server import make_server
         from content_gateway.http.shared_counts import SharedCounts
         from content_gateway.wiring.admin import views_of
