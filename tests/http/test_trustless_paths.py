@@ -3,6 +3,7 @@
 Each CAR is decoded, every block hashed, and the file read again from these blocks alone."""
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -41,6 +42,20 @@ async def service(tmp_path: Path, origin: Origin) -> AsyncIterator[Service]:
     origin.blocks |= ROOT[1]
     async with running_service(
         tmp_path, embedded__gateways=[origin.url], embedded__serve=True
+    ) as service:
+        await hold(service, ROOT[0])
+        yield service
+
+
+@asynccontextmanager
+async def denying(listed: Path, data: Path, origin: Origin) -> AsyncIterator[Service]:
+    """A service that holds ROOT, with the denylist in *listed*."""
+    origin.blocks |= ROOT[1]
+    async with running_service(
+        data,
+        embedded__gateways=[origin.url],
+        embedded__serve=True,
+        denylist__content_file=listed,
     ) as service:
         await hold(service, ROOT[0])
         yield service
@@ -225,16 +240,9 @@ async def test_a_name_for_the_file_can_be_chosen(service: Service) -> None:
 
 async def test_what_is_blocked_is_served_in_no_car(tmp_path: Path, origin: Origin) -> None:
     """In the path, at its end, and below it; what does not need the block is served."""
-    origin.blocks |= ROOT[1]
     listed = tmp_path / "list.deny"
     listed.write_text("# nothing\n")
-    async with running_service(
-        tmp_path / "data",
-        embedded__gateways=[origin.url],
-        embedded__serve=True,
-        denylist__content_file=listed,
-    ) as service:
-        await hold(service, ROOT[0])
+    async with denying(listed, tmp_path / "data", origin) as service:
         last = made.raw(CONTENT[-99:])[0]
 
         async def block(*cids: Cid) -> None:
@@ -266,16 +274,9 @@ async def test_a_rule_about_a_path_holds_for_its_car_and_block(
     tmp_path: Path, origin: Origin
 ) -> None:
     """IPIP-383: that path, however it is written, and not what is beside it."""
-    origin.blocks |= ROOT[1]
     listed = tmp_path / "list.deny"
     listed.write_text(f"/ipfs/{PATH}\n/ipfs/{ROOT[0]}/names/*\n")
-    async with running_service(
-        tmp_path / "data",
-        embedded__gateways=[origin.url],
-        embedded__serve=True,
-        denylist__content_file=listed,
-    ) as service:
-        await hold(service, ROOT[0])
+    async with denying(listed, tmp_path / "data", origin) as service:
         for path in (PATH, PATH.replace("/dir/", "//%64ir/"), f"{ROOT[0]}/names/7.txt"):
             for form in ("car", "raw"):
                 with case((path, form)):

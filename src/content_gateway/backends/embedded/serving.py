@@ -1,7 +1,7 @@
 """Reading what is kept: one block, or the CAR of a DAG.
 
 Knows that every block is verified again before it leaves, that a corrupt one is dropped, and that
-the denylist is asked for each piece anew. Which blocks a CAR has is left to car_walk.py."""
+the denylist is asked again for each piece. Which blocks a CAR has is left to car_walk.py."""
 
 import sqlite3
 from collections.abc import AsyncGenerator, Callable
