@@ -174,8 +174,9 @@ async def test_ten_thousand_names_cost_one_call_a_block(
 ) -> None:
     """All of them are in memory, twenty change in as many blocks: each block costs at most one
     `eth_getLogs`, and each change one look-up."""
-    await ens.set_resolver("many.eth", await ens.wildcard_resolver(WALLET))
-    names = [DomainName(f"n{number}.many.eth") for number in range(10_000)]
+    parent = f"many-{how}.eth"
+    await ens.set_resolver(parent, await ens.wildcard_resolver(WALLET))
+    names = [DomainName(f"n{number}.{parent}") for number in range(10_000)]
     async with listening(tmp_path, how, anvil, proxy) as service:
         directory = service.gateway.directory
 
@@ -188,6 +189,7 @@ async def test_ten_thousand_names_cost_one_call_a_block(
         proxy.requests.clear()
         changing = names[:: len(names) // 20]
         for name in changing:
+            assert await wallet(service, name.text) == WALLET
             await ens.name(name.text, address=OTHER)
             await shows(service, name.text, OTHER)
         await resolve_all()
