@@ -35,7 +35,8 @@ ADVICE: Final = {
     ),
     "not-acceptable": f"Ask with `Accept`, or `?format=raw` or `?format=car`. {_NEVER}",
     "format-missing": (
-        f"Content is served to clients that verify it, as raw blocks and CARs. {_NEVER}"
+        "Clients that verify what they get are served, with raw blocks, CARs and IPNS records."
+        f" {_NEVER}"
     ),
     "not-held": "Pin it first, or ask another gateway.",
     "invalid-domain": f"The detail says what no name service could hold (ENSIP-15). {_NEVER}",

@@ -133,13 +133,15 @@ NOT_ACCEPTABLE: Final = Kind(
     406,
     "not-acceptable",
     "Not acceptable",
-    "Only raw blocks (application/vnd.ipld.raw) and CARs (application/vnd.ipld.car) are served.",
+    "Only raw blocks (application/vnd.ipld.raw), CARs (application/vnd.ipld.car) and, of an IPNS"
+    " name, its record (application/vnd.ipfs.ipns-record) are served.",
 )
 NO_FORMAT: Final = Kind(
     400,
     "format-missing",
     "Format missing",
-    "Ask for ?format=raw or ?format=car; nothing else is served.",
+    "Ask for ?format=raw or ?format=car, of an IPNS name for ?format=ipns-record; nothing else is"
+    " served.",
 )
 ONLY_IF_CACHED: Final = Kind(
     412,

@@ -144,6 +144,14 @@ def has_current_etag(headers: Iterable[tuple[bytes, bytes]], etag: bytes) -> boo
     return False
 
 
+def wants_only_cached(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether `Cache-Control: only-if-cached` was sent, whose answer has a status of its own."""
+    return any(
+        name == b"cache-control" and b"only-if-cached" in listed(value.lower())
+        for name, value in headers
+    )
+
+
 def demands_refresh(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """True where the caller sent `Cache-Control: no-cache` (RFC 9111 section 5.2.1.4)."""
     for name, value in headers:

@@ -66,3 +66,9 @@ class CacheEntry:
     def is_awaited(self) -> bool:
         """Whether a look-up is under way that has no result yet."""
         return not self.answered.is_set()
+
+    def fresh_for(self, now: float) -> timedelta:
+        """How much longer than *now* (monotonic) it is fresh; nothing where its last look-up has
+        failed, or is under way."""
+        is_known = self.failure is None and not self.is_awaited
+        return timedelta(seconds=max(0.0, self.fresh_until - now) if is_known else 0.0)

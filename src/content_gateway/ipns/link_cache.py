@@ -63,6 +63,11 @@ class IpnsStore(Protocol):
     async def load_ipns(self, name: IpnsName) -> StoredEntry | None:
         """The stored entry; None if there is none, or it cannot be read now."""
 
+    async def ipns_record(self, name: IpnsName) -> bytes | None:
+        """The record of *name*, as it was signed; None if none is stored.
+
+        Raises StorageUnavailable."""
+
     def store_ipns(self, name: IpnsName, entry: StoredEntry | None) -> None:
         """Store *entry* in the background; None: the name points at nothing any more."""
 
@@ -151,6 +156,11 @@ class LinkCache:
         """The entry of *name*, which is in memory; asks no source."""
         entry = self._entries[name] = self._entries.pop(name)
         return entry
+
+    async def record(self, name: IpnsName) -> bytes | None:
+        """The best record of *name* that was seen, None if none was; asks no source, and leaves
+        memory as it is. Raises StorageUnavailable."""
+        return await self._store.ipns_record(name)
 
     async def close(self) -> None:
         """Cancel every in-flight request and wait until it has ended."""

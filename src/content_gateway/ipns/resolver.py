@@ -12,9 +12,10 @@ from functools import lru_cache
 from typing import Final, Literal, Protocol
 
 from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
-from content_gateway.errors import InvalidIpnsName, TaskNotFound
-from content_gateway.ipns.cache_entry import NEVER, CacheEntry
+from content_gateway.errors import InvalidIpnsName, InvalidUpstreamResponse, TaskNotFound
+from content_gateway.ipns.cache_entry import DEFAULT_TTL, NEVER, CacheEntry
 from content_gateway.ipns.link_cache import LinkCache
+from content_gateway.ipns.record import verify
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import MAX_PATH, IpfsPath
 from content_gateway.model.ipns_name import IpnsName
@@ -63,6 +64,16 @@ class TaskProgress:
     state: Literal["pending", "resolved", "failed"]
     found: IpfsPath | None
     failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRecord:
+    """The record of an IPNS name, valid now: its bytes, for how long they may be cached from when
+    they were last seen at a source, and how long ago that was."""
+
+    data: bytes
+    lifetime: timedelta
+    age: timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +144,26 @@ class IpnsResolver:
         chain = await self._walk(name, ask=False)
         left = min(entry.fresh_until for entry in chain.entries) - self._cache.clock()
         return timedelta(seconds=left) if chain.found is not None and left > 0 else None
+
+    async def record(self, name: IpnsName, *, requestor: str = "") -> HeldRecord | None:
+        """The best record of the key *name* that was seen, None where none is known that is valid.
+
+        Of what nobody has asked for yet no source is asked; a stale one is looked up again in the
+        background, charged to *requestor*. Raises StorageUnavailable."""
+        self._denylist.check_ipns(name)
+        data = await self._cache.record(name)
+        if data is None:
+            return None
+        entry = (await self._walk(name, requestor)).entries[0]
+        now = self._cache.today()
+        try:
+            record = verify(name, data, now)
+        except InvalidUpstreamResponse:
+            return None  # it has expired
+        ttl = DEFAULT_TTL if record.ttl is None else record.ttl
+        lifetime = min(ttl, record.valid_until - now)
+        age = max(timedelta(0), lifetime - entry.fresh_for(self._cache.clock()))
+        return HeldRecord(data, lifetime, age)
 
     async def begin(self, name: IpnsName, *, requestor: str = "") -> TaskProgress:
         """Begin a resolution, unless one was begun just before, and return its task.

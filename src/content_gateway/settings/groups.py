@@ -349,7 +349,8 @@ class EmbeddedSettings(Group):
     max_bytes: Bytes = Field(64 * 1024**3, ge=1, description="bytes that one pin may have")
     max_depth: int = Field(1_000, ge=1, le=100_000, description="levels that one pin may have")
     serve: bool = Field(
-        False, description="serve what is held at /ipfs/{cid}?format=raw|car, without a key"
+        False,
+        description="serve what is held at /ipfs/{cid} and /ipns/{key}, without a key",
     )
 
 

@@ -22,6 +22,7 @@ from content_gateway.http.openapi import Contract, Operation
 from content_gateway.http.operations.addresses import AddressHandlers
 from content_gateway.http.operations.domains import NameHandlers
 from content_gateway.http.operations.information import InformationHandlers
+from content_gateway.http.operations.ipns_records import IpnsRecordHandlers
 from content_gateway.http.operations.keys import KeyHandlers
 from content_gateway.http.operations.many_names import ManyNamesHandlers
 from content_gateway.http.operations.pages import PageHandlers
@@ -124,6 +125,7 @@ async def wire_api(
         **PinHandlers(pins.pinning).by_id,
         **psa.by_id,
         **TrustlessHandlers(store, denylist, answers).by_id,
+        **IpnsRecordHandlers(names.ipns if settings.embedded.serve else None, answers).by_id,
         **content.handlers,
     }
     access = access_log(settings.log.access, settings.log.format, _STDERR)

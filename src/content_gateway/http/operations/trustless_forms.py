@@ -1,8 +1,8 @@
-"""The form in which content is asked of the trustless gateway: a block, or a CAR of what.
+"""The form in which the trustless gateway is asked: for a block, a CAR, or an IPNS record.
 
 Knows ipfs/specs trustless-gateway.md, "Request Query Parameters" and "CAR format signaling": the
 query goes before Accept, and what it leaves open Accept may say. What is served under it is left to
-trustless_gateway.py."""
+trustless_gateway.py and ipns_records.py."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from content_gateway.ipld.selection import Scope
 
 RAW: Final = b"application/vnd.ipld.raw"
 CAR: Final = b"application/vnd.ipld.car"
+IPNS_RECORD: Final = b"application/vnd.ipfs.ipns-record"
 _SCOPES: Final[Mapping[str, Scope]] = {"all": "all", "block": "block", "entity": "entity"}
 # Every CAR is in the order of a depth-first walk.
 _TAKEN: Final = {
@@ -27,8 +28,10 @@ _TAKEN: Final = {
 }
 _PARAMETERS: Final = (
     *("format", "dag-scope", "entity-bytes", "car-version", "car-order", "car-dups"),
-    *("filename", "download"),  # the latter is a path gateway's, and changes nothing here
+    "filename",
+    "download",  # a path gateway's, which changes nothing here
 )
+_RECORD_PARAMETERS: Final = ("format", "filename", "download")
 _BLOCK_AT_PATH: Final = "A raw block has no path: ask for its CID, or for a CAR of the path."
 
 
@@ -105,6 +108,17 @@ def asked_form(request: Request, *, has_path: bool) -> ContentForm:
     )
 
 
+def asked_record(request: Request) -> str | None:
+    """The name of the file, if it is given, in which the IPNS record is to be kept that *request*
+    asks for. Raises InvalidQuery, and HttpRefusal where it asks for anything else."""
+    asked = parse_query(request.query, _RECORD_PARAMETERS)
+    named = asked.get("format")
+    if named not in (None, "ipns-record"):
+        raise HttpRefusal(NOT_ACCEPTABLE)
+    _accepted(request.headers, (IPNS_RECORD,), is_named=named is not None)
+    return name_for_people(asked.get("filename"), "filename") or None
+
+
 def _accepted(
     headers: Iterable[tuple[bytes, bytes]], media_types: Collection[bytes], *, is_named: bool
 ) -> tuple[bytes, Mapping[bytes, bytes]]:
@@ -116,7 +130,7 @@ def _accepted(
     for media_type, quoted, weight in asked:
         given = {name: value.strip(b'"') for name, value in quoted.items()}
         fits = all(value in _TAKEN.get(name, ()) for name, value in given.items())
-        if weight and media_type in media_types and (fits or media_type == RAW):
+        if weight and media_type in media_types and (fits or media_type != CAR):
             fitting.append((weight, media_type, given))
     if fitting:
         return max(fitting, key=lambda one: one[0])[1:]

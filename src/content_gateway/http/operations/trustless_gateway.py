@@ -4,7 +4,7 @@ Knows ipfs/specs trustless-gateway.md: raw blocks by their CID, CARs by a CID or
 and the header fields of what never changes. Only what is held is served; which form is asked for is
 left to trustless_forms.py."""
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -26,7 +26,7 @@ from content_gateway.http.messages import (
     has_current_etag,
     in_one,
     length_of,
-    listed,
+    wants_only_cached,
 )
 from content_gateway.http.operations.trustless_forms import ContentForm, asked_form
 from content_gateway.http.problems import Headers, HttpRefusal
@@ -170,7 +170,7 @@ class TrustlessHandlers:
         except PathNotFound:
             raise
         except NotFound:
-            if _wants_only_cached(request.headers):
+            if wants_only_cached(request.headers):
                 raise HttpRefusal(ONLY_IF_CACHED) from None
             raise NotFound from None
 
@@ -199,14 +199,6 @@ class TrustlessHandlers:
                 if piece is None:
                     return
                 yield piece
-
-
-def _wants_only_cached(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether `Cache-Control: only-if-cached` was sent, whose answer has a status of its own."""
-    return any(
-        name == b"cache-control" and b"only-if-cached" in listed(value.lower())
-        for name, value in headers
-    )
 
 
 def _headers(asked: _ContentRequest, end: ResolvedPath) -> Headers:
