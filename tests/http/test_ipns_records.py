@@ -88,6 +88,25 @@ async def test_one_instance_feeds_another(service: Service, tmp_path: Path) -> N
         assert answer.json["result"]["ipnsCache"] == CID
 
 
+async def test_dns_announces_it(tmp_path: Path, origin: Origin) -> None:
+    """Who is told of the name by DNS asks for its record next, and waits for the look-up that the
+    question began."""
+    origin.records[NAME.text] = sign_record(KEY, f"/ipfs/{CID}", sequence=1, ttl=HOUR)
+    zone = tmp_path / "zone.toml"
+    zone.write_text(f'authority = ["demo"]\n[names."site.demo"]\ncontent = "ipns://{NAME}"\n')
+    async with running_service(
+        tmp_path / "data",
+        names__zone_file=zone,
+        ipns__routers=[origin.url],
+        embedded__serve=True,
+        ens__rpc_urls=[],
+    ) as service:
+        told = await service.ask("GET", "/dns-query?name=_dnslink.site.demo&type=TXT")
+        assert told.json["Answer"][0]["data"] == f'"dnslink=/ipns/{NAME}"'
+        answer = await get(service, NAME)
+        assert (answer.status, answer.body) == (200, origin.records[NAME.text])
+
+
 async def test_it_is_kept_and_validated(service: Service) -> None:
     """Under the name that the client wants, and not sent again to who has it."""
     named = await get(service, NAME, "?format=ipns-record&filename=test%D1%82.ipns-record")

@@ -145,16 +145,23 @@ class IpnsResolver:
         left = min(entry.fresh_until for entry in chain.entries) - self._cache.clock()
         return timedelta(seconds=left) if chain.found is not None and left > 0 else None
 
+    async def expect(self, name: IpnsName, *, requestor: str = "") -> None:
+        """Begin to look up what is stale, and wait for nothing: *name* is about to be asked for."""
+        await self._walk(name, requestor)
+
     async def record(self, name: IpnsName, *, requestor: str = "") -> HeldRecord | None:
         """The best record of the key *name* that was seen, None where none is known that is valid.
 
-        Of what nobody has asked for yet no source is asked; a stale one is looked up again in the
-        background, charged to *requestor*. Raises StorageUnavailable."""
+        No source is asked for what nobody has resolved yet; a stale one is looked up again, charged
+        to *requestor*, and waited for as `latest` does. Raises StorageUnavailable."""
         self._denylist.check_ipns(name)
+        if not self._cache.has(name) and await self._cache.record(name) is None:
+            return None
+        await self.latest(name, requestor=requestor)
         data = await self._cache.record(name)
         if data is None:
             return None
-        entry = (await self._walk(name, requestor)).entries[0]
+        entry = (await self._walk(name, ask=False)).entries[0]
         now = self._cache.today()
         try:
             record = verify(name, data, now)

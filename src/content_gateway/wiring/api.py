@@ -120,7 +120,7 @@ async def wire_api(
         **NameHandlers(directory=names.directory, ipns=names.ipns).by_id,
         **AddressHandlers(names.directory).by_id,
         **many.by_id,
-        **dns_handlers(settings, names.directory, denylist).by_id,
+        **dns_handlers(settings, names.directory, names.ipns, denylist).by_id,
         **KeyHandlers(keys, pins.pinning, limits).by_id,
         **PinHandlers(pins.pinning).by_id,
         **psa.by_id,
