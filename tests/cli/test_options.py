@@ -119,6 +119,24 @@ def test_a_time_that_is_none_is_refused_with_its_units(
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("pin", "add", "x"), "'x' is no CID"),
+        (("resolve", "no name"), "blanks"),
+        (("resolve", "site.demo", "--coin-type", "4294967296"), "up to 4294967295"),
+        (("keys", "create", "--name", "team", "--type", "nope"), "limits.types has no nope"),
+    ],
+)
+def test_words_that_cannot_be_right_are_told_from_failures(
+    tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    """By the exit status: trying again is of no use."""
+    done = run(tmp_path, *words)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
 def test_a_time_may_have_a_unit(tmp_path: Path) -> None:
     """And is told as it was understood."""
     done = run(tmp_path, "pin", "add", CID, "--wait", "--timeout", "300ms")

@@ -76,7 +76,7 @@ async def test_requests_do_not_wait_for_a_store(workers: int, tmp_path: Path) ->
             store.hang()
             try:
                 assert await clients.let_in(400) == 400
-                await one.logged("the store of the limits is away")
+                await one.logged("the store of the limits is unreachable")
                 await until(lambda: "reason='it does not answer" in one.service.log.read_text())
                 assert await one.number("limits_store_up") == 0
                 left = await clients.all_know(400)

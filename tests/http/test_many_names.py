@@ -67,7 +67,7 @@ async def test_each_name_is_answered_by_itself(service: Service, ethereum: FakeE
     assert site == {"domain": "SITE.eth", **SITE, "content": {"type": "ipfs", "cid": CID}}
     assert nobody == {"domain": "nobody.eth", **NOT_FOUND}
     assert (wrong["status"], wrong["code"]) == (400, "invalid-domain")
-    assert (odd["status"], odd["code"]) == (502, "upstream-nonsense")
+    assert (odd["status"], odd["code"]) == (502, "invalid-upstream-response")
     assert owned["walletIsOwner"] is True
     assert (empty["status"], empty["code"]) == (400, "invalid-domain")
 

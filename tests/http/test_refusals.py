@@ -127,7 +127,7 @@ def test_every_overload_that_is_answered_is_paced(
         for _ in range(50):
             assert await status_of(api, "/tired", key="hog") == status
         paced = loop.time() - at_once
-        traffic.settle()
+        traffic.flush()
         return at_once, paced, traffic.route("/tired").seconds.sum
 
     at_once, paced, counted = run_virtually(run())

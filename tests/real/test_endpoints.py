@@ -172,7 +172,7 @@ async def test_endpoints_that_do_not_agree_are_502(
     service = await serving(stack, tmp_path, endpoints, ens__quorum=2)
     with structlog.testing.capture_logs() as logs:
         answer = await service.resolve("a.wild.eth")
-    assert (answer.status, answer.json["code"]) == (502, "upstream-nonsense")
+    assert (answer.status, answer.json["code"]) == (502, "invalid-upstream-response")
     said = [entry["said"] for entry in logs if entry["event"] == "rpc endpoints disagree"]
     hosts = {endpoint.url.removeprefix("http://").rstrip("/") for endpoint in endpoints}
     assert {name for votes in said for names in votes.values() for name in names} == hosts

@@ -9,7 +9,7 @@ import pytest
 from valkey._parsers import _AsyncRESP2Parser
 
 from content_gateway.errors import WrongSettings
-from content_gateway.valkey.connection import StoreAway, connected, shown
+from content_gateway.valkey.connection import StoreUnreachable, connected, shown
 from tests.authority import Authority
 from tests.valkey.machines import Machine, all_told, machines, requestor
 from tests.waiting import until
@@ -178,7 +178,7 @@ def test_a_log_shows_the_store_and_no_secret(url: str, said: str) -> None:
 async def test_a_deadline_ends_every_question() -> None:
     """Also where the other end says something, and never all of it."""
     async with Garbage(b"*2\r\n:1\r\n") as slow, connected(slow.url) as link:
-        with pytest.raises(StoreAway, match="in time"):
+        with pytest.raises(StoreUnreachable, match="in time"):
             await link.ask([("TIME",)])
 
 

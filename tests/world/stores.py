@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from content_gateway.valkey.connection import StoreAway, connected
+from content_gateway.valkey.connection import StoreUnreachable, connected
 from content_gateway.valkey.rows import Command
 from tests.world.peers import Process, free_port, require_peer
 
@@ -101,7 +101,7 @@ class Store:
             if self._password or not self.url.startswith(self.kind):
                 return True
             await self.ask(("PING",))
-        except (OSError, StoreAway):
+        except (OSError, StoreUnreachable):
             return False
         return True
 

@@ -37,13 +37,14 @@ class LimitOption(click.ParamType[tuple[str, int]]):
 
 
 def check_limits(chosen: LimitSettings, kind: str | None, own: Mapping[str, int]) -> None:
-    """Raises GatewayError for a type that is not set, and for limits beyond those of the type."""
+    """Raises UsageError for a type that is not set, and GatewayError for limits beyond those of the
+    type."""
     from content_gateway.wiring.limits import default_allowance, typed_allowances
 
     typed = typed_allowances(chosen)
     if kind is not None and kind not in typed:
         there = f"there are {', '.join(typed)}" if typed else "there are none"
-        raise GatewayError(f"limits.types has no {kind}; {there}.")
+        raise click.UsageError(f"limits.types has no {kind}; {there}.")
     allowance = default_allowance(chosen) if kind is None else typed[kind]
     if beyond := allowance.widened_by(own):
         whose = "those of all keys" if kind is None else f"those of the type {kind}"

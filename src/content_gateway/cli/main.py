@@ -1,7 +1,8 @@
 """The command `content-gateway` and its table of subcommands.
 
 A subcommand's module is imported when it is called, so that `--help` is quick. Errors of ours
-become one line on standard error: exit 2 when the settings are wrong, 1 for anything else."""
+become one line on standard error: exit 2 when the settings or the words are wrong, 1 for anything
+else."""
 
 import os
 import sys
@@ -10,7 +11,16 @@ from typing import Any, Final
 
 import click
 
-from content_gateway.errors import GatewayError, KeyRefused, WrongSettings
+from content_gateway.errors import (
+    GatewayError,
+    InvalidAddress,
+    InvalidCid,
+    InvalidCoinType,
+    InvalidDomain,
+    InvalidIpnsName,
+    KeyRefused,
+    WrongSettings,
+)
 from content_gateway.files.disk import is_of_the_disk
 
 _COMMANDS: Final = {
@@ -31,6 +41,8 @@ _KEY_REFUSED: Final = (
     " for a service that takes any key, set CONTENT_GATEWAY_KEYS__MODE=open."
 )
 
+# What no argument can be, whatever is there.
+_MISSPELT: Final = (InvalidAddress, InvalidCid, InvalidCoinType, InvalidDomain, InvalidIpnsName)
 _INTERRUPTED: Final = 130  # as shells have it: 128 and the number of SIGINT
 
 
@@ -84,7 +96,7 @@ def main() -> None:
         sys.exit(1)
     except GatewayError as error:
         click.echo(error.detail or type(error).__name__, err=True)
-        sys.exit(1)
+        sys.exit(2 if isinstance(error, _MISSPELT) else 1)
     except OSError as wrong:
         if not is_of_the_disk(wrong):
             raise

@@ -102,7 +102,7 @@ ADVICE: Final = {
     ),
     "content-malformed": f"Its blocks are what their CIDs say, and contradict each other. {_NEVER}",
     "upstream-timeout": f"A server behind this one is too slow. {_RETRY}",
-    "upstream-nonsense": (
+    "invalid-upstream-response": (
         "A server behind this one, or the name's own resolver, gave an answer that cannot be"
         " right. Try again in a minute; if it stays, tell the operator the `requestId`."
     ),

@@ -342,8 +342,8 @@ UPSTREAM_TIMEOUT: Final = Kind(
 )
 UPSTREAM_INVALID: Final = Kind(
     502,
-    "upstream-nonsense",
-    "Bad upstream answer",
+    "invalid-upstream-response",
+    "Invalid upstream response",
     "The name service gave no valid answer.",
 )
 OVERLOADED: Final = Kind(

@@ -79,7 +79,7 @@ class Traffic:
     """The traffic of one service. *problems* counts errors by their code, *in_flight* the requests
     that are not answered yet.
 
-    Requests that have ended are counted and told some hundred at a time, by `settle`: one after the
+    Requests that have ended are counted and told some hundred at a time, by `flush`: one after the
     other, between all that a request does, takes twice as long."""
 
     def __init__(
@@ -125,11 +125,11 @@ class Traffic:
             exchange.span.end(method=method, route=route, status=status, request_id=request_id)
         self._ended.append(exchange)
         if len(self._ended) >= _AT_ONCE:
-            self.settle()
+            self.flush()
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_GATHER, self.settle)
+            self._timer = asyncio.get_running_loop().call_later(_GATHER, self.flush)
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Count and tell all that have ended."""
         if self._timer is not None:
             self._timer.cancel()
@@ -146,7 +146,7 @@ class Traffic:
 
     def close(self) -> None:
         """Count and tell what is left."""
-        self.settle()
+        self.flush()
         if self.access is not None:
             self.access.close()
 

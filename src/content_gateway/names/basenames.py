@@ -68,7 +68,7 @@ async def _content_and_owner(
     registry: Registry, node: bytes
 ) -> tuple[ContentRecord | Failed | None, str | Failed | None]:
     # Neither ends the other: where the breaker lets one call in, to see whether Base is back,
-    # it must be heard, though the other was refused (or Base would be away for ever).
+    # it must be heard, though the other was refused (or Base would be unreachable for ever).
     resolver, owner = await both(registry.resolver(node), registry.owner(node))
     if resolver is None:
         return None, None

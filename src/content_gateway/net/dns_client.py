@@ -81,7 +81,7 @@ class DnsClient:
     async def forward(self, question: DnsQuestion) -> DnsReply:
         """As `Dns.forward`: one nameserver after the other, until one can tell.
 
-        The question is made anew: its id must be one that nobody can guess, and what a client's
+        The question is made again: its id must be one that nobody can guess, and what a client's
         EDNS options say of the client goes nowhere."""
         seconds = self._chosen.seconds
         servers = self._servers or await asyncio.to_thread(self._read_system)

@@ -4,9 +4,9 @@ A transaction for each write costs a sync to disk and a notification each (docs/
 so while one group is committed the next one gathers. Writes enter a group in turn by requestor
 (concurrency/write_queue.py). The next begins while one is under way, so that the database never
 waits for us; but what a requestor wrote takes effect in its order, an addition before the removal
-that came after it. Where groups take long, as while commits wait for a standby that is away, those
-behind them would wait for many: so each write has a deadline of its own. What a group does is left
-to the stores."""
+that came after it. Where groups take long, as while commits wait for a standby that is unreachable,
+those behind them would wait for many: so each write has a deadline of its own. What a group does is
+left to the stores."""
 
 import asyncio
 import time

@@ -1,8 +1,8 @@
 """One connection to a Valkey or Redis: commands out, replies in, by a deadline and a byte cap.
 
 Knows the forms of `limits.url`, and what a refusal means: whether the settings are wrong, or the
-store is away for now. valkey-py speaks the protocol; what it reads is bounded here, since its
-parser reads whatever a server announces. What the commands are is left to rows.py and
+store is unreachable for now. valkey-py speaks the protocol; what it reads is bounded here, since
+its parser reads whatever a server announces. What the commands are is left to rows.py and
 exchange.py."""
 
 import asyncio
@@ -24,7 +24,7 @@ from valkey.asyncio.connection import (
 
 from content_gateway.valkey.rows import Command
 
-SECONDS: Final = 1.0  # until a store that says nothing is away
+SECONDS: Final = 1.0  # until a store that says nothing is unreachable
 _CONNECT_SECONDS: Final = 2.0
 _MOST_BYTES: Final = 16 * 1024 * 1024  # of one reply
 _PORT: Final = 6379
@@ -43,7 +43,7 @@ _REASONS: Final[Sequence[tuple[tuple[type[Exception], ...], str, bool]]] = (
 _WITH_A_CODE: Final = re.compile(r"[A-Z]{4,} ")
 
 
-class StoreAway(Exception):
+class StoreUnreachable(Exception):
     """The store cannot be used, and *reason* says why, without a secret.
 
     *is_lasting*: it is there, and what `limits.url` says does not fit it."""
@@ -62,31 +62,32 @@ class Link:
         self._secret = secret
 
     async def ask(self, commands: Sequence[Command]) -> list[Any]:
-        """The replies to *commands*, which are sent at once. Raises StoreAway, also where one of
-        them was refused."""
+        """The replies to *commands*, which are sent at once.
+
+        Raises StoreUnreachable, also where one of them was refused."""
         try:
             async with asyncio.timeout(SECONDS):
                 packed = self._connection.pack_commands(commands)
                 await self._connection.send_packed_command(packed)
                 return [await self._connection.read_response() for _ in commands]
         except Exception as wrong:
-            raise _away(wrong, self._secret) from wrong
+            raise _unreachable(wrong, self._secret) from wrong
 
 
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Link]:
-    """A connection to the store at *url*; raises StoreAway."""
+    """A connection to the store at *url*; raises StoreUnreachable."""
     secret = unquote(urlsplit(url).password or "")
     try:
         connection = _connection(url)
     except (OSError, ValueError, exceptions.ValkeyError) as wrong:
-        raise StoreAway(_told(wrong, secret), is_lasting=True) from wrong
+        raise StoreUnreachable(_told(wrong, secret), is_lasting=True) from wrong
     try:
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 await connection.connect()  # type: ignore[no-untyped-call]
         except Exception as wrong:
-            raise _away(wrong, secret) from wrong
+            raise _unreachable(wrong, secret) from wrong
         yield Link(connection, secret)
     finally:
         await connection.disconnect(nowait=True)
@@ -160,21 +161,21 @@ class _BoundedParser(_AsyncRESP2Parser):
             raise exceptions.InvalidResponse("a reply is too large")
 
 
-def _away(wrong: Exception, secret: str) -> StoreAway:
+def _unreachable(wrong: Exception, secret: str) -> StoreUnreachable:
     """What *wrong* means to whoever has set `limits.url`."""
-    if isinstance(wrong, StoreAway):
+    if isinstance(wrong, StoreUnreachable):
         return wrong
     cause = wrong.__cause__ or wrong.__context__
     if isinstance(cause, ssl.SSLError):
-        return StoreAway(f"TLS: {_told(cause, secret)}", is_lasting=True)
+        return StoreUnreachable(f"TLS: {_told(cause, secret)}", is_lasting=True)
     said = _told(wrong, secret)
     for kinds, reason, is_lasting in _REASONS:
         if isinstance(wrong, kinds):
             # valkey-py takes the code ERR off, which is what a wrong command or database gets.
             has_no_code = type(wrong) is exceptions.ResponseError and not _WITH_A_CODE.match(said)
             lasts = is_lasting or has_no_code or said.startswith(_LASTING)
-            return StoreAway(reason.format(said), is_lasting=lasts)
-    return StoreAway(_NONE, is_lasting=True)
+            return StoreUnreachable(reason.format(said), is_lasting=lasts)
+    return StoreUnreachable(_NONE, is_lasting=True)
 
 
 def _told(wrong: BaseException, secret: str) -> str:

@@ -11,8 +11,8 @@ stream.
 Whoever connects, at the start or after an outage of any kind, does the same: it tells what it has
 to tell, writes all totals that still count, reads those of everybody, hears all news, and then
 raises its own counts to what the totals have more. As no total has what was not told before it,
-nothing counts twice. So a store that was emptied is filled again by those who are there, and
-nobody has to know what happened. While the store is away everybody counts by itself, and tries
+nothing counts twice. So a store that was emptied is filled again by those who are there, and nobody
+has to know what happened. While the store is unreachable everybody counts by itself, and tries
 again with backoff.
 
 Knows the order of things; commands and replies are left to rows.py, all totals at once to
@@ -33,7 +33,7 @@ import structlog
 
 from content_gateway.errors import WrongSettings
 from content_gateway.valkey import totals
-from content_gateway.valkey.connection import SECONDS, Link, StoreAway, connected, shown
+from content_gateway.valkey.connection import SECONDS, Link, StoreUnreachable, connected, shown
 from content_gateway.valkey.own_counts import OwnCounts, Taken
 from content_gateway.valkey.rows import (
     START,
@@ -115,7 +115,7 @@ class CountExchange:
                 await asyncio.shield(first)
         except TimeoutError:
             first.cancel()
-        except StoreAway as wrong:
+        except StoreUnreachable as wrong:
             if wrong.is_lasting:
                 await self._end()
                 raise WrongSettings(f"limits.url: {wrong.reason}") from wrong
@@ -143,14 +143,14 @@ class CountExchange:
             try:
                 await self._follow(first)
                 return
-            except StoreAway as away:
+            except StoreUnreachable as lost:
                 if not first.done():
-                    first.set_exception(away)
-                    if away.is_lasting:  # the start fails
+                    first.set_exception(lost)
+                    if lost.is_lasting:  # the start fails
                         return
-                self._lose(away)
+                self._lose(lost)
             except Exception as wrong:  # limits go on without
-                self._lose(StoreAway("a bug"))
+                self._lose(StoreUnreachable("a bug"))
                 log.error("sharing limits failed", exc_info=wrong)
             if self.rounds["ok"] > before:
                 backoff = _FIRST_BACKOFF
@@ -159,7 +159,7 @@ class CountExchange:
             backoff = min(_LONGEST_BACKOFF, 2 * backoff)
 
     async def _follow(self, first: "asyncio.Future[None]") -> None:
-        """Connect, and exchange for as long as that goes well; raises StoreAway."""
+        """Connect, and exchange for as long as that goes well; raises StoreUnreachable."""
         async with connected(self._options.url) as link:
             try:
                 await self._find_place(link)
@@ -178,7 +178,7 @@ class CountExchange:
                     await self._pause()
                     await self._catch_up(link)
             except Invalid as wrong:
-                raise StoreAway(
+                raise StoreUnreachable(
                     f"it is no Valkey, and no Redis: {wrong} has an answer of another form",
                     is_lasting=True,
                 ) from wrong
@@ -209,7 +209,7 @@ class CountExchange:
             await asyncio.sleep(0)
 
     async def _round(self, link: Link) -> bool:
-        """Tell a batch, and hear news; whether there is more of either. Raises StoreAway."""
+        """Tell a batch, and hear news; whether there is more of either. Raises StoreUnreachable."""
         batch = self._own.batch(_MOST_ROWS)
         commands: list[Command] = []
         if batch is not None:
@@ -254,13 +254,13 @@ class CountExchange:
             log.info("the store of the limits answers again", store=shown(self._options.url))
         self.is_up, self._is_told_away = True, False
 
-    def _lose(self, away: StoreAway) -> None:
+    def _lose(self, lost: StoreUnreachable) -> None:
         self.is_up = False
         self.rounds["failed"] += 1
         if not self._is_told_away:
             self._is_told_away = True
             log.warning(
-                "the store of the limits is away, each service counts by itself",
+                "the store of the limits is unreachable, each service counts by itself",
                 store=shown(self._options.url),
-                reason=away.reason,
+                reason=lost.reason,
             )

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from itertools import islice
 from typing import Final, TypeVar
 
-from content_gateway.valkey.connection import Link, StoreAway
+from content_gateway.valkey.connection import Link, StoreUnreachable
 from content_gateway.valkey.rows import Command, Names, Row, counts_in
 
 # Both of these bound how long one turn of the event loop takes.
@@ -23,20 +23,22 @@ T = TypeVar("T")
 
 
 async def write(link: Link, names: Names, rows: Iterable[Row]) -> None:
-    """Write *rows*, the totals of this service; raises StoreAway."""
+    """Write *rows*, the totals of this service; raises StoreUnreachable."""
     for part in _in_parts(rows, _MOST_ROWS):
         await link.ask([*names.write(part)])
 
 
 async def read(link: Link, names: Names, steps: Iterable[tuple[int, int]]) -> AsyncIterator[Row]:
-    """What everybody let through in *steps*, each with its window. Raises StoreAway, Invalid."""
+    """What everybody let through in *steps*, each with its window.
+
+    Raises StoreUnreachable, Invalid."""
     scans = 0
     for some in _in_parts(steps, _HASHES_AT_ONCE):
         left = [(*one, 0) for one in some]
         while left:
             scans += len(left)
             if scans > _MOST_SCANS:
-                raise StoreAway("it has more counts than can be")
+                raise StoreUnreachable("it has more counts than can be")
             replies = await link.ask([_scan(names, *one) for one in left])
             after = []
             for (seconds, step, _), reply in zip(left, replies, strict=True):

@@ -115,7 +115,7 @@ class Metrics:
     async def families(self) -> list[Family]:
         """All of them, as they are now."""
         await self._ask_ledger()
-        self._gateway.traffic.settle()
+        self._gateway.traffic.flush()
         report = await self._readiness.report()
         return list(self._families(report.is_ready))
 

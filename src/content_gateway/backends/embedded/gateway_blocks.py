@@ -17,7 +17,7 @@ from content_gateway.errors import (
 from content_gateway.ipld.block import refusal
 from content_gateway.model.cid import Cid
 
-_SCORED: Final = 10_000  # requests until the gateways begin anew: one that failed may be mended
+_SCORED: Final = 10_000  # requests until the gateways begin again: one that failed may be mended
 
 
 class GatewayBlocks:

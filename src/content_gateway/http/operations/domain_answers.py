@@ -36,7 +36,7 @@ def records_known(name: DomainName, resolved: Resolved, cached: IpfsPath | None)
         "ipnsCache": None if cached is None else str(cached.cid),
         "path": (cached.path or None) if cached is not None else None,
         "address": resolved.records.known_wallet,
-        "learnedAt": rfc3339(resolved.at),
+        "storedAt": rfc3339(resolved.at),
     }
     message = "; ".join(["Last known records", *_failure_notes(resolved.records)])
     return confirmed(message, result, *_records_headers(resolved.records))

@@ -83,7 +83,7 @@ _GIVE_BACK: Final = (
     " due_at = CASE WHEN is_release THEN due_at ELSE %s END"
     " WHERE content = ANY(%s::bigint[]) AND lease_owner = %s"
 )
-_SETTLE: Final = "DELETE FROM work WHERE content = ANY(%s::bigint[])"
+_DELETE_WORK: Final = "DELETE FROM work WHERE content = ANY(%s::bigint[])"
 _COLUMNS: Final = (
     *("state", "attempts", "status_checks", "error", "is_observed"),
     *("replicas", "wanted", "peers", "has_changed"),
@@ -213,7 +213,7 @@ class PostgresWorkQueue(Reports):
                         columns[item.id] = found
             if gone:
                 gone = [number for (number,) in await transaction.ask(_FORGET, (gone,))]
-                await transaction.send(_SETTLE, (gone,))
+                await transaction.send(_DELETE_WORK, (gone,))
             if columns:
                 await _record(transaction, now, columns)
             left = [item.id for item, _ in outcomes if item.id not in columns | _keys(gone)]
@@ -268,14 +268,14 @@ async def _record(
     values = [[_text(columns[number][name]) for number in numbers] for name in _COLUMNS]
     await transaction.send(_RECORD, (now, now, now, numbers, *values, numbers))
     waits = [number for number in numbers if columns[number]["next_at"] is not None]
-    settled = [number for number in numbers if columns[number]["next_at"] is None]
+    finished = [number for number in numbers if columns[number]["next_at"] is None]
     if waits:
         queues = [_queue(columns[number]) for number in waits]
         dues = [columns[number]["next_at"] for number in waits]
         releases = [columns[number]["state"] is ContentState.UNPINNING for number in waits]
         await transaction.send(_WAIT, (waits, queues, dues, releases))
-    if settled:
-        await transaction.send(_SETTLE, (settled,))
+    if finished:
+        await transaction.send(_DELETE_WORK, (finished,))
 
 
 def _queue(columns: Mapping[str, Any]) -> int:
