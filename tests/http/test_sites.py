@@ -126,6 +126,7 @@ async def test_other_hosts_are_the_service(service: Service) -> None:
 RULES = b"""
 /old/*     /about%20us/   301
 /away      https://elsewhere.example/?a=1  302
+/part      /about%20us/#us   302
 /app/*     /index.html    200
 /broken    /nothing.html  200
 /*         /sorry.html    404
@@ -152,6 +153,8 @@ async def test_a_site_says_where_its_paths_lead(
         302,
         "https://elsewhere.example/?a=1&x=1",
     )
+    answer = await visit(service, host, "/part?x=1")
+    assert (answer.status, answer.headers["location"]) == (302, "/about%20us/?x=1#us")
     answer = await visit(service, host, "/app/some/where")
     assert (answer.status, answer.body) == (200, PAGE)
     answer = await visit(service, host, "/index.html")

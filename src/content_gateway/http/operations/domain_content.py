@@ -160,7 +160,7 @@ class ContentHandlers:
             async with asyncio.timeout_at(begins_by):
                 content = await self._content(asked, request)
                 if self._mode == "redirect":
-                    return self._elsewhere(asked, content)
+                    return self._elsewhere(asked, content, request)
                 try:
                     found, status = await self._found(asked, content, request), 200
                 except PathNotFound as missing:
@@ -273,8 +273,8 @@ class ContentHandlers:
         ) as pieces:
             return b"".join([piece async for piece in pieces])
 
-    def _elsewhere(self, asked: _Asked, content: NameContent) -> Response:
-        """Where the content is, on a gateway that the operator names.
+    def _elsewhere(self, asked: _Asked, content: NameContent, request: Request) -> Response:
+        """Where the content is, on a gateway that the operator names, with the query that was sent.
 
         Raises PathNotFound, and Blocked."""
         if _DOTS.intersection(asked.segments):
@@ -286,7 +286,7 @@ class ContentHandlers:
             domain=quote(asked.domain, safe=""),
             path=quote(content.path.path.rstrip("/") + (asked.path or "/"), safe=PATH_SAFE),
         )
-        headers = [*_common(asked, content), (b"location", place.encode())]
+        headers = [*_common(asked, content), (b"location", _with_query(place, request))]
         return Response(b"", [*headers, (b"content-length", b"0")], 307)
 
 
@@ -338,17 +338,21 @@ def _with_slash(asked: _Asked, content: NameContent, request: Request) -> Respon
     else:
         # Relative to the last segment: a proxy may have put something before the path.
         to = f"./{(asked.segments or [asked.domain])[-1]}"
-    place = f"{quote(to, safe=PATH_SAFE)}/".encode()
-    if request.query:
-        place += b"?" + request.query
+    place = _with_query(f"{quote(to, safe=PATH_SAFE)}/", request)
     headers = [*_common(asked, content), (b"location", place), (b"content-length", b"0")]
     return Response(b"", headers, 301)
 
 
 def _redirected(asked: _Asked, content: NameContent, target: Target, request: Request) -> Response:
     """To where a rule of the site leads, with the query that was sent."""
-    place = quote(target.place, safe=f"{PATH_SAFE}%?#[]").encode()
-    if request.query:
-        place += (b"&" if b"?" in place else b"?") + request.query
+    place = _with_query(quote(target.place, safe=f"{PATH_SAFE}%?#[]"), request)
     headers = [*_common(asked, content), (b"location", place), (b"content-length", b"0")]
     return Response(b"", headers, target.status)
+
+
+def _with_query(place: str, request: Request) -> bytes:
+    """The reference *place* (RFC 3986) with the query of *request* behind its own."""
+    reference, mark, fragment = place.encode().partition(b"#")
+    if request.query:
+        reference += (b"&" if b"?" in reference else b"?") + request.query
+    return reference + mark + fragment
