@@ -80,7 +80,9 @@ async def test_a_site_has_files_parts_and_directories(service: Service) -> None:
     assert (head.status, head.headers["content-length"], head.body) == (200, "200000", b"")
     etag = head.headers["etag"]
     assert (await visit(service, HOST, "/large.bin", If_None_Match=etag)).status == 304
-    assert (await visit(service, HOST, "/nothing")).json["code"] == "path-not-found"
+    nothing = await visit(service, HOST, "/nothing")
+    assert nothing.json["code"] == "path-not-found"
+    assert nothing.headers["access-control-allow-origin"] == "*"
 
 
 async def test_nothing_of_the_api_is_on_the_host_of_a_site(service: Service) -> None:

@@ -51,7 +51,7 @@ from content_gateway.http.overload import Refusals
 from content_gateway.http.problems import HttpRefusal
 from content_gateway.http.request_turns import RequestTurns
 from content_gateway.http.route import Admission, Route, Scope
-from content_gateway.http.site_route import SiteRoute
+from content_gateway.http.site_route import PROBLEM_FIELDS, SiteRoute
 from content_gateway.http.streams import Send, large_answers, send_stream
 from content_gateway.http.traffic import Exchange, RouteTraffic, Traffic
 from content_gateway.http.trusted_proxies import TrustedProxies
@@ -202,7 +202,7 @@ class Api:
             fields = psa_errors.headers_of(kind)
         else:
             body = problems.body_of(kind, detail, exchange.request_id)
-            fields = problems.headers_of(kind)
+            fields = [*problems.headers_of(kind), *(PROBLEM_FIELDS if is_site else ())]
         return Response(body, [*fields, *extra, length_of(body)], kind.status)
 
     def _find(self, path: str, method: str) -> "tuple[Route | _Aside, str]":

@@ -17,6 +17,11 @@ from content_gateway.http.route import Admission, Scope
 from content_gateway.http.traffic import Exchange, RouteTraffic
 
 ROUTE: Final = "site"  # in metrics and in the access log
+# What a page of another origin may read of a refusal.
+PROBLEM_FIELDS: Final = (
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-expose-headers", b"Retry-After, X-Request-Id"),
+)
 _METHODS: Final = b"GET, HEAD, OPTIONS"
 _PREFLIGHT: Final = [
     (b"allow", _METHODS),
