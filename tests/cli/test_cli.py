@@ -51,15 +51,15 @@ def test_resolve_prints_what_a_name_points_at(tmp_path: Path, zone: Path) -> Non
 
 
 def test_errors_go_to_stderr_and_show_in_the_status(tmp_path: Path, zone: Path) -> None:
-    """1 for what could not be done, 2 for wrong settings; standard output stays empty."""
+    """1 for what could not be done, 2 for wrong words and settings; standard output stays empty."""
     settings = {"NAMES__ZONE_FILE": str(zone)}
     run(tmp_path, "keys", "create", "--name", "team")
     for arguments, code, said in (
         (("resolve", "nothere.demo"), 1, "does not list"),
-        (("resolve", "..."), 1, "labels"),
+        (("resolve", "..."), 2, "labels"),
         (("resolve", "site.eth"), 1, "No name service"),
         (("pin", "status", CID), 1, "No pin"),
-        (("pin", "add", "garbage"), 1, "CID"),
+        (("pin", "add", "garbage"), 2, "CID"),
     ):
         done = run(tmp_path, *arguments, **settings)
         assert (done.returncode, done.stdout) == (code, ""), arguments

@@ -47,8 +47,8 @@ async def test_records_are_told_with_their_nulls_and_after_a_restart(
     async with serving(tmp_path, ethereum) as service:
         for name, records in expected.items():
             result = (await service.ask("GET", f"/domain/records/{name.upper()}")).json["result"]
-            learned_at = datetime.fromisoformat(result.pop("storedAt"))
-            assert timedelta(0) <= datetime.now(UTC) - learned_at < timedelta(minutes=5)
+            stored_at = datetime.fromisoformat(result.pop("storedAt"))
+            assert timedelta(0) <= datetime.now(UTC) - stored_at < timedelta(minutes=5)
             assert result == {"domain": name} | nothing | records
     assert ethereum.posts == posts
 

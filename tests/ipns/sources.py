@@ -84,11 +84,6 @@ class Memory:
         """What is stored."""
         return self.kept.get(name)
 
-    async def ipns_record(self, name: IpnsName) -> bytes | None:
-        """The stored record."""
-        entry = self.kept.get(name)
-        return None if entry is None else entry.record
-
     def store_ipns(self, name: IpnsName, link: StoredEntry | None) -> None:
         """Store, or delete."""
         self.kept.pop(name, None)

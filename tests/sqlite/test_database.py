@@ -182,6 +182,7 @@ async def test_a_ledger_of_a_newer_version_is_left_alone(
 
 def test_several_may_make_it_at_once(tmp_path: Path, options: DatabaseOptions) -> None:
     """Whoever is first on an empty folder makes the tables, and the others wait for it."""
+    options = replace(options, busy_ms=60_000)  # the disk may be busy with other tests
 
     async def opened(path: Path, start: threading.Barrier) -> None:
         start.wait()

@@ -41,7 +41,7 @@ _KEY_REFUSED: Final = (
     " for a service that takes any key, set CONTENT_GATEWAY_KEYS__MODE=open."
 )
 
-# What no argument can be, whatever is there.
+# Trying the same words again is of no use.
 _MISSPELT: Final = (InvalidAddress, InvalidCid, InvalidCoinType, InvalidDomain, InvalidIpnsName)
 _INTERRUPTED: Final = 130  # as shells have it: 128 and the number of SIGINT
 

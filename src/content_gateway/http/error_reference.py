@@ -33,12 +33,12 @@ ADVICE: Final = {
     "unsupported-media-type": (
         f"Send `Content-Type: application/json`, and no content coding. {_NEVER}"
     ),
-    "not-acceptable": f"Ask with `Accept`, or `?format=raw` or `?format=car`. {_NEVER}",
+    "not-acceptable": f"Ask with `Accept`, or `?format=`. {_NEVER}",
     "format-missing": (
         "Clients that verify what they get are served, with raw blocks, CARs and IPNS records."
         f" {_NEVER}"
     ),
-    "not-held": "Pin it first, or ask another gateway.",
+    "not-held": "Pin it first, or ask another gateway; an IPNS name must be published.",
     "invalid-domain": f"The detail says what no name service could hold (ENSIP-15). {_NEVER}",
     "invalid-cid": (
         f"The detail says what is wrong with its spelling, or why it cannot be pinned. {_NEVER}"

@@ -63,11 +63,6 @@ class IpnsStore(Protocol):
     async def load_ipns(self, name: IpnsName) -> StoredEntry | None:
         """The stored entry; None if there is none, or it cannot be read now."""
 
-    async def ipns_record(self, name: IpnsName) -> bytes | None:
-        """The record of *name*, as it was signed; None if none is stored.
-
-        Raises StorageUnavailable."""
-
     def store_ipns(self, name: IpnsName, entry: StoredEntry | None) -> None:
         """Store *entry* in the background; None: the name points at nothing any more."""
 
@@ -157,11 +152,6 @@ class LinkCache:
         entry = self._entries[name] = self._entries.pop(name)
         return entry
 
-    async def record(self, name: IpnsName) -> bytes | None:
-        """The best record of *name* that was seen, None if none was; asks no source, and leaves
-        memory as it is. Raises StorageUnavailable."""
-        return await self._store.ipns_record(name)
-
     async def close(self) -> None:
         """Cancel every in-flight request and wait until it has ended."""
         tasks = [in_flight.task for in_flight in self._in_flight.values()]
@@ -180,7 +170,8 @@ class LinkCache:
                 self._take_domain(entry, known.path, known.ttl or DEFAULT_TTL, known.at)
             elif known.record is not None:
                 # It was verified then; it may have expired since, but its sequence still counts.
-                self._take_record(entry, verify(name, known.record, known.at), known.at)
+                record = verify(name, known.record, known.at)
+                self._take_record(entry, record, known.record, known.at)
         except UpstreamError as wrong:
             log.error("a stored ipns record is not valid", name=name.text, reason=wrong.detail)
             return CacheEntry()
@@ -205,7 +196,7 @@ class LinkCache:
             await permit.granted()
             # A record replaces this. Without one, wait before the sources are asked again.
             entry.fresh_until = self.clock() + self.policy.retry_after
-            entry.failure = None
+            entry.failure, entry.is_absent = None, False
             if name.is_dnslink:
                 await self._ask_dns(name, entry)
             else:
@@ -258,6 +249,7 @@ class LinkCache:
             await asyncio.gather(*asks, return_exceptions=True)
         if not has_record:
             # "No record" is certain only if no source has failed.
+            entry.is_absent = not reasons
             entry.failure = reasons[0] if reasons else "No source has a record of that name."
 
     async def _ask(self, source: RecordSource, name: IpnsName) -> bytes | None:
@@ -278,16 +270,22 @@ class LinkCache:
             log.info("ipns source is behind", name=name.text, sequence=record.sequence)
             return
         is_new = record.rank != entry.rank
-        self._take_record(entry, record, now)
+        self._take_record(entry, record, data, now)
         entry.finished_at = now
         entry.answered.set()
         if is_new:
             self._store.store_ipns(name, StoredEntry(record.value, now, data))
 
-    def _take_record(self, entry: CacheEntry, record: IpnsRecord, at: datetime) -> None:
+    def _take_record(
+        self, entry: CacheEntry, record: IpnsRecord, data: bytes, at: datetime
+    ) -> None:
+        """Have *entry* hold *record*, which is *data*, as a source had it *at* that time."""
         entry.rank, entry.usable_until = record.rank, record.valid_until
+        entry.record = data if len(data) <= self.policy.kept_record else None
         ttl = DEFAULT_TTL if record.ttl is None else record.ttl
-        self._take(entry, record.value, min(ttl, record.valid_until - at), at)
+        entry.ttl = min(ttl, record.valid_until - at)
+        entry.seen_at = self.clock() - max(0.0, (self.today() - at).total_seconds())
+        self._take(entry, record.value, entry.ttl, at)
 
     def _take_domain(self, entry: CacheEntry, path: str, ttl: timedelta, at: datetime) -> None:
         ttl = min(ttl, timedelta(seconds=self.policy.most_lifetime))

@@ -12,10 +12,14 @@ from functools import lru_cache
 from typing import Final, Literal, Protocol
 
 from content_gateway.codecs.timestamps import at_milliseconds, milliseconds
-from content_gateway.errors import InvalidIpnsName, InvalidUpstreamResponse, TaskNotFound
-from content_gateway.ipns.cache_entry import DEFAULT_TTL, NEVER, CacheEntry
+from content_gateway.errors import (
+    InvalidIpnsName,
+    TaskNotFound,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from content_gateway.ipns.cache_entry import NEVER, CacheEntry
 from content_gateway.ipns.link_cache import LinkCache
-from content_gateway.ipns.record import verify
 from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import MAX_PATH, IpfsPath
 from content_gateway.model.ipns_name import IpnsName
@@ -67,9 +71,9 @@ class TaskProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldRecord:
-    """The record of an IPNS name, valid now: its bytes, for how long they may be cached from when
-    they were last seen at a source, and how long ago that was."""
+class KeptRecord:
+    """The record of an IPNS name, valid now: its bytes, for how long they may be cached from when a
+    source had them last, and how long ago that was."""
 
     data: bytes
     lifetime: timedelta
@@ -145,32 +149,34 @@ class IpnsResolver:
         left = min(entry.fresh_until for entry in chain.entries) - self._cache.clock()
         return timedelta(seconds=left) if chain.found is not None and left > 0 else None
 
-    async def expect(self, name: IpnsName, *, requestor: str = "") -> None:
-        """Begin to look up what is stale, and wait for nothing: *name* is about to be asked for."""
-        await self._walk(name, requestor)
+    def is_fresh(self, name: IpnsName) -> bool:
+        """Whether *name* is told without a look-up of it."""
+        return self._cache.has(name) and self._cache.clock() < self._cache.known(name).fresh_until
 
-    async def record(self, name: IpnsName, *, requestor: str = "") -> HeldRecord | None:
-        """The best record of the key *name* that was seen, None where none is known that is valid.
+    async def record(
+        self, name: IpnsName, *, ask: bool = True, requestor: str = ""
+    ) -> KeptRecord | None:
+        """The best record of the key *name* that was seen and is valid; None where there is none.
 
-        No source is asked for what nobody has resolved yet; a stale one is looked up again, charged
-        to *requestor*, and waited for as `latest` does. Raises StorageUnavailable."""
-        self._denylist.check_ipns(name)
-        if not self._cache.has(name) and await self._cache.record(name) is None:
-            return None
-        await self.latest(name, requestor=requestor)
-        data = await self._cache.record(name)
-        if data is None:
-            return None
-        entry = (await self._walk(name, ask=False)).entries[0]
-        now = self._cache.today()
-        try:
-            record = verify(name, data, now)
-        except InvalidUpstreamResponse:
-            return None  # it has expired
-        ttl = DEFAULT_TTL if record.ttl is None else record.ttl
-        lifetime = min(ttl, record.valid_until - now)
-        age = max(timedelta(0), lifetime - entry.fresh_for(self._cache.clock()))
-        return HeldRecord(data, lifetime, age)
+        What is stale is looked up again, charged to *requestor*; where no valid record is known the
+        caller waits for that, for IpnsPolicy.first_wait at most. Without *ask* no source is asked,
+        and None says nothing about them. Raises UpstreamTimeout where the look-up takes longer,
+        UpstreamUnavailable where a source failed, and as `begin` does."""
+        entry = (await self._walk(name, requestor, ask=ask)).entries[0]
+        if ask and entry.is_awaited and entry.usable_until <= self._cache.today():
+            try:
+                async with asyncio.timeout(self._cache.policy.first_wait):
+                    await entry.answered.wait()
+            except TimeoutError:
+                raise UpstreamTimeout("The record has not come yet.") from None
+            entry = (await self._walk(name, ask=False)).entries[0]
+        if entry.usable_until > self._cache.today():
+            age = timedelta(seconds=max(0.0, self._cache.clock() - entry.seen_at))
+            return None if entry.record is None else KeptRecord(entry.record, entry.ttl, age)
+        if ask and not (entry.is_absent and self.is_fresh(name)):
+            self._cache.check(name, requestor)
+            raise UpstreamUnavailable(entry.failure or "The record could not be looked up.")
+        return None
 
     async def begin(self, name: IpnsName, *, requestor: str = "") -> TaskProgress:
         """Begin a resolution, unless one was begun just before, and return its task.

@@ -130,14 +130,6 @@ class StoredAnswers:
             return self._entries[name.text][0]
         return await self._read(name.text, self._tables.ipns(name.text), _read_entry)
 
-    async def ipns_record(self, name: IpnsName) -> bytes | None:
-        """The signed record of *name*; None if there is none. Raises StorageUnavailable."""
-        if name.text in self._entries:
-            entry = self._entries[name.text][0]
-            return None if entry is None else entry.record
-        row = await self._tables.ipns(name.text)
-        return None if row is None else _read_entry(row).record
-
     def store_ipns(self, name: IpnsName, entry: StoredEntry | None) -> None:
         """Store the *entry* of *name*; None deletes it. Dropped as in `store`."""
         if len(self._entries) < self._bounds.pending or name.text in self._entries:

@@ -395,8 +395,8 @@ class GatewaySettings(Group):
         600,
         ge=0,
         le=1_000_000_000,
-        description="names not known yet that are looked up in any 60 seconds for the visitors of"
-        " sites at one address, by process; 0: no limit",
+        description="names not known yet that are looked up in any 60 seconds for one address"
+        " without a key (sites, /ipns/{key}), by process; 0: no limit",
     )
     certificates_per_minute: int = Field(
         600,

@@ -13,6 +13,7 @@ from content_gateway.api_keys import IssuedKeys, OpenKeys
 from content_gateway.concurrency.loop_lag import LoopLag
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.errors import ContractBroken
+from content_gateway.http.address_limits import AddressLimits
 from content_gateway.http.asgi import Api
 from content_gateway.http.auth import KeyVerifier
 from content_gateway.http.cors import Cors
@@ -98,6 +99,7 @@ async def wire_api(
     answers = large_answers(
         settings.capacity.large_answers, lambda one: limits.allowance_of(one).streams
     )
+    visitors = AddressLimits(settings.gateway.lookups_per_minute)
     content = await wire_content(
         stack,
         settings,
@@ -105,6 +107,7 @@ async def wire_api(
         pins.store,
         denylist,
         answers=answers,
+        visitors=visitors,
         upstreams=upstreams,
         tracer=tracer,
     )
@@ -120,12 +123,12 @@ async def wire_api(
         **NameHandlers(directory=names.directory, ipns=names.ipns).by_id,
         **AddressHandlers(names.directory).by_id,
         **many.by_id,
-        **dns_handlers(settings, names.directory, names.ipns, denylist).by_id,
+        **dns_handlers(settings, names.directory, denylist).by_id,
         **KeyHandlers(keys, pins.pinning, limits).by_id,
         **PinHandlers(pins.pinning).by_id,
         **psa.by_id,
         **TrustlessHandlers(store, denylist, answers).by_id,
-        **IpnsRecordHandlers(names.ipns if settings.embedded.serve else None, answers).by_id,
+        **IpnsRecordHandlers(names.ipns if settings.embedded.serve else None, visitors).by_id,
         **content.handlers,
     }
     access = access_log(settings.log.access, settings.log.format, _STDERR)

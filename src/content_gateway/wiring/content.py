@@ -49,6 +49,7 @@ async def wire_content(
     denylist: Denylist,
     *,
     answers: FairSemaphore,
+    visitors: AddressLimits,
     upstreams: Outcomes,
     tracer: Tracer | None,
 ) -> WiredContent:
@@ -87,7 +88,7 @@ async def wire_content(
         redirect_to=chosen.redirect_to,
         seconds=chosen.deadline,
         check_path=denylist.check_path,
-        visitors=AddressLimits(settings.gateway.lookups_per_minute),
+        visitors=visitors,
     )
     hosts = GatewayHosts(settings.gateway.hosts)
     certificates = CertificateHandlers(

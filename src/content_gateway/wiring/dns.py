@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 from content_gateway.denylist.denylist import Denylist
 from content_gateway.http.address_limits import AddressLimits
 from content_gateway.http.operations.dns_query import DnsHandlers
-from content_gateway.ipns.resolver import IpnsResolver
 from content_gateway.names.directory import Directory
 from content_gateway.names.nodes import GNO
 from content_gateway.net.dns import Dns
@@ -19,10 +18,8 @@ if TYPE_CHECKING:
 _OF_ENS: Final = "eth"
 
 
-def dns_handlers(
-    settings: Settings, directory: Directory, ipns: IpnsResolver, denylist: Denylist
-) -> DnsHandlers:
-    """The handlers of /dns-query; where records of IPNS names are served, *ipns* looks ahead."""
+def dns_handlers(settings: Settings, directory: Directory, denylist: Denylist) -> DnsHandlers:
+    """The handlers of /dns-query."""
     chosen = settings.doh
     forwarder = None
     if chosen.forward:
@@ -39,7 +36,6 @@ def dns_handlers(
             endings=endings(settings),
             addresses=chosen.addresses,
             forwarder=forwarder,
-            ipns=ipns if settings.embedded.serve else None,
         )
 
     limits = AddressLimits(chosen.requests_per_minute)

@@ -46,6 +46,9 @@ from content_gateway.wiring.chain_listeners import (
 from content_gateway.wiring.chains import Chains
 from content_gateway.wiring.ledgers import Ledger
 
+# Bytes: one of the largest keys in use (RSA, 4,096 bits) has half as many. The names that are
+# cached (IpnsPolicy.max_names) hold 80 MB at most.
+_KEPT_RECORD: Final = 4096
 _SERVERS: Final = 4  # that all look-ups may ask at the same time
 
 
@@ -247,7 +250,9 @@ def ipns_resolver(
         sources.append(KuboSource(outbound, chosen.kubo_url, seconds=chosen.timeout))
     domains = DnsLinks(Dns(chosen.dns_servers, seconds=chosen.timeout))
     policy = IpnsPolicy(
-        source_limit=chosen.timeout + 1, max_in_flight=settings.capacity.ipns_lookups
+        source_limit=chosen.timeout + 1,
+        max_in_flight=settings.capacity.ipns_lookups,
+        kept_record=_KEPT_RECORD if settings.embedded.serve else 0,
     )
     cache = LinkCache(sources, domains, store, policy=policy, limit_of=lookups_of)
     return IpnsResolver(cache, denylist)

@@ -20,7 +20,6 @@ from content_gateway.errors import (
 )
 from content_gateway.http.redaction import without_addresses
 from content_gateway.model.domain import DomainName
-from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import Failed, FreshRecords, IpfsContent, IpnsContent
 from content_gateway.names.directory import Directory
 
@@ -55,20 +54,12 @@ class DomainDenylist(Protocol):
         """Raises Blocked if the domain is listed."""
 
 
-class IpnsNames(Protocol):
-    """Who is asked for the IPNS names that are told."""
-
-    async def expect(self, name: IpnsName, *, requestor: str = "") -> None:
-        """*name* is about to be asked for; raises Blocked."""
-
-
 class DnsAnswers:
     """Answers questions about the names that *directory* resolves below *endings*, or has locally.
 
     *addresses* (IPv4 and IPv6) are those of the operator's gateway, the A and AAAA records of every
     name with content. Any other name goes to *forwarder*, which *at_once* questions may wait for,
-    shared fairly by requestor; without one it is refused. Clients ask *ipns* next for the IPNS name
-    that they were told; None: they ask somebody else."""
+    shared fairly by requestor; without one it is refused."""
 
     def __init__(
         self,
@@ -79,7 +70,6 @@ class DnsAnswers:
         addresses: Collection[str] = (),
         forwarder: Forwarder | None = None,
         at_once: int = _FORWARDED,
-        ipns: IpnsNames | None = None,
     ) -> None:
         self._directory = directory
         self._denylist = denylist
@@ -88,7 +78,6 @@ class DnsAnswers:
             Record(dns_message.AAAA if ":" in text else dns_message.A, text) for text in addresses
         ]
         self._forwarder = forwarder
-        self._ipns = ipns
         self._forwarding = FairSemaphore(
             at_once, waiting=at_once, detail="Too many names are asked of DNS; ask again soon."
         )
@@ -107,7 +96,7 @@ class DnsAnswers:
                 return await self._below(question, labels, requestor, is_link=is_link)
             name = await _domain(labels)
             if name is not None and self._directory.lists(name):
-                found = await self._found(name, requestor)
+                found = await self._directory.records(name, requestor=requestor)
                 return self._known(question, labels[1:], found, is_link=is_link)
             return await self._foreign(question, name, requestor)
         except Blocked as blocked:
@@ -125,16 +114,8 @@ class DnsAnswers:
         name = await _domain(labels)
         if name is None:
             return dns_message.nothing(question, zone, IMPOSSIBLE_TTL, exists=False)
-        found = await self._found(name, requestor)
-        return self._known(question, zone, found, is_link=is_link)
-
-    async def _found(self, name: DomainName, requestor: str) -> FreshRecords:
-        """What is known of *name*, with its IPNS name on the way."""
         found = await self._directory.records(name, requestor=requestor)
-        content = None if found.records is None else found.records.content
-        if self._ipns is not None and isinstance(content, IpnsContent):
-            await self._ipns.expect(content.name, requestor=requestor)
-        return found
+        return self._known(question, zone, found, is_link=is_link)
 
     def _known(
         self, question: DnsQuestion, apex: Name, found: FreshRecords, *, is_link: bool

@@ -31,6 +31,7 @@ _PARAMETERS: Final = (
     "filename",
     "download",  # a path gateway's, which changes nothing here
 )
+RECORD_QUERY: Final = "format=ipns-record"
 _RECORD_PARAMETERS: Final = ("format", "filename", "download")
 _BLOCK_AT_PATH: Final = "A raw block has no path: ask for its CID, or for a CAR of the path."
 
@@ -76,6 +77,14 @@ class ContentForm:
         return "&".join([*named, "car-dups=y"] if self.duplicates else named)
 
 
+@dataclass(frozen=True, slots=True)
+class RecordForm:
+    """An IPNS record, to be kept as *filename*; *is_named* by the query, and not by Accept."""
+
+    filename: str | None
+    is_named: bool
+
+
 def asked_form(request: Request, *, has_path: bool) -> ContentForm:
     """The form that *request* asks for, of a CID or of what is at a path below one.
 
@@ -108,15 +117,17 @@ def asked_form(request: Request, *, has_path: bool) -> ContentForm:
     )
 
 
-def asked_record(request: Request) -> str | None:
-    """The name of the file, if it is given, in which the IPNS record is to be kept that *request*
-    asks for. Raises InvalidQuery, and HttpRefusal where it asks for anything else."""
+def asked_record(request: Request) -> RecordForm:
+    """How *request* asks for an IPNS record; raises InvalidQuery, and HttpRefusal where it asks for
+    anything else."""
     asked = parse_query(request.query, _RECORD_PARAMETERS)
     named = asked.get("format")
     if named not in (None, "ipns-record"):
         raise HttpRefusal(NOT_ACCEPTABLE)
     _accepted(request.headers, (IPNS_RECORD,), is_named=named is not None)
-    return name_for_people(asked.get("filename"), "filename") or None
+    return RecordForm(
+        name_for_people(asked.get("filename"), "filename") or None, is_named=named is not None
+    )
 
 
 def _accepted(
