@@ -11,6 +11,7 @@ import yaml
 
 from content_gateway.settings.model import PACKAGED_SPEC
 from tests.fakes.ethereum import Name, running_ethereum
+from tests.fakes.origin import running_origin
 from tests.http.schemathesis_hooks import TYPES, in_a_query, question
 from tests.process import running
 
@@ -89,13 +90,15 @@ WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
 
 
 async def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
-    """Issued keys, a node that answers, the embedded store or, where machines share the ledger, a
-    cluster that is away: no failure in any phase."""
-    async with running_ethereum() as ethereum:
+    """Issued keys, a node and a router that answer, the embedded store or, where machines share the
+    ledger, a cluster that is unreachable: no failure in any phase."""
+    async with running_ethereum() as ethereum, running_origin() as router:
         ethereum.names["site.demo"] = Name(address=WALLET)
         settings = {
             "CONTENT_GATEWAY_ENS__RPC_URLS": f'["{ethereum.url}"]',
+            "CONTENT_GATEWAY_IPNS__ROUTERS": f'["{router.url}"]',
             "CONTENT_GATEWAY_GATEWAY__HOSTS": '["*.example.limo"]',
+            "CONTENT_GATEWAY_GATEWAY__LOOKUPS_PER_MINUTE": "0",
             # Names of a service that is not configured are 503, and `.x` is not seldom drawn.
             "CONTENT_GATEWAY_UNSTOPPABLE__TLDS": "[]",
         } | (SHARED if DATABASE else SERVING)
