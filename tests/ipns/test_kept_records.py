@@ -158,6 +158,20 @@ async def test_nobody_is_asked_without_being_told_to(
     assert resolver.is_fresh(NAME)
 
 
+async def test_where_it_leads_is_not_looked_up(
+    resolver: IpnsResolver, source: Source, clock: Clock
+) -> None:
+    """Whoever publishes a long chain has no more look-ups made than with one name."""
+    other = Signer(2)
+    source.records[NAME] = SIGNER.record(data(Value=f"/ipns/{other.name}".encode()))
+    source.records[other.name] = other.record(data())
+    for _ in range(3):
+        assert await resolver.record(NAME) is not None
+        await let_tasks_run()
+        clock.pass_(10)
+    assert source.asked == [NAME]
+
+
 async def test_large_ones_are_not_kept(source: Source, clock: Clock) -> None:
     """Memory is bounded: such a name is resolved as any, and its record is not handed on."""
     policy = IpnsPolicy(first_wait=60, kept_record=len(record()) - 1)

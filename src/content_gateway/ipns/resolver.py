@@ -162,7 +162,9 @@ class IpnsResolver:
         caller waits for that, for IpnsPolicy.first_wait at most. Without *ask* no source is asked,
         and None says nothing about them. Raises UpstreamTimeout where the look-up takes longer,
         UpstreamUnavailable where a source failed, and as `begin` does."""
-        entry = (await self._walk(name, requestor, ask=ask)).entries[0]
+        entry = (await self._walk(name, ask=False)).entries[0]
+        if ask:  # for that name alone: where it leads is looked up by who follows it
+            self._cache.entry(name, requestor=requestor)
         if ask and entry.is_awaited and entry.usable_until <= self._cache.today():
             try:
                 async with asyncio.timeout(self._cache.policy.first_wait):
