@@ -23,6 +23,7 @@ from content_gateway.model.domain import DomainName
 from content_gateway.model.wallet import ETHEREUM
 from content_gateway.names import ens
 from content_gateway.names.more_records import address_call
+from content_gateway.names.resolver_records import CONTENTHASH
 from tests.world.ens import EnsWorld
 from tests.world.ethereum import Anvil, running_anvil
 
@@ -53,7 +54,7 @@ class Stand:
         """Milliseconds of the `eth_call` that resolves *name*, asked of the node itself."""
         parsed = DomainName.parse(name)
         node = parsed.namehash
-        data = ens.encode_query(parsed, address_call(node, ETHEREUM), ens.CONTENTHASH + node)
+        data = ens.encode_query(parsed, address_call(node, ETHEREUM), CONTENTHASH + node)
         call = {"to": EnsWorld.universal_resolver, "data": "0x" + data.hex()}
         body = msgspec.json.encode(
             {"jsonrpc": "2.0", "id": 1, "method": "eth_call", "params": [call, "latest"]}

@@ -17,6 +17,7 @@ from content_gateway.model.domain import DomainName
 from content_gateway.model.wallet import ETHEREUM
 from content_gateway.names import ens
 from content_gateway.names.more_records import address_call
+from content_gateway.names.resolver_records import CONTENTHASH, read_address, read_content
 
 RUNS = 2_000
 _CONTENTHASH = bytes.fromhex(
@@ -35,10 +36,10 @@ def name_microseconds(pattern: str) -> float:
         text, returned = case
         name = DomainName.parse(text)
         node = name.namehash
-        ens.encode_query(name, address_call(node, ETHEREUM), ens.CONTENTHASH + node)
+        ens.encode_query(name, address_call(node, ETHEREUM), CONTENTHASH + node)
         address, content = map(ens.read_element, ens.read_elements(returned, 2))
-        ens.read_address(address, ETHEREUM)
-        ens.read_content(content)
+        read_address(address, ETHEREUM)
+        read_content(content)
 
     cases = [(pattern.format(number), _answer(number)) for number in range(RUNS)]
     return _median_microseconds(resolve, cases)

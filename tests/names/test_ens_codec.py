@@ -19,14 +19,8 @@ from content_gateway.ethereum.gateways import GatewayFailed
 from content_gateway.model.domain import DomainName
 from content_gateway.model.records import ContentRecord, Failed, OtherContent
 from content_gateway.model.wallet import ETHEREUM
-from content_gateway.names.ens import (
-    Address,
-    encode_query,
-    read_address,
-    read_content,
-    read_element,
-    read_elements,
-)
+from content_gateway.names.ens import encode_query, read_element, read_elements
+from content_gateway.names.resolver_records import Address, read_address, read_content
 from content_gateway.names.reverts import read_refusal, read_resolver_error
 from tests.fakes.ethereum import namehash, selector
 from tests.samples import BASE, CONTENT, IPFS, WALLET

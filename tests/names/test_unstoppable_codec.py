@@ -21,7 +21,7 @@ from content_gateway.model.records import (
     OtherContent,
 )
 from content_gateway.model.wallet import parse_evm_address
-from content_gateway.names.ens import Address
+from content_gateway.names.resolver_records import Address
 from content_gateway.names.unstoppable import (
     CONTENT_KEYS,
     MAX_UNREADABLE_TEXT,

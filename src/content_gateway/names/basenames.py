@@ -14,8 +14,9 @@ from content_gateway.model.domain import DomainName
 from content_gateway.model.record_keys import RecordKey
 from content_gateway.model.records import ContentRecord, Failed, OtherContent, Records
 from content_gateway.model.wallet import ETHEREUM, CoinType
-from content_gateway.names.ens import CONTENTHASH, EnsNames, read_content, records_of
+from content_gateway.names.ens import EnsNames
 from content_gateway.names.registry import Registry
+from content_gateway.names.resolver_records import CONTENTHASH, read_content, records_of
 
 SUFFIX: Final = ".base.eth"
 

@@ -1,12 +1,11 @@
 """ENS: wallet and content of a name in one `eth_call` to the Universal Resolver.
 
-Knows the resolver profiles `addr` and `contenthash`, how each fails by itself (ENSIP-23) and who
-owns a name whose address is unset. Reaching a node, off-chain gateways included, is left to the
-EthereumCalls it is given; what a revert means to reverts.py; caching to the directory."""
+Knows how each record fails by itself (ENSIP-23) and who owns a name whose address is unset.
+Reaching a node, off-chain gateways included, is left to the EthereumCalls it is given; what records
+say to resolver_records.py, what a revert means to reverts.py; caching to the directory."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
 import structlog
@@ -24,47 +23,33 @@ from content_gateway.model.domain import DomainName
 from content_gateway.model.record_keys import RecordKey
 from content_gateway.model.records import (
     TOO_LARGE,
-    ContentRecord,
     Failed,
     MoreRecords,
-    OtherContent,
     Records,
 )
 from content_gateway.model.wallet import ETHEREUM, CoinType, address_text
-from content_gateway.names import contenthash
 from content_gateway.names.ethereum_calls import EthereumCalls
-from content_gateway.names.more_records import Element, address_call, read_record, record_call
+from content_gateway.names.more_records import Element, address_call, record_call
 from content_gateway.names.registry import OWNER, account
+from content_gateway.names.resolver_records import (
+    CONTENTHASH,
+    Address,
+    Said,
+    more_of,
+    read_address,
+    read_content,
+    records_of,
+)
 from content_gateway.names.reverts import read_refusal, read_resolver_error, refused
 
 _RESOLVE: Final = bytes.fromhex("9061b923")  # resolve(bytes,bytes)
 _MULTICALL: Final = bytes.fromhex("ac9650d8")  # multicall(bytes[])
-CONTENTHASH: Final = bytes.fromhex("bc1c58d1")  # contenthash(bytes32)
 _OWNER_OF: Final = bytes.fromhex("6352211e")  # ownerOf(uint256)
 
 _ALONE_AT_ONCE: Final = 4  # calls for records of one name that are asked for one by one
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What a name's resolver returned to each call; its address, where that is known."""
-
-    elements: Sequence[Element]
-    resolver: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """What became of a name's address record.
-
-    *is_zero* says that the record was read and holds nobody's address. Only then may the owner's
-    stand in: people send money there, and a record that failed is not one that is unset."""
-
-    text: str | Failed | None
-    is_zero: bool = False
 
 
 class EnsCalls(EthereumCalls, Protocol):
@@ -234,37 +219,6 @@ class EnsNames:
             return None  # an expired wrapped name has no owner
 
 
-def records_of(
-    address: Address,
-    content: ContentRecord | Failed | None,
-    owner: str | Failed | None,
-    beside: MoreRecords | None = None,
-) -> Records:
-    """The answer of a name with these records; raises as Records.of.
-
-    The *owner* stands in for an address that is unset, where there is content."""
-    if not address.is_zero or content is None or isinstance(content, Failed):
-        return Records.of(address.text, content, beside=beside)
-    return Records.of(owner, content, by_owner=isinstance(owner, str), beside=beside)
-
-
-def more_of(
-    more: Sequence[RecordKey],
-    elements: Mapping[RecordKey, Element],
-    said: Said,
-    address: Address,
-    coin: CoinType,
-) -> MoreRecords | None:
-    """The records *more*: the *address* for *coin*, and the others from their *elements*."""
-    if not more:
-        return None
-    values = [
-        (key.text, address.text if key.coin == coin else read_record(key, elements[key]))
-        for key in more
-    ]
-    return MoreRecords(tuple(values), said.resolver)
-
-
 def encode_query(name: DomainName, *calls: bytes) -> bytes:
     """The call data: `resolve(name, multicall(calls))`."""
     return encode_single(name, _MULTICALL + abi.encode_bytes_array(calls))
@@ -295,34 +249,3 @@ def read_element(element: bytes) -> Element:
     if len(element) % abi.WORD:
         return refused(read_resolver_error(element))
     return element
-
-
-def read_address(element: Element, coin: CoinType) -> Address:
-    """The address in what `addr` returned."""
-    if isinstance(element, Failed):
-        return Address(element)
-    if not element:
-        return Address(None)
-    try:
-        raw = abi.read_address(element) if coin == ETHEREUM else abi.read_bytes(element)
-        return Address(address_text(coin, raw)) if any(raw) else Address(None, is_zero=True)
-    except ValueError as wrong:
-        return Address(Failed(ResolverFailed, f"The name's resolver gave no address: {wrong}."))
-
-
-def read_content(element: Element) -> ContentRecord | Failed | None:
-    """The content record in what `contenthash` returned, None where it is unset.
-
-    A contenthash that nobody can read is content of an unreadable kind: its owner wrote it so,
-    and nothing failed. An empty element is a resolver of the days before contenthash."""
-    if isinstance(element, Failed):
-        return element
-    try:
-        raw = abi.read_bytes(element) if element else b""
-    except ValueError as wrong:
-        return Failed(ResolverFailed, f"The name's resolver gave no contenthash: {wrong}.")
-    try:
-        return contenthash.decode(raw)
-    except ValueError as wrong:
-        log.info("unreadable contenthash", reason=str(wrong))
-        return OtherContent("unreadable", raw[: contenthash.MAX_BYTES].hex())

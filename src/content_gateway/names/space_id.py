@@ -15,14 +15,6 @@ from content_gateway.model.domain import DomainName
 from content_gateway.model.record_keys import RecordKey
 from content_gateway.model.records import Failed, Records
 from content_gateway.model.wallet import ETHEREUM, CoinType
-from content_gateway.names.ens import (
-    CONTENTHASH,
-    Said,
-    more_of,
-    read_address,
-    read_content,
-    records_of,
-)
 from content_gateway.names.more_records import (
     SILENT,
     Element,
@@ -32,6 +24,14 @@ from content_gateway.names.more_records import (
 )
 from content_gateway.names.nodes import GNO, space_id_node
 from content_gateway.names.registry import Registry
+from content_gateway.names.resolver_records import (
+    CONTENTHASH,
+    Said,
+    more_of,
+    read_address,
+    read_content,
+    records_of,
+)
 
 _AT_ONCE: Final = 4  # records of one name
 

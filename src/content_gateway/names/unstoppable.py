@@ -39,9 +39,9 @@ from content_gateway.model.records import (
     Records,
 )
 from content_gateway.model.wallet import ETHEREUM, CoinType, checksummed, parse_evm_address
-from content_gateway.names.ens import Address, records_of
 from content_gateway.names.ethereum_calls import EthereumCalls
 from content_gateway.names.more_records import MAX_TEXT_BYTES
+from content_gateway.names.resolver_records import Address, records_of
 
 WALLET_KEYS: Final = (
     "token.EVM.ETH.ETH.address",
