@@ -97,14 +97,21 @@ def read_content(element: Element) -> ContentRecord | Failed | None:
 
     A contenthash that nobody can read is content of an unreadable kind: its owner wrote it so,
     and nothing failed. An empty element is a resolver of the days before contenthash."""
-    if isinstance(element, Failed):
-        return element
-    try:
-        raw = abi.read_bytes(element) if element else b""
-    except ValueError as wrong:
-        return Failed(ResolverFailed, f"The name's resolver gave no contenthash: {wrong}.")
+    raw = read_bytes(element, "contenthash")
+    if isinstance(raw, Failed):
+        return raw
     try:
         return contenthash.decode(raw)
     except ValueError as wrong:
         log.info("unreadable contenthash", reason=str(wrong))
         return OtherContent("unreadable", raw[: contenthash.MAX_BYTES].hex())
+
+
+def read_bytes(element: Element, what: str) -> bytes | Failed:
+    """The bytes in what a resolver returned, empty where they are unset; *what* they are."""
+    if isinstance(element, Failed):
+        return element
+    try:
+        return abi.read_bytes(element) if element else b""
+    except ValueError as wrong:
+        return Failed(ResolverFailed, f"The name's resolver gave no {what}: {wrong}.")

@@ -29,6 +29,7 @@ from content_gateway.names.resolver_records import (
     Said,
     more_of,
     read_address,
+    read_bytes,
     read_content,
     records_of,
 )
@@ -99,12 +100,9 @@ async def _record(registry: Registry, resolver: str, node: bytes, call: bytes) -
 def ethereum_address(by_number: Element, plain: Element) -> Element:
     """The address on Ethereum, as `addr(bytes32)` returns it: the one that is kept under the number
     of its coin, and where none is, the *plain* one, which is the one on Gnosis."""
-    if isinstance(by_number, Failed):
-        return by_number
-    try:
-        raw = abi.read_bytes(by_number) if by_number else b""
-    except ValueError as wrong:
-        return Failed(ResolverFailed, f"The name's resolver gave no address: {wrong}.")
+    raw = read_bytes(by_number, "address")
+    if isinstance(raw, Failed):
+        return raw
     if not any(raw):
         return SILENT if plain == b"" else plain
     if len(raw) != 20:
