@@ -74,3 +74,12 @@ class CacheEntry:
     def is_awaited(self) -> bool:
         """Whether a look-up is under way that has no result yet."""
         return not self.answered.is_set()
+
+    async def answers_within(self, seconds: float) -> bool:
+        """Whether the look-up that is under way has its first result by then; waits for it."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.answered.wait()
+        except TimeoutError:
+            return False
+        return True

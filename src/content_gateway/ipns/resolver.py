@@ -5,7 +5,6 @@ verified answer at once, and stale entries are refreshed in the background. A ch
 its least fresh entry, since each is checked on every walk. Single names are left to
 link_cache.py."""
 
-import asyncio
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -128,12 +127,7 @@ class IpnsResolver:
                 if entry.is_awaited
             ]
             rest = waits_until - self._cache.clock()
-            if not awaited or rest <= 0:
-                break
-            try:
-                async with asyncio.timeout(rest):
-                    await awaited[0].answered.wait()
-            except TimeoutError:
+            if not awaited or rest <= 0 or not await awaited[0].answers_within(rest):
                 break
             chain = await self._walk(name, requestor)
         return chain.found
@@ -163,15 +157,13 @@ class IpnsResolver:
         and None says nothing about them. Raises UpstreamTimeout where the look-up takes longer,
         UpstreamUnavailable where a source failed, and as `begin` does."""
         entry = (await self._walk(name, ask=False)).entries[0]
-        if ask:  # for that name alone: where it leads is looked up by who follows it
+        if ask:
+            # For that name alone: where it leads is looked up by who follows it.
             self._cache.entry(name, requestor=requestor)
-        if ask and entry.is_awaited and entry.usable_until <= self._cache.today():
-            try:
-                async with asyncio.timeout(self._cache.policy.first_wait):
-                    await entry.answered.wait()
-            except TimeoutError:
-                raise UpstreamTimeout("The record has not come yet.") from None
-            entry = (await self._walk(name, ask=False)).entries[0]
+            if entry.is_awaited and entry.usable_until <= self._cache.today():
+                if not await entry.answers_within(self._cache.policy.first_wait):
+                    raise UpstreamTimeout("The record has not come yet.")
+                entry = (await self._walk(name, ask=False)).entries[0]
         if entry.usable_until > self._cache.today():
             age = timedelta(seconds=max(0.0, self._cache.clock() - entry.seen_at))
             return None if entry.record is None else KeptRecord(entry.record, entry.ttl, age)
