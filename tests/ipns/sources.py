@@ -11,7 +11,7 @@ from content_gateway.ipns.link_cache import LinkCache, RecordSource
 from content_gateway.ipns.resolver import IpnsDenylist, IpnsResolver
 from content_gateway.model.ipns_name import IpnsName
 from content_gateway.model.records import StoredEntry
-from tests.clock import Clock
+from tests.clock import Clock, let_tasks_run
 
 
 class Source:
@@ -89,6 +89,12 @@ class Memory:
         self.kept.pop(name, None)
         if link is not None:
             self.kept[name] = link
+
+
+async def later(clock: Clock, seconds: float) -> None:
+    """Finish what is under way, then let *seconds* go by."""
+    await let_tasks_run()
+    clock.pass_(seconds)
 
 
 def resolver_of(

@@ -11,7 +11,7 @@ from content_gateway.ipns.cache_entry import IpnsPolicy
 from content_gateway.ipns.resolver import IpnsResolver, KeptRecord
 from tests.clock import NOW, Clock, let_tasks_run
 from tests.ipns.signing import Signer, data, when
-from tests.ipns.sources import Memory, Source, resolver_of
+from tests.ipns.sources import Memory, Source, later, resolver_of
 
 SIGNER = Signer()
 NAME = SIGNER.name
@@ -24,22 +24,6 @@ def record(sequence: int = 1, ttl: int | None = 300, valid: float = 48 * 3600) -
     until = when(NOW + timedelta(seconds=valid))
     nanoseconds = None if ttl is None else ttl * 10**9
     return SIGNER.record(data(Sequence=sequence, TTL=nanoseconds, Validity=until))
-
-
-async def later(clock: Clock) -> None:
-    """Finish what is under way, then let a minute go by."""
-    await let_tasks_run()
-    clock.pass_(60)
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def source() -> Source:
-    return Source()
 
 
 @pytest.fixture
@@ -128,15 +112,15 @@ async def test_absence_is_told_from_outages(source: Source, clock: Clock) -> Non
     assert await resolver.record(NAME) is None
     assert await resolver.record(NAME) is None  # as it was told a moment ago
     assert len(source.asked) == 1
-    await later(clock)
+    await later(clock, 60)
     other.down = True
     with pytest.raises(UpstreamUnavailable, match="down"):
         await resolver.record(NAME)
-    await later(clock)
+    await later(clock, 60)
     other.down, source.records[NAME] = False, Signer(2).record(data())
     with pytest.raises(UpstreamUnavailable, match="not valid"):
         await resolver.record(NAME)
-    await later(clock)
+    await later(clock, 60)
     source.hold()
     with pytest.raises(UpstreamTimeout):
         await resolver.record(NAME)

@@ -11,7 +11,7 @@ from content_gateway.model.cid import Cid
 from content_gateway.model.content_path import IpfsPath
 from tests.clock import NOW, Clock, at_once, let_tasks_run
 from tests.ipns.signing import Signer, data, when
-from tests.ipns.sources import Source, resolver_of
+from tests.ipns.sources import Source, later, resolver_of
 
 SIGNER = Signer()
 NAME = SIGNER.name
@@ -31,22 +31,6 @@ def record(
             Validity=when(NOW + timedelta(seconds=valid)),
         )
     )
-
-
-async def later(clock: Clock, seconds: float) -> None:
-    """Finish what is under way, then let *seconds* go by."""
-    await let_tasks_run()
-    clock.pass_(seconds)
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def source() -> Source:
-    return Source()
 
 
 @pytest.fixture
